@@ -1,0 +1,116 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// ClusterName names a member. It is mcreconcile's type under the name that providers need.
+type ClusterName = mcreconcile.ClusterName
+
+// Provider discovers clusters and reports them. It only describes: it connects to no member, starts no cache and keeps
+// no map of engaged clusters.
+type Provider interface {
+	// Run reports to members what it discovers, and returns when ctx is done. local is the cluster that the manager
+	// runs against, started, for providers that discover by objects in it.
+	//
+	// Run is called once, on every replica. An error that Run returns before ctx is done stops the manager, so a
+	// provider retries what may pass, and reports a member that it cannot describe with [Member.Err].
+	Run(ctx context.Context, local cluster.Cluster, members Members) error
+}
+
+// ProviderFunc is a function that is a [Provider].
+type ProviderFunc func(ctx context.Context, local cluster.Cluster, members Members) error
+
+// Run calls f.
+func (f ProviderFunc) Run(ctx context.Context, local cluster.Cluster, members Members) error {
+	return f(ctx, local, members)
+}
+
+// Members is what a provider reports to. Its methods are safe for concurrent use.
+type Members interface {
+	// Set reports a new member, or news of a known one. It never waits for a cluster. It returns an error that wraps
+	// [ErrInvalidMember] if m cannot be used, and [ErrStopped] after the fleet has ended; nothing changes then.
+	//
+	// Setting the same member again changes nothing, however often.
+	Set(m Member) error
+
+	// Remove withdraws a member. It returns once the member is drained: its watches are closed and the last of its
+	// reconciles has returned. When ctx ends first, it returns an error that names what still runs; draining goes on.
+	// Removing a name that is not known is no error.
+	Remove(ctx context.Context, name ClusterName) error
+}
+
+// Member is a cluster as a provider describes it. Exactly one of Config, Cluster and Err is set.
+type Member struct {
+	// Name identifies the member in its fleet: up to [MaxNameLength] printable characters without spaces.
+	Name ClusterName
+
+	// Config is the way to reach the cluster. The fleet builds a client and a cache of it, and owns both.
+	// It must not be changed after it was given.
+	Config *rest.Config
+
+	// Revision tells configs apart: a Config with the same Revision as the one before is taken for unchanged. A hash
+	// of what the Config was made of serves well. Without it, configs are compared field by field, and functions in
+	// them (Dial, Proxy, WrapTransport) count as equal if they are the same code, whatever they have captured.
+	Revision string
+
+	// Cluster is for clusters that exist as objects already, such as a namespace of a shared cluster. Whoever made it
+	// starts and stops it; the fleet does neither, and does not probe it.
+	Cluster cluster.Cluster
+
+	// Err says why the provider cannot describe a way to reach the member, such as content that does not parse. The
+	// member is then shown as Pending for this reason. If it is engaged, the engagement goes on, and the reason shows.
+	// The message must carry no secrets.
+	Err error
+
+	// Labels are matched by the selectors of watches. They may change while the member stays engaged.
+	Labels map[string]string
+}
+
+// MaxNameLength is the longest name of a member, in bytes. It holds "namespace/name" of any Kubernetes object: a
+// namespace has up to 63 characters and a name up to 253.
+const MaxNameLength = 63 + 1 + 253
+
+// ErrInvalidMember is returned for a member that cannot be used; the error that wraps it says what to change.
+var ErrInvalidMember = errors.New("invalid member")
+
+// Validate returns an error that wraps [ErrInvalidMember] if m cannot be used.
+func (m Member) Validate() error {
+	if err := validateName(string(m.Name)); err != nil {
+		return err
+	}
+	given := 0
+	for _, is := range []bool{m.Config != nil, m.Cluster != nil, m.Err != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return fmt.Errorf("%w %q: set exactly one of Config, Cluster and Err, not %d of them", ErrInvalidMember, m.Name, given)
+	}
+	return nil
+}
+
+func validateName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: the empty name is the local cluster's", ErrInvalidMember)
+	case len(name) > MaxNameLength:
+		return fmt.Errorf("%w %.60q…: the name has %d bytes, %d are allowed", ErrInvalidMember, name, len(name), MaxNameLength)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w %q: the name is not valid UTF-8", ErrInvalidMember, name)
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }):
+		return fmt.Errorf("%w %q: the name has characters that do not print, or spaces", ErrInvalidMember, name)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// State is a stage in the life of a member:
+//
+//	Pending → Connecting → Ready ⇄ Unreachable → Draining → gone
+type State string
+
+const (
+	// Pending members are known but cannot be connected yet: their description is broken.
+	Pending State = "Pending"
+	// Connecting members are being connected for the first time, with retries.
+	Connecting State = "Connecting"
+	// Ready members are engaged and reachable.
+	Ready State = "Ready"
+	// Unreachable members are engaged, but their API server does not answer, or refuses the credentials.
+	Unreachable State = "Unreachable"
+	// Draining members were removed; what still runs for them is ending.
+	Draining State = "Draining"
+)
+
+// Status is what the fleet knows of a member at one moment.
+type Status struct {
+	Name   ClusterName       `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+	State  State             `json:"state"`
+	// Reason is one CamelCase word for what keeps the member from being Ready, or what is wrong with it while it is.
+	Reason string `json:"reason,omitempty"`
+	// Message is the reason in full, without secrets.
+	Message string `json:"message,omitempty"`
+	// Since is when State last changed.
+	Since time.Time `json:"since"`
+	// Attempts counts the attempts to connect since the member was last connected.
+	Attempts int `json:"attempts,omitempty"`
+	// NotSynced says, for each kind that a controller watches and that could not be listed yet, why.
+	NotSynced map[string]string `json:"notSynced,omitempty"`
+}
+
+// Engaged reports whether the member has an engagement: whether it is [Ready] or [Unreachable].
+func (s Status) Engaged() bool { return s.State == Ready || s.State == Unreachable }
+
+// What the fleet answers when it is asked for a member that cannot be used. [StateError] wraps one of these.
+var (
+	// ErrUnknown says that no provider has reported the member. It may come yet: unknown is not gone.
+	ErrUnknown = errors.New("no provider has reported this cluster")
+	// ErrNotReady says that the member is known but cannot be used now.
+	ErrNotReady = errors.New("the cluster is not ready")
+	// ErrGone says that the member was removed.
+	ErrGone = errors.New("the cluster was removed")
+	// ErrNotOwned says that another replica works on the member.
+	ErrNotOwned = errors.New("another replica works on the cluster")
+)
+
+// ErrStopped is returned for a fleet that has ended.
+var ErrStopped = errors.New("the fleet has stopped")
+
+// ErrDisengaged is the cause with which contexts of an engagement end; the error that wraps it says why it ended.
+var ErrDisengaged = errors.New("the cluster was disengaged")
+
+// StateError says why a member cannot be used. It wraps one of [ErrUnknown], [ErrNotReady], [ErrGone] and [ErrNotOwned].
+type StateError struct {
+	Err error
+	// Status has the member's name, and the rest of what is known of it.
+	Status Status
+}
+
+func (e *StateError) Error() string {
+	text := fmt.Sprintf("cluster %q: %v", e.Status.Name, e.Err)
+	if e.Status.State != "" {
+		text += fmt.Sprintf(" (%s since %s", e.Status.State, e.Status.Since.UTC().Format(time.RFC3339))
+		if e.Status.Reason != "" {
+			text += ": " + e.Status.Reason
+		}
+		if e.Status.Message != "" {
+			text += ": " + e.Status.Message
+		}
+		text += ")"
+	}
+	return text
+}
+
+// Unwrap returns the sentinel.
+func (e *StateError) Unwrap() error { return e.Err }
