@@ -1,0 +1,114 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// candidCache is a member's cache that says so when a kind cannot be listed. controller-runtime's would have the reader
+// wait until it can be, and hold a worker as long.
+type candidCache struct {
+	cache.Cache
+	scheme *runtime.Scheme
+	name   ClusterName
+	kinds  *kinds
+	// synced has the informers that have served a read: they serve every later one at once.
+	synced sync.Map // of informerKey
+}
+
+// informerKey tells informers apart as controller-runtime does, which has three for each kind.
+type informerKey struct {
+	gvk  schema.GroupVersionKind
+	form string
+}
+
+// Get implements client.Reader.
+func (c *candidCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.read(ctx, obj, func(ctx context.Context) error { return c.Cache.Get(ctx, key, obj, opts...) })
+}
+
+// List implements client.Reader.
+func (c *candidCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.read(ctx, list, func(ctx context.Context) error { return c.Cache.List(ctx, list, opts...) })
+}
+
+// GetInformer implements cache.Informers.
+func (c *candidCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	informer, err := c.Cache.GetInformer(ctx, obj, opts...)
+	if key, unknown := c.keyOf(obj); unknown == nil && ctx.Err() == nil {
+		c.kinds.report(key.gvk, key, err)
+	}
+	return informer, err
+}
+
+// RemoveInformer implements cache.Informers.
+func (c *candidCache) RemoveInformer(ctx context.Context, obj client.Object) error {
+	if key, err := c.keyOf(obj); err == nil {
+		c.synced.Delete(key)
+	}
+	return c.Cache.RemoveInformer(ctx, obj)
+}
+
+// read reads, and gives up waiting for the informer as soon as its kind is found to fail.
+func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(context.Context) error) error {
+	key, err := c.keyOf(obj)
+	if err != nil {
+		return err
+	}
+	if _, ok := c.synced.Load(key); ok {
+		return do(ctx)
+	}
+	failure, begins := c.kinds.check(key.gvk)
+	if failure != nil {
+		return c.notSynced(key.gvk, failure)
+	}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- do(reading) }()
+	select {
+	case err = <-done:
+	case <-begins:
+		stop()
+		err = <-done // only then is the object the caller's again
+		if failure, _ = c.kinds.check(key.gvk); failure != nil {
+			return c.notSynced(key.gvk, failure)
+		}
+	}
+	if err == nil || apierrors.IsNotFound(err) {
+		c.synced.Store(key, struct{}{})
+	}
+	return err
+}
+
+func (c *candidCache) keyOf(obj runtime.Object) (informerKey, error) {
+	gvk, err := apiutil.GVKForObject(obj, c.scheme)
+	if err != nil {
+		return informerKey{}, err
+	}
+	if _, isList := obj.(client.ObjectList); isList {
+		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	}
+	switch obj.(type) {
+	case runtime.Unstructured:
+		return informerKey{gvk, "unstructured"}, nil
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return informerKey{gvk, "metadata"}, nil
+	default:
+		return informerKey{gvk, "structured"}, nil
+	}
+}
+
+func (c *candidCache) notSynced(gvk schema.GroupVersionKind, why error) error {
+	return fmt.Errorf("reading %s of cluster %q: %w: %w", gvk.GroupKind(), c.name, ErrNotReady, why)
+}

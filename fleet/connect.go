@@ -1,0 +1,176 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// engage connects a member as described: it asks the API server whether it is ready, starts a cache and adds the field
+// indexes to it. attempt bounds that; the engagement that comes of it lives until it is ended, or life is.
+func (f *Fleet) engage(attempt, life context.Context, described Member, m *member) (*Engagement, error) {
+	e := newEngagement(life, described.Name)
+	e.kinds.onChange = func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.changedLocked(described.Name)
+	}
+	err := f.connect(attempt, e, described, m)
+	if err == nil {
+		err = f.addIndexes(attempt, e)
+	}
+	if err != nil {
+		e.end(err)
+		return nil, errors.Join(err, e.drain(context.WithoutCancel(life)))
+	}
+	return e, nil
+}
+
+func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member, m *member) error {
+	if described.Cluster != nil {
+		e.cluster = described.Cluster
+		return nil
+	}
+	cfg := rest.CopyConfig(described.Config)
+	if cfg.QPS == 0 {
+		cfg.QPS = -1 // the API server's priority and fairness limits, not client-go's five requests a second
+	}
+	health := newHealth(f.opts.Health, nil, func(state State, err error) { m.health(e, state, err) })
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &listening{RoundTripper: rt, health: health} })
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return err
+	}
+	health.probe = prober(cfg, httpClient)
+	if err := health.probe(attempt); err != nil {
+		return err
+	}
+	if e.cluster, err = f.newCluster(cfg, httpClient, e, health, described); err != nil {
+		return err
+	}
+	f.serve(e, health, httpClient, m.news)
+	if !e.cluster.GetCache().WaitForCacheSync(attempt) {
+		return fmt.Errorf("starting the cache: %w", context.Cause(attempt))
+	}
+	return nil
+}
+
+// serve runs what the engagement needs, on its context, until it ends.
+func (f *Fleet) serve(e *Engagement, health *health, httpClient *http.Client, news chan<- struct{}) {
+	e.background.Go(func() { health.watch(e.ctx) })
+	e.background.Go(func() {
+		defer utilnet.CloseIdleConnectionsFor(httpClient.Transport)
+		if err := e.cluster.Start(e.ctx); err != nil && e.ctx.Err() == nil {
+			f.opts.Logger.Error(err, "The member's cache has stopped", "cluster", e.name)
+			health.report(Unreachable, err)
+			e.end(err)
+			wake(news)
+		}
+	})
+}
+
+func (f *Fleet) newCluster(cfg *rest.Config, httpClient *http.Client, e *Engagement, h *health, described Member) (cluster.Cluster, error) {
+	log := f.opts.Logger.WithValues("cluster", e.name)
+	options := append([]cluster.Option{func(o *cluster.Options) {
+		o.Scheme = f.opts.Scheme
+		o.HTTPClient = httpClient
+		o.Logger = log
+		o.Cache.NewInformer = f.newInformer(e, h)
+	}}, f.opts.ClusterOptions(described)...)
+	options = append(options, func(o *cluster.Options) { wrapNewCache(o, e) })
+	return cluster.New(cfg, options...)
+}
+
+// wrapNewCache has the cluster's cache say when a kind cannot be listed.
+func wrapNewCache(o *cluster.Options, e *Engagement) {
+	newCache := o.NewCache
+	if newCache == nil {
+		newCache = cache.New
+	}
+	o.NewCache = func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
+		c, err := newCache(cfg, opts)
+		if err != nil {
+			return nil, err
+		}
+		return &candidCache{Cache: c, scheme: opts.Scheme, name: e.name, kinds: e.kinds}, nil
+	}
+}
+
+type newInformerFunc = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+
+// newInformer makes the member's informers retry by themselves.
+func (f *Fleet) newInformer(e *Engagement, h *health) newInformerFunc {
+	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		gvk, err := apiutil.GVKForObject(obj, f.opts.Scheme)
+		if err != nil {
+			gvk = obj.GetObjectKind().GroupVersionKind()
+		}
+		return toolscache.NewSharedIndexInformer(&retrying{
+			ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw),
+			gvk:                      gvk, kinds: e.kinds, restored: h.isRestored,
+			most: f.opts.MaxRetryPeriod, log: f.opts.Logger.WithValues("cluster", e.name),
+		}, obj, resync, indexers)
+	}
+}
+
+// prober returns a function that asks the API server whether it is ready.
+func prober(cfg *rest.Config, httpClient *http.Client) func(context.Context) error {
+	return func(ctx context.Context) error {
+		cfg := rest.CopyConfig(cfg)
+		cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+		client, err := rest.UnversionedRESTClientForConfigAndClient(cfg, httpClient)
+		if err != nil {
+			return err
+		}
+		err = client.Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
+		// Who may not see the path, or whose server does not know it, has reached the server all the same.
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+}
+
+// addIndexes gives a new engagement the field indexes, before anyone can use it. A kind that fails does not hold the
+// member up: its index is added later.
+func (f *Fleet) addIndexes(attempt context.Context, e *Engagement) error {
+	added := make(chan struct{})
+	pending := f.allIndexes()
+	e.background.Go(func() {
+		for _, i := range pending {
+			if e.addIndexOnce(i) != nil {
+				e.background.Go(func() { f.addIndex(e, i) })
+			}
+		}
+		close(added)
+	})
+	select {
+	case <-added:
+		return nil
+	case <-attempt.Done():
+		return fmt.Errorf("adding field indexes: %w", context.Cause(attempt))
+	}
+}
+
+func notSyncedMessage(kinds map[string]string) string {
+	lines := make([]string, 0, len(kinds))
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		lines = append(lines, kind+": "+kinds[kind])
+	}
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,133 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// Engagement is one connection of a member, from connected to disengaged. A member that is connected anew gets a new
+// one. It is safe for concurrent use.
+type Engagement struct {
+	name    ClusterName
+	cluster cluster.Cluster
+	kinds   *kinds
+
+	ctx    context.Context //nolint:containedctx // it is the life of this very object
+	cancel context.CancelCauseFunc
+	// background has the goroutines that serve the engagement: its cache and its probes.
+	background sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	work    map[*work]struct{}
+	indexed map[*index]struct{}
+	idle    chan struct{} // closed when the engagement is over and no work is left
+}
+
+// work is something that runs for an engagement and must end before it is drained.
+type work struct{ what fmt.Stringer }
+
+func newEngagement(parent context.Context, name ClusterName) *Engagement {
+	ctx, cancel := context.WithCancelCause(parent)
+	return &Engagement{
+		name:    name,
+		kinds:   newKinds(),
+		ctx:     ctx,
+		cancel:  cancel,
+		work:    map[*work]struct{}{},
+		indexed: map[*index]struct{}{},
+		idle:    make(chan struct{}),
+	}
+}
+
+// Name returns the member's name.
+func (e *Engagement) Name() ClusterName { return e.name }
+
+// Cluster returns the member's client, cache, scheme and mapper. They are usable until the engagement ends.
+func (e *Engagement) Cluster() cluster.Cluster { return e.cluster }
+
+// Context ends with the engagement. Its cause wraps [ErrDisengaged] and says why.
+func (e *Engagement) Context() context.Context { return e.ctx }
+
+// Enter notes that something runs for the engagement, and what, for the message to who waits for it in vain. The engagement is not drained
+// before the returned function was called. Enter returns the cause of the end if the engagement is over: nothing may
+// be started then.
+func (e *Engagement) Enter(what fmt.Stringer) (leave func(), err error) {
+	w := &work{what: what}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ctx.Err() != nil {
+		return nil, context.Cause(e.ctx)
+	}
+	e.work[w] = struct{}{}
+	return func() { e.leave(w) }, nil
+}
+
+func (e *Engagement) leave(w *work) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.work, w)
+	if len(e.work) == 0 && e.ctx.Err() != nil {
+		e.becomeIdleLocked()
+	}
+}
+
+// end ends the engagement for the given reason. What runs for it is told; drain waits for that.
+func (e *Engagement) end(why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cancel(fmt.Errorf("%w: %w", ErrDisengaged, why))
+	if len(e.work) == 0 {
+		e.becomeIdleLocked()
+	}
+}
+
+func (e *Engagement) becomeIdleLocked() {
+	select {
+	case <-e.idle:
+	default:
+		close(e.idle)
+	}
+}
+
+// drain waits until nothing runs any more for the engagement, which must have been ended.
+func (e *Engagement) drain(ctx context.Context) error {
+	select {
+	case <-e.idle:
+	case <-ctx.Done():
+		return e.stillBusy(ctx)
+	}
+	e.background.Wait()
+	return nil
+}
+
+func (e *Engagement) stillBusy(ctx context.Context) error {
+	return fmt.Errorf("draining cluster %q: %w while %s: it does not heed its context", e.name, context.Cause(ctx), e.busy())
+}
+
+// busy says what runs for the engagement.
+func (e *Engagement) busy() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	running := make([]string, 0, len(e.work))
+	for w := range e.work {
+		running = append(running, w.what.String())
+	}
+	slices.Sort(running)
+	const most = 3
+	if more := len(running) - most; more > 0 {
+		running = append(running[:most], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(running, ", ") + " still runs"
+}
+
+// Why an engagement ends. The causes of its context wrap these beside ErrDisengaged.
+var (
+	errRemoved  = errors.New("the member was removed")
+	errReplaced = errors.New("the member was connected anew, as its description changed")
+)

@@ -1,0 +1,216 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Fleet is the set of members of one manager. It connects what a provider reports, watches over it, and ends it. It is
+// safe for concurrent use, and no call of it waits for a cluster, except where that is said.
+type Fleet struct {
+	opts Options
+
+	// mu guards what follows, and the fields of members that say so. Nothing remote is awaited under it.
+	mu            sync.Mutex
+	members       map[ClusterName]*member
+	gone          goneNames
+	indexes       []*index
+	subscriptions map[*subscription]struct{}
+	ctx           context.Context //nolint:containedctx // the life of the members' goroutines, nil before Start
+	stopped       bool
+	running       sync.WaitGroup // the members' goroutines
+}
+
+var _ Members = (*Fleet)(nil)
+
+// New returns a fleet without members. It connects none before [Fleet.Start].
+func New(opts Options) *Fleet {
+	return &Fleet{
+		opts:          opts.withDefaults(),
+		members:       map[ClusterName]*member{},
+		subscriptions: map[*subscription]struct{}{},
+	}
+}
+
+// Start runs the fleet until ctx is done, and returns when every member is drained. It may be called once.
+func (f *Fleet) Start(ctx context.Context) error {
+	f.mu.Lock()
+	if f.ctx != nil {
+		f.mu.Unlock()
+		return errors.New("the fleet was started before")
+	}
+	f.ctx = ctx
+	for _, m := range f.members {
+		f.runLocked(m)
+	}
+	f.mu.Unlock()
+
+	<-ctx.Done()
+	f.mu.Lock()
+	f.stopped = true
+	f.mu.Unlock()
+	f.running.Wait()
+	return nil
+}
+
+// NeedLeaderElection lets a manager run the fleet on every replica, so that standbys are warm.
+func (f *Fleet) NeedLeaderElection() bool { return false }
+
+func (f *Fleet) runLocked(m *member) {
+	f.running.Go(func() { m.run(f.ctx) })
+}
+
+// Set implements [Members].
+func (f *Fleet) Set(described Member) error {
+	if err := described.Validate(); err != nil {
+		return err
+	}
+	described.Labels = maps.Clone(described.Labels)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped {
+		return fmt.Errorf("setting cluster %q: %w", described.Name, ErrStopped)
+	}
+	if m, ok := f.members[described.Name]; ok {
+		m.describeLocked(described)
+		return nil
+	}
+	f.addLocked(described)
+	return nil
+}
+
+func (f *Fleet) addLocked(described Member) {
+	m := newMember(f, described)
+	f.members[described.Name] = m
+	f.gone.forget(described.Name)
+	f.changedLocked(described.Name)
+	if f.ctx != nil {
+		f.runLocked(m)
+	}
+}
+
+// Remove implements [Members].
+func (f *Fleet) Remove(ctx context.Context, name ClusterName) error {
+	f.mu.Lock()
+	m, ok := f.members[name]
+	if !ok {
+		f.mu.Unlock()
+		return nil
+	}
+	m.withdrawLocked()
+	if f.ctx == nil { // nothing runs yet that could end the member
+		f.endedLocked(m)
+	}
+	f.mu.Unlock()
+	return m.waitEnded(ctx)
+}
+
+// endedLocked forgets a member that is drained. If it was reported again meanwhile, its successor begins.
+func (f *Fleet) endedLocked(m *member) {
+	delete(f.members, m.name)
+	f.gone.remember(m.name)
+	f.changedLocked(m.name)
+	close(m.ended)
+	if m.successor != nil && !f.stopped {
+		f.addLocked(*m.successor)
+	}
+}
+
+// Engagement returns the engagement of a member that can be used now, or a [StateError] that says why there is none.
+// An [Unreachable] member is not ready, although it is engaged: its cache may be outdated, and requests would hang.
+func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.members[name]
+	switch {
+	case ok && m.state == Ready:
+		return m.engagement, nil
+	case ok:
+		return nil, &StateError{Err: ErrNotReady, Status: m.statusLocked()}
+	case f.gone.has(name):
+		return nil, &StateError{Err: ErrGone, Status: Status{Name: name}}
+	default:
+		return nil, &StateError{Err: ErrUnknown, Status: Status{Name: name}}
+	}
+}
+
+// Attached returns the engagement of a member that is [Ready] or [Unreachable], and its labels. Sources attach to it:
+// their watches outlive that the member cannot be reached for a while. It is nil for every other member.
+func (f *Fleet) Attached(name ClusterName) (*Engagement, map[string]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.members[name]
+	if !ok || m.engagement == nil || m.withdrawn {
+		return nil, nil
+	}
+	return m.engagement, m.described.Labels
+}
+
+// Status returns what is known of a member, and whether it is a member.
+func (f *Fleet) Status(name ClusterName) (Status, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.members[name]
+	if !ok {
+		return Status{Name: name}, false
+	}
+	return m.statusLocked(), true
+}
+
+// List returns the status of each member that the selector matches, ordered by name. A nil selector matches all.
+func (f *Fleet) List(selector labels.Selector) []Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]Status, 0, len(f.members))
+	for _, m := range f.members {
+		if selector == nil || selector.Matches(labels.Set(m.described.Labels)) {
+			list = append(list, m.statusLocked())
+		}
+	}
+	slices.SortFunc(list, func(a, b Status) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// goneNames remembers the names of members that were removed last, to tell gone from unknown. It is bounded, since
+// names may never come again.
+type goneNames struct {
+	order []ClusterName
+	names map[ClusterName]struct{}
+}
+
+const mostGoneNames = 1024
+
+func (g *goneNames) has(name ClusterName) bool {
+	_, ok := g.names[name]
+	return ok
+}
+
+func (g *goneNames) remember(name ClusterName) {
+	if g.has(name) {
+		return
+	}
+	if g.names == nil {
+		g.names = map[ClusterName]struct{}{}
+	}
+	g.names[name] = struct{}{}
+	g.order = append(g.order, name)
+	if len(g.order) > mostGoneNames {
+		delete(g.names, g.order[0])
+		g.order = g.order[1:]
+	}
+}
+
+func (g *goneNames) forget(name ClusterName) {
+	if !g.has(name) {
+		return
+	}
+	delete(g.names, name)
+	g.order = slices.DeleteFunc(g.order, func(n ClusterName) bool { return n == name })
+}

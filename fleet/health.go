@@ -1,0 +1,140 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// health finds out whether an engaged member can be reached. Traffic that works proves it. A request that fails, or
+// silence, leads to probes, and several of those in a row with the same answer to a change of state.
+type health struct {
+	opts   HealthOptions
+	probe  func(context.Context) error
+	report func(State, error)
+	doubt  chan struct{} // has a token when a request failed
+
+	mu       sync.Mutex // guards what follows
+	state    State
+	heard    time.Time
+	inRow    int           // probes in a row that speak against state
+	restored chan struct{} // closed and made anew when the member is Ready again
+}
+
+func newHealth(opts HealthOptions, probe func(context.Context) error, report func(State, error)) *health {
+	return &health{
+		opts: opts, probe: probe, report: report, doubt: make(chan struct{}, 1),
+		state: Ready, heard: time.Now(), restored: make(chan struct{}),
+	}
+}
+
+// watch probes when it must, until ctx is done.
+func (h *health) watch(ctx context.Context) {
+	timer := time.NewTimer(h.opts.ProbeInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.doubt:
+			if h.probing() {
+				continue // the next probe is due soon; requests that fail by the dozen must not hasten it
+			}
+		case <-timer.C:
+		}
+		pause := h.untilProbe(time.Now())
+		if pause <= 0 {
+			attempt, cancel := context.WithTimeout(ctx, h.opts.ProbeTimeout)
+			err := h.probe(attempt)
+			cancel()
+			if ctx.Err() != nil {
+				return
+			}
+			pause = h.answered(time.Now(), err)
+		}
+		timer.Reset(pause)
+	}
+}
+
+// probing reports whether probes are under way at the shorter interval.
+func (h *health) probing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state == Unreachable || h.inRow > 0
+}
+
+// untilProbe says how long there is no need to ask. Silence shorter than the interval needs no probe, unless a request
+// failed after the last that worked.
+func (h *health) untilProbe(now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == Unreachable || h.inRow > 0 || h.heard.IsZero() {
+		return 0
+	}
+	return h.opts.ProbeInterval - now.Sub(h.heard)
+}
+
+// answered counts a probe and returns the pause until the next.
+func (h *health) answered(now time.Time, err error) (pause time.Duration) {
+	state, changed := h.count(now, err)
+	if changed {
+		h.report(state, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == Ready && h.inRow == 0 {
+		return h.opts.ProbeInterval
+	}
+	return h.opts.RetryInterval
+}
+
+// count applies the thresholds: a state changes when as many probes in a row speak against it.
+func (h *health) count(now time.Time, err error) (state State, changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		h.heard = now
+	}
+	if (err == nil) == (h.state == Ready) {
+		h.inRow = 0
+		return h.state, false
+	}
+	h.inRow++
+	switch {
+	case h.state == Ready && h.inRow >= h.opts.FailureThreshold:
+		h.state = Unreachable
+	case h.state == Unreachable && h.inRow >= h.opts.SuccessThreshold:
+		h.state = Ready
+		close(h.restored)
+		h.restored = make(chan struct{})
+	default:
+		return h.state, false
+	}
+	h.inRow = 0
+	return h.state, true
+}
+
+// worked notes that a request was answered.
+func (h *health) worked() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard = time.Now()
+	if h.state == Ready {
+		h.inRow = 0
+	}
+}
+
+// failed notes that a request was not answered, or that its credentials were refused: a probe shall tell.
+func (h *health) failed() {
+	h.mu.Lock()
+	h.heard = time.Time{}
+	h.mu.Unlock()
+	wake(h.doubt)
+}
+
+// isRestored returns a channel that is closed when the member becomes Ready again.
+func (h *health) isRestored() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.restored
+}

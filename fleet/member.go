@@ -1,0 +1,323 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// member is the life of one member, from reported to ended. One goroutine, run, moves it through its states:
+//
+//	Pending      the description is broken          → wait for a better one
+//	Connecting   no engagement, a usable description → connect, again and again, until it works
+//	Ready        engaged                            → wait for news; a changed description is connected beside it
+//	Unreachable  engaged, probes fail               → the probes of health.go bring it back to Ready
+//	Draining     withdrawn, or the fleet ends       → end the engagement, wait until nothing runs for it, end
+type member struct {
+	fleet *Fleet
+	name  ClusterName
+	log   logr.Logger
+	news  chan struct{} // has a token when described or withdrawn may be others
+	ended chan struct{} // closed when the member is drained and forgotten
+
+	// Guarded by fleet.mu:
+	described  Member
+	withdrawn  bool
+	successor  *Member // what was reported while draining
+	state      State
+	reason     string
+	message    string
+	since      time.Time
+	attempts   int
+	problem    problem // what is wrong with the description while the engagement of an earlier one goes on
+	engagement *Engagement
+	engagedAs  Member             // what engagement was connected from
+	interrupt  context.CancelFunc // ends the attempt to connect that is under way
+
+	// replaced engagements are drained beside the one that took their place. Only run adds to it.
+	replaced sync.WaitGroup
+}
+
+type problem struct{ reason, message string }
+
+// errOutdated ends an attempt to connect whose description is no longer the latest.
+var errOutdated = errors.New("the description changed meanwhile")
+
+func newMember(f *Fleet, described Member) *member {
+	return &member{
+		fleet: f, name: described.Name, log: f.opts.Logger.WithValues("cluster", described.Name),
+		news: make(chan struct{}, 1), ended: make(chan struct{}),
+		described: described, state: Pending, since: time.Now(), interrupt: func() {},
+	}
+}
+
+// describeLocked takes over what a provider reports.
+func (m *member) describeLocked(described Member) {
+	if m.withdrawn {
+		m.successor = &described
+		return
+	}
+	before := m.described
+	m.described = described
+	if !maps.Equal(before.Labels, described.Labels) {
+		m.fleet.changedLocked(m.name)
+	}
+	if !sameAccess(before, described) || before.Err != nil || described.Err != nil {
+		m.interrupt()
+		wake(m.news)
+	}
+}
+
+// withdrawLocked starts the drain.
+func (m *member) withdrawLocked() {
+	m.successor = nil
+	if m.withdrawn {
+		return
+	}
+	m.withdrawn = true
+	m.setStateLocked(Draining, "", "")
+	m.interrupt()
+	wake(m.news)
+}
+
+// waitEnded waits for the end of a withdrawn member.
+func (m *member) waitEnded(ctx context.Context) error {
+	select {
+	case <-m.ended:
+		return nil
+	case <-ctx.Done():
+		m.fleet.mu.Lock()
+		e := m.engagement
+		m.fleet.mu.Unlock()
+		if e == nil {
+			return context.Cause(ctx)
+		}
+		return e.stillBusy(ctx)
+	}
+}
+
+// run lives the member's life. It returns when the member was withdrawn, or ctx is done, and all is drained.
+func (m *member) run(ctx context.Context) {
+	pause := backoff{most: m.fleet.opts.MaxRetryPeriod}
+	for ctx.Err() == nil {
+		described, engaged, withdrawn := m.read()
+		if withdrawn {
+			break
+		}
+		switch {
+		case described.Err != nil:
+			m.invalid(described.Err)
+			m.wait(ctx, 0)
+		case engaged:
+			pause.reset()
+			m.noProblem()
+			m.wait(ctx, 0)
+		default:
+			if err := m.connect(ctx, described); err != nil && !errors.Is(err, errOutdated) {
+				m.wait(ctx, pause.next())
+			}
+		}
+	}
+	m.drain(ctx)
+}
+
+// read returns the latest description, and whether the member is engaged as it says.
+func (m *member) read() (described Member, engaged, withdrawn bool) {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	e := m.engagement
+	engaged = e != nil && e.ctx.Err() == nil && sameAccess(m.engagedAs, m.described)
+	return m.described, engaged, m.withdrawn
+}
+
+// wait returns at news, at the end of ctx, or after the given time if it is not zero.
+func (m *member) wait(ctx context.Context, atMost time.Duration) {
+	var after <-chan time.Time
+	if atMost > 0 {
+		timer := time.NewTimer(atMost)
+		defer timer.Stop()
+		after = timer.C
+	}
+	select {
+	case <-m.news:
+	case <-after:
+	case <-ctx.Done():
+	}
+}
+
+// connect makes an engagement of the description and puts it in the place of the one before. That one goes on if
+// connecting does not work.
+func (m *member) connect(ctx context.Context, described Member) error {
+	attempt, interrupt := context.WithTimeout(ctx, m.fleet.opts.ConnectTimeout)
+	defer interrupt()
+	if !m.begin(described, interrupt) {
+		return errOutdated
+	}
+	e, err := m.fleet.engage(attempt, ctx, described, m)
+	if err != nil {
+		return m.failed(described, err)
+	}
+	if !m.engaged(described, e) {
+		e.end(errReplaced)
+		return errors.Join(errOutdated, e.drain(ctx))
+	}
+	return nil
+}
+
+// begin notes an attempt, unless the description is outdated.
+func (m *member) begin(described Member, interrupt context.CancelFunc) bool {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.withdrawn || !sameAccess(described, m.described) {
+		return false
+	}
+	m.interrupt = interrupt
+	m.attempts++
+	if m.engagement == nil {
+		m.setStateLocked(Connecting, m.reason, m.message)
+	}
+	return true
+}
+
+// failed notes why an attempt did not work. It returns errOutdated if that is of no interest any more.
+func (m *member) failed(described Member, err error) error {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	m.interrupt = func() {}
+	if m.withdrawn || !sameAccess(described, m.described) {
+		return errOutdated
+	}
+	if m.explainLocked(classify(err), message(err)) || m.attempts == 1 {
+		m.log.Info("Cannot connect; trying again", "reason", classify(err), "error", message(err))
+	}
+	return err
+}
+
+// explainLocked notes what is wrong: with the member, or, while an engagement goes on, with its description alone. The
+// answer is whether the reason is another than before.
+func (m *member) explainLocked(reason, message string) (news bool) {
+	if m.engagement == nil {
+		news = m.reason != reason
+		m.setStateLocked(m.state, reason, message)
+		return news
+	}
+	news = m.problem.reason != reason
+	if now := (problem{reason, message}); now != m.problem {
+		m.problem = now
+		m.fleet.changedLocked(m.name)
+	}
+	return news
+}
+
+// noProblem notes that the member is engaged as described.
+func (m *member) noProblem() {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.problem != (problem{}) {
+		m.problem = problem{}
+		m.fleet.changedLocked(m.name)
+	}
+}
+
+// engaged publishes an engagement, unless the description is outdated.
+func (m *member) engaged(described Member, e *Engagement) bool {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	m.interrupt = func() {}
+	if m.withdrawn || !sameAccess(described, m.described) {
+		return false
+	}
+	before := m.engagement
+	m.engagement, m.engagedAs = e, described
+	m.log.Info("Engaged", "attempts", m.attempts)
+	m.attempts, m.problem = 0, problem{}
+	m.setStateLocked(Ready, "", "")
+	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
+	if before != nil {
+		before.end(errReplaced)
+		m.replaced.Go(func() { _ = before.drain(context.Background()) })
+	}
+	return true
+}
+
+// invalid notes that the provider cannot describe the member. An engagement goes on.
+func (m *member) invalid(why error) {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.withdrawn {
+		return
+	}
+	if m.engagement == nil {
+		m.setStateLocked(Pending, m.reason, m.message)
+	}
+	if m.explainLocked(ReasonInvalid, message(why)) {
+		m.log.Info("The provider cannot describe the member", "error", message(why))
+	}
+}
+
+// health notes what the probes of an engagement found.
+func (m *member) health(e *Engagement, state State, why error) {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.engagement != e || m.withdrawn || m.state == state {
+		return
+	}
+	m.log.Info("Health changed", "state", state, "reason", classify(why), "error", message(why))
+	m.setStateLocked(state, classify(why), message(why))
+}
+
+// drain ends what runs for the member and forgets it.
+func (m *member) drain(ctx context.Context) {
+	why := errRemoved
+	m.fleet.mu.Lock()
+	if !m.withdrawn {
+		why = ErrStopped
+		m.withdrawLocked()
+	}
+	e := m.engagement
+	m.fleet.mu.Unlock()
+	if e != nil {
+		e.end(why)
+		_ = e.drain(context.WithoutCancel(ctx)) // what is still running holds the member until it returns
+	}
+	m.replaced.Wait()
+
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	m.log.Info("Disengaged", "why", why.Error())
+	m.fleet.endedLocked(m)
+}
+
+func (m *member) setStateLocked(state State, reason, message string) {
+	if m.state == state && m.reason == reason && m.message == message {
+		return
+	}
+	if m.state != state {
+		m.since = time.Now()
+	}
+	m.state, m.reason, m.message = state, reason, message
+	m.fleet.changedLocked(m.name)
+}
+
+func (m *member) statusLocked() Status {
+	s := Status{
+		Name: m.name, Labels: maps.Clone(m.described.Labels), State: m.state,
+		Reason: m.reason, Message: m.message, Since: m.since, Attempts: m.attempts,
+	}
+	if m.engagement == nil {
+		return s
+	}
+	s.NotSynced = m.engagement.kinds.summary()
+	switch {
+	case s.Reason != "":
+	case m.problem.reason != "":
+		s.Reason, s.Message = m.problem.reason, m.problem.message
+	case s.NotSynced != nil:
+		s.Reason, s.Message = ReasonNotSynced, notSyncedMessage(s.NotSynced)
+	}
+	return s
+}

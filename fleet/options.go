@@ -1,0 +1,78 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// Options configure a [Fleet]. The zero value is usable.
+type Options struct {
+	// Logger is given the name of the member with every line. Default: controller-runtime's logger.
+	Logger logr.Logger
+
+	// Scheme of the members' clients and caches. Default: client-go's.
+	Scheme *runtime.Scheme
+
+	// ClusterOptions returns what is to be set for one member's cluster.Cluster, such as cache options, after the
+	// fleet has set its own. It may be called for several members at once. Default: nothing.
+	ClusterOptions func(m Member) []cluster.Option
+
+	// ConnectTimeout bounds one attempt to connect. Default: 10 seconds.
+	ConnectTimeout time.Duration
+
+	// MaxRetryPeriod is the longest pause between two attempts to connect, or to list a kind. Pauses begin at half a
+	// second and double. Default: 10 seconds.
+	MaxRetryPeriod time.Duration
+
+	// Health says how a member's health is found out.
+	Health HealthOptions
+}
+
+// HealthOptions say how a member's health is found out. A member is asked only when nothing was heard from it, or when
+// a request to it failed; it changes its state only after several answers of the same kind in a row.
+type HealthOptions struct {
+	// ProbeInterval is how long nothing may be heard from a member before it is asked. Default: 10 seconds.
+	ProbeInterval time.Duration
+	// RetryInterval is the pause between probes once one has failed. Default: 1 second.
+	RetryInterval time.Duration
+	// ProbeTimeout bounds one probe. Default: 5 seconds.
+	ProbeTimeout time.Duration
+	// FailureThreshold is how many probes in a row must fail until a member is Unreachable. Default: 3.
+	FailureThreshold int
+	// SuccessThreshold is how many probes in a row must succeed until it is Ready again. Default: 2.
+	SuccessThreshold int
+}
+
+// minRetryPeriod is the first pause after a failed attempt.
+const minRetryPeriod = 500 * time.Millisecond
+
+func (o Options) withDefaults() Options {
+	if o.Logger.GetSink() == nil {
+		o.Logger = log.Log.WithName("fleet")
+	}
+	if o.Scheme == nil {
+		o.Scheme = scheme.Scheme
+	}
+	if o.ClusterOptions == nil {
+		o.ClusterOptions = func(Member) []cluster.Option { return nil }
+	}
+	defaultTo(&o.ConnectTimeout, 10*time.Second)
+	defaultTo(&o.MaxRetryPeriod, 10*time.Second)
+	defaultTo(&o.Health.ProbeInterval, 10*time.Second)
+	defaultTo(&o.Health.RetryInterval, time.Second)
+	defaultTo(&o.Health.ProbeTimeout, 5*time.Second)
+	defaultTo(&o.Health.FailureThreshold, 3)
+	defaultTo(&o.Health.SuccessThreshold, 2)
+	return o
+}
+
+func defaultTo[T int | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
+}

@@ -1,0 +1,158 @@
+package mcbuilder
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/fleet-runtime/fleet-runtime/mchandler"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mcsource"
+)
+
+// watch is what For, Owns and Watches were given.
+type watch[request comparable] struct {
+	watchOptions
+	obj     client.Object
+	handler mchandler.TypedHandlerFunc[client.Object, request]
+}
+
+type watchOptions struct {
+	predicates []predicate.Predicate
+	metadata   bool
+	everyOwner bool
+	inLocal    bool
+	inMembers  bool
+	forEach    bool
+	selector   labels.Selector
+}
+
+// WatchOption changes one watch of a controller: what passes, and where it applies.
+//
+// A watch applies to every member of the fleet, unless [InMembers], [InLocalCluster] or [ForEachMember] say otherwise;
+// given together, they add up. Without a provider it applies to the local cluster.
+type WatchOption func(*watchOptions)
+
+// WithPredicates lets only events pass that pass every predicate.
+func WithPredicates(predicates ...predicate.Predicate) WatchOption {
+	return func(o *watchOptions) { o.predicates = append(o.predicates, predicates...) }
+}
+
+// OnlyMetadata watches, caches and hands out the metadata of the objects alone. Read them as
+// metav1.PartialObjectMetadata then: reading the full type would make a second cache.
+func OnlyMetadata(o *watchOptions) { o.metadata = true }
+
+// MatchEveryOwner has Owns enqueue every owner of the kind, not the controller alone.
+func MatchEveryOwner(o *watchOptions) { o.everyOwner = true }
+
+// InMembers watches in the members that the selector matches, and in all if it is nil.
+func InMembers(selector labels.Selector) WatchOption {
+	return func(o *watchOptions) { o.inMembers, o.selector = true, selector }
+}
+
+// InLocalCluster watches in the local cluster.
+func InLocalCluster(o *watchOptions) { o.inLocal = true }
+
+// ForEachMember watches in the local cluster on behalf of the members that the selector matches, or of all if it is nil:
+// an event there is handled once for each engaged member, so that mchandler.EnqueueRequestForObject makes of it one
+// request per member. A member that joins later is given the objects that there are.
+func ForEachMember(selector labels.Selector) WatchOption {
+	return func(o *watchOptions) { o.forEach, o.selector = true, selector }
+}
+
+func newWatch[request comparable](
+	obj client.Object, h mchandler.TypedHandlerFunc[client.Object, request], opts []WatchOption,
+) watch[request] {
+	w := watch[request]{obj: obj, handler: h}
+	for _, apply := range opts {
+		apply(&w.watchOptions)
+	}
+	return w
+}
+
+// ownerOptions is what the options of Owns mean to its handler.
+func ownerOptions(opts []WatchOption) []handler.OwnerOption {
+	var o watchOptions
+	for _, apply := range opts {
+		apply(&o)
+	}
+	if o.everyOwner {
+		return nil
+	}
+	return []handler.OwnerOption{handler.OnlyControllerOwner()}
+}
+
+// sources returns the controller's sources: what was given as it is, and those of each watch.
+func (b *TypedBuilder[request]) sources() ([]source.TypedSource[request], error) {
+	sources := slices.Clone(b.raw)
+	for _, w := range b.watches {
+		obj, err := w.project(b.mgr)
+		if err != nil {
+			return nil, err
+		}
+		predicates := append(slices.Clone(b.predicates), w.predicates...)
+		sources = append(sources, w.sources(b.mgr, obj, predicates)...)
+	}
+	return sources, nil
+}
+
+// sources places the watch where its options say.
+func (w watch[request]) sources(mgr mcmanager.Manager, obj client.Object, predicates []predicate.Predicate) []source.TypedSource[request] {
+	fleetless := mgr.GetProvider() == nil
+	anywhere := !w.inLocal && !w.inMembers && !w.forEach
+	var out []source.TypedSource[request]
+	if w.inLocal || fleetless {
+		out = append(out, localSource[request]{
+			TypedSyncingSource: source.TypedKind(mgr.GetCache(), obj, w.handler(mcreconcile.LocalCluster, mgr), predicates...),
+			mgr:                mgr,
+		})
+	}
+	if fleetless {
+		return out
+	}
+	if w.inMembers || anywhere {
+		out = append(out, mcsource.Fleet(mgr.GetFleet(), mcsource.TypedKind(obj, w.handler, predicates...), w.selector))
+	}
+	if w.forEach {
+		out = append(out, mcsource.Fleet(mgr.GetFleet(), mcsource.TypedEachCluster(mgr, obj, w.handler, predicates...), w.selector))
+	}
+	return out
+}
+
+// project returns the object in the form in which it is watched.
+func (w watch[request]) project(mgr mcmanager.Manager) (client.Object, error) {
+	if !w.metadata {
+		return w.obj, nil
+	}
+	gvk, err := apiutil.GVKForObject(w.obj, mgr.GetScheme())
+	if err != nil {
+		return nil, fmt.Errorf("watching metadata of %T: %w", w.obj, err)
+	}
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(gvk)
+	return meta, nil
+}
+
+// localSource is a watch in the local cluster. Its handlers find the cluster in their context, as they do elsewhere, and
+// the controller waits for it to sync, as any controller does.
+type localSource[request comparable] struct {
+	source.TypedSyncingSource[request]
+	mgr mcmanager.Manager
+}
+
+// Start implements source.TypedSource.
+func (s localSource[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	return s.TypedSyncingSource.Start(mcreconcile.WithCluster(ctx, ctx, mcreconcile.LocalCluster, s.mgr), queue)
+}
+
+func (s localSource[request]) String() string { return fmt.Sprintf("local %v", s.TypedSyncingSource) }

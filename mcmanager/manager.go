@@ -1,0 +1,117 @@
+// Package mcmanager has the manager of a program that works on a fleet of clusters.
+package mcmanager
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Manager is a controller-runtime manager plus a fleet. What it has from controller-runtime is about the local cluster,
+// just as it is without a fleet: client, cache, scheme, leader election, webhooks, metrics, probes. It can be handed to
+// whatever takes a controller-runtime manager.
+//
+// Its methods are safe for concurrent use once it was started.
+type Manager interface {
+	manager.Manager
+
+	// GetCluster returns the cluster of that name, and the local one for mcreconcile.LocalCluster. It does not wait. A
+	// cluster that cannot be used now is answered with an error that wraps fleet.ErrUnknown, ErrNotReady, ErrGone or
+	// ErrNotOwned and says why. What it returns is usable until the engagement ends, so ask again in each reconcile.
+	// For the cluster of the request itself, mcreconcile.ClusterFrom needs no manager.
+	GetCluster(ctx context.Context, name mcreconcile.ClusterName) (cluster.Cluster, error)
+
+	// GetFleet returns the members: their state, labels and changes. Without a provider it has none.
+	GetFleet() *fleet.Fleet
+
+	// GetFleetFieldIndexer indexes fields in the caches of all members, now and later, and without a provider in that
+	// of the local cluster. GetFieldIndexer is about the local cluster alone.
+	GetFleetFieldIndexer() client.FieldIndexer
+
+	// GetProvider returns the provider, nil if there is none.
+	GetProvider() fleet.Provider
+}
+
+// Options are those of a controller-runtime manager.
+type Options = manager.Options
+
+// FleetOption changes how the fleet connects its members and watches over them.
+type FleetOption func(*fleet.Options)
+
+// New returns a manager that runs against the cluster of cfg, and on which controllers run against what the provider
+// discovers. A nil provider makes a plain manager of it: controllers built with mcbuilder then run against the local
+// cluster.
+//
+// The provider and the fleet run on every replica, also on those that wait for leadership. Members get the scheme of
+// opts.
+func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...FleetOption) (Manager, error) {
+	local, err := manager.New(cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	options := fleet.Options{Scheme: local.GetScheme(), Logger: local.GetLogger().WithName("fleet")}
+	for _, apply := range fleetOpts {
+		apply(&options)
+	}
+	m := &mcManager{Manager: local, fleet: fleet.New(options), provider: provider}
+	if err := m.Add(m.fleet); err != nil {
+		return nil, fmt.Errorf("adding the fleet to the manager: %w", err)
+	}
+	if provider == nil {
+		return m, nil
+	}
+	if err := m.Add(discovery{m}); err != nil {
+		return nil, fmt.Errorf("adding the provider to the manager: %w", err)
+	}
+	return m, nil
+}
+
+type mcManager struct {
+	manager.Manager
+	fleet    *fleet.Fleet
+	provider fleet.Provider
+}
+
+func (m *mcManager) GetCluster(_ context.Context, name mcreconcile.ClusterName) (cluster.Cluster, error) {
+	if name == mcreconcile.LocalCluster {
+		return m, nil
+	}
+	engagement, err := m.fleet.Engagement(name)
+	if err != nil {
+		return nil, err
+	}
+	return engagement.Cluster(), nil
+}
+
+func (m *mcManager) GetFleet() *fleet.Fleet { return m.fleet }
+
+func (m *mcManager) GetProvider() fleet.Provider { return m.provider }
+
+func (m *mcManager) GetFleetFieldIndexer() client.FieldIndexer {
+	if m.provider == nil {
+		return m.GetFieldIndexer()
+	}
+	return m.fleet
+}
+
+// discovery runs the provider.
+type discovery struct{ *mcManager }
+
+// Start implements manager.Runnable. The manager runs it once the local cluster's cache has started.
+func (d discovery) Start(ctx context.Context) error {
+	err := d.provider.Run(ctx, d.mcManager, d.fleet)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("running the provider %T: %w", d.provider, err)
+	}
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica discovers, so that standbys are warm.
+func (d discovery) NeedLeaderElection() bool { return false }

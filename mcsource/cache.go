@@ -1,0 +1,159 @@
+package mcsource
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+type eventHandler[object any, request comparable] = handler.TypedEventHandler[object, request]
+
+// engagedCache is a view of a cache for one source and one engagement. controller-runtime's kind source never removes
+// its handler from the informer, so a cache that outlives the engagement would keep it for ever; the view removes it,
+// and lets no event through after ctx ended.
+type engagedCache struct {
+	cache.Cache
+	ctx context.Context //nolint:containedctx // the life of the view
+
+	mu       sync.Mutex // guards handlers, and orders add after the end
+	handlers sync.WaitGroup
+	ended    bool
+}
+
+func newEngagedCache(ctx context.Context, c cache.Cache) *engagedCache {
+	return &engagedCache{Cache: c, ctx: ctx}
+}
+
+const (
+	minInformerRetry = 500 * time.Millisecond
+	maxInformerRetry = 10 * time.Second
+)
+
+// GetInformer returns the informer as soon as it is there, synced or not, and asks again for one that cannot be had yet,
+// such as one of a kind whose CRD is not installed. The kind source would ask every ten seconds, and log an error each
+// time that does not say for which cluster.
+func (c *engagedCache) GetInformer(ctx context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	for pause := minInformerRetry; ; pause = min(2*pause, maxInformerRetry) {
+		informer, err := c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+		if err == nil {
+			return &engagedInformer{Informer: informer, view: c}, nil
+		}
+		if pause == minInformerRetry {
+			log.FromContext(ctx).Info("Cannot watch; trying again", "type", obj, "error", err.Error())
+		}
+		timer := time.NewTimer(pause - rand.N(pause/5))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
+}
+
+// WaitForCacheSync does not wait: a member that does not sync must not hold up anything, and the informers of other
+// sources are no business of this one.
+func (c *engagedCache) WaitForCacheSync(context.Context) bool { return true }
+
+// begin notes a handler, unless the view has ended.
+func (c *engagedCache) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || c.ctx.Err() != nil {
+		return false
+	}
+	c.handlers.Add(1)
+	return true
+}
+
+// wait returns when every handler has been removed and the last event has been handled. ctx has ended.
+func (c *engagedCache) wait() {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.handlers.Wait()
+}
+
+// engagedInformer registers handlers for as long as the view lasts.
+type engagedInformer struct {
+	cache.Informer
+	view *engagedCache
+}
+
+// AddEventHandlerWithOptions implements cache.Informer. It is the one that the kind source calls.
+func (i *engagedInformer) AddEventHandlerWithOptions(
+	h toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	if !i.view.begin() {
+		return nil, context.Cause(i.view.ctx)
+	}
+	gate := &gate{handler: h}
+	registration, err := i.Informer.AddEventHandlerWithOptions(gate, opts)
+	if err != nil {
+		i.view.handlers.Done()
+		return nil, err
+	}
+	context.AfterFunc(i.view.ctx, func() {
+		defer i.view.handlers.Done()
+		gate.close()
+		_ = i.Informer.RemoveEventHandler(registration) // it fails only for a handler that is gone already
+	})
+	return followed{registration}, nil
+}
+
+// followed is a registration that claims to be synced. The kind source would look at it ten times a second until it is,
+// for as long as a member cannot be listed, and nothing waits for the answer.
+type followed struct {
+	toolscache.ResourceEventHandlerRegistration
+}
+
+// HasSynced implements ResourceEventHandlerRegistration.
+func (followed) HasSynced() bool { return true }
+
+// gate lets events through to a handler until it is closed. After close has returned, none is being handled.
+type gate struct {
+	handler toolscache.ResourceEventHandler
+
+	mu     sync.RWMutex // read-locked while an event is handled
+	closed bool
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+// OnAdd implements toolscache.ResourceEventHandler.
+func (g *gate) OnAdd(obj any, isInInitialList bool) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if !g.closed {
+		g.handler.OnAdd(obj, isInInitialList)
+	}
+}
+
+// OnUpdate implements toolscache.ResourceEventHandler.
+func (g *gate) OnUpdate(oldObj, newObj any) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if !g.closed {
+		g.handler.OnUpdate(oldObj, newObj)
+	}
+}
+
+// OnDelete implements toolscache.ResourceEventHandler.
+func (g *gate) OnDelete(obj any) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if !g.closed {
+		g.handler.OnDelete(obj)
+	}
+}
