@@ -1,0 +1,106 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// describe reports a member that needs no cluster: its description is broken.
+func describe(t *testing.T, f *Fleet, name ClusterName, labels map[string]string) {
+	t.Helper()
+	if err := f.Set(Member{Name: name, Err: errors.New("broken"), Labels: labels}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestChangesYieldsWhatIsThereAndWhatChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New(Options{})
+		describe(t, f, "before", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var got []ClusterName
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for name := range f.Changes(ctx) {
+				got = append(got, name)
+			}
+		}()
+		synctest.Wait()
+		describe(t, f, "after", nil)
+		synctest.Wait()
+		describe(t, f, "after", nil) // the same again is no change
+		synctest.Wait()
+		describe(t, f, "before", map[string]string{"a": "b"})
+		synctest.Wait()
+		if err := f.Remove(t.Context(), "after"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		cancel()
+		<-done
+		if diff := cmp.Diff([]ClusterName{"before", "after", "before", "after"}, got); diff != "" {
+			t.Errorf("names (-want, +got):\n%s", diff)
+		}
+		if len(f.subscriptions) != 0 {
+			t.Error("the loop ended and is still subscribed")
+		}
+	})
+}
+
+func TestChangesInQuickSuccessionAreYieldedOnce(t *testing.T) {
+	f := New(Options{})
+	describe(t, f, "a", nil)
+	var got []ClusterName
+	for name := range f.Changes(t.Context()) {
+		got = append(got, name)
+		if len(got) == 1 { // while the loop's body is busy
+			for i := range 50 {
+				describe(t, f, "b", map[string]string{"i": string(rune('a' + i))})
+			}
+			describe(t, f, "a", map[string]string{"x": "y"})
+		}
+		if len(got) == 3 {
+			break
+		}
+	}
+	slices.Sort(got[1:])
+	if diff := cmp.Diff([]ClusterName{"a", "a", "b"}, got); diff != "" {
+		t.Errorf("names (-want, +got):\n%s", diff)
+	}
+}
+
+func TestAskingForAMemberNeverGuesses(t *testing.T) {
+	f := New(Options{})
+	describe(t, f, "broken", nil)
+	describe(t, f, "removed", nil)
+	if err := f.Remove(t.Context(), "removed"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[ClusterName]error{"broken": ErrNotReady, "removed": ErrGone, "never": ErrUnknown} {
+		_, err := f.Engagement(name)
+		var state *StateError
+		if !errors.Is(err, want) || !errors.As(err, &state) || state.Status.Name != name {
+			t.Errorf("Engagement(%s) = %v, want %v", name, err, want)
+		}
+	}
+	describe(t, f, "removed", nil)
+	if _, err := f.Engagement("removed"); !errors.Is(err, ErrNotReady) {
+		t.Errorf("Engagement of a member that came back = %v, want ErrNotReady", err)
+	}
+}
+
+func TestNamesOfRemovedMembersAreBounded(t *testing.T) {
+	var g goneNames
+	for i := range 3 * mostGoneNames {
+		g.remember(ClusterName(rune('a'+i%3)) + ClusterName(string(rune(i+1000))))
+	}
+	if len(g.names) != mostGoneNames || len(g.order) != mostGoneNames {
+		t.Errorf("%d names in %d places are remembered, want %d", len(g.names), len(g.order), mostGoneNames)
+	}
+}

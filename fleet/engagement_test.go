@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type named string
+
+func (n named) String() string { return string(n) }
+
+func TestAnEngagementIsDrainedWhenItsWorkHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngagement(t.Context(), "a")
+		leave, err := e.Enter(named("a reconcile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.end(errRemoved)
+		if cause := context.Cause(e.Context()); !errors.Is(cause, ErrDisengaged) || !errors.Is(cause, errRemoved) {
+			t.Errorf("the cause is %v, want ErrDisengaged and why", cause)
+		}
+		if _, err := e.Enter(named("another")); !errors.Is(err, ErrDisengaged) {
+			t.Errorf("Enter() after the end = %v, want ErrDisengaged", err)
+		}
+		drained := false
+		go func() {
+			_ = e.drain(t.Context())
+			drained = true
+		}()
+		synctest.Wait()
+		if drained {
+			t.Error("drained while work runs")
+		}
+		leave()
+		leave() // harmless
+		synctest.Wait()
+		if !drained {
+			t.Error("not drained although the work has ended")
+		}
+	})
+}
+
+func TestADrainThatTakesTooLongNamesWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngagement(t.Context(), "a")
+		for _, what := range []named{"reconcile 1", "reconcile 2", "reconcile 3", "reconcile 4"} {
+			if _, err := e.Enter(what); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.end(errRemoved)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := e.drain(ctx)
+		for _, part := range []string{`cluster "a"`, "reconcile 1", "reconcile 3", "1 more"} {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("drain() = %v, want an error with %q", err, part)
+			}
+		}
+	})
+}
+
+func TestWorkMayEndWhileTheEngagementEnds(t *testing.T) {
+	for range 200 {
+		e := newEngagement(t.Context(), "a")
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for {
+					leave, err := e.Enter(named("work"))
+					if err != nil {
+						return
+					}
+					leave()
+				}
+			})
+		}
+		all.Go(func() { e.end(errRemoved) })
+		all.Wait()
+		if err := e.drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAStateChangesOnlyAfterSeveralProbesInARow(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		probes string // x fails, o works
+		states string // U or R after each
+	}{
+		"Steady":     {"Probes that work change nothing.", "oooo", "RRRR"},
+		"Blip":       {"Fewer failures than the threshold change nothing.", "xxoxxo", "RRRRRR"},
+		"Lost":       {"The third failure in a row is believed.", "xxxx", "RRUU"},
+		"Back":       {"The second success in a row is believed.", "xxxoo", "RRUUR"},
+		"Marginal":   {"A link that works now and then does not flap.", "xxxoxoxox", "RRUUUUUUU"},
+		"LostAgain":  {"Counting starts anew after a change.", "xxxooxxx", "RRUURRRU"},
+		"WorksAgain": {"Failures before a success do not count.", "xxoxx", "RRRRR"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := newHealth(Options{}.withDefaults().Health, nil, nil)
+			var got strings.Builder
+			for _, probe := range tc.probes {
+				var err error
+				if probe == 'x' {
+					err = errors.New("no answer")
+				}
+				state, _ := h.count(time.Now(), err)
+				got.WriteString(string(state[0]))
+			}
+			if diff := cmp.Diff(tc.states, got.String()); diff != "" {
+				t.Errorf("%s (-want, +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// probed stands for an API server in tests of health: it answers probes or does not, and has what came of it.
+type probed struct {
+	mu     sync.Mutex // guards what follows
+	broken bool
+	probes int
+	states []State
+}
+
+func (p *probed) watch(t *testing.T) *health {
+	t.Helper()
+	h := newHealth(Options{}.withDefaults().Health, func(context.Context) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.probes++
+		if p.broken {
+			return errors.New("no answer")
+		}
+		return nil
+	}, func(s State, _ error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.states = append(p.states, s)
+	})
+	go h.watch(t.Context())
+	return h
+}
+
+func (p *probed) setBroken(broken bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken = broken
+}
+
+// is checks what has happened, once everything has come to rest.
+func (p *probed) is(t *testing.T, probes int, states ...State) {
+	t.Helper()
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.probes != probes {
+		t.Errorf("%d probes, want %d", p.probes, probes)
+	}
+	if diff := cmp.Diff(states, p.states); diff != "" {
+		t.Errorf("states (-want, +got):\n%s", diff)
+	}
+}
+
+func TestTrafficThatWorksNeedsNoProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		h := p.watch(t)
+		for range 60 {
+			<-time.After(time.Second)
+			h.worked()
+		}
+		p.is(t, 0)
+	})
+}
+
+func TestSilenceIsProbedAtTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		p.watch(t)
+		<-time.After(61 * time.Second)
+		p.is(t, 6)
+	})
+}
+
+func TestAFailedRequestIsFollowedByProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		p.setBroken(true)
+		h := p.watch(t)
+		for range 100 { // requests that fail by the dozen must not hasten the verdict
+			h.failed()
+			synctest.Wait()
+		}
+		p.is(t, 1)
+		<-time.After(2500 * time.Millisecond)
+		p.is(t, 3, Unreachable)
+
+		restored := h.isRestored()
+		p.setBroken(false)
+		<-restored
+		p.is(t, 5, Unreachable, Ready)
+	})
+}

@@ -1,0 +1,74 @@
+package fleet
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+func TestMembersThatCannotBeUsedAreRefused(t *testing.T) {
+	cfg := &rest.Config{}
+	cases := map[string]struct {
+		member Member
+		want   string // empty: valid
+	}{
+		"Valid":         {member: Member{Name: "a", Config: cfg}},
+		"WithNamespace": {member: Member{Name: "team-a/prod", Config: cfg}},
+		"LongestName":   {member: Member{Name: ClusterName(strings.Repeat("x", MaxNameLength)), Config: cfg}},
+		"Broken":        {member: Member{Name: "a", Err: errors.New("does not parse")}},
+		"Empty":         {member: Member{Config: cfg}, want: "the local cluster's"},
+		"TooLong":       {member: Member{Name: ClusterName(strings.Repeat("x", MaxNameLength+1)), Config: cfg}, want: "318 bytes, 317 are allowed"},
+		"Space":         {member: Member{Name: "a b", Config: cfg}, want: "spaces"},
+		"Newline":       {member: Member{Name: "a\nb", Config: cfg}, want: "do not print"},
+		"NotUTF8":       {member: Member{Name: "a\xff", Config: cfg}, want: "UTF-8"},
+		"Nothing":       {member: Member{Name: "a"}, want: "exactly one"},
+		"TwoWays":       {member: Member{Name: "a", Config: cfg, Err: errors.New("x")}, want: "exactly one"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := New(Options{}).Set(tc.member)
+			switch {
+			case tc.want == "" && err != nil:
+				t.Errorf("Set() = %v, want no error", err)
+			case tc.want != "" && (!errors.Is(err, ErrInvalidMember) || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("Set() = %v, want ErrInvalidMember with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestSameAccess(t *testing.T) {
+	var proxied []*rest.Config
+	for _, address := range []string{"http://p", "http://p", "http://q"} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxied = append(proxied, &rest.Config{Host: "https://a", Proxy: http.ProxyURL(u)})
+	}
+	cases := map[string]struct {
+		reason string
+		a, b   Member
+		want   bool
+	}{
+		"SameValues":      {"Configs made anew of the same content are the same.", Member{Config: &rest.Config{Host: "a"}}, Member{Config: &rest.Config{Host: "a"}}, true},
+		"OtherHost":       {"A field differs.", Member{Config: &rest.Config{Host: "a"}}, Member{Config: &rest.Config{Host: "b"}}, false},
+		"OtherToken":      {"A credential differs.", Member{Config: &rest.Config{BearerToken: "a"}}, Member{Config: &rest.Config{BearerToken: "b"}}, false},
+		"OtherCA":         {"A nested field differs.", Member{Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("a")}}}, Member{Config: &rest.Config{}}, false},
+		"SameProxy":       {"reflect.DeepEqual would call the functions unequal.", Member{Config: proxied[0]}, Member{Config: proxied[1]}, true},
+		"SameRevision":    {"The provider knows best.", Member{Config: proxied[0], Revision: "1"}, Member{Config: &rest.Config{}, Revision: "1"}, true},
+		"OtherRevision":   {"A proxy's address is hidden in a closure; the revision tells.", Member{Config: proxied[0], Revision: "1"}, Member{Config: proxied[2], Revision: "2"}, false},
+		"ConfigOrNothing": {"A description that broke is another one.", Member{Config: &rest.Config{}}, Member{Err: errors.New("x")}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := sameAccess(tc.a, tc.b); got != tc.want {
+				t.Errorf("sameAccess() = %v, want %v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
