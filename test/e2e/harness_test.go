@@ -1,0 +1,260 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+)
+
+var pool mctest.Pool
+
+func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
+
+// kubeconfigLabel marks the Secrets that the provider reads.
+const kubeconfigLabel = "fleet-runtime.dev/kubeconfig"
+
+// eventually waits until what holds, and says what did not if it takes too long. The time is there to end a test that
+// fails; no test passes because of it.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	eventuallyWithin(t, 60*time.Second, what, holds)
+}
+
+func eventuallyWithin(t *testing.T, patience time.Duration, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("still not so after %s: %s", patience, what)
+		}
+	}
+}
+
+// manager is a running manager of a test, on a local cluster whose kubeconfig Secrets are its members.
+type manager struct {
+	mcmanager.Manager
+	t       *testing.T
+	ns      string // of the Secrets
+	stop    context.CancelFunc
+	stopped chan error
+}
+
+// newManager makes a manager that discovers the Secrets of a new namespace. It is not started.
+func newManager(t *testing.T, local *mctest.ControlPlane, opts ...mcmanager.FleetOption) *manager {
+	t.Helper()
+	ns := local.CreateNamespace(t)
+	return newManagerOf(t, local, ns, kubeconfig.Provider{Namespace: ns}, opts...)
+}
+
+func newManagerOf(t *testing.T, local *mctest.ControlPlane, ns string, provider fleet.Provider, opts ...mcmanager.FleetOption) *manager {
+	t.Helper()
+	return newManagerWith(t, local, ns, provider, func(*mcmanager.Options) {}, opts...)
+}
+
+func newManagerWith(
+	t *testing.T, local *mctest.ControlPlane, ns string, provider fleet.Provider,
+	change func(*mcmanager.Options), opts ...mcmanager.FleetOption,
+) *manager {
+	t.Helper()
+	options := mcmanager.Options{
+		Logger:  testr.NewWithOptions(t, testr.Options{Verbosity: 0}),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+	}
+	change(&options)
+	mgr, err := mcmanager.New(local.Config(), provider, options, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &manager{Manager: mgr, t: t, ns: ns, stopped: make(chan error, 1)}
+}
+
+// start runs the manager until the test ends. It must not have stopped by itself before.
+func (m *manager) start() {
+	m.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it must outlive t.Context, which ends before clean-up
+	m.stop = cancel
+	go func() { m.stopped <- m.Start(ctx) }()
+	m.t.Cleanup(func() {
+		m.mustRun()
+		cancel()
+		if err := <-m.stopped; err != nil {
+			m.t.Errorf("the manager ended with an error: %v", err)
+		}
+	})
+}
+
+// mustRun fails the test if the manager has stopped.
+func (m *manager) mustRun() {
+	m.t.Helper()
+	select {
+	case err := <-m.stopped:
+		m.stopped <- err
+		m.t.Errorf("the manager stopped by itself: %v", err)
+	default:
+	}
+}
+
+// join reports a cluster by a Secret in the local one.
+func (m *manager) join(name string, cfg *rest.Config) *corev1.Secret {
+	m.t.Helper()
+	content, err := mctest.Kubeconfig(cfg)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return m.joinWith(name, content, nil)
+}
+
+func (m *manager) joinWith(name string, content []byte, labels map[string]string) *corev1.Secret {
+	m.t.Helper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.ns, Name: name, Labels: map[string]string{kubeconfigLabel: "true"}},
+		Data:       map[string][]byte{"kubeconfig": content},
+	}
+	for k, v := range labels {
+		secret.Labels[k] = v
+	}
+	if err := m.local().Create(m.t.Context(), secret); err != nil {
+		m.t.Fatal(err)
+	}
+	return secret
+}
+
+// rejoin replaces the kubeconfig of a member.
+func (m *manager) rejoin(secret *corev1.Secret, cfg *rest.Config) {
+	m.t.Helper()
+	content, err := mctest.Kubeconfig(cfg)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	patch := client.MergeFrom(secret.DeepCopy())
+	secret.Data = map[string][]byte{"kubeconfig": content}
+	if err := m.local().Patch(m.t.Context(), secret, patch); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *manager) leave(secret *corev1.Secret) {
+	m.t.Helper()
+	if err := m.local().Delete(m.t.Context(), secret); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *manager) local() client.Client {
+	m.t.Helper()
+	c, err := client.New(m.GetConfig(), client.Options{})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return c
+}
+
+// status returns the state of a member, empty if it is none.
+func (m *manager) status(name fleet.ClusterName) fleet.Status {
+	status, _ := m.GetFleet().Status(name)
+	return status
+}
+
+// is waits until a member is in a state.
+func (m *manager) is(name fleet.ClusterName, state fleet.State) {
+	m.t.Helper()
+	eventually(m.t, fmt.Sprintf("member %s is %q", name, state), func() bool { return m.status(name).State == state })
+}
+
+// record notes which requests were reconciled.
+type record struct {
+	mu   sync.Mutex
+	seen map[mcreconcile.Request]int
+}
+
+func newRecord() *record { return &record{seen: map[mcreconcile.Request]int{}} }
+
+// Reconcile implements mcreconcile.Reconciler.
+func (r *record) Reconcile(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[req]++
+	return reconcile.Result{}, nil
+}
+
+// count returns how often an object was reconciled.
+func (r *record) count(cluster mcreconcile.ClusterName, namespace, name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	req := mcreconcile.Request{ClusterName: cluster}
+	req.Namespace, req.Name = namespace, name
+	return r.seen[req]
+}
+
+// of returns the requests whose objects are in a namespace, each once.
+func (r *record) of(namespace string) map[mcreconcile.Request]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[mcreconcile.Request]bool{}
+	for req := range r.seen {
+		if req.Namespace == namespace {
+			out[req] = true
+		}
+	}
+	return out
+}
+
+// total returns how many reconciles there were for a cluster.
+func (r *record) total(cluster mcreconcile.ClusterName) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for req, times := range r.seen {
+		if req.ClusterName == cluster {
+			n += times
+		}
+	}
+	return n
+}
+
+// control adds a controller of ConfigMaps.
+func (m *manager) control(r mcreconcile.Reconciler) {
+	m.t.Helper()
+	if err := mcbuilder.ControllerManagedBy(m).For(&corev1.ConfigMap{}).Named(controllerName(m.t)).Complete(r); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// controllerName is one that no other test uses: controller-runtime keeps them for the process.
+func controllerName(t *testing.T) string {
+	return strings.NewReplacer("/", "-", " ", "-").Replace(strings.ToLower(t.Name())) + fmt.Sprintf("-%d", time.Now().UnixNano())
+}
+
+// configMap creates one in a cluster.
+func configMap(t *testing.T, cp *mctest.ControlPlane, namespace, name string) *corev1.ConfigMap {
+	t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := cp.Client().Create(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	return cm
+}
