@@ -51,8 +51,7 @@ func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member
 		cfg.QPS = -1 // the API server's priority and fairness limits, not client-go's five requests a second
 	}
 	health := newHealth(f.opts.Health, nil, func(state State, err error) { m.health(e, state, err) })
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &listening{RoundTripper: rt, health: health} })
-	httpClient, err := rest.HTTPClientFor(cfg)
+	httpClient, err := newHTTPClient(cfg, health)
 	if err != nil {
 		return err
 	}

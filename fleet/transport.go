@@ -3,10 +3,61 @@ package fleet
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 )
+
+// newHTTPClient returns a client with connections of its own. client-go's would share them among all members whose TLS
+// settings are equal, and keep them for the life of the process.
+func newHTTPClient(cfg *rest.Config, health *health) (*http.Client, error) {
+	config, err := cfg.TransportConfig()
+	if err != nil {
+		return nil, err
+	}
+	base := config.Transport
+	if base == nil {
+		if base, err = newTransport(config); err != nil {
+			return nil, err
+		}
+	}
+	wrapped, err := transport.HTTPWrappersForConfig(config, base)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &listening{RoundTripper: wrapped, health: health}, Timeout: cfg.Timeout}, nil
+}
+
+const (
+	dialTimeout      = 10 * time.Second
+	keepAlive        = 30 * time.Second
+	handshakeTimeout = 10 * time.Second
+)
+
+// newTransport returns a transport with the HTTP/2 settings that client-go uses, among them pings, which end connections
+// that have died silently.
+func newTransport(config *transport.Config) (*http.Transport, error) {
+	tlsConfig, err := transport.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	dial := (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
+	if config.DialHolder != nil {
+		dial = config.DialHolder.Dial
+	}
+	proxy := http.ProxyFromEnvironment
+	if config.Proxy != nil {
+		proxy = config.Proxy
+	}
+	return utilnet.SetTransportDefaults(&http.Transport{
+		Proxy: proxy, DialContext: dial, TLSClientConfig: tlsConfig, TLSHandshakeTimeout: handshakeTimeout,
+		DisableCompression: config.DisableCompression,
+	}), nil
+}
 
 // listening is a round tripper that tells health what it hears.
 type listening struct {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -35,6 +36,7 @@ type TypedBuilder[request mcreconcile.ClusterAware[request]] struct {
 	raw        []source.TypedSource[request]
 	predicates []predicate.Predicate
 	options    controller.TypedOptions[request]
+	queue      mcqueue.Options[request]
 	name       string
 	errs       []error
 }
@@ -151,6 +153,9 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	options.Reconciler = &reconciler[request]{inner: r, mgr: b.mgr, controller: b.name}
 	options.LogConstructor = logConstructor(b.mgr, b.name, gvk, options.LogConstructor)
 	options.MaxConcurrentReconciles = b.workers(gvk)
+	if options.NewQueue == nil {
+		options.NewQueue = b.newQueue(options.MaxConcurrentReconciles)
+	}
 	c, err := controller.NewTyped(b.name, b.mgr, options)
 	if err != nil {
 		return nil, fmt.Errorf("building controller %q: %w", b.name, err)

@@ -31,6 +31,9 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 		return r.answer(ctx, result, err)
 	}
 	engagement, err := r.mgr.GetFleet().Engagement(req.Cluster())
+	if errors.Is(err, fleet.ErrNotReady) {
+		return reconcile.Result{RequeueAfter: soon}, nil // the queue is about to park it
+	}
 	if err != nil {
 		return r.answer(ctx, reconcile.Result{}, err)
 	}
@@ -66,9 +69,10 @@ func (r *reconciler[request]) disengaged(req request) (reconcile.Result, error) 
 }
 
 const (
-	// soon is when a request is tried on the engagement that took the place of another.
+	// soon is when a request is tried again whose own cluster cannot be used: on the engagement that took the place of
+	// another, or, since the queue parks it meanwhile, when the cluster is back.
 	soon = 100 * time.Millisecond
-	// later is when a request is tried again that needs a cluster which is not ready.
+	// later is when a request is tried again that needs another cluster, or a kind, which is not ready.
 	later = 5 * time.Second
 )
 

@@ -276,7 +276,7 @@ users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, com
 	if status := m.status("evil"); status.Reason != fleet.ReasonInvalid {
 		t.Errorf("the status is %+v, want the reason %s", status, fleet.ReasonInvalid)
 	}
-	eventually(t, "the Secret has an event that says so", func() bool { return hasEvent(t, f.Local, "evil", "InvalidKubeconfig") })
+	eventually(t, "the Secret has an event that says so", func() bool { return hasEvent(t, f.Local, "evil", kubeconfig.ReasonRefused) })
 }
 
 // TestALabelDecidesWhichWatchesApply: labels change while a member stays engaged.

@@ -1,0 +1,109 @@
+package mcbuilder
+
+import (
+	"context"
+	"strconv"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// WithQueue sets the options of the controller's queue. Where they leave it open, and there is a provider, at most half
+// of the workers, but at least one, reconcile requests of one cluster at once. A rate limiter is taken from the
+// controller's options. WithOptions can set a queue of another kind with NewQueue; then requests of clusters that
+// cannot be reached are not parked.
+func (b *TypedBuilder[request]) WithQueue(options mcqueue.Options[request]) *TypedBuilder[request] {
+	b.queue = options
+	return b
+}
+
+// WeightFromLabel returns weights for mcqueue.Options: a member whose label holds the number n has n turns in place of
+// one. Without the label, or with anything but a positive number, it has one.
+func WeightFromLabel(f *fleet.Fleet, label string) func(mcreconcile.ClusterName) int {
+	return func(name mcreconcile.ClusterName) int {
+		_, labels := f.Attached(name)
+		weight, err := strconv.Atoi(labels[label])
+		if err != nil || weight < 1 {
+			return 1
+		}
+		return weight
+	}
+}
+
+type newQueueFunc[request comparable] func(string, workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request]
+
+// newQueue returns what makes the controller's queue.
+func (b *TypedBuilder[request]) newQueue(workers int) newQueueFunc[request] {
+	options := b.queue
+	if options.InFlightPerCluster == 0 && b.mgr.GetProvider() != nil {
+		options.InFlightPerCluster = max(1, workers/2)
+	}
+	return func(controller string, limiter workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
+		options.RateLimiter = limiter
+		return mcqueue.New(controller, options)
+	}
+}
+
+// attendance is a source that brings no events. It keeps the queue in step with the fleet: requests of members that
+// cannot be reached are parked, and those of members that leave are purged before the member is drained.
+type attendance[request mcreconcile.ClusterAware[request]] struct {
+	fleet      *fleet.Fleet
+	controller string
+}
+
+// Start implements source.TypedSource. The goroutine ends with ctx.
+func (a attendance[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	if q, ok := queue.(*mcqueue.Queue[request]); ok {
+		go a.follow(ctx, q)
+	}
+	return nil
+}
+
+func (a attendance[request]) String() string { return "the queue of controller " + a.controller }
+
+// attended is an engagement whose requests the queue holds. Its drain waits for leave.
+type attended struct {
+	engagement *fleet.Engagement
+	leave      func()
+}
+
+func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[request]) {
+	members := map[fleet.ClusterName]attended{}
+	for name := range a.fleet.Changes(ctx) {
+		status, known := a.fleet.Status(name)
+		switch {
+		case !known, status.State == fleet.Draining:
+			q.Purge(name)
+		case status.State == fleet.Ready:
+			q.Resume(name)
+		default:
+			q.Pause(name)
+		}
+		a.attend(members, name)
+	}
+	for _, m := range members {
+		m.leave()
+	}
+}
+
+// attend has the engagement of a member wait for the queue, in place of the one before.
+func (a attendance[request]) attend(members map[fleet.ClusterName]attended, name fleet.ClusterName) {
+	engagement, _ := a.fleet.Attached(name)
+	before, was := members[name]
+	if was && before.engagement == engagement {
+		return
+	}
+	if was {
+		before.leave()
+		delete(members, name)
+	}
+	if engagement == nil {
+		return
+	}
+	if leave, err := engagement.Enter(a); err == nil {
+		members[name] = attended{engagement, leave}
+	}
+}

@@ -1,0 +1,412 @@
+package mcqueue
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// order decides what is handed out next. It has no goroutines, locks nothing and never looks at a clock: time is an
+// argument, counted from any moment, and must not go back.
+//
+// Every request that is queued is an item. An item is in one of three places: in the heap of delayed items; in one of
+// the two ready heaps of its cluster (fresh or background); or held back, because the same request is in flight. A
+// cluster that has a ready item, is not paused and has fewer requests in flight than the limit stands in the ring of
+// the item's band. Handing out takes the cluster at the head of a ring, so a cluster that cannot be served costs
+// nothing, however many there are.
+type order[request mcreconcile.ClusterAware[request]] struct {
+	limit      int                               // of requests of one cluster in flight, 0 for none
+	share      int                               // of share picks one is of the background
+	weight     func(mcreconcile.ClusterName) int // turns of a cluster before the next one's
+	items      map[request]*item[request]        // what is queued
+	inFlight   map[request]flight[request]       // what was handed out
+	clusters   map[mcreconcile.ClusterName]*clusterState[request]
+	spare      *clusterState[request] // one that is in no use, to be used again
+	delayed    delayedHeap[request]
+	rings      [bands]ring[request]
+	sequence   uint64
+	freshPicks int // in a row, while the background waits
+	ready      int // items that are ready, also held back and parked ones
+}
+
+// band is a class of priorities.
+type band int
+
+const (
+	fresh      band = iota // priority ≥ 0: something changed
+	background             // priority < 0: initial lists and resyncs
+	bands
+)
+
+func bandOf(priority int) band {
+	if priority < 0 {
+		return background
+	}
+	return fresh
+}
+
+// place is where an item is.
+type place int8
+
+const (
+	delayed place = iota
+	queued        // in a ready heap of its cluster
+	held          // back, while the same request is in flight
+)
+
+// item is a request that is queued.
+type item[request mcreconcile.ClusterAware[request]] struct {
+	request  request
+	cluster  *clusterState[request]
+	priority int
+	sequence uint64        // of becoming ready, or of the last rise of the priority
+	at       time.Duration // when a delayed item becomes ready, or when a ready one did
+	index    int           // in its heap
+	place    place
+
+	// The items of a cluster are linked, so that a purge finds them.
+	next, previous *item[request]
+}
+
+// flight is a request that was handed out.
+type flight[request mcreconcile.ClusterAware[request]] struct {
+	cluster *clusterState[request]
+	since   time.Duration
+}
+
+// clusterState is what is known of one cluster.
+type clusterState[request mcreconcile.ClusterAware[request]] struct {
+	name     mcreconcile.ClusterName
+	known    bool // it was paused or resumed, and not purged since: it is kept while it has nothing to do
+	ready    [bands]readyHeap[request]
+	held     int
+	inFlight int
+	paused   bool
+	items    *item[request]
+	links    [bands]link[request]
+
+	// For metrics.
+	waited  time.Duration
+	handed  uint64
+	drained []chan struct{} // closed when nothing is in flight any more
+}
+
+func newOrder[request mcreconcile.ClusterAware[request]](limit, share int, weight func(mcreconcile.ClusterName) int) *order[request] {
+	return &order[request]{
+		limit: limit, share: share, weight: weight,
+		rings:    [bands]ring[request]{fresh: {band: fresh}, background: {band: background}},
+		items:    map[request]*item[request]{},
+		inFlight: map[request]flight[request]{},
+		clusters: map[mcreconcile.ClusterName]*clusterState[request]{},
+	}
+}
+
+// added says what an add did.
+type added int
+
+const (
+	nothingNew  added = iota
+	becameReady       // also if it is parked or held back
+	becameDelayed
+)
+
+// add queues a request, at once or not before readyAt. If it is queued already, the higher priority and the earlier time
+// hold, and it stays where it is in the order unless its priority rises. before is the priority it had.
+func (o *order[request]) add(req request, priority int, now, readyAt time.Duration) (did added, before int) {
+	i, ok := o.items[req]
+	if !ok {
+		i = &item[request]{request: req, cluster: o.cluster(req.Cluster()), priority: priority}
+		o.items[req] = i
+		i.cluster.link(i)
+		if readyAt > now {
+			i.at, i.place = readyAt, delayed
+			heap.Push(&o.delayed, i)
+			return becameDelayed, priority
+		}
+		o.makeReady(i, now)
+		return becameReady, priority
+	}
+
+	before = i.priority
+	if i.place != delayed {
+		o.raise(i, priority)
+		return nothingNew, before
+	}
+	i.priority = max(i.priority, priority)
+	switch {
+	case readyAt <= now:
+		heap.Remove(&o.delayed, i.index)
+		o.makeReady(i, now)
+		return becameReady, before
+	case readyAt < i.at:
+		i.at = readyAt
+		heap.Fix(&o.delayed, i.index)
+		return becameDelayed, before
+	}
+	return nothingNew, before
+}
+
+// raise raises the priority of a ready item. It goes behind those that had the priority before.
+func (o *order[request]) raise(i *item[request], priority int) {
+	if priority <= i.priority {
+		return
+	}
+	if i.place == queued {
+		o.unqueue(i)
+	}
+	i.priority = priority
+	i.sequence = o.nextSequence()
+	if i.place == queued {
+		o.queue(i)
+	}
+}
+
+// makeReady moves an item that is in no heap to the ready ones.
+func (o *order[request]) makeReady(i *item[request], now time.Duration) {
+	o.ready++
+	i.at = now
+	i.sequence = o.nextSequence()
+	if _, busy := o.inFlight[i.request]; busy {
+		i.place = held
+		i.cluster.held++
+		return
+	}
+	o.queue(i)
+}
+
+func (o *order[request]) queue(i *item[request]) {
+	i.place = queued
+	b := bandOf(i.priority)
+	heap.Push(&i.cluster.ready[b], i)
+	o.arrange(i.cluster, b)
+}
+
+func (o *order[request]) unqueue(i *item[request]) {
+	b := bandOf(i.priority)
+	heap.Remove(&i.cluster.ready[b], i.index)
+	o.arrange(i.cluster, b)
+}
+
+// arrange puts a cluster into the ring of a band, or takes it out.
+func (o *order[request]) arrange(c *clusterState[request], b band) {
+	may := c.ready[b].Len() > 0 && !c.paused && (o.limit == 0 || c.inFlight < o.limit)
+	switch link := &c.links[b]; {
+	case may && !link.in:
+		link.turns = o.turns(c)
+		o.rings[b].append(c)
+	case !may && link.in:
+		o.rings[b].remove(c)
+	}
+}
+
+func (o *order[request]) arrangeAll(c *clusterState[request]) {
+	for b := range bands {
+		o.arrange(c, b)
+	}
+}
+
+func (o *order[request]) turns(c *clusterState[request]) int {
+	if o.weight == nil {
+		return 1
+	}
+	return max(1, o.weight(c.name))
+}
+
+// advance makes the delayed items ready whose time has come, and returns when to do so again.
+func (o *order[request]) advance(now time.Duration, became func(*item[request])) (next time.Duration, more bool) {
+	for o.delayed.Len() > 0 {
+		first := o.delayed.itemHeap[0]
+		if first.at > now {
+			return first.at, true
+		}
+		heap.Pop(&o.delayed)
+		o.makeReady(first, now)
+		became(first)
+	}
+	return 0, false
+}
+
+// take hands out the next request, if there is one.
+func (o *order[request]) take(now time.Duration) (i *item[request], ok bool) {
+	b, ok := o.pick()
+	if !ok {
+		return nil, false
+	}
+	c := o.rings[b].head
+	i = heap.Pop(&c.ready[b]).(*item[request]) //nolint:forcetypeassert // it holds nothing else
+	o.forget(i)
+	o.ready--
+	o.inFlight[i.request] = flight[request]{cluster: c, since: now}
+	c.inFlight++
+	c.handed++
+	c.waited += now - i.at
+
+	link := &c.links[b]
+	if link.turns--; link.turns <= 0 {
+		link.turns = o.turns(c)
+		o.rings[b].head = link.next // the others' turn
+	}
+	o.arrangeAll(c)
+	return i, true
+}
+
+// pick chooses the band: the fresh one, except that the background gets its share while it has something to do.
+func (o *order[request]) pick() (band, bool) {
+	hasFresh, hasBackground := o.rings[fresh].head != nil, o.rings[background].head != nil
+	switch {
+	case !hasFresh && !hasBackground:
+		return 0, false
+	case !hasBackground:
+		return fresh, true
+	case !hasFresh || o.freshPicks+1 >= o.share:
+		o.freshPicks = 0
+		return background, true
+	default:
+		o.freshPicks++
+		return fresh, true
+	}
+}
+
+// done notes that a request is no longer in flight, and returns since when it was. What was added meanwhile takes its
+// place in the order.
+func (o *order[request]) done(req request) (since time.Duration, known bool) {
+	f, ok := o.inFlight[req]
+	if !ok {
+		return 0, false
+	}
+	c := f.cluster
+	delete(o.inFlight, req)
+	c.inFlight--
+	if i, ok := o.items[req]; ok && i.place == held {
+		c.held--
+		o.queue(i)
+	}
+	o.arrangeAll(c)
+	if c.inFlight == 0 {
+		for _, drained := range c.drained {
+			close(drained)
+		}
+		c.drained = nil
+	}
+	o.retire(c)
+	return f.since, true
+}
+
+// pause parks a cluster's requests, those that there are and those to come.
+func (o *order[request]) pause(name mcreconcile.ClusterName) {
+	c := o.cluster(name)
+	c.known, c.paused = true, true
+	o.arrangeAll(c)
+}
+
+// resume ends a pause, if there is one.
+func (o *order[request]) resume(name mcreconcile.ClusterName) {
+	c := o.cluster(name)
+	c.known, c.paused = true, false
+	o.arrangeAll(c)
+}
+
+// purge drops everything of a cluster that is not in flight, and ends its pause. removed is called for each item.
+// drained is closed when nothing is in flight any more.
+func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[request])) (drained <-chan struct{}) {
+	done := make(chan struct{})
+	c, ok := o.clusters[name]
+	if !ok {
+		close(done)
+		return done
+	}
+	for i := c.items; i != nil; i = c.items {
+		switch i.place {
+		case delayed:
+			heap.Remove(&o.delayed, i.index)
+		case queued:
+			heap.Remove(&c.ready[bandOf(i.priority)], i.index)
+		case held:
+			c.held--
+		}
+		if i.place != delayed {
+			o.ready--
+		}
+		o.forget(i)
+		removed(i)
+	}
+	c.known, c.paused = false, false
+	o.arrangeAll(c)
+	if c.inFlight == 0 {
+		close(done)
+	} else {
+		c.drained = append(c.drained, done)
+	}
+	o.retire(c)
+	return done
+}
+
+// cluster returns the state of a cluster, and makes one if there is none.
+func (o *order[request]) cluster(name mcreconcile.ClusterName) *clusterState[request] {
+	if c, ok := o.clusters[name]; ok {
+		return c
+	}
+	c := o.spare
+	if c == nil {
+		c = &clusterState[request]{}
+	}
+	o.spare = nil
+	c.name = name
+	o.clusters[name] = c
+	return c
+}
+
+// retire forgets a cluster that has nothing to do, unless it is known.
+func (o *order[request]) retire(c *clusterState[request]) {
+	if c.known || c.items != nil || c.inFlight > 0 {
+		return
+	}
+	delete(o.clusters, c.name)
+	*c = clusterState[request]{ready: c.ready}
+	o.spare = c
+}
+
+// forget removes an item that is in no heap any more.
+func (o *order[request]) forget(i *item[request]) {
+	delete(o.items, i.request)
+	i.cluster.unlink(i)
+}
+
+func (o *order[request]) nextSequence() uint64 {
+	o.sequence++
+	return o.sequence
+}
+
+// parked counts the items of a paused cluster that are ready.
+func (c *clusterState[request]) parked() int {
+	if !c.paused {
+		return 0
+	}
+	return c.depth()
+}
+
+// depth counts the items that are ready, also parked and held ones.
+func (c *clusterState[request]) depth() int {
+	return c.ready[fresh].Len() + c.ready[background].Len() + c.held
+}
+
+func (c *clusterState[request]) link(i *item[request]) {
+	i.next = c.items
+	if c.items != nil {
+		c.items.previous = i
+	}
+	c.items = i
+}
+
+func (c *clusterState[request]) unlink(i *item[request]) {
+	if i.previous != nil {
+		i.previous.next = i.next
+	} else {
+		c.items = i.next
+	}
+	if i.next != nil {
+		i.next.previous = i.previous
+	}
+	i.next, i.previous = nil, nil
+}

@@ -1,0 +1,416 @@
+package mcqueue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// req is a request written "cluster/name".
+func req(s string) mcreconcile.Request {
+	cluster, name, _ := strings.Cut(s, "/")
+	r := mcreconcile.Request{ClusterName: mcreconcile.ClusterName(cluster)}
+	r.Name = name
+	return r
+}
+
+func written(r mcreconcile.Request) string { return string(r.ClusterName) + "/" + r.Name }
+
+// script drives an order by a line of words:
+//
+//	a/x       add        a/x:5     add with priority 5     a/x@3  add, ready at 3 s
+//	take:N    take N     done:a/x  done                    at:3   it is 3 s
+//	pause:a   resume:a   purge:a
+//
+// and returns what was taken, in order.
+func script(t *testing.T, o *order[mcreconcile.Request], words string) []string {
+	t.Helper()
+	var now time.Duration
+	var taken []string
+	for _, word := range strings.Fields(words) {
+		verb, arg, _ := strings.Cut(word, ":")
+		switch verb {
+		case "take":
+			var n int
+			if _, err := fmt.Sscan(arg, &n); err != nil {
+				t.Fatal(err)
+			}
+			for range n {
+				if i, ok := o.take(now); ok {
+					taken = append(taken, written(i.request))
+				} else {
+					taken = append(taken, "-")
+				}
+			}
+		case "done":
+			o.done(req(arg))
+		case "pause":
+			o.pause(mcreconcile.ClusterName(arg))
+		case "resume":
+			o.resume(mcreconcile.ClusterName(arg))
+		case "purge":
+			o.purge(mcreconcile.ClusterName(arg), func(*item[mcreconcile.Request]) {})
+		case "at":
+			var s int
+			if _, err := fmt.Sscan(arg, &s); err != nil {
+				t.Fatal(err)
+			}
+			now = time.Duration(s) * time.Second
+			o.advance(now, func(*item[mcreconcile.Request]) {})
+		default:
+			addWord(t, o, word, now)
+		}
+	}
+	return taken
+}
+
+func addWord(t *testing.T, o *order[mcreconcile.Request], word string, now time.Duration) {
+	t.Helper()
+	what, after, _ := strings.Cut(word, "@")
+	what, prio, _ := strings.Cut(what, ":")
+	var priority, at int
+	if prio != "" {
+		if _, err := fmt.Sscan(prio, &priority); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after != "" {
+		if _, err := fmt.Sscan(after, &at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.add(req(what), priority, now, time.Duration(at)*time.Second)
+}
+
+func TestOrder(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		limit  int
+		weight func(mcreconcile.ClusterName) int
+		script string
+		want   string
+	}{
+		"FirstInFirstOut":        {reason: "Equals go by arrival.", script: "a/1 a/2 a/3 take:4", want: "a/1 a/2 a/3 -"},
+		"HigherPriorityFirst":    {reason: "Within a cluster the priority counts.", script: "a/1 a/2:5 a/3:9 take:3", want: "a/3 a/2 a/1"},
+		"RoundRobin":             {reason: "Clusters take turns, however deep one's backlog is.", script: "a/1 a/2 a/3 a/4 b/1 c/1 take:6", want: "a/1 b/1 c/1 a/2 a/3 a/4"},
+		"PriorityIsOfTheCluster": {reason: "A high priority in one cluster does not pass by the others' turns.", script: "a/1:9 a/2:9 b/1 take:3", want: "a/1 b/1 a/2"},
+		"LateChange":             {reason: "A change waits for one turn of each busy cluster.", script: "a/1 a/2 a/3 b/1 b/2 take:1 c/1 take:5", want: "a/1 b/1 a/2 c/1 b/2 a/3"},
+		"Weights":                {reason: "A weight of two is two turns in a row.", weight: func(n mcreconcile.ClusterName) int { return map[mcreconcile.ClusterName]int{"a": 2}[n] }, script: "a/1 a/2 a/3 b/1 b/2 take:5", want: "a/1 a/2 b/1 a/3 b/2"},
+		"FreshBeforeBackground":  {reason: "What changed goes before initial lists.", script: "a/1:-100 b/1 c/1 take:3", want: "b/1 c/1 a/1"},
+		"BackgroundShare":        {reason: "One pick in eight is of the background.", script: "b/x:-1 a/1 a/2 a/3 a/4 a/5 a/6 a/7 a/8 a/9 take:10", want: "a/1 a/2 a/3 a/4 a/5 a/6 a/7 b/x a/8 a/9"},
+		"BackgroundOrder":        {reason: "The background goes by priority too.", script: "a/1:-100 a/2:-1 take:2", want: "a/2 a/1"},
+		"Deduplicated":           {reason: "Equal requests are one.", script: "a/1 a/1 a/1 take:2", want: "a/1 -"},
+		"HeldWhileInFlight":      {reason: "What is in flight is not handed out again before it is done.", script: "a/1 take:1 a/1 take:1 done:a/1 take:1", want: "a/1 - a/1"},
+		"HeldDoesNotBlock":       {reason: "A request that is held back does not hold up the next.", script: "a/1 take:1 a/1 a/2 take:1", want: "a/1 a/2"},
+		"HeldAndRaised":          {reason: "A held request takes a higher priority.", script: "a/1 take:1 a/1 a/2:3 a/1:5 done:a/1 take:2", want: "a/1 a/1 a/2"},
+		"PriorityOnlyRises":      {reason: "A lower priority does not lower it.", script: "a/1:5 a/2:3 a/1:1 take:2", want: "a/1 a/2"},
+		"RaisedGoesBehindEquals": {reason: "A raised request goes behind those that had the priority before.", script: "a/1 a/2:5 a/1:5 take:2", want: "a/2 a/1"},
+		"RaisedOutOfBackground":  {reason: "A change to an object of the initial list is fresh.", script: "a/1:-100 b/1 a/1:0 take:2", want: "b/1 a/1"},
+		"NotBeforeItsTime":       {reason: "A delayed request waits.", script: "a/1@5 take:1 at:4 take:1 at:5 take:1", want: "- - a/1"},
+		"EarliestTimeHolds":      {reason: "The earlier of two times holds.", script: "a/1@5 a/1@3 a/1@9 at:3 take:1 at:9 take:1", want: "a/1 -"},
+		"AtOnceBeatsLater":       {reason: "An add without delay makes a delayed request ready.", script: "a/1@5 a/1 take:1 at:5 take:1", want: "a/1 -"},
+		"LaterDoesNotDelay":      {reason: "A request that is ready stays so.", script: "a/1 a/1@5 take:1", want: "a/1"},
+		"DelayedKeepsPriority":   {reason: "The higher priority holds when the time has come.", script: "a/1:5@5 a/2@4 at:5 take:2", want: "a/1 a/2"},
+		"DelayedGoByTheirTime":   {reason: "What became ready first goes first.", script: "a/1@5 a/2@4 at:4 at:5 take:2", want: "a/2 a/1"},
+		"DelayedAndInFlight":     {reason: "A delay that ends in flight leads to another turn after done.", script: "a/1 take:1 a/1@2 at:2 take:1 done:a/1 take:1", want: "a/1 - a/1"},
+		"Limit":                  {reason: "A cluster has no more in flight than the limit.", limit: 2, script: "a/1 a/2 a/3 a/4 b/1 take:4 done:a/1 take:1", want: "a/1 b/1 a/2 - a/3"},
+		"LimitOfEachBand":        {reason: "The limit counts both bands.", limit: 1, script: "a/1 a/2:-1 take:2 done:a/1 take:1", want: "a/1 - a/2"},
+		"Paused":                 {reason: "A paused cluster is passed by.", script: "a/1 b/1 pause:a take:2 resume:a take:1", want: "b/1 - a/1"},
+		"PausedTakesMore":        {reason: "Parked requests coalesce, rise, and go on in order.", script: "pause:a a/1 a/2 a/1 a/3:5 take:1 resume:a take:4", want: "- a/3 a/1 a/2 -"},
+		"PausedWhileDelayed":     {reason: "A delay that ends while paused parks the request.", script: "a/1@1 pause:a at:1 take:1 resume:a take:1", want: "- a/1"},
+		"PausedInFlight":         {reason: "What is in flight goes on, and comes back parked.", script: "a/1 take:1 pause:a a/1 done:a/1 take:1 resume:a take:1", want: "a/1 - a/1"},
+		"Purged":                 {reason: "Ready, delayed and held requests are gone.", script: "a/1 take:1 a/1 a/2 a/3@2 b/1 purge:a done:a/1 at:2 take:2", want: "a/1 b/1 -"},
+		"PurgedIsNotPaused":      {reason: "A purge ends the pause.", script: "pause:a a/1 purge:a a/2 take:2", want: "a/2 -"},
+		"DoneOfAStranger":        {reason: "Done with what is not in flight changes nothing.", script: "a/1 done:a/1 take:1", want: "a/1"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := newOrder[mcreconcile.Request](tc.limit, 8, tc.weight)
+			got := strings.Join(script(t, o, tc.script), " ")
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want, +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsKeptOfAClusterThatIsPurged(t *testing.T) {
+	o := newOrder[mcreconcile.Request](1, 8, nil)
+	script(t, o, "resume:a a/1 take:1 a/1 a/2 a/3@5 pause:a purge:a done:a/1")
+	if len(o.clusters)+len(o.items)+len(o.inFlight)+o.delayed.Len()+o.ready > 0 {
+		t.Errorf("left over: %d clusters, %d items, %d in flight, %d delayed, %d ready",
+			len(o.clusters), len(o.items), len(o.inFlight), o.delayed.Len(), o.ready)
+	}
+}
+
+func TestAPurgeTellsWhenNothingIsInFlight(t *testing.T) {
+	o := newOrder[mcreconcile.Request](0, 8, nil)
+	script(t, o, "a/1 a/2 b/1 take:3")
+	drained := o.purge("a", func(*item[mcreconcile.Request]) {})
+	isDrained := func() bool {
+		select {
+		case <-drained:
+			return true
+		default:
+			return false
+		}
+	}
+	o.done(req("a/1"))
+	if isDrained() {
+		t.Error("drained while a request is in flight")
+	}
+	o.done(req("a/2"))
+	if !isDrained() {
+		t.Error("not drained although nothing is in flight")
+	}
+}
+
+// model is the order again, slow and obviously right: everything is a list that is searched from the start.
+type model struct {
+	limit, share int
+	items        []modelItem
+	inFlight     []mcreconcile.Request
+	paused       map[mcreconcile.ClusterName]bool
+	turns        [bands][]mcreconcile.ClusterName // whose turn it is
+	sequence     int
+	streak       int
+}
+
+type modelItem struct {
+	request  mcreconcile.Request
+	priority int
+	sequence int
+	readyAt  time.Duration // 0 for ready
+}
+
+func (m *model) find(r mcreconcile.Request) int {
+	return slices.IndexFunc(m.items, func(i modelItem) bool { return i.request == r })
+}
+
+func (m *model) add(r mcreconcile.Request, priority int, now, at time.Duration) {
+	defer m.settle()
+	if at <= now {
+		at = 0
+	}
+	k := m.find(r)
+	if k < 0 {
+		m.sequence++
+		m.items = append(m.items, modelItem{r, priority, m.sequence, at})
+		return
+	}
+	i := &m.items[k]
+	wasReady := i.readyAt == 0
+	if wasReady && priority > i.priority || !wasReady && at == 0 {
+		m.sequence++
+		i.sequence = m.sequence
+	}
+	moved := bandOf(max(i.priority, priority)) != bandOf(i.priority) || priority > i.priority
+	if wasReady && moved {
+		// It leaves its heap for a moment, and with the last item goes the cluster's turn.
+		old := m.items
+		m.items = slices.Delete(slices.Clone(m.items), k, k+1)
+		m.settle()
+		m.items = old
+		i = &m.items[k]
+	}
+	i.priority = max(i.priority, priority)
+	i.readyAt = min(i.readyAt, at)
+}
+
+func (m *model) advance(now time.Duration) {
+	due := []int{}
+	for k, i := range m.items {
+		if i.readyAt > 0 && i.readyAt <= now {
+			due = append(due, k)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b int) int { return int(m.items[a].readyAt - m.items[b].readyAt) })
+	for _, k := range due {
+		m.sequence++
+		m.items[k].readyAt, m.items[k].sequence = 0, m.sequence
+		m.settle()
+	}
+}
+
+func (m *model) flying(name mcreconcile.ClusterName) int {
+	n := 0
+	for _, r := range m.inFlight {
+		if r.ClusterName == name {
+			n++
+		}
+	}
+	return n
+}
+
+// best returns the item of a cluster and band that would go next.
+func (m *model) best(name mcreconcile.ClusterName, b band) (best int) {
+	best = -1
+	for k, i := range m.items {
+		if i.request.ClusterName != name || bandOf(i.priority) != b || i.readyAt > 0 || slices.Contains(m.inFlight, i.request) {
+			continue
+		}
+		if best < 0 || i.priority > m.items[best].priority ||
+			i.priority == m.items[best].priority && i.sequence < m.items[best].sequence {
+			best = k
+		}
+	}
+	return best
+}
+
+// settle has each cluster that can be served wait for its turn, and no other.
+func (m *model) settle() {
+	for b := range bands {
+		can := func(name mcreconcile.ClusterName) bool {
+			return !m.paused[name] && (m.limit == 0 || m.flying(name) < m.limit) && m.best(name, b) >= 0
+		}
+		m.turns[b] = slices.DeleteFunc(m.turns[b], func(name mcreconcile.ClusterName) bool { return !can(name) })
+		for _, i := range m.items {
+			if name := i.request.ClusterName; can(name) && !slices.Contains(m.turns[b], name) {
+				m.turns[b] = append(m.turns[b], name)
+			}
+		}
+	}
+}
+
+func (m *model) take() (string, bool) {
+	b := fresh
+	switch {
+	case len(m.turns[fresh])+len(m.turns[background]) == 0:
+		return "", false
+	case len(m.turns[background]) == 0:
+	case len(m.turns[fresh]) == 0 || m.streak == m.share-1:
+		b, m.streak = background, 0
+	default:
+		m.streak++
+	}
+	name := m.turns[b][0]
+	k := m.best(name, b)
+	r := m.items[k].request
+	m.items = slices.Delete(m.items, k, k+1)
+	m.inFlight = append(m.inFlight, r)
+	m.turns[b] = append(m.turns[b][1:], name)
+	m.settle()
+	return written(r), true
+}
+
+func (m *model) done(r mcreconcile.Request) {
+	m.inFlight = slices.DeleteFunc(m.inFlight, func(f mcreconcile.Request) bool { return f == r })
+	m.settle()
+}
+
+func (m *model) purge(name mcreconcile.ClusterName) {
+	m.items = slices.DeleteFunc(m.items, func(i modelItem) bool { return i.request.ClusterName == name })
+	delete(m.paused, name)
+	m.settle()
+}
+
+// TestTheOrderIsThatOfTheModel compares the order with the model over random operations. It takes a second, or as long
+// as the environment variable MCQUEUE_MODEL says.
+func TestTheOrderIsThatOfTheModel(t *testing.T) {
+	budget := time.Second
+	if given := os.Getenv("MCQUEUE_MODEL"); given != "" {
+		var err error
+		if budget, err = time.ParseDuration(given); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := 0
+	for start := time.Now(); time.Since(start) < budget; runs++ {
+		compareWithModel(t, rand.Uint64(), 300)
+	}
+	t.Logf("%d random histories of 300 operations", runs)
+}
+
+func FuzzOrder(f *testing.F) {
+	for seed := range uint64(16) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) { compareWithModel(t, seed, 1000) })
+}
+
+func compareWithModel(t *testing.T, seed uint64, operations int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	limit := rng.IntN(4)
+	o := newOrder[mcreconcile.Request](limit, 8, nil)
+	m := &model{limit: limit, share: 8, paused: map[mcreconcile.ClusterName]bool{}}
+	clusters := []mcreconcile.ClusterName{"a", "b", "c", "d"}[:1+rng.IntN(4)]
+	var now time.Duration
+	for step := range operations {
+		name := clusters[rng.IntN(len(clusters))]
+		r := req(fmt.Sprintf("%s/%d", name, rng.IntN(6)))
+		what := ""
+		switch op := rng.IntN(20); {
+		case op < 8:
+			priority := []int{0, 0, 0, 5, 9, -1, -100}[rng.IntN(7)]
+			at := now
+			if rng.IntN(3) == 0 {
+				// No two times are equal: which of two goes first then is nobody's business.
+				at += time.Duration(rng.IntN(10))*time.Second + time.Duration(step+1)
+			}
+			what = fmt.Sprintf("add %s priority %d at %s", written(r), priority, at)
+			o.add(r, priority, now, at)
+			m.add(r, priority, now, at)
+		case op < 14:
+			want, wantOK := m.take()
+			i, ok := o.take(now)
+			got := ""
+			if ok {
+				got = written(i.request)
+			}
+			if ok != wantOK || got != want {
+				t.Fatalf("seed %d, step %d: took %q, want %q", seed, step, got, want)
+			}
+			what = "take " + got
+		case op < 17 && len(m.inFlight) > 0:
+			r = m.inFlight[rng.IntN(len(m.inFlight))]
+			what = "done " + written(r)
+			o.done(r)
+			m.done(r)
+		case op == 17:
+			what = "pause or resume " + string(name)
+			if m.paused[name] {
+				o.resume(name)
+				delete(m.paused, name)
+			} else {
+				o.pause(name)
+				m.paused[name] = true
+			}
+			m.settle()
+		case op == 18:
+			now += time.Duration(rng.IntN(3000)) * time.Millisecond
+			what = fmt.Sprintf("it is %s", now)
+			o.advance(now, func(*item[mcreconcile.Request]) {})
+			m.advance(now)
+		case op == 19 && rng.IntN(4) == 0:
+			what = "purge " + string(name)
+			o.purge(name, func(*item[mcreconcile.Request]) {})
+			m.purge(name)
+		}
+		ready := 0
+		for _, i := range m.items {
+			if i.readyAt == 0 {
+				ready++
+			}
+		}
+		depth := 0
+		for _, c := range o.clusters {
+			depth += c.depth()
+		}
+		if depth != ready {
+			t.Fatalf("seed %d, step %d (%s): the clusters' depths add up to %d, want %d", seed, step, what, depth, ready)
+		}
+		if o.ready != ready || len(o.items) != len(m.items) || len(o.inFlight) != len(m.inFlight) {
+			t.Fatalf("seed %d, step %d (%s): %d ready, %d queued, %d in flight, want %d, %d, %d",
+				seed, step, what, o.ready, len(o.items), len(o.inFlight), ready, len(m.items), len(m.inFlight))
+		}
+	}
+}

@@ -1,0 +1,324 @@
+// Package mcqueue has the work queue of controllers that run against many clusters.
+//
+// It is controller-runtime's priority queue in all that a controller sees of it, and fair across clusters: they take
+// turns, so a change waits for one turn of each busy cluster, however deep their backlogs are. Within a cluster the
+// higher priority goes first, and among equals what came first. No cluster has more than its share of the workers, and
+// the requests of one that is paused wait without holding up anything.
+package mcqueue
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Options configure a [Queue]. The zero value is usable.
+type Options[request mcreconcile.ClusterAware[request]] struct {
+	// RateLimiter says how long requests wait that are added rate-limited. Default: five milliseconds after the first
+	// failure, doubling up to 1000 seconds.
+	RateLimiter workqueue.TypedRateLimiter[request]
+
+	// InFlightPerCluster is how many requests of one cluster may be in flight. Default: no limit.
+	InFlightPerCluster int
+
+	// BackgroundShare guarantees that one in so many picks is of the background, the requests with a priority below
+	// zero, while there are any. Default: 8.
+	BackgroundShare int
+
+	// Weight is how many requests of a cluster are handed out before the next cluster's turn. It is called for each
+	// turn, with the queue locked: it must be fast, and must not call the queue. Default: 1 for each.
+	Weight func(name mcreconcile.ClusterName) int
+
+	// MaxClusterSeries is how many clusters have metrics of their own; those beyond share the series of cluster
+	// "(other)". Default: 1000. A negative number means that none has.
+	MaxClusterSeries int
+}
+
+const (
+	minRetryDelay          = 5 * time.Millisecond
+	maxRetryDelay          = 1000 * time.Second
+	defaultBackgroundShare = 8
+	defaultClusterSeries   = 1000
+)
+
+func (o Options[request]) withDefaults() Options[request] {
+	if o.RateLimiter == nil {
+		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[request](minRetryDelay, maxRetryDelay)
+	}
+	if o.BackgroundShare <= 0 {
+		o.BackgroundShare = defaultBackgroundShare
+	}
+	if o.MaxClusterSeries == 0 {
+		o.MaxClusterSeries = defaultClusterSeries
+	}
+	return o
+}
+
+// Queue is a work queue for requests that carry their cluster. It is safe for concurrent use.
+type Queue[request mcreconcile.ClusterAware[request]] struct {
+	opts    Options[request]
+	metrics *metrics
+	begin   time.Time // order counts time from here
+
+	mu       sync.Mutex // guards what follows; nothing is awaited under it
+	order    *order[request]
+	workers  sync.Cond // waits for something to hand out, or the end
+	waiting  int       // workers that do
+	stopped  bool
+	alarm    *time.Timer                                      // makes delayed requests ready
+	alarmAt  time.Duration                                    // when it rings, zero for never
+	retrying map[mcreconcile.ClusterName]map[request]struct{} // what the rate limiter counts failures of
+}
+
+var _ priorityqueue.PriorityQueue[mcreconcile.Request] = (*Queue[mcreconcile.Request])(nil)
+
+// New returns a queue whose metrics have the name of its controller; with an empty name it has none. ShutDown ends it.
+func New[request mcreconcile.ClusterAware[request]](controller string, opts Options[request]) *Queue[request] {
+	opts = opts.withDefaults()
+	q := &Queue[request]{
+		opts:     opts,
+		begin:    time.Now(),
+		order:    newOrder[request](opts.InFlightPerCluster, opts.BackgroundShare, opts.Weight),
+		retrying: map[mcreconcile.ClusterName]map[request]struct{}{},
+	}
+	q.workers.L = &q.mu
+	q.metrics = newMetrics(controller, opts.MaxClusterSeries, q)
+	return q
+}
+
+// now is the time as order counts it.
+func (q *Queue[request]) now() time.Duration { return time.Since(q.begin) }
+
+// Add queues a request with priority 0.
+func (q *Queue[request]) Add(req request) {
+	q.AddWithOpts(priorityqueue.AddOpts{}, req)
+}
+
+// AddAfter queues a request that becomes ready after the given time.
+func (q *Queue[request]) AddAfter(req request, after time.Duration) {
+	q.AddWithOpts(priorityqueue.AddOpts{After: after}, req)
+}
+
+// AddRateLimited queues a request that becomes ready when the rate limiter says so.
+func (q *Queue[request]) AddRateLimited(req request) {
+	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, req)
+}
+
+// AddWithOpts queues requests. One that is queued already keeps its place, the higher priority and the earlier time.
+// One that is in flight is handed out again after Done.
+func (q *Queue[request]) AddWithOpts(opts priorityqueue.AddOpts, reqs ...request) {
+	priority := 0
+	if opts.Priority != nil {
+		priority = *opts.Priority
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stopped {
+		return
+	}
+	now := q.now()
+	for _, req := range reqs {
+		q.addLocked(req, priority, now, now+q.delayLocked(opts, req))
+	}
+}
+
+// delayLocked returns how long a request has to wait.
+func (q *Queue[request]) delayLocked(opts priorityqueue.AddOpts, req request) time.Duration {
+	after := opts.After
+	if opts.RateLimited {
+		limited := q.opts.RateLimiter.When(req)
+		if after == 0 || limited < after {
+			after = limited
+		}
+		ofCluster := q.retrying[req.Cluster()]
+		if ofCluster == nil {
+			ofCluster = map[request]struct{}{}
+			q.retrying[req.Cluster()] = ofCluster
+		}
+		ofCluster[req] = struct{}{}
+	}
+	if after > 0 {
+		q.metrics.retried()
+	}
+	return max(after, 0)
+}
+
+func (q *Queue[request]) addLocked(req request, priority int, now, readyAt time.Duration) {
+	did, before := q.order.add(req, priority, now, readyAt)
+	switch did {
+	case becameReady:
+		q.metrics.added(max(priority, before))
+		q.wakeLocked()
+	case becameDelayed:
+		q.ringLocked(now)
+	case nothingNew:
+		if priority > before {
+			q.metrics.raised(before, priority)
+		}
+	}
+}
+
+// wakeLocked has a worker look for something to do, if one waits.
+func (q *Queue[request]) wakeLocked() {
+	if q.waiting > 0 {
+		q.workers.Signal()
+	}
+}
+
+// ringLocked sets the alarm for the delayed request that becomes ready first.
+func (q *Queue[request]) ringLocked(now time.Duration) {
+	next, more := q.order.advance(now, func(i *item[request]) {
+		q.metrics.added(i.priority)
+		q.wakeLocked()
+	})
+	if !more || q.stopped {
+		return
+	}
+	if q.alarm != nil && q.alarmAt == next {
+		return
+	}
+	q.alarmAt = next
+	if q.alarm == nil {
+		q.alarm = time.AfterFunc(next-now, q.ring)
+		return
+	}
+	q.alarm.Reset(next - now)
+}
+
+// ring is called by the alarm.
+func (q *Queue[request]) ring() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.alarmAt = 0
+	q.ringLocked(q.now())
+}
+
+// Get returns the next request, and waits for one if there is none. shutdown tells that the queue has ended.
+func (q *Queue[request]) Get() (req request, shutdown bool) {
+	req, _, shutdown = q.GetWithPriority()
+	return req, shutdown
+}
+
+// GetWithPriority is [Queue.Get], and returns the request's priority too. Done must be called with what it returns.
+func (q *Queue[request]) GetWithPriority() (req request, priority int, shutdown bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.stopped {
+		now := q.now()
+		if i, ok := q.order.take(now); ok {
+			q.metrics.handedOut(i.priority, now-i.at)
+			return i.request, i.priority, false
+		}
+		q.waiting++
+		q.workers.Wait()
+		q.waiting--
+	}
+	return req, 0, true
+}
+
+// Done says that a request that was handed out is not being worked on any more.
+func (q *Queue[request]) Done(req request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	since, known := q.order.done(req)
+	if !known {
+		return
+	}
+	q.metrics.finished(q.now() - since)
+	q.wakeLocked()
+}
+
+// Forget has the rate limiter forget the failures of a request.
+func (q *Queue[request]) Forget(req request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.opts.RateLimiter.Forget(req)
+	ofCluster := q.retrying[req.Cluster()]
+	delete(ofCluster, req)
+	if ofCluster != nil && len(ofCluster) == 0 {
+		delete(q.retrying, req.Cluster())
+	}
+}
+
+// NumRequeues returns how often the rate limiter has delayed a request since it was forgotten.
+func (q *Queue[request]) NumRequeues(req request) int {
+	return q.opts.RateLimiter.NumRequeues(req)
+}
+
+// Len returns how many requests are ready, including those that are parked, or held back as they are in flight.
+func (q *Queue[request]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.order.ready
+}
+
+// Pause parks the requests of a cluster, those that there are and those to come: they stay queued with their priorities,
+// and equal ones coalesce, but none is handed out before Resume. What is in flight goes on.
+func (q *Queue[request]) Pause(name mcreconcile.ClusterName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.order.pause(name)
+}
+
+// Resume ends a pause. The metrics of a cluster that was paused or resumed are kept until it is purged; those of any
+// other cluster only while it has requests.
+func (q *Queue[request]) Resume(name mcreconcile.ClusterName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.order.resume(name)
+	q.wakeAllLocked()
+}
+
+// Purge drops all requests of a cluster that are not in flight, forgets their failures, and ends a pause. The returned
+// channel is closed when nothing of the cluster is in flight any more. Requests that are added later are taken: who
+// purges sees to it that none are.
+func (q *Queue[request]) Purge(name mcreconcile.ClusterName) (drained <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	dropped := 0
+	drained = q.order.purge(name, func(i *item[request]) {
+		dropped++
+		if i.place != delayed {
+			q.metrics.dropped(i.priority)
+		}
+	})
+	for req := range q.retrying[name] {
+		q.opts.RateLimiter.Forget(req)
+	}
+	delete(q.retrying, name)
+	q.metrics.purged(dropped)
+	return drained
+}
+
+// ShuttingDown reports whether the queue has ended.
+func (q *Queue[request]) ShuttingDown() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stopped
+}
+
+// ShutDown ends the queue: every Get, now and later, returns at once, and nothing is taken any more. Done goes on
+// working. It may be called several times.
+func (q *Queue[request]) ShutDown() {
+	q.mu.Lock()
+	q.stopped = true
+	if q.alarm != nil {
+		q.alarm.Stop()
+	}
+	q.wakeAllLocked()
+	q.mu.Unlock()
+	q.metrics.stop()
+}
+
+// ShutDownWithDrain is [Queue.ShutDown], as it is in controller-runtime's queue.
+func (q *Queue[request]) ShutDownWithDrain() { q.ShutDown() }
+
+func (q *Queue[request]) wakeAllLocked() {
+	if q.waiting > 0 {
+		q.workers.Broadcast()
+	}
+}

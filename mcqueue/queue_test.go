@@ -1,0 +1,360 @@
+package mcqueue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+func newQueue(t *testing.T, opts Options[mcreconcile.Request]) *Queue[mcreconcile.Request] {
+	t.Helper()
+	q := New("", opts)
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+// next takes a request and says when, counted from start.
+func next(q *Queue[mcreconcile.Request], start time.Time) (string, time.Duration) {
+	r, _ := q.Get()
+	return written(r), time.Since(start)
+}
+
+func TestDelayedRequestsAreHandedOutWhenTheirTimeHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{})
+		start := time.Now()
+		q.AddAfter(req("a/late"), 30*time.Second)
+		q.AddAfter(req("a/early"), 10*time.Second)
+		q.AddAfter(req("b/sooner"), time.Hour)
+		q.AddAfter(req("b/sooner"), 20*time.Second)
+		q.AddAfter(req("b/at-once"), time.Hour)
+		q.Add(req("b/at-once"))
+		for _, want := range []struct {
+			request string
+			at      time.Duration
+		}{{"b/at-once", 0}, {"a/early", 10 * time.Second}, {"b/sooner", 20 * time.Second}, {"a/late", 30 * time.Second}} {
+			if got, at := next(q, start); got != want.request || at != want.at {
+				t.Errorf("took %s after %s, want %s after %s", got, at, want.request, want.at)
+			}
+		}
+		if q.Len() != 0 {
+			t.Errorf("Len() = %d, want 0", q.Len())
+		}
+	})
+}
+
+func TestGetWaitsAndDoesNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{})
+		got := make(chan string)
+		go func() {
+			r, _ := q.Get()
+			got <- written(r)
+		}()
+		synctest.Wait() // returns only when every goroutine is blocked for good
+		q.Add(req("a/1"))
+		if r := <-got; r != "a/1" {
+			t.Errorf("took %s, want a/1", r)
+		}
+	})
+}
+
+func TestAWorkerIsWokenWhenALimitOrAPauseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{InFlightPerCluster: 1})
+		var taken []string
+		var mu sync.Mutex
+		for range 3 {
+			go func() {
+				for {
+					r, shutdown := q.Get()
+					if shutdown {
+						return
+					}
+					mu.Lock()
+					taken = append(taken, written(r))
+					mu.Unlock()
+				}
+			}()
+		}
+		is := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if diff := cmp.Diff(want, taken); diff != "" {
+				t.Errorf("taken (-want, +got):\n%s", diff)
+			}
+		}
+		q.Pause("b")
+		q.Add(req("a/1"))
+		q.Add(req("a/2"))
+		q.Add(req("b/1"))
+		is("a/1")
+		q.Done(req("a/1"))
+		is("a/1", "a/2")
+		q.Resume("b")
+		is("a/1", "a/2", "b/1")
+		q.Add(req("b/1"))
+		q.Done(req("b/1"))
+		is("a/1", "a/2", "b/1", "b/1")
+	})
+}
+
+func TestShutDownWakesEveryWorkerAndLosesNoDone(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	q := New("shutdown-test", Options[mcreconcile.Request]{})
+	q.Add(req("a/1"))
+	r, _ := q.Get()
+	drained := q.Purge("a")
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if _, shutdown := q.Get(); !shutdown {
+				t.Error("Get returned a request from an empty queue")
+			}
+		})
+	}
+	q.AddAfter(req("a/2"), time.Hour)
+	q.ShutDown()
+	q.ShutDown()
+	all.Wait()
+	q.Add(req("a/3"))
+	if q.Len() != 0 {
+		t.Error("a queue that has ended takes requests")
+	}
+	q.Done(r)
+	<-drained
+}
+
+func TestRateLimitedRequestsWaitLongerWithEachFailureUntilForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, time.Hour),
+		})
+		wait := func() time.Duration {
+			start := time.Now()
+			q.AddRateLimited(req("a/1"))
+			r, _ := q.Get()
+			q.Done(r)
+			return time.Since(start)
+		}
+		got := []time.Duration{wait(), wait(), wait()}
+		q.Forget(req("a/1"))
+		got = append(got, wait())
+		<-q.Purge("a")
+		got = append(got, wait())
+		if diff := cmp.Diff([]time.Duration{1e9, 2e9, 4e9, 1e9, 1e9}, got); diff != "" {
+			t.Errorf("waits (-want, +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAPurgeForgetsFailuresOfWhatIsNotQueued(t *testing.T) {
+	q := newQueue(t, Options[mcreconcile.Request]{})
+	q.AddRateLimited(req("a/1"))
+	r, _ := q.Get()
+	if q.NumRequeues(r) != 1 {
+		t.Fatalf("NumRequeues = %d, want 1", q.NumRequeues(r))
+	}
+	drained := q.Purge("a")
+	if q.NumRequeues(r) != 0 || len(q.retrying) != 0 {
+		t.Errorf("the failures of a purged request are still counted")
+	}
+	q.Done(r)
+	<-drained
+}
+
+func TestThePriorityIsHandedOutToo(t *testing.T) {
+	q := newQueue(t, Options[mcreconcile.Request]{})
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(7)}, req("a/1"), req("a/2"))
+	for range 2 {
+		if _, priority, _ := q.GetWithPriority(); priority != 7 {
+			t.Errorf("priority %d, want 7", priority)
+		}
+	}
+}
+
+// TestStress: under contention from all sides no request is handed out twice at once, and none is lost.
+func TestStress(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	const clusters, names, workers, adders, adds = 20, 10, 8, 4, 5000
+	q := New("stress-test", Options[mcreconcile.Request]{InFlightPerCluster: 3})
+	var (
+		inFlight sync.Map
+		last     [clusters * names]atomic.Int64 // the latest add of each request
+		seen     [clusters * names]atomic.Int64 // the latest add that a worker saw
+		working  sync.WaitGroup
+		adding   sync.WaitGroup
+	)
+	index := func(r mcreconcile.Request) (i int) {
+		var c, n int
+		if _, err := fmt.Sscanf(written(r), "%d/%d", &c, &n); err != nil {
+			t.Error(err)
+		}
+		return c*names + n
+	}
+	for range workers {
+		working.Go(func() {
+			for {
+				r, shutdown := q.Get()
+				if shutdown {
+					return
+				}
+				if _, twice := inFlight.LoadOrStore(r, true); twice {
+					t.Errorf("%s was handed out twice at once", written(r))
+				}
+				i := index(r)
+				seen[i].Store(last[i].Load())
+				inFlight.Delete(r)
+				q.Done(r)
+			}
+		})
+	}
+	for range adders {
+		adding.Go(func() {
+			for n := range adds {
+				c := rand.IntN(clusters)
+				r := req(fmt.Sprintf("%d/%d", c, rand.IntN(names)))
+				last[index(r)].Add(1)
+				switch rand.IntN(10) {
+				case 0:
+					q.AddAfter(r, time.Duration(rand.IntN(1000))*time.Microsecond)
+				case 1:
+					q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(-100)}, r)
+				default:
+					q.Add(r)
+				}
+				if n%97 == 0 {
+					q.Pause(r.ClusterName)
+					q.Len()
+					q.Resume(r.ClusterName)
+				}
+			}
+		})
+	}
+	adding.Wait()
+	deadline := time.Now().Add(time.Minute)
+	for i := range last {
+		for seen[i].Load() != last[i].Load() {
+			if time.Now().After(deadline) {
+				t.Fatalf("the last add of request %d was never handed out", i)
+			}
+			pause()
+		}
+	}
+	q.ShutDown()
+	working.Wait()
+}
+
+// pause lets other goroutines run.
+func pause() { <-time.After(time.Millisecond) }
+
+func TestMetrics(t *testing.T) {
+	q := New("metrics-test", Options[mcreconcile.Request]{MaxClusterSeries: 2})
+	for _, name := range []string{"a/1", "a/2", "b/1", "c/1", "d/1"} {
+		q.Add(req(name))
+	}
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(-100)}, req("a/3"))
+	q.AddAfter(req("a/4"), time.Hour)
+	q.Pause("b")
+	r, _ := q.Get()
+	check := func(name string, want float64, labels ...string) {
+		t.Helper()
+		if got := series(t, name, labels...); got != want {
+			t.Errorf("%s%v = %v, want %v", name, labels, got, want)
+		}
+	}
+	check("workqueue_depth", 4, "controller", "metrics-test", "priority", "0")
+	check("workqueue_depth", 1, "controller", "metrics-test", "priority", "-100")
+	check("workqueue_adds_total", 6, "controller", "metrics-test")
+	check("workqueue_retries_total", 1, "controller", "metrics-test")
+	check("fleet_runtime_queue_depth", 2, "controller", "metrics-test", "cluster", "a")
+	check("fleet_runtime_queue_in_flight", 1, "controller", "metrics-test", "cluster", "a")
+	check("fleet_runtime_queue_parked", 1, "controller", "metrics-test", "cluster", "b")
+	check("fleet_runtime_queue_depth", 2, "controller", "metrics-test", "cluster", "(other)")
+	q.Done(r)
+	check("workqueue_work_duration_seconds", 1, "controller", "metrics-test")
+	check("workqueue_queue_duration_seconds", 1, "controller", "metrics-test")
+	<-q.Purge("a")
+	<-q.Purge("b")
+	check("fleet_runtime_queue_purged_total", 4, "controller", "metrics-test")
+	check("workqueue_depth", 0, "controller", "metrics-test", "priority", "-100")
+	check("fleet_runtime_queue_depth", -1, "controller", "metrics-test", "cluster", "b")
+	q.ShutDown()
+	check("fleet_runtime_queue_depth", -1, "controller", "metrics-test", "cluster", "c")
+}
+
+// series returns the value of a series (of a histogram or summary, its count), and -1 if there is none.
+func series(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.(prometheus.Gatherer).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			if hasLabels(metric, labels) {
+				return metric.GetGauge().GetValue() + metric.GetCounter().GetValue() +
+					float64(metric.GetHistogram().GetSampleCount()+metric.GetSummary().GetSampleCount())
+			}
+		}
+	}
+	return -1
+}
+
+func hasLabels(metric *dto.Metric, labels []string) bool {
+	has := map[string]string{}
+	for _, l := range metric.GetLabel() {
+		has[l.GetName()] = l.GetValue()
+	}
+	for i := 0; i < len(labels); i += 2 {
+		if has[labels[i]] != labels[i+1] {
+			return false
+		}
+	}
+	return true
+}
+
+// TestTheStandardMetricsAreControllerRuntimes: the queue fills the series of controller-runtime's own queue, so that
+// dashboards go on working.
+func TestTheStandardMetricsAreControllerRuntimes(t *testing.T) {
+	theirs := priorityqueue.New[mcreconcile.Request]("same-series")
+	defer theirs.ShutDown()
+	theirs.Add(req("a/1"))
+	theirs.Get()
+	ours := New("same-series", Options[mcreconcile.Request]{})
+	defer ours.ShutDown()
+	ours.Add(req("a/1"))
+	ours.Get()
+	for name, want := range map[string]float64{
+		"workqueue_adds_total": 2, "workqueue_queue_duration_seconds": 2, "workqueue_depth": 0,
+		"workqueue_retries_total": 0, "workqueue_unfinished_work_seconds": 0, "workqueue_longest_running_processor_seconds": 0,
+	} {
+		got := series(t, name, "controller", "same-series")
+		if name == "workqueue_unfinished_work_seconds" || name == "workqueue_longest_running_processor_seconds" {
+			got = min(got, 0) // what counts is that the series is there once
+		}
+		if got != want {
+			t.Errorf("%s = %v after one add to each queue, want %v", name, got, want)
+		}
+	}
+}
