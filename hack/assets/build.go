@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,10 +37,22 @@ func kubernetesVersion() string {
 	panic("controlplane.mod requires no k8s.io/kubernetes")
 }
 
-// build compiles the programs into dir, one after the other: each already uses all cores.
+// minorVersion is how setup-envtest names the newest patch release of that version's minor, "1.37.x".
+func minorVersion() string {
+	version := strings.TrimPrefix(kubernetesVersion(), "v")
+	return version[:strings.LastIndex(version, ".")] + ".x"
+}
+
+// build compiles the programs into dir, one after the other: each already uses all cores. The caller holds dir's lock.
 func build(ctx context.Context, dir string, todo []program) error {
-	work, err := os.MkdirTemp(dir, ".build-")
-	if err != nil {
+	if len(todo) == 0 {
+		return nil
+	}
+	work := filepath.Join(dir, ".build")
+	if err := os.RemoveAll(work); err != nil { // a run that was killed has left it
+		return err
+	}
+	if err := os.Mkdir(work, 0o750); err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
@@ -48,7 +61,7 @@ func build(ctx context.Context, dir string, todo []program) error {
 			return err
 		}
 	}
-	progress("building %v of Kubernetes %s from Go modules, once; on two cores this takes about ten minutes", todo, kubernetesVersion())
+	progressf("building %v of Kubernetes %s from Go modules, once; on two cores this takes about ten minutes", todo, kubernetesVersion())
 	for i, p := range todo {
 		label := fmt.Sprintf("%s (%d of %d)", p.name, i+1, len(todo))
 		if err := buildOne(ctx, work, p, label); err != nil {
@@ -63,7 +76,8 @@ func build(ctx context.Context, dir string, todo []program) error {
 }
 
 func buildOne(ctx context.Context, work string, p program, label string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-mod=readonly", "-ldflags", linkerFlags(), "-o", p.name, p.pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-mod=readonly", //nolint:gosec // nothing of it comes from outside
+		"-ldflags", linkerFlags(), "-o", p.name, p.pkg)
 	cmd.Dir = work
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -85,13 +99,14 @@ func buildOne(ctx context.Context, work string, p program, label string) error {
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		switch line := lines.Text(); {
 		case strings.HasPrefix(line, "go: downloading"):
-			progress("%s: %s", label, strings.TrimPrefix(line, "go: "))
+			progressf("%s: %s", label, strings.TrimPrefix(line, "go: "))
 		case strings.ContainsAny(line, " \t"):
 			other = append(other, line)
 		default: // -v prints each package as it is compiled
 			compiled.Add(1)
 		}
 	}
+	_, _ = io.Copy(io.Discard, stderr) // what follows a line that is too long for a Scanner
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("%w\n%s", err, strings.Join(other, "\n"))
 	}
@@ -106,9 +121,9 @@ func reportProgress(label string, compiled *atomic.Int64, done <-chan struct{}) 
 	for {
 		select {
 		case <-tick.C:
-			progress("%s: %d packages compiled, %s", label, compiled.Load(), time.Since(start).Round(time.Second))
+			progressf("%s: %d packages compiled, %s", label, compiled.Load(), time.Since(start).Round(time.Second))
 		case <-done:
-			progress("%s: done after %s", label, time.Since(start).Round(time.Second))
+			progressf("%s: done after %s", label, time.Since(start).Round(time.Second))
 			return
 		}
 	}
@@ -118,10 +133,15 @@ func reportProgress(label string, compiled *atomic.Int64, done <-chan struct{}) 
 func linkerFlags() string {
 	version := kubernetesVersion()
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	flags := "-s -w"
+	var flags strings.Builder
+	flags.WriteString("-s -w")
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		flags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s -X %[1]s.gitTreeState=clean"+
-			" -X %[1]s.buildDate=1970-01-01T00:00:00Z", pkg, version, parts[0], parts[1])
+		for _, stamp := range []string{
+			"gitVersion=" + version, "gitMajor=" + parts[0], "gitMinor=" + parts[1],
+			"gitTreeState=clean", "buildDate=1970-01-01T00:00:00Z",
+		} {
+			flags.WriteString(" -X " + pkg + "." + stamp)
+		}
 	}
-	return flags
+	return flags.String()
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,20 +24,20 @@ const (
 )
 
 // setupEnvtest returns the folder in which setup-envtest keeps the pinned minor version, or "" when it has none and
-// cannot download it.
+// cannot download it. Not every patch release is to be had there.
 func setupEnvtest(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, setupEnvtestTimeout)
 	defer cancel()
-	version := strings.TrimPrefix(kubernetesVersion(), "v")
-	progress("asking setup-envtest for Kubernetes %s", version)
+	version := minorVersion()
+	progressf("asking setup-envtest for Kubernetes %s", version)
 
 	tool := "sigs.k8s.io/controller-runtime/tools/setup-envtest@" + setupEnvtestVersion
-	cmd := exec.CommandContext(ctx, "go", "run", tool, "use", "--print", "path", version)
+	cmd := exec.CommandContext(ctx, "go", "run", tool, "use", "--print", "path", version) //nolint:gosec // see build
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 	cmd.Dir = os.TempDir()
 	out, err := cmd.Output()
 	if err != nil {
-		progress("setup-envtest cannot provide it here (%s); building from Go modules instead", firstLine(err))
+		progressf("setup-envtest cannot provide it here (%s); building from Go modules instead", reason(err))
 		return ""
 	}
 	return strings.TrimSpace(string(out))
@@ -44,6 +45,9 @@ func setupEnvtest(ctx context.Context) string {
 
 // linkFrom links the programs of from into dir, where dir lacks them.
 func linkFrom(from, dir string) error {
+	if from == "" {
+		return nil
+	}
 	for _, p := range missing(dir) {
 		source, err := exec.LookPath(filepath.Join(from, p.name))
 		if err != nil {
@@ -70,12 +74,14 @@ func linkName(folder string) string {
 	return fmt.Sprintf("%x", h.Sum64())
 }
 
-// firstLine is the line of a failed command that says most: the first one that it wrote to standard error.
-func firstLine(err error) string {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		if line, _, _ := strings.Cut(strings.TrimSpace(string(exit.Stderr)), "\n"); line != "" {
-			return line
+// reason is the line that says why a command failed: the last one of its standard error that is not the go command's own.
+func reason(err error) string {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		for _, line := range slices.Backward(strings.Split(string(exit.Stderr), "\n")) {
+			line = strings.TrimSpace(line)
+			if line != "" && !strings.HasPrefix(line, "exit status") && !strings.HasPrefix(line, "go: downloading") {
+				return line
+			}
 		}
 	}
 	return err.Error()

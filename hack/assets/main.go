@@ -15,6 +15,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -38,75 +39,85 @@ var programs = []program{
 type program struct{ name, pkg string }
 
 func main() {
-	offline := flag.Bool("installed-only", false, "download and build nothing; fail if a program is missing")
+	installedOnly := flag.Bool("installed-only", false, "download and build nothing; fail if a program is missing")
 	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	dir, err := provide(ctx, *offline)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "assets:", err)
-		os.Exit(1)
-	}
-	fmt.Println(dir)
+	os.Exit(run(*installedOnly))
 }
 
-// provide returns a folder that holds every program.
+func run(installedOnly bool) (code int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	dir, err := provide(ctx, installedOnly)
+	if err != nil {
+		progressf("%v", err)
+		return 1
+	}
+	fmt.Println(dir)
+	return 0
+}
+
+// provide returns a folder that holds every program, and fills it first if it must.
 func provide(ctx context.Context, installedOnly bool) (string, error) {
 	given := os.Getenv("KUBEBUILDER_ASSETS")
+	if given != "" && !filepath.IsAbs(given) {
+		return "", fmt.Errorf("KUBEBUILDER_ASSETS=%s must be an absolute path: every test runs in a folder of its own", given)
+	}
 	if given != "" && len(missing(given)) == 0 {
 		return given, nil
 	}
-	dir, err := cacheDir()
+	cache, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
-	if given == "" && len(missing(dir)) == 0 {
-		return dir, nil
-	}
-	if installedOnly {
-		return "", fmt.Errorf("%s lacks %v: run `make assets` once, or point KUBEBUILDER_ASSETS at a folder that has them", dir, missing(dir))
-	}
+	dir := cache
 	if given != "" {
 		// The given programs are linked into a folder of their own, beside those that they lack.
-		dir = filepath.Join(dir, "with", linkName(given))
+		dir = filepath.Join(cache, "with", linkName(given))
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+	if len(missing(dir)) == 0 {
+		return dir, nil
 	}
-
-	// One run at a time fills the folder. The operating system releases the lock of a run that was killed.
-	lock := flock.New(filepath.Join(dir, ".lock"))
-	if locked, err := lock.TryLock(); err != nil {
-		return "", fmt.Errorf("locking %s: %w", lock.Path(), err)
-	} else if !locked {
-		progress("another run is filling %s; waiting for it", dir)
-		if _, err := lock.TryLockContext(ctx, retryLock); err != nil {
-			return "", fmt.Errorf("waiting for the lock %s: %w", lock.Path(), err)
-		}
-	}
-	defer func() { _ = lock.Unlock() }()
-	return dir, fill(ctx, dir, given)
+	return dir, fill(ctx, dir, given, cache, installedOnly)
 }
 
-// fill puts what is missing in dir there: links to installed programs first, then built ones.
-func fill(ctx context.Context, dir, given string) error {
-	if given != "" {
-		if err := linkFrom(given, dir); err != nil {
-			return err
+// fill puts what dir lacks there: links to installed programs first, then built ones.
+func fill(ctx context.Context, dir, given, cache string, installedOnly bool) error {
+	unlock, err := lock(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	switch {
+	case given != "":
+		err = errors.Join(linkFrom(given, dir), linkFrom(cache, dir))
+	case !installedOnly && len(missing(dir)) > 0: // a run that this one waited for may have filled it
+		err = linkFrom(setupEnvtest(ctx), dir)
+	}
+	if err != nil {
+		return err
+	}
+	lacking := missing(dir)
+	if installedOnly && len(lacking) > 0 {
+		return fmt.Errorf("%s lacks %v: run `make assets` once, or point KUBEBUILDER_ASSETS at a folder that has all", dir, lacking)
+	}
+	return build(ctx, dir, lacking)
+}
+
+// lock makes dir, and waits until no other run fills it. The operating system releases the lock of a run that was killed.
+func lock(ctx context.Context, dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	l := flock.New(filepath.Join(dir, ".lock"))
+	if locked, err := l.TryLock(); err != nil {
+		return nil, fmt.Errorf("locking %s: %w", l.Path(), err)
+	} else if !locked {
+		progressf("another run is filling %s; waiting for it", dir)
+		if _, err := l.TryLockContext(ctx, retryLock); err != nil {
+			return nil, fmt.Errorf("waiting for the lock %s: %w", l.Path(), err)
 		}
 	}
-	if given == "" && len(missing(dir)) > 0 {
-		if installed := setupEnvtest(ctx); installed != "" {
-			if err := linkFrom(installed, dir); err != nil {
-				return err
-			}
-		}
-	}
-	if todo := missing(dir); len(todo) > 0 {
-		return build(ctx, dir, todo)
-	}
-	return nil
+	return func() { _ = l.Unlock() }, nil
 }
 
 // missing lists the programs that dir lacks.
@@ -131,6 +142,6 @@ func cacheDir() (string, error) {
 	return filepath.Join(base, "fleet-runtime", "controlplane", kubernetesVersion()+"-"+runtime.GOOS+"-"+runtime.GOARCH), nil
 }
 
-func progress(format string, args ...any) {
+func progressf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "assets: "+format+"\n", args...)
 }

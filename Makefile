@@ -1,0 +1,82 @@
+# What can be passed on: make demo ARGS=-stay, make test PACKAGES=./fleet/... TESTARGS="-run TestDrain -v"
+ARGS     ?=
+PACKAGES ?= ./...
+TESTARGS ?=
+
+GO   ?= go
+LINT  = $(GO) tool -modfile=$(CURDIR)/tools.mod golangci-lint
+# The other modules of this repository, besides the one in its root.
+MODULES = hack/assets
+# Module files of another name: of the linters, and of the control plane's programs.
+MODFILES = tools.mod hack/assets/controlplane.mod
+
+# Tests of two packages run side by side: more control planes than that are too many for two cores.
+TESTFLAGS = -p 2 -parallel 4 -timeout 20m $(RACE)
+# On Linux the race detector needs a C compiler. The go command says CGO_ENABLED=0 if there is none.
+RACE = $(if $(filter linux/0,$(shell $(GO) env GOOS)/$(shell $(GO) env CGO_ENABLED)),,-race)
+
+# with_assets runs a command with the programs of a control plane.
+with_assets = assets="$$($(GO) run -C hack/assets .)" && KUBEBUILDER_ASSETS="$$assets"
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this help.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: go ## Run examples/quickstart against a local cluster and three members. ARGS are passed to it.
+	@$(with_assets) $(GO) run ./examples/quickstart $(ARGS)
+
+.PHONY: test
+test: go ## Run all tests, unit and end-to-end, with the race detector. PACKAGES and TESTARGS narrow it down.
+	@test -n "$(RACE)" || echo >&2 "make: no C compiler (gcc or clang) was found, or CGO_ENABLED=0 is set:" \
+		"the tests run WITHOUT the race detector and will not notice data races"
+	@$(with_assets) $(GO) test $(TESTFLAGS) $(TESTARGS) $(PACKAGES)
+	@for module in $(MODULES); do $(GO) test -C $$module $(TESTFLAGS) ./... || exit 1; done
+
+.PHONY: bench
+bench: go ## Measure, beside a peer in the same run. ARGS choose tables (see test/bench).
+	@$(with_assets) $(GO) run ./test/bench $(ARGS)
+
+.PHONY: lint
+lint: go ## Lint every module.
+	$(LINT) run
+	@for module in $(MODULES); do (set -x; cd $$module && $(LINT) run) || exit 1; done
+
+.PHONY: verify
+verify: go tidy generate format ## Bring modules, generated files and formatting up to date; fail if that changes anything.
+	@git diff --exit-code || { echo >&2 "make: commit the changes above"; exit 1; }
+	@untracked="$$(git ls-files --others --exclude-standard)"; test -z "$$untracked" || \
+		{ echo >&2 "make: commit, remove or ignore these files: $$untracked"; exit 1; }
+
+.PHONY: tidy
+tidy: go
+	$(GO) mod tidy
+	@for module in $(MODULES); do (set -x; $(GO) -C $$module mod tidy) || exit 1; done
+	@# These are tidied as the go.mod of a folder of their own: here they would be about the packages beside them.
+	@for file in $(MODFILES); do \
+		folder="$$(mktemp -d)" && cp $$file "$$folder/go.mod" && cp $${file%mod}sum "$$folder/go.sum" && \
+		(set -x; $(GO) -C "$$folder" mod tidy) && \
+		cp "$$folder/go.mod" $$file && cp "$$folder/go.sum" $${file%mod}sum && rm -r "$$folder" || exit 1; \
+	done
+
+.PHONY: generate
+generate: go
+	$(GO) generate ./...
+
+.PHONY: format
+format: go
+	$(LINT) fmt
+	@for module in $(MODULES); do (cd $$module && $(LINT) fmt) || exit 1; done
+
+.PHONY: assets
+assets: go ## Provide the programs of a control plane (etcd, kube-apiserver, ...) and print their folder.
+	@$(GO) run -C hack/assets .
+
+# Any Go since 1.21 downloads the version that go.mod asks for, unless GOTOOLCHAIN forbids it.
+.PHONY: go
+go:
+	@command -v $(GO) >/dev/null || { echo >&2 "make: Go is missing; see https://go.dev/doc/install"; exit 1; }
+	@$(GO) list -m >/dev/null || { echo >&2 "make: this needs Go $$(sed -n 's/^go //p' go.mod) or newer, and $$($(GO) version)" \
+		"cannot be used; see https://go.dev/doc/install"; exit 1; }

@@ -1,0 +1,118 @@
+package mctest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// cleanTimeout bounds the cleaning of one control plane. One that takes longer is thrown away.
+const cleanTimeout = 20 * time.Second
+
+// Pool shares control planes among the tests of a package: each belongs to one test at a time, and looks new to the
+// next. The zero value is an empty pool. Its methods are safe for concurrent use.
+type Pool struct {
+	mu      sync.Mutex // guards what follows; nothing is started or cleaned while it is held
+	starter *starter
+	idle    []*server
+}
+
+// Run runs the tests of a package, ends the control planes that they have shared, and returns the code to exit with. It
+// is called by TestMain, with its argument.
+func (p *Pool) Run(m interface{ Run() int }) (code int) {
+	defer func() {
+		if err := p.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "mctest: ending the shared control planes:", err)
+			code = max(code, 1)
+		}
+	}()
+	return m.Run()
+}
+
+// Start returns a fleet of control planes that look new: such as tests before have given back, and new ones where these
+// do not suffice. They go back to the pool at the end of the test, after the clean-up functions that the test registers
+// from now on.
+//
+// What the test has left in them is removed then: objects, whatever their finalizers, CRDs, and rights. A control plane
+// is thrown away if it is stopped, if it cannot be cleaned, or if something that every new one has was changed, such as
+// the namespace "default". A test may stop, freeze and restart what it was given.
+func (p *Pool) Start(tb testing.TB, o Options) *Fleet {
+	tb.Helper()
+	f, err := newFleet(tb.Context(), lease{pool: p, tb: tb}, o)
+	must(tb, err)
+	tb.Cleanup(func() { mustClose(tb, f) })
+	return f
+}
+
+// lease is the pool as one test sees it.
+type lease struct {
+	pool *Pool
+	tb   testing.TB
+}
+
+// take takes an idle server, or starts one.
+func (l lease) take(ctx context.Context) (*server, error) {
+	idle, starter, err := l.pool.takeIdle(ctx)
+	if idle != nil || err != nil {
+		return idle, err
+	}
+	s, err := starter.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.cleaner, err = newCleaner(ctx, s.config); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// giveBack keeps the server for other tests, or throws it away.
+func (l lease) giveBack(s *server) error {
+	if err := s.reset(); err != nil {
+		l.tb.Logf("mctest: a control plane is thrown away: %v", err)
+		return s.close()
+	}
+	l.pool.putIdle(s)
+	return nil
+}
+
+// takeIdle returns an idle server or, if there is none, the starter.
+func (p *Pool) takeIdle(ctx context.Context) (*server, *starter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last := len(p.idle) - 1; last >= 0 {
+		s := p.idle[last]
+		p.idle = p.idle[:last]
+		return s, nil, nil
+	}
+	var err error
+	if p.starter == nil {
+		p.starter, err = newStarter(ctx)
+	}
+	return nil, p.starter, err
+}
+
+func (p *Pool) putIdle(s *server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, s)
+}
+
+func (p *Pool) close() error {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+
+	var group errgroup.Group
+	for _, s := range idle {
+		group.Go(s.close)
+	}
+	return group.Wait()
+}
