@@ -1,0 +1,57 @@
+package objects_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
+)
+
+func TestRunEndsWithItsContextAndLeavesNothingBehind(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	ns := newNamespace(t, cp)
+	local := startLocal(t, cp.Config())
+	if err := local.GetAPIReader().Get(t.Context(), client.ObjectKey{Name: ns.string}, &corev1.Namespace{}); err != nil {
+		t.Fatal(err) // the connection belongs to the cluster
+	}
+	forbidden := startLocal(t, cp.AddUser(t, "nobody"))
+	if err := forbidden.GetAPIReader().Get(t.Context(), client.ObjectKey{Name: ns.string}, &corev1.Namespace{}); !apierrors.IsForbidden(err) {
+		t.Fatal(err)
+	}
+	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
+
+	t.Run("while a member is draining", func(t *testing.T) {
+		ignored := goleak.IgnoreCurrent()
+		r := newRecording()
+		stop := startWith(t.Context(), t, local, provider(ns.string), r)
+		r.waitForHosts(t, hosts{"a": "1"})
+		r.makeBusy("a")
+		ns.delete(secret)
+		r.waitUntil(t, "a removal under way", func() bool { return r.draining["a"] })
+		stop()
+		goleak.VerifyNone(t, ignored)
+	})
+	t.Run("while the watch is refused", func(t *testing.T) {
+		ignored := goleak.IgnoreCurrent()
+		messages := newMessages()
+		stop := startWith(messages.context(t.Context()), t, forbidden, provider(ns.string), newRecording())
+		messages.waitFor(t, "secrets is forbidden")
+		stop()
+		goleak.VerifyNone(t, ignored)
+	})
+	t.Run("while the kind is not served", func(t *testing.T) {
+		ignored := goleak.IgnoreCurrent()
+		messages := newMessages()
+		p := objects.Provider[*unstructured.Unstructured]{Object: gadget(), Members: describeGadget}
+		stop := startWith(messages.context(t.Context()), t, local, p, newRecording())
+		messages.waitFor(t, "no matches for kind")
+		stop()
+		goleak.VerifyNone(t, ignored)
+	})
+}

@@ -1,0 +1,187 @@
+// Package objects is the engine of providers whose clusters are described by objects in the local cluster: labelled
+// Secrets, Clusters of Cluster API, ClusterProfiles, namespaces. A provider on this engine says which objects, and how
+// one becomes members; watching, conflicts, retries, removals and events are done here.
+//
+// The engine watches with caches of its own, limited at the server by label and namespace. The manager needs the rights
+// to get, list and watch the objects in these namespaces, and to create and patch events (of events.k8s.io).
+package objects
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+)
+
+// Provider is a [fleet.Provider] whose members are described by objects of one kind in the local cluster.
+//
+// If several objects describe a member of the same name, the oldest has it (by creation, then by namespace and name).
+// The others get an event, and the next of them takes over when the first lets go.
+type Provider[T client.Object] struct {
+	// Name tells providers apart in logs, and is the controller "fleet-runtime.dev/NAME" in events.
+	// Default: "objects".
+	Name string
+
+	// Object is an empty object of the kind to watch, such as &corev1.Secret{}. The local cluster's scheme must know
+	// the kind. Required.
+	Object T
+
+	// Selectors say which objects to watch: those that match at least one of them. Each is a watch of its own.
+	// Default: all objects.
+	Selectors []labels.Selector
+
+	// Namespaces says where to watch. Leave it empty for kinds without namespaces.
+	// Default: in all namespaces.
+	Namespaces []string
+
+	// Members returns the members that obj describes; others that it described before are removed. Members is called
+	// when obj has changed, or an object in Also that belongs to it. obj is a copy, without managed fields. also reads
+	// the objects that Also names, and no others. Required.
+	//
+	// What is wrong with one member goes into [fleet.Member.Err]. An error that wraps [ErrNone] says that obj describes
+	// no member, and why. After any other error the members stay as they are, and Members is called again, with
+	// increasing delays. All of these become events on obj, so none may carry secrets; an error with the method
+	// Reason() string chooses the reason of its event.
+	//
+	// Calls follow each other in one goroutine, so Members must not wait for anything remote.
+	Members func(ctx context.Context, obj T, also Reader) ([]fleet.Member, error)
+
+	// Also says what else the members are made of, such as the Secret beside a Cluster: one entry for each kind.
+	// Default: nothing.
+	Also []Also
+}
+
+// Also says which objects of a second kind members are made of. They are watched in the namespaces of the provider.
+type Also struct {
+	// Object is an empty object of the kind to watch. Required.
+	Object client.Object
+
+	// Selector says which objects to watch. Default: all.
+	Selector labels.Selector
+
+	// Keys returns the keys of the provider's own objects to which obj belongs; those that it does not watch count for
+	// nothing. Keys may be called concurrently, and must not change obj. Required.
+	Keys func(obj client.Object) []client.ObjectKey
+}
+
+// Reader reads objects that a provider watches.
+type Reader interface {
+	// Get reads an object. It returns a NotFound error of the API if there is none.
+	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
+}
+
+// ErrNone says that an object describes no member.
+var ErrNone = errors.New("no member is described")
+
+// Run implements [fleet.Provider]. It returns an error only for a provider that can never work, such as one for a kind
+// that the scheme does not know. While a kind is not served, or may not be watched, Run says so in the log and goes on
+// trying.
+func (p Provider[T]) Run(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
+	if err := p.validate(local.GetScheme()); err != nil {
+		return err
+	}
+	p.Name = cmp.Or(p.Name, "objects")
+	ctx = logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("provider", p.Name))
+	w := newWorker(p, local, members)
+
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		<-ctx.Done()
+		w.queue.ShutDown()
+	})
+	own, also := p.scopes()
+	opened, err := openAll(ctx, local, slices.Concat(own, also), func(key client.ObjectKey) {
+		if p.watchesIn(key.Namespace) {
+			w.queue.Add(key)
+		}
+	})
+	if err != nil {
+		return nil // ctx is done
+	}
+	for _, watch := range opened {
+		running.Go(func() { watch.run(ctx) })
+	}
+	// The queue keeps its order. With all that exists in it before the work begins, the oldest claimant of a name is
+	// known before the name is reported. A watch that the server refuses holds nothing up.
+	for _, watch := range opened {
+		watch.waitForAnswer(ctx)
+	}
+	w.own, w.also = watches{local.GetScheme(), opened[:len(own)]}, watches{local.GetScheme(), opened[len(own):]}
+	w.work(ctx)
+	return nil
+}
+
+// scopes returns what to watch: the provider's own objects, and those in Also.
+func (p Provider[T]) scopes() (own, also []scope) {
+	selectors, namespaces := p.Selectors, p.Namespaces
+	if len(selectors) == 0 {
+		selectors = []labels.Selector{nil}
+	}
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	itself := func(obj client.Object) []client.ObjectKey { return []client.ObjectKey{client.ObjectKeyFromObject(obj)} }
+	for _, namespace := range namespaces {
+		for _, selector := range selectors {
+			own = append(own, scope{object: p.Object, selector: selector, namespace: namespace, keys: itself})
+		}
+		for _, a := range p.Also {
+			also = append(also, scope{object: a.Object, selector: a.Selector, namespace: namespace, keys: a.Keys})
+		}
+	}
+	return own, also
+}
+
+func (p Provider[T]) watchesIn(namespace string) bool {
+	return len(p.Namespaces) == 0 || slices.Contains(p.Namespaces, namespace) ||
+		slices.Contains(p.Namespaces, metav1.NamespaceAll)
+}
+
+func (p Provider[T]) validate(scheme *runtime.Scheme) error {
+	if p.Members == nil {
+		return errors.New("providers/objects: set Provider.Members")
+	}
+	if _, err := kindOf("Provider.Object", p.Object, scheme); err != nil {
+		return err
+	}
+	seen := map[schema.GroupVersionKind]bool{}
+	for _, also := range p.Also {
+		gvk, err := kindOf("Also.Object", also.Object, scheme)
+		switch {
+		case err != nil:
+			return err
+		case also.Keys == nil:
+			return fmt.Errorf("providers/objects: set Also.Keys of %s", gvk.Kind)
+		case seen[gvk]:
+			return fmt.Errorf("providers/objects: %s is in Provider.Also twice", gvk.Kind)
+		}
+		seen[gvk] = true
+	}
+	return nil
+}
+
+func kindOf(field string, obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+	if obj == nil || reflect.ValueOf(obj).IsNil() {
+		return schema.GroupVersionKind{}, fmt.Errorf("providers/objects: set %s", field)
+	}
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return gvk, fmt.Errorf("providers/objects: %s: look for %T in the local cluster's scheme: %w", field, obj, err)
+	}
+	return gvk, nil
+}

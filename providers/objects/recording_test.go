@@ -1,0 +1,135 @@
+package objects_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+// recording is a [fleet.Members] that keeps what was reported.
+type recording struct {
+	mu       sync.Mutex // guards what follows
+	news     chan struct{}
+	members  map[fleet.ClusterName]fleet.Member
+	sets     map[fleet.ClusterName]int
+	removals map[fleet.ClusterName]int
+	busy     map[fleet.ClusterName]chan struct{} // a removal waits until the channel is closed
+	draining map[fleet.ClusterName]bool
+	broken   []string // what a provider must not do
+}
+
+func newRecording() *recording {
+	return &recording{
+		news:     make(chan struct{}),
+		members:  map[fleet.ClusterName]fleet.Member{},
+		sets:     map[fleet.ClusterName]int{},
+		removals: map[fleet.ClusterName]int{},
+		busy:     map[fleet.ClusterName]chan struct{}{},
+		draining: map[fleet.ClusterName]bool{},
+	}
+}
+
+func (r *recording) Set(m fleet.Member) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	r.change(func() {
+		if r.draining[m.Name] {
+			r.broken = append(r.broken, fmt.Sprintf("%s was set while it was being removed", m.Name))
+		}
+		r.members[m.Name] = m
+		r.sets[m.Name]++
+	})
+	return nil
+}
+
+func (r *recording) Remove(ctx context.Context, name fleet.ClusterName) (err error) {
+	var busy chan struct{}
+	r.change(func() {
+		if r.draining[name] {
+			r.broken = append(r.broken, fmt.Sprintf("%s was removed twice at once", name))
+		}
+		r.removals[name]++
+		r.draining[name] = true
+		delete(r.members, name)
+		busy = r.busy[name]
+	})
+	if busy != nil {
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	r.change(func() { r.draining[name] = false })
+	return err
+}
+
+// makeBusy lets removals of the member wait until the returned function is called.
+func (r *recording) makeBusy(name fleet.ClusterName) (done func()) {
+	busy := make(chan struct{})
+	r.change(func() { r.busy[name] = busy })
+	return sync.OnceFunc(func() { close(busy) })
+}
+
+func (r *recording) change(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+	close(r.news)
+	r.news = make(chan struct{})
+}
+
+// waitUntil waits for the condition, which may read the recording.
+func (r *recording) waitUntil(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		r.mu.Lock()
+		ok, news := condition(), r.news
+		now := fmt.Sprintf("members %v, sets %v, removals %v", slices.Sorted(maps.Keys(r.members)), r.sets, r.removals)
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-news:
+		case <-timeout:
+			t.Fatalf("waited for this in vain: %s; there are %s", what, now)
+		}
+	}
+}
+
+// waitForHosts waits until these are the members, each with the host of its config, or with the text of its error.
+func (r *recording) waitForHosts(t *testing.T, want map[fleet.ClusterName]string) {
+	t.Helper()
+	r.waitUntil(t, fmt.Sprintf("members %v", want), func() bool { return maps.Equal(want, r.hosts()) })
+}
+
+func (r *recording) hosts() map[fleet.ClusterName]string {
+	hosts := map[fleet.ClusterName]string{}
+	for name, m := range r.members {
+		if m.Err != nil {
+			hosts[name] = m.Err.Error()
+		} else {
+			hosts[name] = m.Config.Host
+		}
+	}
+	return hosts
+}
+
+// read calls look while nothing changes.
+func (r *recording) read(look func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	look()
+}

@@ -1,0 +1,182 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// scope says what one watch watches, and for which of the provider's objects a change matters.
+type scope struct {
+	object    client.Object
+	selector  labels.Selector // nil for all
+	namespace string          // metav1.NamespaceAll for all
+	keys      func(obj client.Object) []client.ObjectKey
+}
+
+// handler passes on each key for which a change may matter, once. After an update these are the keys of the object as
+// it was too.
+func (s scope) handler(enqueue func(client.ObjectKey)) toolscache.ResourceEventHandler {
+	changed := func(objs ...any) {
+		var keys []client.ObjectKey
+		for _, obj := range objs {
+			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if obj, ok := obj.(client.Object); ok {
+				keys = append(keys, s.keys(obj)...)
+			}
+		}
+		for i, key := range keys {
+			if !slices.Contains(keys[:i], key) {
+				enqueue(key)
+			}
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { changed(obj) },
+		UpdateFunc: func(before, after any) { changed(before, after) },
+		DeleteFunc: func(obj any) { changed(obj) },
+	}
+}
+
+// watch is one watch on the server, with its cache. The server sees the limits of the scope, so that a manager that may
+// read only some namespaces needs no more.
+type watch struct {
+	kind      schema.GroupVersionKind
+	namespace string
+	cache     cache.Cache
+	handled   toolscache.ResourceEventHandlerRegistration // synced when what existed at first was handed to the scope
+	refused   <-chan struct{}                             // closed at the first error
+}
+
+// open prepares a watch; nothing runs until its run is called.
+func open(ctx context.Context, local cluster.Cluster, s scope, enqueue func(client.ObjectKey)) (*watch, error) {
+	kind, err := apiutil.GVKForObject(s.object, local.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	refused := make(chan struct{})
+	refuse := sync.OnceFunc(func() { close(refused) })
+	options := cache.Options{
+		HTTPClient:           local.GetHTTPClient(),
+		Scheme:               local.GetScheme(),
+		Mapper:               local.GetRESTMapper(),
+		DefaultLabelSelector: s.selector,
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultWatchErrorHandler: func(reflectorCtx context.Context, r *toolscache.Reflector, err error) {
+			refuse()
+			if !apierrors.IsForbidden(err) {
+				toolscache.DefaultWatchErrorHandler(reflectorCtx, r, err)
+				return
+			}
+			logf.FromContext(ctx).Error(err, "Clusters are not discovered: the manager may not watch the objects that "+
+				"describe them. Grant it get, list and watch; it goes on trying", "kind", kind.Kind, "namespace", s.namespace)
+		},
+		ReaderFailOnMissingInformer: true,
+	}
+	if s.namespace != metav1.NamespaceAll {
+		options.DefaultFieldSelector = fields.OneTermEqualSelector("metadata.namespace", s.namespace)
+	}
+	c, err := cache.New(local.GetConfig(), options)
+	if err != nil {
+		return nil, err
+	}
+	informer, err := c.GetInformer(ctx, s.object)
+	if err != nil {
+		return nil, err
+	}
+	handled, err := informer.AddEventHandler(s.handler(enqueue))
+	if err != nil {
+		return nil, err
+	}
+	return &watch{kind: kind, namespace: s.namespace, cache: c, handled: handled, refused: refused}, nil
+}
+
+// openAll opens a watch for each scope. While a kind is not served or the server is away, it tries again. It returns an
+// error only when ctx is done.
+func openAll(ctx context.Context, local cluster.Cluster, scopes []scope, enqueue func(client.ObjectKey)) ([]*watch, error) {
+	delay := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 30 * time.Second}.DelayFunc()
+	opened := make([]*watch, 0, len(scopes))
+	err := delay.Until(ctx, true, false, func(context.Context) (bool, error) {
+		for _, s := range scopes[len(opened):] {
+			w, err := open(ctx, local, s, enqueue)
+			if err != nil {
+				logf.FromContext(ctx).Error(err, "Clusters are not discovered yet: the kind of object that describes them "+
+					"cannot be watched. Is it served by the local cluster?", "object", fmt.Sprintf("%T", s.object))
+				return false, nil
+			}
+			opened = append(opened, w)
+		}
+		return true, nil
+	})
+	return opened, err
+}
+
+// run watches until ctx is done.
+func (w *watch) run(ctx context.Context) {
+	if err := w.cache.Start(ctx); err != nil && ctx.Err() == nil {
+		logf.FromContext(ctx).Error(err, "The watch has ended", "kind", w.kind.Kind, "namespace", w.namespace)
+	}
+}
+
+// waitForAnswer returns when what existed at first was handed over, or when the server has refused.
+func (w *watch) waitForAnswer(ctx context.Context) {
+	select {
+	case <-w.handled.HasSyncedChecker().Done():
+	case <-w.refused:
+	case <-ctx.Done():
+	}
+}
+
+// watches reads from the caches of several watches.
+type watches struct {
+	scheme *runtime.Scheme
+	open   []*watch
+}
+
+var _ Reader = watches{}
+
+// Get implements [Reader]. If several caches have the object, any of their copies serves: each cache that gets a newer
+// one has the object looked at again.
+func (ws watches) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	kind, err := apiutil.GVKForObject(obj, ws.scheme)
+	if err != nil {
+		return err
+	}
+	missing := fmt.Errorf("%s %s is not among what the provider watches", kind.Kind, key)
+	listed := true
+	for _, w := range ws.open {
+		if w.kind != kind || (w.namespace != metav1.NamespaceAll && w.namespace != key.Namespace) {
+			continue
+		}
+		// Reading from a cache that is not filled yet would wait for it.
+		if !w.handled.HasSynced() {
+			listed = false
+			continue
+		}
+		if missing = w.cache.Get(ctx, key, obj, opts...); !apierrors.IsNotFound(missing) {
+			return missing
+		}
+	}
+	if !listed {
+		return fmt.Errorf("%s %s is not known: not all objects of the kind are listed yet", kind.Kind, key)
+	}
+	return missing
+}

@@ -1,0 +1,51 @@
+// Command bench measures what the README promises, each figure beside that of a peer in the same run, and prints tables
+// of ratios. Figures depend on the machine; the ratios are what counts.
+//
+//	go run ./test/bench            # everything
+//	go run ./test/bench queue      # one table: queue, fairness, bulkhead
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// benchmarks are the tables, in the order in which they are printed.
+var benchmarks = []struct {
+	name string
+	run  func(ctx context.Context) error
+}{
+	{"queue", queueTables},
+	{"fairness", fairnessTable},
+	{"bulkhead", bulkheadTable},
+}
+
+func main() {
+	ctrl.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only []string) error {
+	fmt.Printf("%s/%s, %d CPUs, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	for _, b := range benchmarks {
+		if len(only) > 0 && !slices.Contains(only, b.name) {
+			continue
+		}
+		if err := b.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+	}
+	return nil
+}
