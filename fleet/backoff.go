@@ -14,7 +14,7 @@ type backoff struct {
 
 func (b *backoff) next() time.Duration {
 	b.last = min(max(2*b.last, minRetryPeriod), b.most)
-	return b.last - rand.N(b.last/5+1)
+	return b.last - rand.N(b.last/5+1) //nolint:gosec // it hides nothing
 }
 
 func (b *backoff) reset() { b.last = 0 }

@@ -68,7 +68,7 @@ func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(cont
 	if _, ok := c.synced.Load(key); ok {
 		return do(ctx)
 	}
-	failure, begins := c.kinds.check(key.gvk)
+	begins, failure := c.kinds.check(key.gvk)
 	if failure != nil {
 		return c.notSynced(key.gvk, failure)
 	}
@@ -81,7 +81,7 @@ func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(cont
 	case <-begins:
 		stop()
 		err = <-done // only then is the object the caller's again
-		if failure, _ = c.kinds.check(key.gvk); failure != nil {
+		if _, failure = c.kinds.check(key.gvk); failure != nil {
 			return c.notSynced(key.gvk, failure)
 		}
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,7 +44,7 @@ func (f *Fleet) IndexField(_ context.Context, obj client.Object, field string, e
 func (f *Fleet) allIndexes() []*index {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.indexes[:len(f.indexes):len(f.indexes)]
+	return slices.Clip(f.indexes)
 }
 
 // addIndex adds the index to the engagement's cache, trying again until that works or the engagement ends.

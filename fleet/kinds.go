@@ -58,17 +58,17 @@ func (k *kinds) note(gvk schema.GroupVersionKind, by any, err error) (news bool)
 	return !failed || classify(before) != classify(err)
 }
 
-// check returns why the kind fails, or else a channel that is closed when it begins to.
-func (k *kinds) check(gvk schema.GroupVersionKind) (failure error, begins <-chan struct{}) {
+// check returns a channel that is closed when the kind begins to fail, or else why it does already.
+func (k *kinds) check(gvk schema.GroupVersionKind) (begins <-chan struct{}, failure error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, err := range k.failing[gvk] {
-		return err, nil
+		return nil, err
 	}
 	if k.changed[gvk] == nil {
 		k.changed[gvk] = make(chan struct{})
 	}
-	return nil, k.changed[gvk]
+	return k.changed[gvk], nil
 }
 
 // summary says, by kind, what is wrong. It is nil when nothing is.

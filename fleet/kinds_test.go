@@ -13,7 +13,7 @@ func TestAKindFailsWhileOneThatListsItFails(t *testing.T) {
 	changes := 0
 	k.onChange = func() { changes++ }
 	pods := corev1.SchemeGroupVersion.WithKind("Pod")
-	_, begins := k.check(pods)
+	begins, _ := k.check(pods)
 
 	k.report(pods, "namespace a", errors.New("no"))
 	select {
@@ -30,7 +30,7 @@ func TestAKindFailsWhileOneThatListsItFails(t *testing.T) {
 	if k.summary() != nil {
 		t.Errorf("summary = %v after all work again, want none", k.summary())
 	}
-	if failure, _ := k.check(pods); failure != nil {
+	if _, failure := k.check(pods); failure != nil {
 		t.Errorf("check() = %v after all work again, want none", failure)
 	}
 	if changes != 4 {

@@ -42,7 +42,7 @@ func TestMembersThatCannotBeUsedAreRefused(t *testing.T) {
 }
 
 func TestSameAccess(t *testing.T) {
-	var proxied []*rest.Config
+	proxied := make([]*rest.Config, 0, 3)
 	for _, address := range []string{"http://p", "http://p", "http://q"} {
 		u, err := url.Parse(address)
 		if err != nil {

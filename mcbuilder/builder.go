@@ -59,7 +59,7 @@ func (b *TypedBuilder[request]) For(obj client.Object, opts ...WatchOption) *Typ
 		return b
 	}
 	b.primary = obj
-	return b.watchWith("For", obj, mchandler.HandlerFunc(mchandler.EnqueueRequestForObject), opts)
+	return b.watchWith("For", obj, mchandler.EnqueueRequestForObject, opts)
 }
 
 // Owns watches a kind that the reconciler creates: each event on an object becomes a request for its controller, if that
@@ -83,7 +83,7 @@ func (b *TypedBuilder[request]) Watches(
 
 // watchWith is Watches with a handler of mcreconcile.Request.
 func (b *TypedBuilder[request]) watchWith(method string, obj client.Object, h mchandler.HandlerFunc, opts []WatchOption) *TypedBuilder[request] {
-	typed, ok := any(mchandler.TypedHandlerFunc[client.Object, mcreconcile.Request](h)).(mchandler.TypedHandlerFunc[client.Object, request])
+	typed, ok := any(h).(mchandler.TypedHandlerFunc[client.Object, request])
 	if !ok {
 		b.errs = append(b.errs, fmt.Errorf("%s needs requests of type mcreconcile.Request, not %T: use Watches", method, *new(request)))
 		return b

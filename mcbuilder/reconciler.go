@@ -39,7 +39,7 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 	}
 	leave, err := engagement.Enter(running[request]{r.controller, req})
 	if err != nil {
-		return r.disengaged(req)
+		return r.disengaged(req), nil
 	}
 	defer leave()
 	return r.engaged(ctx, engagement, req)
@@ -55,17 +55,17 @@ func (r *reconciler[request]) engaged(ctx context.Context, e *fleet.Engagement, 
 	result, err := r.inner.Reconcile(mcreconcile.WithCluster(ctx, e.Context(), e.Name(), e.Cluster()), req)
 	if err != nil && e.Context().Err() != nil {
 		log.FromContext(ctx).Info("The engagement ended while reconciling", "why", context.Cause(e.Context()).Error(), "result", err.Error())
-		return r.disengaged(req)
+		return r.disengaged(req), nil
 	}
 	return r.answer(ctx, result, err)
 }
 
 // disengaged says what becomes of a request whose engagement ended: it is for the next engagement, if there is one.
-func (r *reconciler[request]) disengaged(req request) (reconcile.Result, error) {
+func (r *reconciler[request]) disengaged(req request) reconcile.Result {
 	if _, known := r.mgr.GetFleet().Status(req.Cluster()); !known {
-		return reconcile.Result{}, nil
+		return reconcile.Result{}
 	}
-	return reconcile.Result{RequeueAfter: soon}, nil
+	return reconcile.Result{RequeueAfter: soon}
 }
 
 const (
@@ -82,7 +82,7 @@ func (r *reconciler[request]) answer(ctx context.Context, result reconcile.Resul
 	switch {
 	case errors.Is(err, fleet.ErrNotReady):
 		log.FromContext(ctx).V(1).Info("Waiting for a cluster", "why", err.Error())
-		return reconcile.Result{RequeueAfter: later + rand.N(later/5), Priority: result.Priority}, nil
+		return reconcile.Result{RequeueAfter: later + rand.N(later/5), Priority: result.Priority}, nil //nolint:gosec // it hides nothing
 	case errors.Is(err, fleet.ErrGone), errors.Is(err, fleet.ErrNotOwned):
 		log.FromContext(ctx).V(1).Info("Dropped the request", "why", err.Error())
 		return reconcile.Result{}, nil

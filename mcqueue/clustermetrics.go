@@ -46,7 +46,7 @@ type clusterCollector struct {
 func newClusterCollector(controller string, most int, q measured) *clusterCollector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, name), help,
-			[]string{"cluster"}, prometheus.Labels{"controller": controller})
+			[]string{"cluster"}, prometheus.Labels{labelController: controller})
 	}
 	return &clusterCollector{
 		queue: q, most: most,

@@ -161,8 +161,7 @@ func (m *metrics) purged(n int) {
 // when name, labels and help are.
 func standard[c prometheus.Collector](collector c) c {
 	err := ctrlmetrics.Registry.Register(collector)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if existing, ok := already.ExistingCollector.(c); ok {
 			return existing
 		}
@@ -176,7 +175,7 @@ const (
 	helpAdds         = "Total number of adds handled by workqueue"
 	helpLatency      = "How long in seconds an item stays in workqueue before being requested"
 	helpWorkDuration = "How long in seconds processing an item from workqueue takes."
-	helpUnfinished   = "How many seconds of work has been done that " +
+	helpUnfinished   = "How many seconds of work has been done that " + //nolint:gosec // no credentials
 		"is in progress and hasn't been observed by work_duration. Large " +
 		"values indicate stuck threads. One can deduce the number of stuck " +
 		"threads by observing the rate at which this increases."
@@ -186,29 +185,32 @@ const (
 		"(rate-limited requeues, explicit RequeueAfter or AddAfter calls)"
 )
 
-var standardLabels = []string{"name", "controller"}
+// labelController is the label with the name of the queue's controller.
+const labelController = "controller"
+
+func standardLabels() []string { return []string{"name", labelController} }
 
 func newDepth() *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Subsystem: ctrlmetrics.WorkQueueSubsystem, Name: ctrlmetrics.DepthKey, Help: helpDepth,
-	}, []string{"name", "controller", "priority"})
+	}, append(standardLabels(), "priority"))
 }
 
 func newGauge(name, help string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: ctrlmetrics.WorkQueueSubsystem, Name: name, Help: help}, standardLabels)
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: ctrlmetrics.WorkQueueSubsystem, Name: name, Help: help}, standardLabels())
 }
 
 func newCounter(name, help string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: ctrlmetrics.WorkQueueSubsystem, Name: name, Help: help}, standardLabels)
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: ctrlmetrics.WorkQueueSubsystem, Name: name, Help: help}, standardLabels())
 }
 
 func newHistogram(name, help string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: ctrlmetrics.WorkQueueSubsystem, Name: name, Help: help}, standardLabels)
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: ctrlmetrics.WorkQueueSubsystem, Name: name, Help: help}, standardLabels())
 }
 
 func newPurged() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "purged_total",
 		Help: "Requests that were dropped because their cluster was disengaged.",
-	}, []string{"controller"})
+	}, []string{labelController})
 }

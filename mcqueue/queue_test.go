@@ -14,7 +14,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -154,11 +153,14 @@ func TestRateLimitedRequestsWaitLongerWithEachFailureUntilForgotten(t *testing.T
 			q.Done(r)
 			return time.Since(start)
 		}
-		got := []time.Duration{wait(), wait(), wait()}
+		got := make([]time.Duration, 5)
+		for i := range 3 {
+			got[i] = wait()
+		}
 		q.Forget(req("a/1"))
-		got = append(got, wait())
+		got[3] = wait()
 		<-q.Purge("a")
-		got = append(got, wait())
+		got[4] = wait()
 		if diff := cmp.Diff([]time.Duration{1e9, 2e9, 4e9, 1e9, 1e9}, got); diff != "" {
 			t.Errorf("waits (-want, +got):\n%s", diff)
 		}
@@ -182,7 +184,7 @@ func TestAPurgeForgetsFailuresOfWhatIsNotQueued(t *testing.T) {
 
 func TestThePriorityIsHandedOutToo(t *testing.T) {
 	q := newQueue(t, Options[mcreconcile.Request]{})
-	q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(7)}, req("a/1"), req("a/2"))
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(7)}, req("a/1"), req("a/2"))
 	for range 2 {
 		if _, priority, _ := q.GetWithPriority(); priority != 7 {
 			t.Errorf("priority %d, want 7", priority)
@@ -236,7 +238,7 @@ func TestStress(t *testing.T) {
 				case 0:
 					q.AddAfter(r, time.Duration(rand.IntN(1000))*time.Microsecond)
 				case 1:
-					q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(-100)}, r)
+					q.AddWithOpts(priorityqueue.AddOpts{Priority: new(-100)}, r)
 				default:
 					q.Add(r)
 				}
@@ -270,7 +272,7 @@ func TestMetrics(t *testing.T) {
 	for _, name := range []string{"a/1", "a/2", "b/1", "c/1", "d/1"} {
 		q.Add(req(name))
 	}
-	q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(-100)}, req("a/3"))
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(-100)}, req("a/3"))
 	q.AddAfter(req("a/4"), time.Hour)
 	q.Pause("b")
 	r, _ := q.Get()

@@ -48,7 +48,7 @@ func (c *engagedCache) GetInformer(ctx context.Context, obj client.Object, _ ...
 		if pause == minInformerRetry {
 			log.FromContext(ctx).Info("Cannot watch; trying again", "type", obj, "error", err.Error())
 		}
-		timer := time.NewTimer(pause - rand.N(pause/5))
+		timer := time.NewTimer(pause - rand.N(pause/5)) //nolint:gosec // it hides nothing
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -103,7 +103,7 @@ func (i *engagedInformer) AddEventHandlerWithOptions(
 	context.AfterFunc(i.view.ctx, func() {
 		defer i.view.handlers.Done()
 		gate.close()
-		_ = i.Informer.RemoveEventHandler(registration) // it fails only for a handler that is gone already
+		_ = i.RemoveEventHandler(registration) // it fails only for a handler that is gone already
 	})
 	return followed{registration}, nil
 }

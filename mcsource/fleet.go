@@ -87,7 +87,7 @@ func (s *fleetSource[request]) attach(
 	}
 	leave, err := e.Enter(s)
 	if err != nil {
-		return func() {}, nil // the engagement is over already: the next change says what follows
+		return func() {}, nil //nolint:nilerr // the engagement is over already: the next change says what follows
 	}
 	life, cancel := context.WithCancel(e.Context())
 	life = mcreconcile.WithCluster(life, e.Context(), e.Name(), e.Cluster())

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -38,7 +37,7 @@ func fairnessTable(ctx context.Context) error {
 	t := table{
 		title: fmt.Sprintf("Fairness: from change to reconcile, beside %d looping objects of another member (%d workers, reconciles of %s)",
 			busyObjects, busyWorkers, busyTakes),
-		header: []string{"queue", "median", "maximum"},
+		header: []string{columnQueue, "median", "maximum"},
 	}
 	var medians []float64
 	for _, plain := range []bool{false, true} {
@@ -80,7 +79,7 @@ func waits(ctx context.Context, f *mctest.Fleet, plain bool) ([]time.Duration, e
 			}
 			looping.count(req.Name)
 			<-time.After(busyTakes)
-			return reconcile.Result{RequeueAfter: time.Nanosecond, Priority: ptr.To(0)}, nil
+			return reconcile.Result{RequeueAfter: time.Nanosecond, Priority: new(0)}, nil
 		}
 		// Only one object is reconciled here, so never two at once.
 		took, stamp, err := sinceChange(ctx, req)

@@ -16,6 +16,9 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
+// columnQueue is the head of the column that names the peer.
+const columnQueue = "queue"
+
 // queue is what the peers have in common.
 type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 
@@ -60,12 +63,12 @@ func throughputTable() {
 	one := map[int]float64{}
 	for _, clusters := range []int{1, 10, 1000, 10_000} {
 		for _, workers := range []int{1, 16} {
-			cells := []string{fmt.Sprint(clusters), fmt.Sprint(workers)}
-			var costs []float64
-			for _, p := range peers {
-				cost := median(3, func() float64 { return throughput(p.make, clusters, workers) })
-				costs = append(costs, cost)
-				cells = append(cells, perItem(cost))
+			cells := make([]string, 2+len(peers), 4+len(peers))
+			cells[0], cells[1] = fmt.Sprint(clusters), fmt.Sprint(workers)
+			costs := make([]float64, len(peers))
+			for i, p := range peers {
+				costs[i] = median(3, func() float64 { return throughput(p.make, clusters, workers) })
+				cells[i+2] = perItem(costs[i])
 			}
 			if clusters == 1 {
 				one[workers] = costs[0]
@@ -80,6 +83,7 @@ func throughputTable() {
 func throughput(newQueue func() queue, clusters, workers int) float64 {
 	const queued = 10_000
 	result := testing.Benchmark(func(b *testing.B) {
+		b.Helper()
 		q := newQueue()
 		defer q.ShutDown()
 		for _, r := range requests(queued, clusters) {
@@ -108,7 +112,7 @@ func throughput(newQueue func() queue, clusters, workers int) float64 {
 
 // latencyTable answers: how long after an add does an idle worker have the request?
 func latencyTable() {
-	t := table{title: "Queue: from add to get, one idle worker (median)", header: []string{"queue", "latency", "to controller-runtime"}}
+	t := table{title: "Queue: from add to get, one idle worker (median)", header: []string{columnQueue, "latency", "to controller-runtime"}}
 	costs := make([]float64, len(peers))
 	for i, p := range peers {
 		costs[i] = latency(p.make)
@@ -147,7 +151,7 @@ func latency(newQueue func() queue) float64 {
 
 // memoryTable answers: how many bytes does a queued request take, besides the strings in it?
 func memoryTable() {
-	t := table{title: "Queue: bytes per queued request (100,000 of 1000 clusters)", header: []string{"queue", "bytes", "to controller-runtime"}}
+	t := table{title: "Queue: bytes per queued request (100,000 of 1000 clusters)", header: []string{columnQueue, "bytes", "to controller-runtime"}}
 	costs := make([]float64, len(peers))
 	for i, p := range peers {
 		costs[i] = bytesPerRequest(p.make)
@@ -199,6 +203,7 @@ func pausedTable() {
 
 func besidePaused(paused int) float64 {
 	result := testing.Benchmark(func(b *testing.B) {
+		b.Helper()
 		q := mcqueue.New("bench", mcqueue.Options[mcreconcile.Request]{})
 		defer q.ShutDown()
 		for _, r := range requests(paused, max(paused, 1)) {

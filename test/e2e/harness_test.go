@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -64,20 +65,19 @@ type manager struct {
 }
 
 // newManager makes a manager that discovers the Secrets of a new namespace. It is not started.
-func newManager(t *testing.T, local *mctest.ControlPlane, opts ...mcmanager.FleetOption) *manager {
+func newManager(t *testing.T, local *mctest.ControlPlane) *manager {
 	t.Helper()
 	ns := local.CreateNamespace(t)
-	return newManagerOf(t, local, ns, kubeconfig.Provider{Namespace: ns}, opts...)
+	return newManagerOf(t, local, ns, kubeconfig.Provider{Namespace: ns})
 }
 
-func newManagerOf(t *testing.T, local *mctest.ControlPlane, ns string, provider fleet.Provider, opts ...mcmanager.FleetOption) *manager {
+func newManagerOf(t *testing.T, local *mctest.ControlPlane, ns string, provider fleet.Provider) *manager {
 	t.Helper()
-	return newManagerWith(t, local, ns, provider, func(*mcmanager.Options) {}, opts...)
+	return newManagerWith(t, local, ns, provider, func(*mcmanager.Options) {})
 }
 
 func newManagerWith(
-	t *testing.T, local *mctest.ControlPlane, ns string, provider fleet.Provider,
-	change func(*mcmanager.Options), opts ...mcmanager.FleetOption,
+	t *testing.T, local *mctest.ControlPlane, ns string, provider fleet.Provider, change func(*mcmanager.Options),
 ) *manager {
 	t.Helper()
 	options := mcmanager.Options{
@@ -85,7 +85,7 @@ func newManagerWith(
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	}
 	change(&options)
-	mgr, err := mcmanager.New(local.Config(), provider, options, opts...)
+	mgr, err := mcmanager.New(local.Config(), provider, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,9 +134,7 @@ func (m *manager) joinWith(name string, content []byte, labels map[string]string
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.ns, Name: name, Labels: map[string]string{kubeconfigLabel: "true"}},
 		Data:       map[string][]byte{"kubeconfig": content},
 	}
-	for k, v := range labels {
-		secret.Labels[k] = v
-	}
+	maps.Copy(secret.Labels, labels)
 	if err := m.local().Create(m.t.Context(), secret); err != nil {
 		m.t.Fatal(err)
 	}
@@ -246,15 +244,15 @@ func (m *manager) control(r mcreconcile.Reconciler) {
 
 // controllerName is one that no other test uses: controller-runtime keeps them for the process.
 func controllerName(t *testing.T) string {
+	t.Helper()
 	return strings.NewReplacer("/", "-", " ", "-").Replace(strings.ToLower(t.Name())) + fmt.Sprintf("-%d", time.Now().UnixNano())
 }
 
 // configMap creates one in a cluster.
-func configMap(t *testing.T, cp *mctest.ControlPlane, namespace, name string) *corev1.ConfigMap {
+func configMap(t *testing.T, cp *mctest.ControlPlane, namespace, name string) {
 	t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := cp.Client().Create(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}
-	return cm
 }

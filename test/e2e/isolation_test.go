@@ -94,7 +94,7 @@ func TestABadMemberHarmsNobody(t *testing.T) {
 			seen := newRecord()
 			m.control(seen)
 			bad, healthy := f.Members[0], f.Members[1:]
-			ns := inAll(t, f, "a")
+			ns := inAll(t, f)
 			cfg, repair := tc.bad(t, bad)
 
 			m.start()
@@ -126,8 +126,8 @@ func TestABadMemberHarmsNobody(t *testing.T) {
 	}
 }
 
-// inAll creates a namespace and a ConfigMap in every member, and returns the namespace.
-func inAll(t *testing.T, f *mctest.Fleet, name string) (namespace string) {
+// inAll creates a namespace and in it the ConfigMap "a" in every member, and returns the namespace.
+func inAll(t *testing.T, f *mctest.Fleet) (namespace string) {
 	t.Helper()
 	namespace = f.Members[0].CreateNamespace(t)
 	for _, cp := range f.Members {
@@ -136,7 +136,7 @@ func inAll(t *testing.T, f *mctest.Fleet, name string) (namespace string) {
 		if err := cp.Client().Create(t.Context(), ns); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
 		}
-		configMap(t, cp, namespace, name)
+		configMap(t, cp, namespace, "a")
 	}
 	return namespace
 }

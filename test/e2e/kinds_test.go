@@ -65,7 +65,7 @@ func createWidget(t *testing.T, cp *mctest.ControlPlane, namespace, name string)
 // the kind once it is installed.
 func TestAKindThatOneMemberDoesNotServe(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 2})
-	ns := inAll(t, f, "a")
+	ns := inAll(t, f)
 	has, lacks := f.Members[0], f.Members[1]
 	installWidgets(t, has)
 	createWidget(t, has, ns, "w")
@@ -94,7 +94,7 @@ func TestAKindThatOneMemberDoesNotServe(t *testing.T) {
 // TestReadingAKindThatCannotBeListedDoesNotHoldAWorker: the read fails and says why, instead of waiting for ever.
 func TestReadingAKindThatCannotBeListedDoesNotHoldAWorker(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 1})
-	ns := inAll(t, f, "a")
+	ns := inAll(t, f)
 	limited := f.Members[0].AddUser(t, "limited")
 	allowConfigMaps(t, f.Members[0], "limited")
 
@@ -125,7 +125,7 @@ func TestReadingAKindThatCannotBeListedDoesNotHoldAWorker(t *testing.T) {
 // TestFieldIndexesAreOnAllMembersNowAndLater: also on one whose kind is installed only later.
 func TestFieldIndexesAreOnAllMembersNowAndLater(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 2})
-	ns := inAll(t, f, "a")
+	ns := inAll(t, f)
 	m := newManager(t, f.Local)
 	m.join("early", f.Members[0].Config())
 	m.start()
@@ -190,7 +190,7 @@ func TestAnObjectOfTheLocalClusterIsReconciledForEachMember(t *testing.T) {
 func TestManyMembersAreEngagedSideBySide(t *testing.T) {
 	const members = 100
 	f := pool.Start(t, mctest.Options{Clusters: 1})
-	ns := inAll(t, f, "a")
+	ns := inAll(t, f)
 	m := newManager(t, f.Local)
 	seen := newRecord()
 	m.control(seen)

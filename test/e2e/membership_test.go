@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -124,7 +123,7 @@ func touch(t *testing.T, cp *mctest.ControlPlane, obj client.Object, i int) {
 // time that its controllers start, harms nobody.
 func TestAMemberMayLeaveBeforeTheStart(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 2})
-	ns := inAll(t, f, "a")
+	ns := inAll(t, f)
 	lease := holdLease(t, f.Local, ns)
 	m := newManagerWith(t, f.Local, ns, kubeconfig.Provider{Namespace: ns}, func(o *mcmanager.Options) {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, lease.Name, ns
@@ -153,8 +152,8 @@ func holdLease(t *testing.T, cp *mctest.ControlPlane, namespace string) *coordin
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "leader"},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To[int32](3600),
-			AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro()),
+			HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)),
+			AcquireTime: new(metav1.NowMicro()), RenewTime: new(metav1.NowMicro()),
 		},
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -170,7 +169,7 @@ func holdLease(t *testing.T, cp *mctest.ControlPlane, namespace string) *coordin
 // TestAControllerMayComeLate: one that is added long after members were engaged is given them.
 func TestAControllerMayComeLate(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 2})
-	ns := inAll(t, f, "a")
+	ns := inAll(t, f)
 	m := newManager(t, f.Local)
 	for i, cp := range f.Members {
 		m.join(fmt.Sprintf("m%d", i), cp.Config())
@@ -282,7 +281,7 @@ users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, com
 // TestALabelDecidesWhichWatchesApply: labels change while a member stays engaged.
 func TestALabelDecidesWhichWatchesApply(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 1})
-	ns := inAll(t, f, "a")
+	ns := inAll(t, f)
 	m := newManager(t, f.Local)
 	seen := newRecord()
 	inProd := labels.SelectorFromSet(labels.Set{"stage": "prod"})
@@ -315,7 +314,7 @@ func TestALabelDecidesWhichWatchesApply(t *testing.T) {
 // for it, and none starts afterwards.
 func TestRemoveReturnsAfterTheLastReconcile(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 1})
-	ns := inAll(t, f, "a")
+	ns := inAll(t, f)
 	m := newManager(t, f.Local)
 	running, goOn := make(chan context.Context, 1), make(chan struct{})
 	var afterRemove, removed atomic.Bool

@@ -1,0 +1,87 @@
+package mcbuilder_test
+
+import (
+	"context"
+	"log"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mchandler"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+var (
+	mgr        mcmanager.Manager // of mcmanager.New
+	reconciler mcreconcile.Reconciler
+	// deploymentReconciler was written for one cluster.
+	deploymentReconciler func(client.Client) reconcile.Reconciler
+)
+
+// A controller of the Deployments, and of the ReplicaSets that these own, of every member.
+func ExampleControllerManagedBy() {
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&appsv1.Deployment{}).
+		Owns(&appsv1.ReplicaSet{}).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A reconciler that was written for one cluster runs against every member, unchanged.
+func ExampleControllerManagedBy_perCluster() {
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&appsv1.Deployment{}).
+		Complete(mcreconcile.PerCluster(func(cl cluster.Cluster) reconcile.Reconciler {
+			return deploymentReconciler(cl.GetClient())
+		}))
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Labels of members say where a watch applies.
+func ExampleInMembers() {
+	production := labels.SelectorFromSet(labels.Set{"stage": "production"})
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&appsv1.Deployment{}, mcbuilder.InMembers(production)).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A ConfigMap of the local cluster is to be in every member: one that changes becomes a request for each member, and so
+// does one that was changed or deleted there.
+func ExampleForEachMember() {
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&corev1.ConfigMap{}, mcbuilder.ForEachMember(nil), mcbuilder.InMembers(nil)).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Deployments of the members are summed up in ConfigMaps of the local cluster.
+func ExampleInLocalCluster() {
+	toLocal := mchandler.EnqueueRequestsAcrossClusters(
+		func(_ context.Context, _ mcreconcile.ClusterName, obj client.Object) []mcreconcile.Request {
+			req := mcreconcile.Request{ClusterName: mcreconcile.LocalCluster}
+			req.Namespace, req.Name = obj.GetNamespace(), obj.GetName()
+			return []mcreconcile.Request{req}
+		})
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&corev1.ConfigMap{}, mcbuilder.InLocalCluster).
+		Watches(&appsv1.Deployment{}, toLocal).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}

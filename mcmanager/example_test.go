@@ -1,0 +1,68 @@
+package mcmanager_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+)
+
+// A manager has the options of controller-runtime's, and more of them for its fleet.
+func ExampleNew() {
+	mgr, err := mcmanager.New(ctrl.GetConfigOrDie(), kubeconfig.Provider{Namespace: "fleet"},
+		mcmanager.Options{LeaderElection: true, LeaderElectionID: "shop.example.com"},
+		func(o *fleet.Options) { o.ConnectTimeout = 30 * time.Second },
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Another cluster than that of the request is asked for in each reconcile.
+func ExampleManager_getCluster() {
+	mirror := func(ctx context.Context, mgr mcmanager.Manager, source *corev1.ConfigMap) error {
+		target, err := mgr.GetCluster(ctx, "west")
+		switch {
+		case errors.Is(err, fleet.ErrGone):
+			return nil // nothing to mirror to any more
+		case err != nil:
+			return err // a controller tries ErrNotReady again by itself
+		}
+		mirrored := &corev1.ConfigMap{Data: source.Data}
+		mirrored.Namespace, mirrored.Name = source.Namespace, source.Name
+		return client.IgnoreAlreadyExists(target.GetClient().Create(ctx, mirrored))
+	}
+	_ = mirror
+}
+
+// The members can be listed, with what is wrong with them.
+func ExampleManager_getFleet() {
+	list := func(mgr mcmanager.Manager) {
+		for _, status := range mgr.GetFleet().List(nil) {
+			fmt.Println(status.Name, status.State, status.Reason)
+		}
+	}
+	_ = list
+}
+
+// An index of all members, for use with client.MatchingFields in reconcilers.
+func ExampleManager_getFleetFieldIndexer() {
+	index := func(ctx context.Context, mgr mcmanager.Manager) error {
+		return mgr.GetFleetFieldIndexer().IndexField(ctx, &corev1.Pod{}, "spec.nodeName", func(obj client.Object) []string {
+			return []string{obj.(*corev1.Pod).Spec.NodeName}
+		})
+	}
+	_ = index
+}
