@@ -254,7 +254,7 @@ func (m *member) invalid(why error) {
 	if m.engagement == nil {
 		m.setStateLocked(Pending, m.reason, m.message)
 	}
-	if m.explainLocked(ReasonInvalid, message(why)) {
+	if m.explainLocked(reasonInvalid(why), message(why)) {
 		m.log.Info("The provider cannot describe the member", "error", message(why))
 	}
 }

@@ -41,7 +41,9 @@ type Members interface {
 	// Set reports a new member, or news of a known one. It never waits for a cluster. It returns an error that wraps
 	// [ErrInvalidMember] if m cannot be used, and [ErrStopped] after the fleet has ended; nothing changes then.
 	//
-	// Setting the same member again changes nothing, however often.
+	// Setting the same member again changes nothing, however often. Setting another cluster under the same name has it
+	// take the place of the first once it is connected; a provider that does not want the first to go on until then
+	// removes it before.
 	Set(m Member) error
 
 	// Remove withdraws a member. It returns once the member is drained: its watches are closed and the last of its
@@ -69,8 +71,9 @@ type Member struct {
 	Cluster cluster.Cluster
 
 	// Err says why the provider cannot describe a way to reach the member, such as content that does not parse. The
-	// member is then shown as Pending for this reason. If it is engaged, the engagement goes on, and the reason shows.
-	// The message must carry no secrets.
+	// member is then shown as Pending, with this message and the reason [ReasonInvalid], or that which a method
+	// Reason() string of the error returns. If it is engaged, the engagement goes on, and the reason shows. The message
+	// must carry no secrets.
 	Err error
 
 	// Labels are matched by the selectors of watches. They may change while the member stays engaged.

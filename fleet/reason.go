@@ -41,6 +41,15 @@ const (
 	ReasonError = "Error"
 )
 
+// reasonInvalid is the reason that a provider's error brings, or else ReasonInvalid.
+func reasonInvalid(err error) string {
+	var with interface{ Reason() string }
+	if errors.As(err, &with) && with.Reason() != "" {
+		return with.Reason()
+	}
+	return ReasonInvalid
+}
+
 // classify finds the reason in an error of a request to a cluster.
 func classify(err error) string {
 	var dns *net.DNSError

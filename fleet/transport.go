@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -70,7 +71,8 @@ func (l *listening) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := l.RoundTripper.RoundTrip(req)
 	switch {
 	case err != nil:
-		if req.Context().Err() == nil {
+		// Who gives up waiting has not heard; who was told to stop has nothing to say about the server.
+		if !errors.Is(req.Context().Err(), context.Canceled) {
 			l.health.failed()
 		}
 	case resp.StatusCode == http.StatusUnauthorized:

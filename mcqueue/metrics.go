@@ -53,7 +53,7 @@ func newMetrics(controller string, maxClusters int, q measured) *metrics {
 		adds:         standard(newCounter(ctrlmetrics.AddsKey, helpAdds)).WithLabelValues(controller, controller),
 		retries:      standard(newCounter(ctrlmetrics.RetriesKey, helpRetries)).WithLabelValues(controller, controller),
 		latency:      standard(newHistogram(ctrlmetrics.QueueLatencyKey, helpLatency)).WithLabelValues(controller, controller),
-		workDuration: standard(newHistogram(ctrlmetrics.WorkDurationKey, helpWorkDuration)).WithLabelValues(controller, controller),
+		workDuration: standard(newHistogram(ctrlmetrics.WorkDurationKey, helpDuration)).WithLabelValues(controller, controller),
 		unfinished:   standard(newGauge(ctrlmetrics.UnfinishedWorkKey, helpUnfinished)).WithLabelValues(controller, controller),
 		longest:      standard(newGauge(ctrlmetrics.LongestRunningProcessorKey, helpLongest)).WithLabelValues(controller, controller),
 		purgedTotal:  standard(newPurged()).WithLabelValues(controller),
@@ -174,8 +174,8 @@ const (
 	helpDepth        = "Current depth of workqueue by workqueue and priority"
 	helpAdds         = "Total number of adds handled by workqueue"
 	helpLatency      = "How long in seconds an item stays in workqueue before being requested"
-	helpWorkDuration = "How long in seconds processing an item from workqueue takes."
-	helpUnfinished   = "How many seconds of work has been done that " + //nolint:gosec // no credentials
+	helpDuration = "How long in seconds processing an item from workqueue takes."
+	helpUnfinished   = "How many seconds of work has been done that " +
 		"is in progress and hasn't been observed by work_duration. Large " +
 		"values indicate stuck threads. One can deduce the number of stuck " +
 		"threads by observing the rate at which this increases."

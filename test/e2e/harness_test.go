@@ -77,7 +77,8 @@ func newManagerOf(t *testing.T, local *mctest.ControlPlane, ns string, provider 
 }
 
 func newManagerWith(
-	t *testing.T, local *mctest.ControlPlane, ns string, provider fleet.Provider, change func(*mcmanager.Options),
+	t *testing.T, local *mctest.ControlPlane, ns string, provider fleet.Provider,
+	change func(*mcmanager.Options), opts ...mcmanager.FleetOption,
 ) *manager {
 	t.Helper()
 	options := mcmanager.Options{
@@ -85,7 +86,7 @@ func newManagerWith(
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	}
 	change(&options)
-	mgr, err := mcmanager.New(local.Config(), provider, options)
+	mgr, err := mcmanager.New(local.Config(), provider, options, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

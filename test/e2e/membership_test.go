@@ -272,8 +272,8 @@ users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, com
 	m.join("good", f.Members[0].Config())
 	m.is("good", fleet.Ready)
 	m.is("evil", fleet.Pending)
-	if status := m.status("evil"); status.Reason != fleet.ReasonInvalid {
-		t.Errorf("the status is %+v, want the reason %s", status, fleet.ReasonInvalid)
+	if status := m.status("evil"); status.Reason != kubeconfig.ReasonRefused {
+		t.Errorf("the status is %+v, want the reason %s", status, kubeconfig.ReasonRefused)
 	}
 	eventually(t, "the Secret has an event that says so", func() bool { return hasEvent(t, f.Local, "evil", kubeconfig.ReasonRefused) })
 }
