@@ -20,6 +20,20 @@ func sameAccess(a, b Member) bool {
 	}
 }
 
+// sameServer reports whether two configs differ in nothing but the credentials.
+func sameServer(a, b *rest.Config) bool {
+	return equalConfigs(withoutCredentials(a), withoutCredentials(b))
+}
+
+func withoutCredentials(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Username, cfg.Password, cfg.BearerToken, cfg.BearerTokenFile = "", "", "", ""
+	cfg.AuthProvider, cfg.AuthConfigPersister, cfg.ExecProvider = nil, nil, nil
+	cfg.TLSClientConfig.CertFile, cfg.TLSClientConfig.KeyFile = "", ""
+	cfg.TLSClientConfig.CertData, cfg.TLSClientConfig.KeyData = nil, nil
+	return cfg
+}
+
 // equalConfigs is reflect.DeepEqual, except that functions are equal when they are the same code: a config that was
 // made anew from the same kubeconfig has new closures, and DeepEqual calls every function but nil unequal.
 func equalConfigs(a, b *rest.Config) bool {

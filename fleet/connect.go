@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -46,34 +45,47 @@ func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member
 		e.cluster = described.Cluster
 		return nil
 	}
-	cfg := rest.CopyConfig(described.Config)
-	if cfg.QPS == 0 {
-		cfg.QPS = -1 // the API server's priority and fairness limits, not client-go's five requests a second
-	}
-	health := newHealth(f.opts.Health, nil, func(state State, err error) { m.health(e, state, err) })
-	httpClient, err := newHTTPClient(cfg, health)
+	cfg := usable(described.Config)
+	first, err := newGeneration(cfg)
 	if err != nil {
 		return err
 	}
-	health.probe = prober(cfg, httpClient)
+	health := newHealth(f.opts.Health, nil, func(state State, err error) { m.health(e, state, err) })
+	e.wire = &wire{health: health}
+	e.wire.current.Store(first)
+	httpClient := &http.Client{Transport: e.wire, Timeout: cfg.Timeout}
+	health.probe = m.measured.tally.timed(prober(cfg, httpClient))
 	if err := health.probe(attempt); err != nil {
+		e.wire.close()
 		return err
 	}
-	if e.cluster, err = f.newCluster(cfg, httpClient, e, health, described); err != nil {
+	connected, err := f.newCluster(cfg, httpClient, e, health, described)
+	if err != nil {
+		e.wire.close()
 		return err
 	}
-	f.serve(e, health, httpClient, m.news)
+	e.cluster = newRotatingCluster(connected, cfg)
+	f.serve(e, health, m.news)
 	if !e.cluster.GetCache().WaitForCacheSync(attempt) {
 		return fmt.Errorf("starting the cache: %w", context.Cause(attempt))
 	}
 	return nil
 }
 
+// usable returns a copy of a config as the fleet uses it.
+func usable(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.QPS == 0 {
+		cfg.QPS = -1 // the API server's priority and fairness limits, not client-go's five requests a second
+	}
+	return cfg
+}
+
 // serve runs what the engagement needs, on its context, until it ends.
-func (f *Fleet) serve(e *Engagement, health *health, httpClient *http.Client, news chan<- struct{}) {
+func (f *Fleet) serve(e *Engagement, health *health, news chan<- struct{}) {
 	e.background.Go(func() { health.watch(e.ctx) })
 	e.background.Go(func() {
-		defer utilnet.CloseIdleConnectionsFor(httpClient.Transport)
+		defer e.wire.close()
 		if err := e.cluster.Start(e.ctx); err != nil && e.ctx.Err() == nil {
 			f.opts.Logger.Error(err, "The member's cache has stopped", "cluster", e.name)
 			health.report(Unreachable, err)

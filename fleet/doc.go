@@ -7,9 +7,11 @@
 //	fleet.go       the set of members
 //	member.go      the states of one member, and what leads from one to the next
 //	connect.go     how a member is connected: HTTP client, probe, cache, field indexes
+//	rotation.go    how it gets new credentials while it is in use, and transport.go what they travel on
 //	engagement.go  one connection, the work that runs for it, and its drain
 //	health.go      when a member counts as unreachable
 //	listwatch.go   how its informers retry, and kinds.go, cache.go what becomes of kinds that cannot be listed
+//	metrics.go     what is counted, and queues.go what controllers say of their queues
 //	changes.go     how controllers learn of all that
 //
 // Sources attach to engagements ([Fleet.Changes], [Fleet.Attached]); reconcilers run on them ([Fleet.Engagement]).

@@ -16,7 +16,9 @@ import (
 type Engagement struct {
 	name    ClusterName
 	cluster cluster.Cluster
+	wire    *wire // nil for a cluster that the provider made
 	kinds   *kinds
+	tally   *tally
 
 	ctx    context.Context //nolint:containedctx // it is the life of this very object
 	cancel context.CancelCauseFunc

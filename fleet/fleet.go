@@ -23,6 +23,8 @@ type Fleet struct {
 	gone          goneNames
 	indexes       []*index
 	subscriptions map[*subscription]struct{}
+	series        seriesKeeper
+	queues        map[string]*queue // by controller
 	ctx           context.Context //nolint:containedctx // the life of the members' goroutines, nil before Start
 	stopped       bool
 	running       sync.WaitGroup // the members' goroutines
@@ -51,6 +53,7 @@ func (f *Fleet) Start(ctx context.Context) error {
 		f.runLocked(m)
 	}
 	f.mu.Unlock()
+	defer f.exportMetrics()()
 
 	<-ctx.Done()
 	f.mu.Lock()
@@ -89,6 +92,7 @@ func (f *Fleet) Set(described Member) error {
 func (f *Fleet) addLocked(described Member) {
 	m := newMember(f, described)
 	f.members[described.Name] = m
+	f.series.addLocked(m, f.opts.MaxMemberSeries)
 	f.gone.forget(described.Name)
 	f.changedLocked(described.Name)
 	if f.ctx != nil {
@@ -115,6 +119,7 @@ func (f *Fleet) Remove(ctx context.Context, name ClusterName) error {
 // endedLocked forgets a member that is drained. If it was reported again meanwhile, its successor begins.
 func (f *Fleet) endedLocked(m *member) {
 	delete(f.members, m.name)
+	f.series.removeLocked(m)
 	f.gone.remember(m.name)
 	f.changedLocked(m.name)
 	close(m.ended)

@@ -33,10 +33,12 @@ type member struct {
 	message    string
 	since      time.Time
 	attempts   int
+	rotations  int     // how often it took over new credentials while engaged
 	problem    problem // what is wrong with the description while the engagement of an earlier one goes on
 	engagement *Engagement
 	engagedAs  Member             // what engagement was connected from
 	interrupt  context.CancelFunc // ends the attempt to connect that is under way
+	measured   measured
 
 	// replaced engagements are drained beside the one that took their place. Only run adds to it.
 	replaced sync.WaitGroup
@@ -52,6 +54,7 @@ func newMember(f *Fleet, described Member) *member {
 		fleet: f, name: described.Name, log: f.opts.Logger.WithValues("cluster", described.Name),
 		news: make(chan struct{}, 1), ended: make(chan struct{}),
 		described: described, state: Pending, since: time.Now(), interrupt: func() {},
+		measured: measured{reported: time.Now()},
 	}
 }
 
@@ -117,7 +120,7 @@ func (m *member) run(ctx context.Context) {
 			m.noProblem()
 			m.wait(ctx, 0)
 		default:
-			if err := m.connect(ctx, described); err != nil && !errors.Is(err, errOutdated) {
+			if err := m.connectOrRotate(ctx, described); err != nil && !errors.Is(err, errOutdated) {
 				m.wait(ctx, pause.next())
 			}
 		}
@@ -147,6 +150,15 @@ func (m *member) wait(ctx context.Context, atMost time.Duration) {
 	case <-after:
 	case <-ctx.Done():
 	}
+}
+
+// connectOrRotate engages the member as described: by new credentials for the engagement that there is, if that is all
+// that changed, or else by a new engagement.
+func (m *member) connectOrRotate(ctx context.Context, described Member) error {
+	if e := m.rotatable(described); e != nil {
+		return m.rotate(ctx, described, e)
+	}
+	return m.connect(ctx, described)
 }
 
 // connect makes an engagement of the description and puts it in the place of the one before. That one goes on if
@@ -233,13 +245,14 @@ func (m *member) engaged(described Member, e *Engagement) bool {
 	}
 	before := m.engagement
 	m.engagement, m.engagedAs = e, described
+	m.measured.engagedLocked(e)
 	m.log.Info("Engaged", "attempts", m.attempts)
 	m.attempts, m.problem = 0, problem{}
 	m.setStateLocked(Ready, "", "")
 	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
 	if before != nil {
 		before.end(errReplaced)
-		m.replaced.Go(func() { _ = before.drain(context.Background()) })
+		m.replaced.Go(func() { m.awaitDrain(context.Background(), before) })
 	}
 	return true
 }
@@ -282,7 +295,7 @@ func (m *member) drain(ctx context.Context) {
 	m.fleet.mu.Unlock()
 	if e != nil {
 		e.end(why)
-		_ = e.drain(context.WithoutCancel(ctx)) // what is still running holds the member until it returns
+		m.awaitDrain(context.WithoutCancel(ctx), e) // what is still running holds the member until it returns
 	}
 	m.replaced.Wait()
 

@@ -31,6 +31,10 @@ type Options struct {
 
 	// Health says how a member's health is found out.
 	Health HealthOptions
+
+	// MaxMemberSeries is how many members have metrics of their own; the counts of those beyond are summed under the
+	// cluster "(other)". Default: 1000. A negative number means that none has.
+	MaxMemberSeries int
 }
 
 // HealthOptions say how a member's health is found out. A member is asked only when nothing was heard from it, or when
@@ -47,6 +51,9 @@ type HealthOptions struct {
 	// SuccessThreshold is how many probes in a row must succeed until it is Ready again. Default: 2.
 	SuccessThreshold int
 }
+
+// defaultMemberSeries is how many members have metrics of their own by default.
+const defaultMemberSeries = 1000
 
 // minRetryPeriod is the first pause after a failed attempt.
 const minRetryPeriod = 500 * time.Millisecond
@@ -68,6 +75,9 @@ func (o Options) withDefaults() Options {
 	defaultTo(&o.Health.ProbeTimeout, 5*time.Second)
 	defaultTo(&o.Health.FailureThreshold, 3)
 	defaultTo(&o.Health.SuccessThreshold, 2)
+	if o.MaxMemberSeries == 0 {
+		o.MaxMemberSeries = defaultMemberSeries
+	}
 	return o
 }
 

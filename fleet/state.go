@@ -24,6 +24,9 @@ const (
 	Draining State = "Draining"
 )
 
+// allStates are the states in the order of a life.
+func allStates() []State { return []State{Pending, Connecting, Ready, Unreachable, Draining} }
+
 // Status is what the fleet knows of a member at one moment.
 type Status struct {
 	Name   ClusterName       `json:"name"`
