@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -45,7 +46,7 @@ func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member
 		e.cluster = described.Cluster
 		return nil
 	}
-	cfg := usable(described.Config)
+	cfg := f.usable(described)
 	first, err := newGeneration(cfg)
 	if err != nil {
 		return err
@@ -72,11 +73,12 @@ func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member
 	return nil
 }
 
-// usable returns a copy of a config as the fleet uses it.
-func usable(cfg *rest.Config) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
+// usable returns a copy of a member's config as the fleet uses it.
+func (f *Fleet) usable(described Member) *rest.Config {
+	cfg := rest.CopyConfig(described.Config)
+	f.opts.RESTConfig(described, cfg)
 	if cfg.QPS == 0 {
-		cfg.QPS = -1 // the API server's priority and fairness limits, not client-go's five requests a second
+		cfg.QPS = -1 // client-go's default of five requests a second would make a fleet crawl
 	}
 	return cfg
 }
@@ -102,6 +104,10 @@ func (f *Fleet) newCluster(cfg *rest.Config, httpClient *http.Client, e *Engagem
 		o.HTTPClient = httpClient
 		o.Logger = log
 		o.Cache.NewInformer = f.newInformer(e, h)
+		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
+		o.MapperProvider = func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
+			return newRESTMapper(e.ctx, cfg, httpClient, &f.groups)
+		}
 	}}, f.opts.ClusterOptions(described)...)
 	options = append(options, func(o *cluster.Options) { wrapNewCache(o, e) })
 	return cluster.New(cfg, options...)

@@ -15,7 +15,8 @@ import (
 // Fleet is the set of members of one manager. It connects what a provider reports, watches over it, and ends it. It is
 // safe for concurrent use, and no call of it waits for a cluster, except where that is said.
 type Fleet struct {
-	opts Options
+	opts   Options
+	groups sharedGroups // what the members' REST mappers have in common
 
 	// mu guards what follows, and the fields of members that say so. Nothing remote is awaited under it.
 	mu            sync.Mutex
@@ -25,7 +26,7 @@ type Fleet struct {
 	subscriptions map[*subscription]struct{}
 	series        seriesKeeper
 	queues        map[string]*queue // by controller
-	ctx           context.Context //nolint:containedctx // the life of the members' goroutines, nil before Start
+	ctx           context.Context   //nolint:containedctx // the life of the members' goroutines, nil before Start
 	stopped       bool
 	running       sync.WaitGroup // the members' goroutines
 }

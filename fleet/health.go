@@ -124,6 +124,17 @@ func (h *health) worked() {
 	}
 }
 
+// heardEvent notes that a watch brought something. It saves the probe of a silent interval, but answers no doubt: what
+// was sent to the server long ago may still flow back when nothing reaches it any more, or when it no longer accepts the
+// credentials.
+func (h *health) heardEvent() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == Ready && h.inRow == 0 && !h.heard.IsZero() {
+		h.heard = time.Now()
+	}
+}
+
 // failed notes that a request was not answered, or that its credentials were refused: a probe shall tell.
 func (h *health) failed() {
 	h.mu.Lock()

@@ -113,6 +113,25 @@ func TestSilenceIsProbedAtTheInterval(t *testing.T) {
 	})
 }
 
+func TestEventsOfAWatchNeedNoProbeButAnswerNoDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		h := p.watch(t)
+		for range 60 {
+			<-time.After(time.Second)
+			h.heardEvent()
+		}
+		p.is(t, 0)
+		p.setBroken(true)
+		h.failed()
+		for range 30 {
+			<-time.After(100 * time.Millisecond)
+			h.heardEvent()
+		}
+		p.is(t, 4, Unreachable)
+	})
+}
+
 func TestAFailedRequestIsFollowedByProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &probed{}

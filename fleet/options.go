@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -19,8 +20,14 @@ type Options struct {
 	Scheme *runtime.Scheme
 
 	// ClusterOptions returns what is to be set for one member's cluster.Cluster, such as cache options, after the
-	// fleet has set its own. It may be called for several members at once. Default: nothing.
+	// fleet has set its own: its scheme, HTTP client, REST mapper, informers, and a cache transform that strips
+	// managedFields. It may be called for several members at once. Default: nothing.
 	ClusterOptions func(m Member) []cluster.Option
+
+	// RESTConfig changes a copy of a member's config before it is used, such as its QPS, Timeout or UserAgent. It may be
+	// called for several members at once, and must do the same each time. Default: nothing. A config without QPS is
+	// not limited by the client; the API server's priority and fairness limits it.
+	RESTConfig func(m Member, cfg *rest.Config)
 
 	// ConnectTimeout bounds one attempt to connect. Default: 10 seconds.
 	ConnectTimeout time.Duration
@@ -64,6 +71,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
+	}
+	if o.RESTConfig == nil {
+		o.RESTConfig = func(Member, *rest.Config) {}
 	}
 	if o.ClusterOptions == nil {
 		o.ClusterOptions = func(Member) []cluster.Option { return nil }

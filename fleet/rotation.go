@@ -33,7 +33,7 @@ func (m *member) rotate(ctx context.Context, described Member, e *Engagement) er
 	if !m.begin(described, interrupt) {
 		return errOutdated
 	}
-	cfg := usable(described.Config)
+	cfg := m.fleet.usable(described)
 	next, err := newGeneration(cfg)
 	if err != nil {
 		return m.failed(described, err)

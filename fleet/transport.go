@@ -43,7 +43,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := g.RoundTripper.RoundTrip(req)
+	resp, err := g.RoundTrip(req)
 	switch {
 	case err != nil && isWatch && g.isRetired():
 		return w.RoundTrip(req) // its connection was closed before the watch had begun
@@ -195,7 +195,7 @@ func (b *countedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// watchBody is the body of a watch. Each event proves health, and an end that the server did not mean casts doubt on it.
+// watchBody is the body of a watch. Each event is a sign of life, and an end that the server did not mean casts doubt on it.
 // When the credentials were replaced the watch ends in due form, so that the informer goes on from where it was; at any
 // other error it might list everything again.
 type watchBody struct {
@@ -208,7 +208,7 @@ type watchBody struct {
 func (b *watchBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
-		b.health.worked()
+		b.health.heardEvent()
 	}
 	switch {
 	case err == nil || errors.Is(err, io.EOF):

@@ -71,6 +71,7 @@ type attended struct {
 }
 
 func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[request]) {
+	defer a.fleet.AddQueue(a.controller, func(name fleet.ClusterName) fleet.QueueStats { return fleet.QueueStats(q.Stats(name)) })()
 	members := map[fleet.ClusterName]attended{}
 	for name := range a.fleet.Changes(ctx) {
 		status, known := a.fleet.Status(name)

@@ -42,8 +42,14 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 		return r.disengaged(req), nil
 	}
 	defer leave()
-	return r.engaged(ctx, engagement, req)
+	result, err := reconcile.Result{}, errPanicked
+	defer func() { engagement.Reconciled(r.controller, result, err) }()
+	result, err = r.engaged(ctx, engagement, req)
+	return result, err
 }
+
+// errPanicked is what counts of a reconcile that has not returned. controller-runtime recovers from the panic.
+var errPanicked = errors.New("the reconciler panicked")
 
 // engaged reconciles on a context that ends with the engagement, for the reason for which that ends.
 func (r *reconciler[request]) engaged(ctx context.Context, e *fleet.Engagement, req request) (reconcile.Result, error) {

@@ -66,3 +66,12 @@ func ExampleManager_getFleetFieldIndexer() {
 	}
 	_ = index
 }
+
+// A rollout halts if the new version reaches too few members.
+func ExampleAtLeastReady() {
+	add := func(mgr mcmanager.Manager) error {
+		err := mgr.AddReadyzCheck("fleet", mcmanager.AtLeastReady(mgr.GetFleet(), 80))
+		return err
+	}
+	_ = add
+}

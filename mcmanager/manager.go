@@ -50,7 +50,7 @@ type FleetOption func(*fleet.Options)
 // cluster.
 //
 // The provider and the fleet run on every replica, also on those that wait for leadership. Members get the scheme of
-// opts.
+// opts. The metrics server shows them at /debug/fleet.
 func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...FleetOption) (Manager, error) {
 	local, err := manager.New(cfg, opts)
 	if err != nil {
@@ -66,6 +66,9 @@ func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...F
 	}
 	if provider == nil {
 		return m, nil
+	}
+	if err := m.showMembers(opts.Metrics.BindAddress); err != nil {
+		return nil, err
 	}
 	if err := m.Add(discovery{m}); err != nil {
 		return nil, fmt.Errorf("adding the provider to the manager: %w", err)

@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// existing is a cluster that a provider has made: the fleet calls nothing of it to engage it.
+type existing struct{ cluster.Cluster }
+
+// running starts a fleet, which ends with the test.
+func running(t *testing.T, opts Options) *Fleet {
+	t.Helper()
+	f := New(opts)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = f.Start(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return f
+}
+
+// join reports a member that is Ready at once, and returns its engagement.
+func join(t *testing.T, f *Fleet, name ClusterName) *Engagement {
+	t.Helper()
+	if err := f.Set(Member{Name: name, Cluster: &existing{}}); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	e, err := f.Engagement(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestADrainThatTakesLongIsLoggedOnce: the log names the cluster and the reconcile that does not heed its context,
+// whether the member was removed or connected anew.
+func TestADrainThatTakesLongIsLoggedOnce(t *testing.T) {
+	ways := map[string]func(t *testing.T, f *Fleet){
+		"Removed": func(t *testing.T, f *Fleet) {
+			t.Helper()
+			go func() { _ = f.Remove(t.Context(), "a") }()
+		},
+		"Replaced": func(t *testing.T, f *Fleet) {
+			t.Helper()
+			join(t, f, "a")
+		},
+	}
+	for name, end := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow := make(chan string, 10)
+				log := funcr.New(func(_, line string) {
+					if strings.Contains(line, "Draining takes long") {
+						slow <- line
+					}
+				}, funcr.Options{})
+				f := running(t, Options{Logger: log})
+				leave, err := join(t, f, "a").Enter(named("the reconcile of x"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				end(t, f)
+				<-time.After(drainPatience - time.Second)
+				synctest.Wait()
+				if len(slow) != 0 {
+					t.Errorf("logged before %s: %s", drainPatience, <-slow)
+				}
+				<-time.After(time.Hour)
+				synctest.Wait()
+				if len(slow) != 1 {
+					t.Fatalf("%d lines after an hour, want one", len(slow))
+				}
+				if line := <-slow; !strings.Contains(line, `"cluster"="a"`) || !strings.Contains(line, "the reconcile of x") {
+					t.Errorf("the line does not name the cluster and what runs: %s", line)
+				}
+				leave()
+			})
+		})
+	}
+}

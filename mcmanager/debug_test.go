@@ -1,0 +1,86 @@
+package mcmanager
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+)
+
+// TestTheTableShowsEveryMemberAndEscapes: names, labels and messages are other people's words.
+func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	got, err := renderHTML(members{
+		Time:   at,
+		States: map[fleet.State]int{fleet.Ready: 1, fleet.Unreachable: 1},
+		Members: []memberRow{
+			{
+				Status: fleet.Status{
+					Name: "east", State: fleet.Ready, Since: at.Add(-90 * time.Minute), Labels: map[string]string{"tier": "a", "region": "east"},
+					Reason: fleet.ReasonNotSynced, Message: "configmaps: Forbidden: no right to list", NotSynced: map[string]string{"configmaps": "Forbidden: no right to list"},
+				},
+				Queues: map[string]fleet.QueueStats{"shop": {Depth: 3, InFlight: 2}},
+			},
+			{
+				Status: fleet.Status{
+					Name: `<script>alert("name")</script>`, State: fleet.Unreachable, Since: at, Attempts: 2,
+					Reason: `"><img src=x>`, Message: "<b>bold</b>", Labels: map[string]string{"<i>": "</table>"},
+					NotSynced: map[string]string{"<u>": "javascript:alert(1)"},
+				},
+				Queues: map[string]fleet.QueueStats{"<s>": {Depth: 1, Paused: true}},
+			},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/table.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(got), "<body>\n")
+	if diff := cmp.Diff(string(want), table); diff != "" {
+		t.Errorf("testdata/table.html and the page's body (-want, +got):\n%s", diff)
+	}
+}
+
+func TestThePageIsHTMLForPeopleAndJSONForPrograms(t *testing.T) {
+	f := fleet.New(fleet.Options{})
+	if err := f.Set(fleet.Member{Name: "a", Err: errors.New("broken")}); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		method, target, accept string
+		code                   int
+		contentType            string
+		body                   string
+	}{
+		"Browser":    {http.MethodGet, "/debug/fleet", "text/html,application/xhtml+xml,*/*;q=0.8", 200, "text/html; charset=utf-8", "<td>a</td>"},
+		"Anything":   {http.MethodGet, "/debug/fleet", "*/*", 200, "text/html; charset=utf-8", "<td>a</td>"},
+		"AcceptJSON": {http.MethodGet, "/debug/fleet", "application/json", 200, "application/json", `"name": "a"`},
+		"AskForJSON": {http.MethodGet, "/debug/fleet?format=json", "", 200, "application/json", `"name": "a"`},
+		"Head":       {http.MethodHead, "/debug/fleet", "", 200, "text/html; charset=utf-8", ""},
+		"Write":      {http.MethodPost, "/debug/fleet", "", 405, "text/plain; charset=utf-8", "can only be read"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			req := httptest.NewRequestWithContext(t.Context(), tc.method, tc.target, nil)
+			req.Header.Set("Accept", tc.accept)
+			resp := httptest.NewRecorder()
+			debugPage{f}.ServeHTTP(resp, req)
+			if resp.Code != tc.code || resp.Header().Get("Content-Type") != tc.contentType {
+				t.Errorf("answered %d with %s, want %d with %s", resp.Code, resp.Header().Get("Content-Type"), tc.code, tc.contentType)
+			}
+			if !strings.Contains(resp.Body.String(), tc.body) {
+				t.Errorf("the body has no %q:\n%s", tc.body, resp.Body)
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package mcmanager_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+)
+
+func TestAtLeastReadyComparesMembers(t *testing.T) {
+	cases := map[string]struct {
+		reason         string
+		ready, broken  int
+		percent        int
+		passes         bool
+		errorMentioned string
+	}{
+		"Empty":      {"Nothing is missing from an empty fleet.", 0, 0, 100, true, ""},
+		"AllReady":   {"All of them are.", 3, 0, 100, true, ""},
+		"JustEnough": {"Half of them is half.", 1, 1, 50, true, ""},
+		"TooFew":     {"A third is no half; the error says what is wrong.", 1, 2, 34, false, `1 of 3 members are Ready, 34 % must be; "broken-1", for one, is Pending (Invalid)`},
+		"None":       {"None is less than one percent.", 0, 1, 1, false, "0 of 1"},
+		"NoDemand":   {"Zero percent is always there.", 0, 1, 0, true, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := fleet.New(fleet.Options{})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- f.Start(ctx) }()
+				for i := range tc.ready {
+					set(t, f, fleet.Member{Name: fleet.ClusterName(fmt.Sprintf("ready-%d", i)), Cluster: &struct{ cluster.Cluster }{}})
+				}
+				for i := range tc.broken {
+					set(t, f, fleet.Member{Name: fleet.ClusterName(fmt.Sprintf("broken-%d", i)), Err: errors.New("broken")})
+				}
+				synctest.Wait()
+				err := mcmanager.AtLeastReady(f, tc.percent)(nil)
+				if (err == nil) != tc.passes || err != nil && !strings.Contains(err.Error(), tc.errorMentioned) {
+					t.Errorf("the check says %v: %s", err, tc.reason)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestAMemberThatIsDrainedDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fleet.New(fleet.Options{})
+		go func() { _ = f.Start(t.Context()) }()
+		set(t, f, fleet.Member{Name: "leaves", Cluster: &struct{ cluster.Cluster }{}})
+		set(t, f, fleet.Member{Name: "stays", Cluster: &struct{ cluster.Cluster }{}})
+		synctest.Wait()
+		e, err := f.Engagement("leaves")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave, err := e.Enter(time.Second) // it has a name
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = f.Remove(t.Context(), "leaves") }()
+		synctest.Wait()
+		if status, _ := f.Status("leaves"); status.State != fleet.Draining {
+			t.Fatalf("the member is %s", status.State)
+		}
+		if err := mcmanager.AtLeastReady(f, 100)(nil); err != nil {
+			t.Errorf("the check says %v while a member is drained", err)
+		}
+		leave()
+	})
+}
+
+func set(t *testing.T, f *fleet.Fleet, m fleet.Member) {
+	t.Helper()
+	if err := f.Set(m); err != nil {
+		t.Fatal(err)
+	}
+}
