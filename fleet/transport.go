@@ -43,6 +43,9 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isWatch {
+		req = uncompressed(req)
+	}
 	resp, err := g.RoundTrip(req)
 	switch {
 	case err != nil && isWatch && g.isRetired():
@@ -67,6 +70,14 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body = &countedBody{ReadCloser: resp.Body, end: sync.OnceFunc(g.end)}
 	}
 	return resp, nil
+}
+
+// uncompressed returns a copy of a request whose answer is not compressed. The window that it takes to decompress a
+// stream is 44 KB, held for as long as the watch lasts, in each member and for each kind.
+func uncompressed(req *http.Request) *http.Request {
+	req = utilnet.CloneRequest(req)
+	req.Header.Set("Accept-Encoding", "identity")
+	return req
 }
 
 // errClosed is returned for requests to a member whose engagement has ended.
