@@ -71,7 +71,8 @@ type attended struct {
 }
 
 func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[request]) {
-	defer a.fleet.AddQueue(a.controller, func(name fleet.ClusterName) fleet.QueueStats { return fleet.QueueStats(q.Stats(name)) })()
+	stats := func(name fleet.ClusterName) fleet.QueueStats { return fleet.QueueStats(q.Stats(name)) }
+	defer a.fleet.AddQueue(a.controller, stats)()
 	members := map[fleet.ClusterName]attended{}
 	for name := range a.fleet.Changes(ctx) {
 		status, known := a.fleet.Status(name)

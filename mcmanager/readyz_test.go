@@ -26,8 +26,9 @@ func TestAtLeastReadyComparesMembers(t *testing.T) {
 		"Empty":      {"Nothing is missing from an empty fleet.", 0, 0, 100, true, ""},
 		"AllReady":   {"All of them are.", 3, 0, 100, true, ""},
 		"JustEnough": {"Half of them is half.", 1, 1, 50, true, ""},
-		"TooFew":     {"A third is no half; the error says what is wrong.", 1, 2, 34, false, `1 of 3 members are Ready, 34 % must be; "broken-1", for one, is Pending (Invalid)`},
+		"TooFew":     {"A third is no half; the error says what is wrong.", 1, 2, 34, false, `1 of 3 members are Ready, 34 % must be: cluster "broken-1": the cluster is not ready (Pending since `},
 		"None":       {"None is less than one percent.", 0, 1, 1, false, "0 of 1"},
+		"Impossible": {"There are no more than all.", 1, 0, 101, true, ""},
 		"NoDemand":   {"Zero percent is always there.", 0, 1, 0, true, ""},
 	}
 	for name, tc := range cases {
