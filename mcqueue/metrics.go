@@ -171,11 +171,11 @@ func standard[c prometheus.Collector](collector c) c {
 
 // The help texts are those of controller-runtime v0.25, since they are part of the identity of a metric.
 const (
-	helpDepth        = "Current depth of workqueue by workqueue and priority"
-	helpAdds         = "Total number of adds handled by workqueue"
-	helpLatency      = "How long in seconds an item stays in workqueue before being requested"
-	helpDuration = "How long in seconds processing an item from workqueue takes."
-	helpUnfinished   = "How many seconds of work has been done that " +
+	helpDepth      = "Current depth of workqueue by workqueue and priority"
+	helpAdds       = "Total number of adds handled by workqueue"
+	helpLatency    = "How long in seconds an item stays in workqueue before being requested"
+	helpDuration   = "How long in seconds processing an item from workqueue takes."
+	helpUnfinished = "How many seconds of work has been done that " +
 		"is in progress and hasn't been observed by work_duration. Large " +
 		"values indicate stuck threads. One can deduce the number of stuck " +
 		"threads by observing the rate at which this increases."

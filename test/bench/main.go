@@ -3,10 +3,12 @@
 //
 //	go run ./test/bench            # everything
 //	go run ./test/bench queue      # one table: queue, fairness, bulkhead
+//	go run ./test/bench -members 100 engage idle
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -25,12 +27,24 @@ var benchmarks = []struct {
 	{"queue", queueTables},
 	{"fairness", fairnessTable},
 	{"bulkhead", bulkheadTable},
+	{"memory", membersTable},
+	{"engage", engageTable},
+	{"churn", churnTable},
+	{"bad", badTable},
+	{"overhead", overheadTable},
+	{"idle", idleTable},
 }
 
 func main() {
 	ctrl.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args[1:])
+	flag.Parse()
+	var err error
+	if flag.Arg(0) == childArgument {
+		err = serve(ctx)
+	} else {
+		err = run(ctx, flag.Args())
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
