@@ -51,8 +51,9 @@ func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member
 	if err != nil {
 		return err
 	}
-	health := newHealth(f.opts.Health, nil, func(state State, err error) { m.health(e, state, err) })
-	e.wire = &wire{health: health}
+	e.wire = &wire{}
+	health := newHealth(f.opts.Health, nil, func(state State, err error) { m.health(e, state, err) }, e.wire.redial)
+	e.wire.health = health
 	e.wire.current.Store(first)
 	httpClient := &http.Client{Transport: e.wire, Timeout: cfg.Timeout}
 	health.probe = m.measured.tally.timed(prober(cfg, httpClient))

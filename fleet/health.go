@@ -12,19 +12,21 @@ type health struct {
 	opts   HealthOptions
 	probe  func(context.Context) error
 	report func(State, error)
+	redial func()        // closes the connections, so that the next probe makes a new one
 	doubt  chan struct{} // has a token when a request failed
 
 	mu       sync.Mutex // guards what follows
 	state    State
-	heard    time.Time
+	heard    time.Time     // zero when a request failed since
+	answered time.Time     // the last answer to a request
 	inRow    int           // probes in a row that speak against state
 	restored chan struct{} // closed and made anew when the member is Ready again
 }
 
-func newHealth(opts HealthOptions, probe func(context.Context) error, report func(State, error)) *health {
+func newHealth(opts HealthOptions, probe func(context.Context) error, report func(State, error), redial func()) *health {
 	return &health{
-		opts: opts, probe: probe, report: report, doubt: make(chan struct{}, 1),
-		state: Ready, heard: time.Now(), restored: make(chan struct{}),
+		opts: opts, probe: probe, report: report, redial: redial, doubt: make(chan struct{}, 1),
+		state: Ready, heard: time.Now(), answered: time.Now(), restored: make(chan struct{}),
 	}
 }
 
@@ -50,7 +52,7 @@ func (h *health) watch(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			pause = h.answered(time.Now(), err)
+			pause = h.judge(time.Now(), err)
 		}
 		timer.Reset(pause)
 	}
@@ -71,14 +73,23 @@ func (h *health) untilProbe(now time.Time) time.Duration {
 	if h.state == Unreachable || h.inRow > 0 || h.heard.IsZero() {
 		return 0
 	}
-	return h.opts.ProbeInterval - now.Sub(h.heard)
+	return min(h.opts.ProbeInterval-now.Sub(h.heard), eventsSuffice*h.opts.ProbeInterval-now.Sub(h.answered))
 }
 
-// answered counts a probe and returns the pause until the next.
-func (h *health) answered(now time.Time, err error) (pause time.Duration) {
+// eventsSuffice is for how many intervals the events of watches take the place of an answer. They show that the server
+// can reach us, and not that we can reach it.
+const eventsSuffice = 6
+
+// judge counts a probe and returns the pause until the next.
+func (h *health) judge(now time.Time, err error) (pause time.Duration) {
 	state, changed := h.count(now, err)
-	if changed {
+	if changed || state == Unreachable && err != nil {
 		h.report(state, err)
+	}
+	if state == Unreachable && isTimeout(err) {
+		// The connection may have died without a word, and new ones may work: those of a server that has failed over,
+		// or behind a gateway that has forgotten it. HTTP/2's own pings would take 45 seconds to find out.
+		h.redial()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,7 +104,7 @@ func (h *health) count(now time.Time, err error) (state State, changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil {
-		h.heard = now
+		h.heard, h.answered = now, now
 	}
 	if (err == nil) == (h.state == Ready) {
 		h.inRow = 0
@@ -119,6 +130,7 @@ func (h *health) worked() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.heard = time.Now()
+	h.answered = h.heard
 	if h.state == Ready {
 		h.inRow = 0
 	}

@@ -28,7 +28,7 @@ func TestAStateChangesOnlyAfterSeveralProbesInARow(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := newHealth(Options{}.withDefaults().Health, nil, nil)
+			h := newHealth(Options{}.withDefaults().Health, nil, nil, nil)
 			var got strings.Builder
 			for _, probe := range tc.probes {
 				var err error
@@ -47,10 +47,11 @@ func TestAStateChangesOnlyAfterSeveralProbesInARow(t *testing.T) {
 
 // probed stands for an API server in tests of health: it answers probes or does not, and has what came of it.
 type probed struct {
-	mu     sync.Mutex // guards what follows
-	broken bool
-	probes int
-	states []State
+	mu      sync.Mutex // guards what follows
+	broken  error
+	probes  int
+	redials int
+	states  []State
 }
 
 func (p *probed) watch(t *testing.T) *health {
@@ -59,20 +60,23 @@ func (p *probed) watch(t *testing.T) *health {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.probes++
-		if p.broken {
-			return errors.New("no answer")
-		}
-		return nil
+		return p.broken
 	}, func(s State, _ error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.states = append(p.states, s)
+		if len(p.states) == 0 || p.states[len(p.states)-1] != s {
+			p.states = append(p.states, s)
+		}
+	}, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.redials++
 	})
 	go h.watch(t.Context())
 	return h
 }
 
-func (p *probed) setBroken(broken bool) {
+func (p *probed) setBroken(broken error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.broken = broken
@@ -117,25 +121,30 @@ func TestEventsOfAWatchNeedNoProbeButAnswerNoDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &probed{}
 		h := p.watch(t)
-		for range 60 {
+		for range 59 {
 			<-time.After(time.Second)
 			h.heardEvent()
 		}
 		p.is(t, 0)
-		p.setBroken(true)
+		for range 60 {
+			<-time.After(time.Second)
+			h.heardEvent()
+		}
+		p.is(t, 1) // one in six intervals, since events alone do not show that requests arrive
+		p.setBroken(errors.New("refused"))
 		h.failed()
 		for range 30 {
 			<-time.After(100 * time.Millisecond)
 			h.heardEvent()
 		}
-		p.is(t, 4, Unreachable)
+		p.is(t, 5, Unreachable)
 	})
 }
 
 func TestAFailedRequestIsFollowedByProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &probed{}
-		p.setBroken(true)
+		p.setBroken(errors.New("refused"))
 		h := p.watch(t)
 		for range 100 { // requests that fail by the dozen must not hasten the verdict
 			h.failed()
@@ -146,8 +155,31 @@ func TestAFailedRequestIsFollowedByProbes(t *testing.T) {
 		p.is(t, 3, Unreachable)
 
 		restored := h.isRestored()
-		p.setBroken(false)
+		p.setBroken(nil)
 		<-restored
 		p.is(t, 5, Unreachable, Ready)
 	})
+}
+
+func TestAMemberThatDoesNotAnswerIsDialledAnew(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err     error
+		redials int
+	}{
+		"Timeout": {err: context.DeadlineExceeded, redials: 3},
+		"Refused": {err: errors.New("refused"), redials: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &probed{}
+				p.setBroken(tc.err)
+				p.watch(t).failed()
+				<-time.After(4500 * time.Millisecond) // five probes, the third of which makes it Unreachable
+				p.is(t, 5, Unreachable)
+				if p.redials != tc.redials {
+					t.Errorf("dialled anew %d times, want %d", p.redials, tc.redials)
+				}
+			})
+		})
+	}
 }

@@ -276,10 +276,12 @@ func (m *member) invalid(why error) {
 func (m *member) health(e *Engagement, state State, why error) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if m.engagement != e || m.withdrawn || m.state == state {
+	if m.engagement != e || m.withdrawn {
 		return
 	}
-	m.log.Info("Health changed", "state", state, "reason", classify(why), "error", message(why))
+	if m.state != state || m.reason != classify(why) {
+		m.log.Info("Health changed", "state", state, "reason", classify(why), "error", message(why))
+	}
 	m.setStateLocked(state, classify(why), message(why))
 }
 

@@ -47,7 +47,8 @@ type Options struct {
 // HealthOptions say how a member's health is found out. A member is asked only when nothing was heard from it, or when
 // a request to it failed; it changes its state only after several answers of the same kind in a row.
 type HealthOptions struct {
-	// ProbeInterval is how long nothing may be heard from a member before it is asked. Default: 10 seconds.
+	// ProbeInterval is how long nothing may be heard from a member before it is asked. Events of its watches count as
+	// heard for six intervals since it has last answered a request. Default: 10 seconds.
 	ProbeInterval time.Duration
 	// RetryInterval is the pause between probes once one has failed. Default: 1 second.
 	RetryInterval time.Duration

@@ -97,6 +97,14 @@ func (w *wire) begin(isWatch bool) (*generation, error) {
 	}
 }
 
+// redial closes the connections, so that what is sent next makes a new one. Requests under way fail, and watches go on
+// from where they were.
+func (w *wire) redial() {
+	if g := w.current.Load(); g.dialer != nil {
+		g.dialer.CloseAll()
+	}
+}
+
 // close closes all connections. Nothing may be sent any more.
 func (w *wire) close() {
 	ended, cancel := context.WithCancel(context.Background())
