@@ -3,7 +3,7 @@
 //
 //	go run ./test/bench            # everything
 //	go run ./test/bench queue      # one table: queue, fairness, bulkhead
-//	go run ./test/bench -members 100 engage idle
+//	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle (-help has the sizes)
 package main
 
 import (

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var (
+	memorySizes  = newSizes("memory-members", "numbers of members in the memory table", 100, 300, 1000)
+	fleetSize    = flag.Int("members", 300, "members in the tables engage and idle")
+	churnCycles  = flag.Int("churn-cycles", 200, "cycles of engaging and disengaging a member in the churn table")
+	churnSettle  = flag.Duration("churn-settle", 100*time.Second, "how long left-overs may take to go; connections that were left idle are closed after 90s")
+	badLimit     = flag.Duration("bad-limit", 20*time.Second, "how long healthy members may take beside bad ones")
+	oneObjects   = flag.Int("overhead-objects", 2000, "objects in the overhead table")
+	oneRuns      = flag.Int("overhead-runs", 3, "runs in the overhead table, whose medians count")
+	idleDuration = flag.Duration("idle-for", 20*time.Second, "how long the idle table measures; its figures are for a minute")
+	oursAlone    = flag.Bool("ours-alone", false, "leave the peers out, to see quickly what a change brings")
+	profiles     = flag.String("profiles", "", "a folder to which heap and goroutine profiles are written")
+)
+
+// sizes is a flag of numbers with commas between them.
+type sizes struct{ all []int }
+
+func newSizes(name, usage string, all ...int) *sizes {
+	s := &sizes{all}
+	flag.Var(s, name, usage)
+	return s
+}
+
+func (s *sizes) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(s.all), " ", ","), "[]")
+}
+
+func (s *sizes) Set(text string) error {
+	s.all = nil
+	for field := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return err
+		}
+		s.all = append(s.all, n)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/test/bench/measure"
+)
+
+// What children run. All but the last two run one controller of ConfigMaps in the members that Secrets describe; those
+// two run it against a single cluster.
+const (
+	subjectOurs      = "fleet-runtime, Secrets"
+	subjectPeer      = "multicluster-runtime, Secrets" // in the module peers
+	subjectClusters  = "cluster.New for each"
+	subjectOneMember = "fleet-runtime, one member"
+	subjectPlain     = "controller-runtime, one cluster"
+)
+
+var subjects = map[string]measure.Subject{
+	subjectOurs:      ours,
+	subjectClusters:  plainClusters,
+	subjectOneMember: oneMember,
+	subjectPlain:     plainManager,
+}
+
+func managerOptions() manager.Options {
+	return manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: ptr.To(time.Minute)}
+}
+
+func ours(_ context.Context, cfg *rest.Config, spec measure.Spec, probe *measure.Probe) (measure.Running, error) {
+	mgr, err := mcmanager.New(cfg, kubeconfig.Provider{Namespace: spec.Namespace}, managerOptions())
+	if err != nil {
+		return measure.Running{}, err
+	}
+	err = mcbuilder.ControllerManagedBy(mgr).Named("bench").For(&corev1.ConfigMap{}).Complete(
+		mcreconcile.Func(func(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+			probe.Member(string(req.ClusterName))
+			return reconcile.Result{}, nil
+		}))
+	// A member that drains is listed until nothing of it is left.
+	return measure.Running{Run: mgr.Start, Engaged: func() int { return len(mgr.GetFleet().List(labels.Everything())) }}, err
+}
+
+// plainClusters is a cluster.Cluster with one informer for each member, and nothing that manages them.
+func plainClusters(_ context.Context, cfg *rest.Config, spec measure.Spec, probe *measure.Probe) (measure.Running, error) {
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		return measure.Running{}, err
+	}
+	run := func(ctx context.Context) error {
+		var secrets corev1.SecretList
+		if err := c.List(ctx, &secrets, client.InNamespace(spec.Namespace)); err != nil {
+			return err
+		}
+		errs := make(chan error, len(secrets.Items))
+		var members sync.WaitGroup
+		defer members.Wait()
+		for i := range secrets.Items {
+			name, content := secrets.Items[i].Name, secrets.Items[i].Data[measure.SecretKey]
+			members.Go(func() { errs <- plainCluster(ctx, content, func() { probe.Member(name) }) })
+		}
+		for {
+			select {
+			case err := <-errs:
+				if err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+	return measure.Running{Run: run, Engaged: func() int { return 0 }}, nil
+}
+
+func plainCluster(ctx context.Context, content []byte, seen func()) error {
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return err
+	}
+	c, err := cluster.New(cfg)
+	if err != nil {
+		return err
+	}
+	informer, err := c.GetCache().GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen() }}); err != nil {
+		return err
+	}
+	return c.Start(ctx)
+}
+
+// inNamespace has a cluster cache one namespace.
+func inNamespace(namespace string) cluster.Option {
+	return func(o *cluster.Options) { o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}} }
+}
+
+// oneMember has as many requests of its member in flight as there are workers, like the plain manager.
+func oneMember(_ context.Context, cfg *rest.Config, spec measure.Spec, probe *measure.Probe) (measure.Running, error) {
+	provider := fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+		if err := members.Set(fleet.Member{Name: "one", Config: cfg}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	})
+	mgr, err := mcmanager.New(cfg, provider, managerOptions(), func(o *fleet.Options) {
+		o.ClusterOptions = func(fleet.Member) []cluster.Option { return []cluster.Option{inNamespace(spec.Namespace)} }
+	})
+	if err != nil {
+		return measure.Running{}, err
+	}
+	err = mcbuilder.ControllerManagedBy(mgr).Named("bench").For(&corev1.ConfigMap{}).WithEventFilter(probe.Predicate()).
+		WithOptions(mcbuilder.Options{MaxConcurrentReconciles: spec.Workers}).
+		WithQueue(mcqueue.Options[mcreconcile.Request]{InFlightPerCluster: spec.Workers}).
+		Complete(mcreconcile.Func(func(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+			return probe.Object(req.NamespacedName), nil
+		}))
+	return measure.Running{Run: mgr.Start, Engaged: func() int { return 1 }}, err
+}
+
+func plainManager(_ context.Context, cfg *rest.Config, spec measure.Spec, probe *measure.Probe) (measure.Running, error) {
+	options := managerOptions()
+	options.Cache.DefaultNamespaces = map[string]cache.Config{spec.Namespace: {}}
+	mgr, err := ctrl.NewManager(cfg, options)
+	if err != nil {
+		return measure.Running{}, err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("bench").For(&corev1.ConfigMap{}).WithEventFilter(probe.Predicate()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: spec.Workers}).
+		Complete(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+			return probe.Object(req.NamespacedName), nil
+		}))
+	return measure.Running{Run: mgr.Start, Engaged: func() int { return 1 }}, err
+}
