@@ -96,7 +96,10 @@ func (p Provider[T]) Run(ctx context.Context, local cluster.Cluster, members fle
 	}
 	p.Name = cmp.Or(p.Name, "objects")
 	ctx = logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("provider", p.Name))
-	w := newWorker(p, local, members)
+	w, err := newWorker(p, local, members)
+	if err != nil {
+		return err
+	}
 
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/reference"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,7 @@ type worker[T client.Object] struct {
 	local     cluster.Cluster
 	members   fleet.Members
 	recorder  recorder.EventRecorder
+	live      client.Reader                             // asks the server
 	queue     workqueue.TypedRateLimitingInterface[any] // of client.ObjectKey and fleet.ClusterName
 	own, also watches
 
@@ -45,17 +47,26 @@ type worker[T client.Object] struct {
 	reported  map[fleet.ClusterName]client.ObjectKey // the object whose description the fleet has
 }
 
-func newWorker[T client.Object](p Provider[T], local cluster.Cluster, members fleet.Members) *worker[T] {
+func newWorker[T client.Object](p Provider[T], local cluster.Cluster, members fleet.Members) (*worker[T], error) {
+	// The manager's own client may be limited to some requests a second. When a hundred objects are deleted together,
+	// that would hold up the removal of the last for seconds.
+	cfg := rest.CopyConfig(local.GetConfig())
+	cfg.QPS = -1
+	live, err := client.New(cfg, client.Options{HTTPClient: local.GetHTTPClient(), Scheme: local.GetScheme(), Mapper: local.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the local cluster: %w", err)
+	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[any](firstRetry, lastRetry)
 	return &worker[T]{
 		provider:  p,
 		local:     local,
 		members:   members,
 		recorder:  local.GetEventRecorder("fleet-runtime.dev/" + p.Name),
+		live:      live,
 		queue:     workqueue.NewTypedRateLimitingQueue(limiter),
 		described: map[client.ObjectKey]*description{},
 		reported:  map[fleet.ClusterName]client.ObjectKey{},
-	}
+	}, nil
 }
 
 // work returns when ctx is done and the removals under way have returned.
@@ -142,7 +153,7 @@ func (w *worker[T]) find(ctx context.Context, key client.ObjectKey) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	live := w.provider.Object.DeepCopyObject().(T)
-	liveErr := w.local.GetAPIReader().Get(ctx, key, live)
+	liveErr := w.live.Get(ctx, key, live)
 	matches := func(s labels.Selector) bool { return s.Matches(labels.Set(live.GetLabels())) }
 	switch {
 	case apierrors.IsForbidden(liveErr):

@@ -141,7 +141,7 @@ func TestEngagingAndDisengagingLeavesNothingBehind(t *testing.T) {
 func goroutines() int {
 	buf := make([]byte, 16<<20)
 	n := 0
-	for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		if !strings.Contains(stack, "net/http") {
 			n++
 		}

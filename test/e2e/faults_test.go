@@ -1,0 +1,370 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// longEnv asks for the tests that must outlast client-go's HTTP/2 pings, which end a dead connection after 45 seconds.
+const longEnv = "LONG_FAULTS"
+
+// quickHealth finds out within seconds what takes half a minute by default.
+func quickHealth(o *fleet.Options) {
+	o.Health = fleet.HealthOptions{ProbeInterval: time.Second, RetryInterval: 200 * time.Millisecond, ProbeTimeout: time.Second}
+}
+
+// newWatchedManager makes a manager with quick probes and a ledger of its members' ConfigMaps.
+func newWatchedManager(t *testing.T, local *mctest.ControlPlane) (*manager, *ledger) {
+	t.Helper()
+	m := newManagerWith(t, local, "", static{}, func(*mcmanager.Options) {}, quickHealth)
+	seen := newLedger()
+	m.control(seen)
+	return m, seen
+}
+
+// set reports a member by itself, without a provider.
+func (m *manager) set(member fleet.Member) {
+	m.t.Helper()
+	if err := m.GetFleet().Set(member); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// becomes waits until the member "m" is in a state, and logs how long it took and what the status says.
+func (m *manager) becomes(state fleet.State) fleet.Status {
+	m.t.Helper()
+	begin := time.Now()
+	m.is("m", state)
+	status := m.status("m")
+	m.t.Logf("%s after %s: %s %s", state, time.Since(begin).Round(10*time.Millisecond), status.Reason, status.Message)
+	return status
+}
+
+// mustBeOneOf fails the test if the status has another reason.
+func mustBeOneOf(t *testing.T, status fleet.Status, reasons ...string) {
+	t.Helper()
+	if !slices.Contains(reasons, status.Reason) || status.Message == "" {
+		t.Errorf("the reason is %q (%s), want one of %q and a message", status.Reason, status.Message, reasons)
+	}
+}
+
+// TestAMemberIsKilledAgainAndAgainWhileItsObjectsChange: each time it comes back, nothing has been lost.
+func TestAMemberIsKilledAgainAndAgainWhileItsObjectsChange(t *testing.T) {
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	ns := inAll(t, f)
+	cp := f.Members[0]
+	m, seen := newWatchedManager(t, f.Local)
+	m.set(fleet.Member{Name: "m", Config: cp.Config()})
+	m.start()
+	m.is("m", fleet.Ready)
+	writes := startLoad(t, cp, ns, 100)
+	for range 3 {
+		writes.reaches(t, 100)
+		cp.Stop(t)
+		mustBeOneOf(t, m.becomes(fleet.Unreachable), fleet.ReasonRefused)
+		cp.Restart(t)
+		m.becomes(fleet.Ready)
+	}
+	writes.reaches(t, 100)
+	writes.end(t)
+	seen.mustAgree(t, "m", cp, ns)
+	t.Logf("%d writes, %d reconciles", writes.written.Load(), seen.total("m"))
+}
+
+// TestAMemberIsFrozenWhileItsObjectsChange: for shorter, and where asked for, for longer than a dead connection is kept.
+func TestAMemberIsFrozenWhileItsObjectsChange(t *testing.T) {
+	cases := map[string]struct {
+		frozen time.Duration // beyond the time until it is noticed
+		long   bool
+	}{
+		"Shortly":                         {frozen: time.Second},
+		"LongerThanADeadConnectionIsKept": {frozen: time.Minute, long: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.long {
+				skipUnlessLong(t)
+			}
+			f := pool.Start(t, mctest.Options{Clusters: 1})
+			ns := inAll(t, f)
+			cp := f.Members[0]
+			m, seen := newWatchedManager(t, f.Local)
+			m.set(fleet.Member{Name: "m", Config: cp.Config()})
+			m.start()
+			m.is("m", fleet.Ready)
+			writes := startLoad(t, cp, ns, 100)
+			writes.reaches(t, 100)
+			cp.Freeze(t)
+			mustBeOneOf(t, m.becomes(fleet.Unreachable), fleet.ReasonTimeout)
+			m.stays(tc.frozen, fleet.Unreachable)
+			cp.Thaw(t)
+			m.becomes(fleet.Ready)
+			writes.reaches(t, 100)
+			writes.end(t)
+			seen.mustAgree(t, "m", cp, ns)
+		})
+	}
+}
+
+func skipUnlessLong(t *testing.T) {
+	t.Helper()
+	if os.Getenv(longEnv) == "" {
+		t.Skipf("it takes minutes, and runs where %s is set", longEnv)
+	}
+}
+
+// stays watches that the member "m" keeps its state for a while.
+func (m *manager) stays(how time.Duration, state fleet.State) {
+	m.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(how)
+	for {
+		select {
+		case <-tick.C:
+		case <-end:
+			return
+		}
+		if status := m.status("m"); status.State != state {
+			m.t.Fatalf("the member is %+v, want it to stay %s", status, state)
+		}
+	}
+}
+
+// TestTheStorageOfAMemberFails: its API server runs on and answers with errors, or late.
+func TestTheStorageOfAMemberFails(t *testing.T) {
+	cases := map[string]struct {
+		fail, repair func(etcd *mctest.Process) error
+	}{
+		"Killed": {fail: (*mctest.Process).Stop, repair: (*mctest.Process).Restart},
+		"Frozen": {fail: (*mctest.Process).Freeze, repair: (*mctest.Process).Thaw},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := pool.Start(t, mctest.Options{Clusters: 1})
+			ns := inAll(t, f)
+			cp := f.Members[0]
+			m, seen := newWatchedManager(t, f.Local)
+			m.set(fleet.Member{Name: "m", Config: cp.Config()})
+			m.start()
+			m.is("m", fleet.Ready)
+			writes := startLoad(t, cp, ns, 100)
+			writes.reaches(t, 100)
+			if err := tc.fail(cp.Etcd); err != nil {
+				t.Fatal(err)
+			}
+			mustBeOneOf(t, m.becomes(fleet.Unreachable), fleet.ReasonServerError, fleet.ReasonTimeout)
+			if err := tc.repair(cp.Etcd); err != nil {
+				t.Fatal(err)
+			}
+			m.becomes(fleet.Ready)
+			writes.reaches(t, 100)
+			writes.end(t)
+			seen.mustAgree(t, "m", cp, ns)
+		})
+	}
+}
+
+// TestTheNetworkToAMemberFails: the member runs on, and its objects change meanwhile.
+func TestTheNetworkToAMemberFails(t *testing.T) {
+	hold := func(up, down bool) func(*proxy) error {
+		return func(p *proxy) error {
+			p.hold(up, down)
+			return nil
+		}
+	}
+	refuse := func(p *proxy) error {
+		p.refuse()
+		return nil
+	}
+	timeout := []string{fleet.ReasonTimeout}
+	cases := map[string]struct {
+		fail, repair func(*proxy) error
+		reasons      []string
+		// ask has a request sent, since events that flow back are signs of life as long as nobody asks for anything.
+		ask   bool
+		lasts time.Duration // beyond the time until it is noticed
+		long  bool
+	}{
+		"BothWays":       {fail: hold(true, true), repair: hold(false, false), reasons: timeout},
+		"TowardsIt":      {fail: hold(true, false), repair: hold(false, false), reasons: timeout, ask: true},
+		"BackFromIt":     {fail: hold(false, true), repair: hold(false, false), reasons: timeout},
+		"Refused":        {fail: refuse, repair: (*proxy).reopen, reasons: []string{fleet.ReasonRefused}},
+		"ForAMinute":     {fail: hold(true, true), repair: hold(false, false), reasons: timeout, lasts: time.Minute, long: true},
+		"BackForAMinute": {fail: hold(false, true), repair: hold(false, false), reasons: timeout, lasts: time.Minute, long: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.long {
+				skipUnlessLong(t)
+			}
+			f := pool.Start(t, mctest.Options{Clusters: 1})
+			ns := inAll(t, f)
+			cp := f.Members[0]
+			between := newProxy(t, cp)
+			m, seen := newWatchedManager(t, f.Local)
+			m.set(fleet.Member{Name: "m", Config: between.through(cp.Config())})
+			m.start()
+			m.is("m", fleet.Ready)
+			writes := startLoad(t, cp, ns, 100)
+			writes.reaches(t, 100)
+			if err := tc.fail(between); err != nil {
+				t.Fatal(err)
+			}
+			if tc.ask && m.who() != "" {
+				t.Error("a request was answered")
+			}
+			mustBeOneOf(t, m.becomes(fleet.Unreachable), tc.reasons...)
+			writes.reaches(t, 100)
+			m.stays(tc.lasts, fleet.Unreachable)
+			if err := tc.repair(between); err != nil {
+				t.Fatal(err)
+			}
+			m.becomes(fleet.Ready)
+			writes.reaches(t, 10)
+			writes.end(t)
+			seen.mustAgree(t, "m", cp, ns)
+		})
+	}
+}
+
+// TestConnectionsThatDieSilently: nothing passes on those of now any more, while new ones work. The watch of an object
+// must not go on waiting on a dead one.
+func TestConnectionsThatDieSilently(t *testing.T) {
+	skipUnlessLong(t)
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	ns := inAll(t, f)
+	cp := f.Members[0]
+	between := newProxy(t, cp)
+	m, seen := newWatchedManager(t, f.Local)
+	m.set(fleet.Member{Name: "m", Config: between.through(cp.Config())})
+	m.start()
+	m.is("m", fleet.Ready)
+	writes := startLoad(t, cp, ns, 100)
+	writes.reaches(t, 100)
+	begin := time.Now()
+	between.strand()
+	writes.reaches(t, 100)
+	writes.end(t)
+	seen.mustAgree(t, "m", cp, ns)
+	t.Logf("what had changed was reconciled %s after the connections died", time.Since(begin).Round(time.Millisecond))
+	m.is("m", fleet.Ready)
+}
+
+// TestAMemberMayBeRemovedAtAnyMoment: Remove returns, nothing of the member runs afterwards, and no goroutine is left.
+func TestAMemberMayBeRemovedAtAnyMoment(t *testing.T) {
+	cases := map[string]struct {
+		rate  int
+		begin func(between *proxy)
+		until func(m *manager, between *proxy) bool
+	}{
+		"WhileItsFirstListIsOnTheWay": {
+			rate: 50 << 10,
+			until: func(m *manager, between *proxy) bool {
+				return m.status("m").State == fleet.Ready && between.passed.Load() > 100<<10
+			},
+		},
+		"WhileItIsConnecting": {
+			begin: func(between *proxy) { between.hold(false, true) },
+			until: func(m *manager, _ *proxy) bool { return m.status("m").Attempts > 0 },
+		},
+		"WhileItsListHangs": {
+			rate: 50 << 10,
+			until: func(m *manager, between *proxy) bool {
+				if m.status("m").State != fleet.Ready || between.passed.Load() < 50<<10 {
+					return false
+				}
+				between.hold(true, true)
+				return true
+			},
+		},
+	}
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	cp := f.Members[0]
+	ns := inAll(t, f)
+	bigConfigMaps(t, cp, ns, 300)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m, seen := newWatchedManager(t, f.Local)
+			m.start()
+			m.set(fleet.Member{Name: "warm-up", Config: cp.Config()}) // what is made once is made now
+			eventually(t, "a member like it is reconciled", func() bool { return len(seen.of("warm-up", ns)) > 300 })
+			if err := m.GetFleet().Remove(t.Context(), "warm-up"); err != nil {
+				t.Fatal(err)
+			}
+			between := newSlowProxy(t, cp, tc.rate)
+			if tc.begin != nil {
+				tc.begin(between)
+			}
+			before := goroutinesOfManager()
+			m.set(fleet.Member{Name: "m", Config: between.through(cp.Config())})
+			eventually(t, "the moment has come", func() bool { return tc.until(m, between) })
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			begin := time.Now()
+			if err := m.GetFleet().Remove(ctx, "m"); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("removed within %s", time.Since(begin).Round(time.Millisecond))
+			seen.bar("m")
+			if status, ok := m.GetFleet().Status("m"); ok {
+				t.Errorf("it is still a member: %+v", status)
+			}
+			eventually(t, "as many goroutines run as before", func() bool { return goroutinesOfManager() <= before })
+			between.hold(false, false)
+			seen.mustHeed(t)
+		})
+	}
+}
+
+// proxyCode is in the stack of every goroutine of a proxy.
+const proxyCode = "e2e.(*proxy)"
+
+// goroutinesOfManager counts as goroutines does, without those of proxies.
+func goroutinesOfManager() int {
+	buf := make([]byte, 16<<20)
+	n := 0
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if !strings.Contains(stack, "net/http") && !strings.Contains(stack, proxyCode) {
+			n++
+		}
+	}
+	return n
+}
+
+// bigConfigMaps creates ConfigMaps of 8 KB that cannot be compressed.
+func bigConfigMaps(t *testing.T, cp *mctest.ControlPlane, namespace string, n int) {
+	t.Helper()
+	content := make([]byte, 8<<10)
+	for i := range content {
+		content[i] = byte(rand.Uint32())
+	}
+	var group errgroup.Group
+	group.SetLimit(8)
+	for i := range n {
+		group.Go(func() error {
+			return cp.Client().Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("big-%d", i)},
+				BinaryData: map[string][]byte{"content": content},
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
