@@ -351,6 +351,27 @@ func TestEveryLogLineOfAReconcileNamesTheCluster(t *testing.T) {
 	}
 }
 
+func TestWeightsComeFromALabel(t *testing.T) {
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	nobody := members(&mctest.Fleet{}) // the test itself reports
+	mgr := newManager(t, f, nobody, logr.Discard())
+	start(t, mgr)
+	weight := mcbuilder.WeightFromLabel(mgr.GetFleet(), "weight")
+	for label, want := range map[string]int{"3": 3, "": 1, "0": 1, "-2": 1, "many": 1} {
+		described := fleet.Member{Name: "member-1", Config: f.Members[0].Config(), Labels: map[string]string{"weight": label}}
+		if err := mgr.GetFleet().Set(described); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the member is engaged", func() bool { return mgr.GetFleet().List(nil)[0].State == fleet.Ready })
+		if got := weight("member-1"); got != want {
+			t.Errorf("the weight of label %q is %d, want %d", label, got, want)
+		}
+	}
+	if got := weight("nobody"); got != 1 {
+		t.Errorf("the weight of an unknown member is %d, want 1", got)
+	}
+}
+
 func TestBuildSaysWhatIsMissing(t *testing.T) {
 	f := pool.Start(t, mctest.Options{})
 	mgr := newManager(t, f, nil, logr.Discard())
