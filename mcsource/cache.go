@@ -121,39 +121,47 @@ func (followed) HasSynced() bool { return true }
 type gate struct {
 	handler toolscache.ResourceEventHandler
 
-	mu     sync.RWMutex // read-locked while an event is handled
-	closed bool
+	mu      sync.Mutex // guards closed, and orders begin before close
+	closed  bool
+	running sync.WaitGroup // the events that are being handled
+}
+
+func (g *gate) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.running.Add(1)
+	}
+	return !g.closed
 }
 
 func (g *gate) close() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.closed = true
+	g.mu.Unlock()
+	g.running.Wait()
 }
 
 // OnAdd implements toolscache.ResourceEventHandler.
 func (g *gate) OnAdd(obj any, isInInitialList bool) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if !g.closed {
+	if g.begin() {
+		defer g.running.Done()
 		g.handler.OnAdd(obj, isInInitialList)
 	}
 }
 
 // OnUpdate implements toolscache.ResourceEventHandler.
 func (g *gate) OnUpdate(oldObj, newObj any) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if !g.closed {
+	if g.begin() {
+		defer g.running.Done()
 		g.handler.OnUpdate(oldObj, newObj)
 	}
 }
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (g *gate) OnDelete(obj any) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if !g.closed {
+	if g.begin() {
+		defer g.running.Done()
 		g.handler.OnDelete(obj)
 	}
 }
