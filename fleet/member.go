@@ -175,7 +175,7 @@ func (m *member) connect(ctx context.Context, described Member) error {
 	}
 	if !m.engaged(described, e) {
 		e.end(errReplaced)
-		return errors.Join(errOutdated, e.drain(ctx))
+		return errors.Join(errOutdated, e.drain(context.WithoutCancel(ctx))) // nobody has seen it, so nothing runs for it
 	}
 	return nil
 }

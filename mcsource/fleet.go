@@ -95,6 +95,7 @@ func (s *fleetSource[request]) attach(
 	release := context.AfterFunc(ctx, cancel)
 	if err := member.Start(life, queue); err != nil {
 		cancel()
+		release()
 		leave()
 		return nil, err
 	}
