@@ -110,5 +110,22 @@ func (c *candidCache) keyOf(obj runtime.Object) (informerKey, error) {
 }
 
 func (c *candidCache) notSynced(gvk schema.GroupVersionKind, why error) error {
-	return fmt.Errorf("reading %s of cluster %q: %w: %w", gvk.GroupKind(), c.name, ErrNotReady, why)
+	return &notSyncedError{cluster: c.name, kind: gvk.GroupKind(), why: why}
 }
+
+// notSyncedError says that a kind cannot be read from a member's cache. It is an [ErrNotReady].
+type notSyncedError struct {
+	cluster ClusterName
+	kind    schema.GroupKind
+	why     error
+}
+
+func (e *notSyncedError) Error() string {
+	return fmt.Sprintf("reading %s of cluster %q: %v: %v", e.kind, e.cluster, ErrNotReady, e.why)
+}
+
+// Is makes it an ErrNotReady.
+func (*notSyncedError) Is(target error) bool { return target == ErrNotReady }
+
+// Unwrap returns why the kind is not synced.
+func (e *notSyncedError) Unwrap() error { return e.why }

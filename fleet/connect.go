@@ -51,8 +51,10 @@ func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member
 	if err != nil {
 		return err
 	}
+	e.drained = f.clientSeries.begin(cfg)
 	e.wire = &wire{}
-	health := newHealth(f.opts.Health, nil, func(state State, err error) { m.health(e, state, err) }, e.wire.redial)
+	report := func(state State, err error) { m.health(e, state, err) }
+	health := newHealth(f.opts.Health, nil, report, func() { wake(m.denied) }, e.wire.redial)
 	e.wire.health = health
 	e.wire.current.Store(first)
 	httpClient := &http.Client{Transport: e.wire, Timeout: cfg.Timeout}
@@ -104,13 +106,15 @@ func (f *Fleet) newCluster(cfg *rest.Config, httpClient *http.Client, e *Engagem
 		o.Scheme = f.opts.Scheme
 		o.HTTPClient = httpClient
 		o.Logger = log
-		o.Cache.NewInformer = f.newInformer(e, h)
 		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
 		o.MapperProvider = func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 			return newRESTMapper(e.ctx, cfg, httpClient, &f.groups)
 		}
 	}}, f.opts.ClusterOptions(described)...)
-	options = append(options, func(o *cluster.Options) { wrapNewCache(o, e) })
+	options = append(options, func(o *cluster.Options) {
+		wrapNewCache(o, e)
+		f.wrapNewInformer(o, e, h)
+	})
 	return cluster.New(cfg, options...)
 }
 
@@ -129,16 +133,25 @@ func wrapNewCache(o *cluster.Options, e *Engagement) {
 	}
 }
 
-type newInformerFunc = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
-
-// newInformer makes the member's informers retry by themselves.
-func (f *Fleet) newInformer(e *Engagement, h *health) newInformerFunc {
-	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		gvk, err := apiutil.GVKForObject(obj, f.opts.Scheme)
+// wrapNewInformer makes the member's informers retry by themselves.
+func (f *Fleet) wrapNewInformer(o *cluster.Options, e *Engagement, h *health) {
+	inner := o.Cache.NewInformer
+	switch {
+	case inner != nil:
+	case o.Cache.DefaultWatchErrorHandler != nil: // the fleet's informers take none
+		inner = toolscache.NewSharedIndexInformer
+	default:
+		inner = newInformer
+	}
+	scheme := o.Scheme
+	o.Cache.NewInformer = func(
+		lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+	) toolscache.SharedIndexInformer {
+		gvk, err := apiutil.GVKForObject(obj, scheme)
 		if err != nil {
 			gvk = obj.GetObjectKind().GroupVersionKind()
 		}
-		return toolscache.NewSharedIndexInformer(&retrying{
+		return inner(&retrying{
 			ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw),
 			gvk:                      gvk, kinds: e.kinds, restored: h.isRestored,
 			most: f.opts.MaxRetryPeriod, log: f.opts.Logger.WithValues("cluster", e.name),

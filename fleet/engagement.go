@@ -24,6 +24,7 @@ type Engagement struct {
 	cancel context.CancelCauseFunc
 	// background has the goroutines that serve the engagement: its cache and its probes.
 	background sync.WaitGroup
+	drained    func() // is called when nothing runs any more, perhaps more than once
 
 	mu      sync.Mutex // guards what follows
 	work    map[*work]struct{}
@@ -44,6 +45,7 @@ func newEngagement(parent context.Context, name ClusterName) *Engagement {
 		work:    map[*work]struct{}{},
 		indexed: map[*index]struct{}{},
 		idle:    make(chan struct{}),
+		drained: func() {},
 	}
 }
 
@@ -56,9 +58,9 @@ func (e *Engagement) Cluster() cluster.Cluster { return e.cluster }
 // Context ends with the engagement. Its cause wraps [ErrDisengaged] and says why.
 func (e *Engagement) Context() context.Context { return e.ctx }
 
-// Enter notes that something runs for the engagement, and what, for the message to who waits for it in vain. The engagement is not drained
-// before the returned function was called. Enter returns the cause of the end if the engagement is over: nothing may
-// be started then.
+// Enter notes that something runs for the engagement, and what, for the message to who waits for it in vain. The
+// engagement is not drained before the returned function was called. Enter returns the cause of the end if the
+// engagement is over: nothing may be started then.
 func (e *Engagement) Enter(what fmt.Stringer) (leave func(), err error) {
 	w := &work{what: what}
 	e.mu.Lock()
@@ -105,6 +107,7 @@ func (e *Engagement) drain(ctx context.Context) error {
 		return e.stillBusy(ctx)
 	}
 	e.background.Wait()
+	e.drained()
 	return nil
 }
 

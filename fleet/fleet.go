@@ -15,8 +15,9 @@ import (
 // Fleet is the set of members of one manager. It connects what a provider reports, watches over it, and ends it. It is
 // safe for concurrent use, and no call of it waits for a cluster, except where that is said.
 type Fleet struct {
-	opts   Options
-	groups sharedGroups // what the members' REST mappers have in common
+	opts         Options
+	groups       sharedGroups // what the members' REST mappers have in common
+	clientSeries clientSeries
 
 	// mu guards what follows, and the fields of members that say so. Nothing remote is awaited under it.
 	mu            sync.Mutex

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // health finds out whether an engaged member can be reached. Traffic that works proves it. A request that fails, or
@@ -12,6 +14,7 @@ type health struct {
 	opts   HealthOptions
 	probe  func(context.Context) error
 	report func(State, error)
+	denied func()        // the server does not accept the credentials
 	redial func()        // closes the connections, so that the next probe makes a new one
 	doubt  chan struct{} // has a token when a request failed
 
@@ -23,9 +26,9 @@ type health struct {
 	restored chan struct{} // closed and made anew when the member is Ready again
 }
 
-func newHealth(opts HealthOptions, probe func(context.Context) error, report func(State, error), redial func()) *health {
+func newHealth(opts HealthOptions, probe func(context.Context) error, report func(State, error), denied, redial func()) *health {
 	return &health{
-		opts: opts, probe: probe, report: report, redial: redial, doubt: make(chan struct{}, 1),
+		opts: opts, probe: probe, report: report, denied: denied, redial: redial, doubt: make(chan struct{}, 1),
 		state: Ready, heard: time.Now(), answered: time.Now(), restored: make(chan struct{}),
 	}
 }
@@ -82,6 +85,9 @@ const eventsSuffice = 6
 
 // judge counts a probe and returns the pause until the next.
 func (h *health) judge(now time.Time, err error) (pause time.Duration) {
+	if apierrors.IsUnauthorized(err) {
+		h.denied()
+	}
 	state, changed := h.count(now, err)
 	if changed || state == Unreachable && err != nil {
 		h.report(state, err)

@@ -28,7 +28,7 @@ func TestAStateChangesOnlyAfterSeveralProbesInARow(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := newHealth(Options{}.withDefaults().Health, nil, nil, nil)
+			h := newHealth(Options{}.withDefaults().Health, nil, nil, nil, nil)
 			var got strings.Builder
 			for _, probe := range tc.probes {
 				var err error
@@ -67,7 +67,7 @@ func (p *probed) watch(t *testing.T) *health {
 		if len(p.states) == 0 || p.states[len(p.states)-1] != s {
 			p.states = append(p.states, s)
 		}
-	}, func() {
+	}, func() {}, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.redials++

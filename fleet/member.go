@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // member is the life of one member, from reported to ended. One goroutine, run, moves it through its states:
@@ -23,6 +24,8 @@ type member struct {
 	log   logr.Logger
 	news  chan struct{} // has a token when described or withdrawn may be others
 	ended chan struct{} // closed when the member is drained and forgotten
+	// denied has a token when the server did not accept the credentials.
+	denied chan struct{}
 
 	// Guarded by fleet.mu:
 	described  Member
@@ -42,6 +45,10 @@ type member struct {
 
 	// replaced engagements are drained beside the one that took their place. Only run adds to it.
 	replaced sync.WaitGroup
+	// forgetServer ends the use of the server that was dialed last. Only run uses it.
+	forgetServer func()
+	// refreshed is when the provider was last asked for fresh credentials. Only run uses it.
+	refreshed time.Time
 }
 
 type problem struct{ reason, message string }
@@ -52,9 +59,9 @@ var errOutdated = errors.New("the description changed meanwhile")
 func newMember(f *Fleet, described Member) *member {
 	return &member{
 		fleet: f, name: described.Name, log: f.opts.Logger.WithValues("cluster", described.Name),
-		news: make(chan struct{}, 1), ended: make(chan struct{}),
+		news: make(chan struct{}, 1), ended: make(chan struct{}), denied: make(chan struct{}, 1),
 		described: described, state: Pending, since: time.Now(), interrupt: func() {},
-		measured: measured{reported: time.Now()},
+		measured: measured{reported: time.Now()}, forgetServer: func() {},
 	}
 }
 
@@ -137,7 +144,8 @@ func (m *member) read() (described Member, engaged, withdrawn bool) {
 	return m.described, engaged, m.withdrawn
 }
 
-// wait returns at news, at the end of ctx, or after the given time if it is not zero.
+// wait returns at news, at the end of ctx, or after the given time if it is not zero. Credentials that are not accepted
+// are news for the provider first.
 func (m *member) wait(ctx context.Context, atMost time.Duration) {
 	var after <-chan time.Time
 	if atMost > 0 {
@@ -145,10 +153,16 @@ func (m *member) wait(ctx context.Context, atMost time.Duration) {
 		defer timer.Stop()
 		after = timer.C
 	}
-	select {
-	case <-m.news:
-	case <-after:
-	case <-ctx.Done():
+	for {
+		select {
+		case <-m.denied:
+			m.refresh(ctx)
+			continue
+		case <-m.news:
+		case <-after:
+		case <-ctx.Done():
+		}
+		return
 	}
 }
 
@@ -169,6 +183,7 @@ func (m *member) connect(ctx context.Context, described Member) error {
 	if !m.begin(described, interrupt) {
 		return errOutdated
 	}
+	m.useServer(described)
 	e, err := m.fleet.engage(attempt, ctx, described, m)
 	if err != nil {
 		return m.failed(described, err)
@@ -178,6 +193,17 @@ func (m *member) connect(ctx context.Context, described Member) error {
 		return errors.Join(errOutdated, e.drain(context.WithoutCancel(ctx))) // nobody has seen it, so nothing runs for it
 	}
 	return nil
+}
+
+// useServer keeps the metrics of the server that is dialed for as long as the member is described by it, whether it is
+// ever engaged or not.
+func (m *member) useServer(described Member) {
+	if described.Config == nil {
+		return
+	}
+	before := m.forgetServer
+	m.forgetServer = m.fleet.clientSeries.begin(m.fleet.usable(described))
+	before()
 }
 
 // begin notes an attempt, unless the description is outdated.
@@ -202,6 +228,9 @@ func (m *member) failed(described Member, err error) error {
 	m.interrupt = func() {}
 	if m.withdrawn || !sameAccess(described, m.described) {
 		return errOutdated
+	}
+	if apierrors.IsUnauthorized(err) {
+		wake(m.denied)
 	}
 	if m.explainLocked(classify(err), message(err)) || m.attempts == 1 {
 		m.log.Info("Cannot connect; trying again", "reason", classify(err), "error", message(err))
@@ -300,6 +329,7 @@ func (m *member) drain(ctx context.Context) {
 		m.awaitDrain(context.WithoutCancel(ctx), e) // what is still running holds the member until it returns
 	}
 	m.replaced.Wait()
+	m.forgetServer()
 
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()

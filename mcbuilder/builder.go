@@ -150,7 +150,8 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	}
 
 	options := b.options
-	options.Reconciler = &reconciler[request]{inner: r, mgr: b.mgr, controller: b.name}
+	waiting := &waiting[request]{}
+	options.Reconciler = &reconciler[request]{inner: r, mgr: b.mgr, controller: b.name, waiting: waiting}
 	options.LogConstructor = logConstructor(b.mgr, b.name, gvk, options.LogConstructor)
 	options.MaxConcurrentReconciles = b.workers(gvk)
 	if options.NewQueue == nil {
@@ -160,6 +161,7 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	if err != nil {
 		return nil, fmt.Errorf("building controller %q: %w", b.name, err)
 	}
+	sources = append([]source.TypedSource[request]{attendance[request]{b.mgr.GetFleet(), b.name, waiting}}, sources...)
 	for _, src := range sources {
 		if err := c.Watch(src); err != nil {
 			return nil, fmt.Errorf("starting %v of controller %q: %w", src, b.name, err)

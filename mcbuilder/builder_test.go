@@ -421,12 +421,58 @@ func TestErrorsAboutOtherClustersAreNotTheReconcilers(t *testing.T) {
 	req := mcreconcile.Request{}
 	req.Name = "nobody"
 	result, err := c.Reconcile(t.Context(), req)
-	if err != nil || !result.IsZero() {
-		t.Errorf("a request that needs an unknown cluster: %v, %v, want it dropped", result, err)
+	if err != nil || result.RequeueAfter == 0 {
+		t.Errorf("a request that needs an unknown cluster: %v, %v, want it to be tried again", result, err)
 	}
 	req.ClusterName = "member-1"
 	result, err = c.Reconcile(t.Context(), req)
 	if err != nil || !result.IsZero() {
 		t.Errorf("a request of a cluster that is unknown before the start: %v, %v, want it dropped", result, err)
+	}
+}
+
+func TestARequestThatNeedsAnotherClusterWaitsUntilThatIsReady(t *testing.T) {
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	join := make(chan struct{})
+	mgr := newManager(t, f, fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, to fleet.Members) error {
+		select {
+		case <-join:
+		case <-ctx.Done():
+			return nil
+		}
+		cp := f.Members[0]
+		if err := to.Set(fleet.Member{Name: "west", Config: cp.Config()}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}), logr.Discard())
+	namespace := f.Local.CreateNamespace(t)
+	answers := make(chan error, 100)
+	inNamespace := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetNamespace() == namespace })
+	err := mcbuilder.ControllerManagedBy(mgr).Named("waits").
+		For(&corev1.ConfigMap{}, mcbuilder.InLocalCluster, mcbuilder.WithPredicates(inNamespace)).
+		Complete(mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+			if req.Name != "needs-west" {
+				return reconcile.Result{}, nil
+			}
+			_, err := mgr.GetCluster(ctx, "west")
+			answers <- err
+			return reconcile.Result{}, err
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, mgr)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "needs-west"}}
+	if err := mgr.GetClient().Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answers; !errors.Is(err, fleet.ErrUnknown) {
+		t.Fatalf("before the cluster is a member: %v, want ErrUnknown", err)
+	}
+	close(join)
+	if err := <-answers; err != nil {
+		t.Errorf("the request was tried again before the cluster was ready: %v", err)
 	}
 }

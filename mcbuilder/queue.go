@@ -48,10 +48,12 @@ func (b *TypedBuilder[request]) newQueue(workers int) newQueueFunc[request] {
 }
 
 // attendance is a source that brings no events. It keeps the queue in step with the fleet: requests of members that
-// cannot be reached are parked, and those of members that leave are purged before the member is drained.
+// cannot be reached are parked, and those of members that leave are purged before the member is drained. Requests that
+// wait for a member are queued when it is ready.
 type attendance[request mcreconcile.ClusterAware[request]] struct {
 	fleet      *fleet.Fleet
 	controller string
+	waiting    *waiting[request]
 }
 
 // Start implements source.TypedSource. The goroutine ends with ctx.
@@ -73,14 +75,18 @@ type attended struct {
 func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[request]) {
 	stats := func(name fleet.ClusterName) fleet.QueueStats { return fleet.QueueStats(q.Stats(name)) }
 	defer a.fleet.AddQueue(a.controller, stats)()
+	a.waiting.served.Store(true)
+	defer a.waiting.served.Store(false)
 	members := map[fleet.ClusterName]attended{}
 	for name := range a.fleet.Changes(ctx) {
 		status, known := a.fleet.Status(name)
 		switch {
 		case !known, status.State == fleet.Draining:
 			q.Purge(name)
+			a.waiting.purge(name)
 		case status.State == fleet.Ready:
 			q.Resume(name)
+			a.waiting.queue(name, q)
 		default:
 			q.Pause(name)
 		}

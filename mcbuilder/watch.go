@@ -94,7 +94,7 @@ func ownerOptions(opts []WatchOption) []handler.OwnerOption {
 
 // sources returns the controller's sources: what was given as it is, and those of each watch.
 func (b *TypedBuilder[request]) sources() ([]source.TypedSource[request], error) {
-	sources := append([]source.TypedSource[request]{attendance[request]{b.mgr.GetFleet(), b.name}}, b.raw...)
+	sources := slices.Clone(b.raw)
 	for _, w := range b.watches {
 		obj, err := w.project(b.mgr)
 		if err != nil {

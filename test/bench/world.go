@@ -47,11 +47,11 @@ func inWorld(ctx context.Context, do func(w *world, ctx context.Context) error) 
 }
 
 // newWorld starts the API server and builds the program of the peers.
-func newWorld(ctx context.Context) (w *world, err error) {
+func newWorld(ctx context.Context) (_ *world, err error) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		return nil, errors.New("set KUBEBUILDER_ASSETS to the folder that `make assets` prints, or use `make bench`")
 	}
-	w = &world{}
+	w := &world{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())

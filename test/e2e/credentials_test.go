@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -120,6 +123,58 @@ func TestARevokedTokenShowsOnABusyMember(t *testing.T) {
 	}
 	eventually(t, "the API server refuses the token", func() bool { return m.who() == "" })
 	mustBeOneOf(t, m.becomes(fleet.Unreachable), fleet.ReasonUnauthorized)
+}
+
+// TestTheProviderIsAskedForFreshCredentials: when the server refuses those that there are, both of a member that is being
+// connected and of one that is engaged. That one keeps its engagement.
+func TestTheProviderIsAskedForFreshCredentials(t *testing.T) {
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	ns := inAll(t, f)
+	cp := f.Members[0]
+	m := newManagerWith(t, f.Local, "", static{}, func(*mcmanager.Options) {}, quickHealth,
+		func(o *fleet.Options) { o.MaxRetryPeriod = time.Second })
+	seen := newLedger()
+	m.control(seen)
+
+	fresh := make(chan *rest.Config, 1) // what the provider would answer with
+	var member fleet.Member
+	member = fleet.Member{Name: "m", Refresh: func(context.Context) error {
+		select {
+		case cfg := <-fresh:
+			next := member
+			next.Config = cfg
+			return m.GetFleet().Set(next)
+		default:
+			return errors.New("there are none yet")
+		}
+	}}
+	member.Config = rest.AnonymousClientConfig(cp.Config())
+	member.Config.BearerToken = "of nobody"
+	m.set(member)
+	m.start()
+	eventually(t, "the credentials are refused", func() bool { return m.status("m").Reason == fleet.ReasonUnauthorized })
+	first, account := withToken(t, cp, ns, "first")
+	fresh <- first
+	m.becomes(fleet.Ready)
+	engagement, err := m.GetFleet().Engagement("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	second, _ := withToken(t, cp, ns, "second")
+	fresh <- second
+	if err := cp.Client().Delete(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second user is used", func() bool { return strings.HasSuffix(m.who(), ":second") })
+	m.becomes(fleet.Ready)
+	writes := startLoad(t, cp, ns, 20)
+	writes.reaches(t, 50)
+	writes.end(t)
+	seen.mustAgree(t, "m", cp, ns)
+	if now, err := m.GetFleet().Engagement("m"); err != nil || now != engagement {
+		t.Errorf("the member was engaged anew (%v)", err)
+	}
 }
 
 // TestNothingIsLostInRotationsUnderLoad: 20 new kubeconfigs of four users, with certificates and tokens, while 200 objects

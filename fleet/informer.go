@@ -1,0 +1,369 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// informer is a shared informer that costs little while nothing happens: a fleet has one or more for each member. The
+// reflector, which lists and watches, and the indexed store are client-go's. client-go's own informer puts a queue between
+// them, and between the store and each handler another, of 16 KB: five goroutines that mostly wait. Here the reflector
+// writes into the store, and a handler has a goroutine only while there are events for it.
+//
+// Events reach a handler in order, one at a time, and no handler waits for another. A handler that is added late is told
+// what the store has, and nothing twice.
+type informer struct {
+	reflector func() *toolscache.Reflector
+	indexer   toolscache.Indexer
+	transform atomic.Pointer[toolscache.TransformFunc]
+	synced    chan struct{} // closed when the store has the first list
+
+	mu       sync.Mutex // guards what follows, and makes one step of a change to the store and its events
+	started  bool
+	stopped  bool
+	handlers map[*registration]struct{}
+	// running has the goroutines that deliver events. None is added once stopped is set.
+	running sync.WaitGroup
+}
+
+var _ toolscache.SharedIndexInformer = (*informer)(nil)
+
+// newInformer returns an informer. resync is the period of the resyncs of all its handlers, and zero for none.
+func newInformer(
+	lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	i := &informer{
+		indexer:  toolscache.NewIndexer(toolscache.DeletionHandlingMetaNamespaceKeyFunc, indexers),
+		synced:   make(chan struct{}),
+		handlers: map[*registration]struct{}{},
+	}
+	i.reflector = sync.OnceValue(func() *toolscache.Reflector {
+		return toolscache.NewReflectorWithOptions(lw, obj, intake{i}, toolscache.ReflectorOptions{ResyncPeriod: resync})
+	})
+	return i
+}
+
+// Run implements SharedInformer.
+func (i *informer) Run(stop <-chan struct{}) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
+	defer cancel()
+	stopping.Go(func() {
+		defer cancel()
+		select {
+		case <-stop:
+		case <-ctx.Done():
+		}
+	})
+	i.RunWithContext(ctx)
+}
+
+// RunWithContext implements SharedInformer. It returns when the last event has been handled.
+func (i *informer) RunWithContext(ctx context.Context) {
+	if !i.start() {
+		klog.FromContext(ctx).Info("Cannot run an informer again")
+		return
+	}
+	// The reflector derives contexts from this one all the time. Each would cost a goroutine if this one were not a
+	// context of the standard library, as the one that controller-runtime passes is not.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	i.reflector().RunWithContext(ctx)
+	i.stop()
+}
+
+func (i *informer) start() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	first := !i.started
+	i.started = true
+	return first
+}
+
+func (i *informer) stop() {
+	i.mu.Lock()
+	i.stopped = true
+	for r := range i.handlers {
+		r.remove()
+	}
+	clear(i.handlers)
+	i.mu.Unlock()
+	i.running.Wait()
+}
+
+// IsStopped implements SharedInformer.
+func (i *informer) IsStopped() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.stopped
+}
+
+// HasSynced implements SharedInformer.
+func (i *informer) HasSynced() bool { return isClosed(i.synced) }
+
+// HasSyncedChecker implements SharedInformer.
+func (i *informer) HasSyncedChecker() toolscache.DoneChecker { return done{"informer", i.synced} }
+
+// LastSyncResourceVersion implements SharedInformer.
+func (i *informer) LastSyncResourceVersion() string { return i.reflector().LastSyncResourceVersion() }
+
+// AddEventHandler implements SharedInformer.
+func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod implements SharedInformer; see AddEventHandlerWithOptions.
+func (i *informer) AddEventHandlerWithResyncPeriod(
+	h toolscache.ResourceEventHandler, period time.Duration,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &period})
+}
+
+// AddEventHandlerWithOptions implements SharedInformer. The handler is resynced in the period of the informer, whatever
+// its own is, or not at all if its own is zero.
+func (i *informer) AddEventHandlerWithOptions(
+	h toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	r := &registration{
+		handler: h,
+		resyncs: opts.ResyncPeriod == nil || *opts.ResyncPeriod != 0,
+		spawn:   i.running.Go,
+		synced:  make(chan struct{}),
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stopped {
+		return nil, errors.New("adding an event handler: the informer has stopped")
+	}
+	i.handlers[r] = struct{}{}
+	for _, obj := range i.indexer.List() {
+		r.add(notification{what: added, obj: obj, initial: true})
+	}
+	if i.HasSynced() {
+		r.listed()
+	}
+	return r, nil
+}
+
+// RemoveEventHandler implements SharedInformer. An event that is being handled goes on; no other begins.
+func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
+	r, ok := handle.(*registration)
+	if !ok {
+		return fmt.Errorf("removing an event handler: %T is not one of this informer", handle)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.handlers, r)
+	r.remove()
+	return nil
+}
+
+// SetTransform implements SharedInformer. As with client-go's, the function must bear being called for an object twice.
+func (i *informer) SetTransform(transform toolscache.TransformFunc) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.started {
+		return errors.New("setting a transform: the informer has started")
+	}
+	if transform != nil {
+		i.transform.Store(&transform)
+	}
+	return nil
+}
+
+// SetWatchErrorHandler implements SharedInformer. Who wants one gets client-go's informer; see wrapNewInformer.
+func (i *informer) SetWatchErrorHandler(toolscache.WatchErrorHandler) error {
+	return errors.New("a watch error handler must be set in the options of the cluster's cache")
+}
+
+// SetWatchErrorHandlerWithContext implements SharedInformer.
+func (i *informer) SetWatchErrorHandlerWithContext(toolscache.WatchErrorHandlerWithContext) error {
+	return i.SetWatchErrorHandler(nil)
+}
+
+// AddIndexers implements SharedIndexInformer.
+func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
+	if i.IsStopped() {
+		return errors.New("adding indexers: the informer has stopped")
+	}
+	return i.indexer.AddIndexers(indexers)
+}
+
+// GetIndexer implements SharedIndexInformer.
+func (i *informer) GetIndexer() toolscache.Indexer { return i.indexer }
+
+// GetStore implements SharedInformer.
+func (i *informer) GetStore() toolscache.Store { return i.indexer }
+
+// GetController implements SharedInformer.
+func (i *informer) GetController() toolscache.Controller { return i }
+
+// intake is where an informer's reflector puts what it finds.
+type intake struct{ *informer }
+
+var (
+	_ toolscache.ReflectorStore    = intake{}
+	_ toolscache.TransformingStore = intake{}
+)
+
+// Transformer implements TransformingStore.
+func (in intake) Transformer() toolscache.TransformFunc {
+	if transform := in.transform.Load(); transform != nil {
+		return *transform
+	}
+	return nil
+}
+
+func (in intake) transformed(obj any) (any, error) {
+	if transform := in.Transformer(); transform != nil {
+		return transform(obj)
+	}
+	return obj, nil
+}
+
+// Add implements ReflectorStore.
+func (in intake) Add(obj any) error { return in.Update(obj) }
+
+// Update implements ReflectorStore.
+func (in intake) Update(obj any) error {
+	obj, err := in.transformed(obj)
+	if err != nil {
+		return err
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n, err := in.newsLocked(obj)
+	if err != nil {
+		return err
+	}
+	if err := in.indexer.Update(obj); err != nil {
+		return err
+	}
+	in.tellLocked(n)
+	return nil
+}
+
+// Delete implements ReflectorStore.
+func (in intake) Delete(obj any) error {
+	obj, err := in.transformed(obj)
+	if err != nil {
+		return err
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err := in.indexer.Delete(obj); err != nil {
+		return err
+	}
+	in.tellLocked(notification{what: deleted, obj: obj})
+	return nil
+}
+
+// Replace implements ReflectorStore. It takes a whole list, the first one or one that was due after a watch broke off.
+func (in intake) Replace(list []any, resourceVersion string) error {
+	for at := range list {
+		var err error
+		if list[at], err = in.transformed(list[at]); err != nil {
+			return err
+		}
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	news, err := in.differencesLocked(list)
+	if err != nil {
+		return err
+	}
+	if err := in.indexer.Replace(list, resourceVersion); err != nil {
+		return err
+	}
+	for _, n := range news {
+		in.tellLocked(n)
+	}
+	if !in.HasSynced() {
+		close(in.synced)
+		for r := range in.handlers {
+			r.listed()
+		}
+	}
+	return nil
+}
+
+// differencesLocked returns what changes when the list takes the place of what is stored.
+func (in intake) differencesLocked(list []any) ([]notification, error) {
+	var gone, news []notification
+	listed := make(map[string]struct{}, len(list))
+	for _, obj := range list {
+		key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+		if err != nil {
+			return nil, err
+		}
+		listed[key] = struct{}{}
+		n, err := in.newsLocked(obj)
+		if err != nil {
+			return nil, err
+		}
+		news = append(news, n)
+	}
+	for _, key := range in.indexer.ListKeys() {
+		if _, ok := listed[key]; ok {
+			continue
+		}
+		last, _, err := in.indexer.GetByKey(key)
+		if err != nil {
+			return nil, err
+		}
+		gone = append(gone, notification{what: deleted, obj: toolscache.DeletedFinalStateUnknown{Key: key, Obj: last}})
+	}
+	return append(gone, news...), nil
+}
+
+// newsLocked returns what it means that obj is there. It is nothing if a new list has an object as it was.
+func (in intake) newsLocked(obj any) (notification, error) {
+	old, exists, err := in.indexer.Get(obj)
+	switch {
+	case err != nil:
+		return notification{}, err
+	case !exists:
+		return notification{what: added, obj: obj, initial: !in.HasSynced()}, nil
+	case sameVersion(old, obj):
+		return notification{}, nil
+	}
+	return notification{what: updated, old: old, obj: obj}, nil
+}
+
+func sameVersion(a, b any) bool {
+	before, err := meta.Accessor(a)
+	if err != nil {
+		return false
+	}
+	after, err := meta.Accessor(b)
+	return err == nil && before.GetResourceVersion() == after.GetResourceVersion()
+}
+
+// Resync implements ReflectorStore.
+func (in intake) Resync() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, obj := range in.indexer.List() {
+		in.tellLocked(notification{what: updated, old: obj, obj: obj, resync: true})
+	}
+	return nil
+}
+
+func (in intake) tellLocked(n notification) {
+	if n.what == nothing {
+		return
+	}
+	for r := range in.handlers {
+		r.add(n)
+	}
+}

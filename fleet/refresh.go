@@ -1,0 +1,33 @@
+package fleet
+
+import (
+	"context"
+	"time"
+)
+
+// refresh asks the provider for other credentials than those that the server no longer accepts. What the provider has
+// comes as any news, with Set. It is called by run alone.
+func (m *member) refresh(ctx context.Context) {
+	if !m.refreshed.IsZero() && time.Since(m.refreshed) < m.fleet.opts.MaxRetryPeriod {
+		return
+	}
+	attempt, interrupt := context.WithTimeout(ctx, m.fleet.opts.ConnectTimeout)
+	defer interrupt()
+	m.fleet.mu.Lock()
+	ask := m.described.Refresh
+	if ask == nil || m.withdrawn {
+		m.fleet.mu.Unlock()
+		return
+	}
+	m.interrupt = interrupt
+	m.fleet.mu.Unlock()
+
+	err := ask(attempt)
+	m.refreshed = time.Now()
+	m.fleet.mu.Lock()
+	m.interrupt = func() {}
+	m.fleet.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		m.log.Info("The provider has no fresh credentials", "error", message(err))
+	}
+}
