@@ -88,9 +88,13 @@ func (f *Fleet) usable(described Member) *rest.Config {
 
 // serve runs what the engagement needs, on its context, until it ends.
 func (f *Fleet) serve(e *Engagement, health *health, news chan<- struct{}) {
-	e.background.Go(func() { health.watch(e.ctx) })
+	probed := health.watch(e.ctx)
 	e.background.Go(func() {
 		defer e.wire.close()
+		defer func() {
+			<-e.ctx.Done()
+			probed()
+		}()
 		if err := e.cluster.Start(e.ctx); err != nil && e.ctx.Err() == nil {
 			f.opts.Logger.Error(err, "The member's cache has stopped", "cluster", e.name)
 			health.report(Unreachable, err)

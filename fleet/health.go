@@ -10,15 +10,22 @@ import (
 
 // health finds out whether an engaged member can be reached. Traffic that works proves it. A request that fails, or
 // silence, leads to probes, and several of those in a row with the same answer to a change of state.
+//
+// It has no goroutine but while it probes: most members are silent most of the time.
 type health struct {
 	opts   HealthOptions
 	probe  func(context.Context) error
 	report func(State, error)
-	denied func()        // the server does not accept the credentials
-	redial func()        // closes the connections, so that the next probe makes a new one
-	doubt  chan struct{} // has a token when a request failed
+	denied func() // the server does not accept the credentials
+	redial func() // closes the connections, so that the next probe makes a new one
 
-	mu       sync.Mutex // guards what follows
+	checks sync.WaitGroup
+
+	mu       sync.Mutex      // guards what follows
+	ctx      context.Context //nolint:containedctx // how long to watch, nil before
+	due      *time.Timer     // of the next check
+	checking bool            // one check at a time
+	probed   time.Time       // the end of the last probe
 	state    State
 	heard    time.Time     // zero when a request failed since
 	answered time.Time     // the last answer to a request
@@ -28,44 +35,72 @@ type health struct {
 
 func newHealth(opts HealthOptions, probe func(context.Context) error, report func(State, error), denied, redial func()) *health {
 	return &health{
-		opts: opts, probe: probe, report: report, denied: denied, redial: redial, doubt: make(chan struct{}, 1),
+		opts: opts, probe: probe, report: report, denied: denied, redial: redial,
 		state: Ready, heard: time.Now(), answered: time.Now(), restored: make(chan struct{}),
 	}
 }
 
-// watch probes when it must, until ctx is done.
-func (h *health) watch(ctx context.Context) {
-	timer := time.NewTimer(h.opts.ProbeInterval)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-h.doubt:
-			if h.probing() {
-				continue // the next probe is due soon; requests that fail by the dozen must not hasten it
-			}
-		case <-timer.C:
-		}
-		pause := h.untilProbe(time.Now())
-		if pause <= 0 {
-			attempt, cancel := context.WithTimeout(ctx, h.opts.ProbeTimeout)
-			err := h.probe(attempt)
-			cancel()
-			if ctx.Err() != nil {
-				return
-			}
-			pause = h.judge(time.Now(), err)
-		}
-		timer.Reset(pause)
+// watch probes when it must, until ctx is done. The returned function waits for the probe that is under way then.
+func (h *health) watch(ctx context.Context) (wait func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ctx = ctx
+	h.due = time.AfterFunc(h.opts.ProbeInterval, h.check)
+	return func() {
+		h.mu.Lock()
+		h.due.Stop()
+		h.mu.Unlock()
+		h.checks.Wait()
 	}
 }
 
-// probing reports whether probes are under way at the shorter interval.
-func (h *health) probing() bool {
+// check probes if there is a reason, and says when there may be the next.
+func (h *health) check() {
+	ctx, ok := h.begin()
+	if !ok {
+		return
+	}
+	defer h.checks.Done()
+	pause := h.untilProbe(time.Now())
+	if pause <= 0 {
+		attempt, cancel := context.WithTimeout(ctx, h.opts.ProbeTimeout)
+		err := h.probe(attempt)
+		cancel()
+		if ctx.Err() == nil {
+			pause = h.judge(time.Now(), err)
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state == Unreachable || h.inRow > 0
+	h.checking = false
+	if h.doubtfulLocked() { // a request failed just after the probe was answered
+		pause = h.untilNextLocked()
+	}
+	if ctx.Err() == nil {
+		h.due.Reset(pause)
+	}
+}
+
+// untilNextLocked returns how long a probe must wait for which there is a reason.
+func (h *health) untilNextLocked() time.Duration {
+	return max(0, h.opts.RetryInterval-time.Since(h.probed))
+}
+
+func (h *health) begin() (ctx context.Context, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.checking || h.ctx.Err() != nil {
+		return nil, false
+	}
+	h.checking = true
+	h.checks.Add(1)
+	return h.ctx, true
+}
+
+// doubtfulLocked reports whether a request failed, and no probe has tried to find out why. While probes are under way at
+// the shorter interval, requests that fail by the dozen must not hasten them.
+func (h *health) doubtfulLocked() bool {
+	return h.heard.IsZero() && h.state == Ready && h.inRow == 0
 }
 
 // untilProbe says how long there is no need to ask. Silence shorter than the interval needs no probe, unless a request
@@ -109,6 +144,7 @@ func (h *health) judge(now time.Time, err error) (pause time.Duration) {
 func (h *health) count(now time.Time, err error) (state State, changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.probed = now
 	if err == nil {
 		h.heard, h.answered = now, now
 	}
@@ -156,9 +192,11 @@ func (h *health) heardEvent() {
 // failed notes that a request was not answered, or that its credentials were refused: a probe shall tell.
 func (h *health) failed() {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.heard = time.Time{}
-	h.mu.Unlock()
-	wake(h.doubt)
+	if h.due != nil && !h.checking && h.doubtfulLocked() && h.ctx.Err() == nil {
+		h.due.Reset(h.untilNextLocked())
+	}
 }
 
 // isRestored returns a channel that is closed when the member becomes Ready again.

@@ -72,7 +72,7 @@ func (p *probed) watch(t *testing.T) *health {
 		defer p.mu.Unlock()
 		p.redials++
 	})
-	go h.watch(t.Context())
+	h.watch(t.Context())
 	return h
 }
 

@@ -41,6 +41,7 @@ type chaos struct {
 // plane is an API server and what is wrong with it.
 type plane struct {
 	*mctest.ControlPlane
+	users           []*rest.Config // whose credentials it accepts
 	stopped, frozen bool
 }
 
@@ -72,7 +73,8 @@ func TestChaos(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 3})
 	c := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ns: inAll(t, f)}
 	for _, cp := range f.Members {
-		c.planes = append(c.planes, &plane{ControlPlane: cp})
+		users := []*rest.Config{cp.Config(), cp.AddUser(t, "chaos-1", configMapReader), cp.AddUser(t, "chaos-2", configMapReader)}
+		c.planes = append(c.planes, &plane{ControlPlane: cp, users: users})
 	}
 	c.m, c.seen = newSecretsManager(t, f.Local)
 	for i := range chaosMembers {
@@ -201,13 +203,14 @@ func (c *chaos) toggleMember(member *chaosMember) string {
 	return "has left"
 }
 
-// rewrite writes the kubeconfig of a member: as it was, or with what does not work.
+// rewrite writes the kubeconfig of a member: with the credentials of one user or another, or with what does not work.
 func (c *chaos) rewrite(member *chaosMember) string {
 	if member.secret == nil {
 		return c.toggleMember(member)
 	}
-	cfg := member.between.through(member.plane.Config())
-	said := "has its right kubeconfig"
+	user := c.rng.IntN(len(member.plane.users))
+	cfg := member.between.through(member.plane.users[user])
+	said := fmt.Sprintf("has the right kubeconfig, of user %d", user)
 	switch c.rng.IntN(4) {
 	case 0:
 		cfg = rest.AnonymousClientConfig(cfg)

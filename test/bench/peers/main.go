@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/fleet-runtime/fleet-runtime/test/bench/measure"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -21,6 +20,8 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
+
+	"github.com/fleet-runtime/fleet-runtime/test/bench/measure"
 )
 
 func main() {
