@@ -36,9 +36,12 @@ type Provider[T client.Object] struct {
 	// Default: "objects".
 	Name string
 
-	// Object is an empty object of the kind to watch, such as &corev1.Secret{}. The local cluster's scheme must know
-	// the kind. Required.
+	// Object is an empty object of the kind to watch, such as &corev1.Secret{}. The scheme must know the kind. Required.
 	Object T
+
+	// Scheme knows the kinds of Object and Also.
+	// Default: the local cluster's scheme.
+	Scheme *runtime.Scheme
 
 	// Selectors say which objects to watch: those that match at least one of them. Each is a watch of its own.
 	// Default: all objects.
@@ -65,13 +68,20 @@ type Provider[T client.Object] struct {
 	Also []Also
 }
 
-// Also says which objects of a second kind members are made of. They are watched in the namespaces of the provider.
+// Also says which objects of a second kind members are made of.
 type Also struct {
 	// Object is an empty object of the kind to watch. Required.
 	Object client.Object
 
 	// Selector says which objects to watch. Default: all.
 	Selector labels.Selector
+
+	// Namespaces says where to watch. Default: in the namespaces of the provider.
+	Namespaces []string
+
+	// Trim takes from an object what neither Keys nor Members needs, before it is kept. It may be called concurrently.
+	// Default: nothing is taken.
+	Trim func(obj client.Object)
 
 	// Keys returns the keys of the provider's own objects to which obj belongs; those that it does not watch count for
 	// nothing. Keys may be called concurrently, and must not change obj. Required.
@@ -82,6 +92,9 @@ type Also struct {
 type Reader interface {
 	// Get reads an object. It returns a NotFound error of the API if there is none.
 	Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error
+
+	// List reads the objects of one namespace, which opts names. They come in no particular order.
+	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
 }
 
 // ErrNone says that an object describes no member.
@@ -91,6 +104,9 @@ var ErrNone = errors.New("no member is described")
 // that the scheme does not know. While a kind is not served, or may not be watched, Run says so in the log and goes on
 // trying.
 func (p Provider[T]) Run(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
+	if p.Scheme != nil {
+		local = withScheme{local, p.Scheme}
+	}
 	if err := p.validate(local.GetScheme()); err != nil {
 		return err
 	}
@@ -129,6 +145,14 @@ func (p Provider[T]) Run(ctx context.Context, local cluster.Cluster, members fle
 	return nil
 }
 
+// withScheme is a cluster to which another scheme belongs.
+type withScheme struct {
+	cluster.Cluster
+	scheme *runtime.Scheme
+}
+
+func (c withScheme) GetScheme() *runtime.Scheme { return c.scheme }
+
 // scopes returns what to watch: the provider's own objects, and those in Also.
 func (p Provider[T]) scopes() (own, also []scope) {
 	selectors, namespaces := p.Selectors, p.Namespaces
@@ -143,8 +167,14 @@ func (p Provider[T]) scopes() (own, also []scope) {
 		for _, selector := range selectors {
 			own = append(own, scope{object: p.Object, selector: selector, namespace: namespace, keys: itself})
 		}
-		for _, a := range p.Also {
-			also = append(also, scope{object: a.Object, selector: a.Selector, namespace: namespace, keys: a.Keys})
+	}
+	for _, a := range p.Also {
+		in := namespaces
+		if len(a.Namespaces) > 0 {
+			in = a.Namespaces
+		}
+		for _, namespace := range in {
+			also = append(also, scope{object: a.Object, selector: a.Selector, namespace: namespace, keys: a.Keys, trim: a.Trim})
 		}
 	}
 	return own, also
@@ -184,7 +214,7 @@ func kindOf(field string, obj client.Object, scheme *runtime.Scheme) (schema.Gro
 	}
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
-		return gvk, fmt.Errorf("providers/objects: %s: look for %T in the local cluster's scheme: %w", field, obj, err)
+		return gvk, fmt.Errorf("providers/objects: %s: look for %T in the scheme: %w", field, obj, err)
 	}
 	return gvk, nil
 }

@@ -72,6 +72,23 @@ func (w *worker[T]) warn(d *description, subject, reason, message string) {
 	w.recorder.Eventf(d.ref, nil, corev1.EventTypeWarning, reason, "Discover", "%s", message)
 }
 
+// waiting is the error of [Waiting].
+type waiting struct{ reason, message string }
+
+func (w waiting) Error() string  { return w.message }
+func (w waiting) Reason() string { return w.reason }
+
+// Waiting returns an error for the [fleet.Member.Err] of a member that cannot be described yet, and will be when things
+// take their normal course, such as that of a cluster which is being made. The reason shows in the state of the member.
+// There is no event.
+func Waiting(reason, message string) error { return waiting{reason, message} }
+
+// isWaiting reports whether err comes from [Waiting].
+func isWaiting(err error) bool {
+	_, ok := errors.AsType[waiting](err)
+	return ok
+}
+
 // reasonOf returns the reason that err brings along.
 func reasonOf(err error, otherwise string) string {
 	var with interface{ Reason() string }

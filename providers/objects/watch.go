@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,18 @@ type scope struct {
 	selector  labels.Selector // nil for all
 	namespace string          // metav1.NamespaceAll for all
 	keys      func(obj client.Object) []client.ObjectKey
+	trim      func(obj client.Object) // nil for nothing to take away
+}
+
+// transform is what happens to each object before it is kept.
+func (s scope) transform() toolscache.TransformFunc {
+	strip := cache.TransformStripManagedFields()
+	return func(obj any) (any, error) {
+		if obj, ok := obj.(client.Object); ok && s.trim != nil {
+			s.trim(obj)
+		}
+		return strip(obj)
+	}
 }
 
 // handler passes on each key for which a change may matter, once. After an update these are the keys of the object as
@@ -79,7 +92,7 @@ func open(ctx context.Context, local cluster.Cluster, s scope, enqueue func(clie
 		Scheme:               local.GetScheme(),
 		Mapper:               local.GetRESTMapper(),
 		DefaultLabelSelector: s.selector,
-		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultTransform:     s.transform(),
 		DefaultWatchErrorHandler: func(reflectorCtx context.Context, r *toolscache.Reflector, err error) {
 			refuse()
 			if !apierrors.IsForbidden(err) {
@@ -179,4 +192,24 @@ func (ws watches) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 		return fmt.Errorf("%s %s is not known: not all objects of the kind are listed yet", kind.Kind, key)
 	}
 	return missing
+}
+
+// List implements [Reader] for kinds that have one watch in the namespace, as those of [Also] do.
+func (ws watches) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	kind, err := apiutil.GVKForObject(list, ws.scheme)
+	if err != nil {
+		return err
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	for _, w := range ws.open {
+		switch {
+		case w.kind != kind || (w.namespace != metav1.NamespaceAll && w.namespace != options.Namespace):
+			continue
+		case !w.handled.HasSynced(): // reading would wait for that
+			return fmt.Errorf("not all objects of kind %s in namespace %q are listed yet", kind.Kind, options.Namespace)
+		}
+		return w.cache.List(ctx, list, opts...)
+	}
+	return fmt.Errorf("objects of kind %s in namespace %q are not among what the provider watches", kind.Kind, options.Namespace)
 }

@@ -229,7 +229,7 @@ func (w *worker[T]) report(name fleet.ClusterName) error {
 		return err
 	}
 	w.reported[name] = claimants[0].key
-	if m.Err == nil {
+	if m.Err == nil || isWaiting(m.Err) {
 		holder.settle(aboutMember(name))
 	} else {
 		w.warn(holder, aboutMember(name), reasonOf(m.Err, ReasonInvalidMember), m.Err.Error())

@@ -1,0 +1,95 @@
+package capi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/providers/capi"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+)
+
+func TestTheRightsOfThePageSuffice(t *testing.T) {
+	h, others := startHub(t, 1)
+	f := followAs(t, h.userWithRights(t, "../../docs/providers-capi.md"), capi.Provider{Namespace: h.namespace})
+	h.createSecret(t, "good", others[0].Kubeconfig())
+	h.createSecret(t, "bad", withExec(t))
+	h.create(t, "good", initialize)
+	bad := h.create(t, "bad", initialize)
+	f.waitFor(t, "good", fleet.Ready, "")
+	f.waitFor(t, "bad", fleet.Pending, kubeconfig.ReasonRefused)
+	h.waitForEvent(t, bad, kubeconfig.ReasonRefused)
+}
+
+// userWithRights returns the config of a user who has the rights that a page says, in the namespace, and no others.
+func (h hub) userWithRights(t *testing.T, page string) *rest.Config {
+	t.Helper()
+	const user = "manager"
+	config := h.AddUser(t, user)
+	cl, err := client.New(h.Config(), client.Options{})
+	must(t, err)
+	for _, role := range rolesIn(t, page) {
+		role.Namespace = h.namespace
+		must(t, cl.Create(t.Context(), &role))
+		must(t, cl.Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}))
+	}
+	return config
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac.*?)```")
+
+func rolesIn(t *testing.T, page string) (roles []rbacv1.Role) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	must(t, err)
+	block := yamlBlock.FindSubmatch(text)
+	if block == nil {
+		t.Fatalf("%s has no roles", page)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(block[1]), 1000)
+	for {
+		var role rbacv1.Role
+		if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
+			return roles
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		roles = append(roles, role)
+	}
+}
+
+func (h hub) waitForEvent(t *testing.T, about client.Object, reason string) {
+	t.Helper()
+	cl, err := client.New(h.Config(), client.Options{})
+	must(t, err)
+	must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		list := &eventsv1.EventList{}
+		if err := cl.List(ctx, list, client.InNamespace(about.GetNamespace())); err != nil {
+			return false, err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.UID == about.GetUID() && e.Reason == reason {
+				return true, nil
+			}
+		}
+		return false, nil
+	}))
+}
