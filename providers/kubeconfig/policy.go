@@ -22,15 +22,16 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
-// Allow says what kubeconfigs may do beyond naming a server and holding credentials. Whoever writes a kubeconfig that a
-// manager follows gets these powers over the manager and its host, so the zero value allows none. Only the entries of
-// the context in use count.
+// Allow says what kubeconfigs, and what takes their place in other formats, may do beyond naming a server and holding
+// credentials. Whoever writes a kubeconfig that a manager follows gets these powers over the manager and its host, so
+// the zero value allows none. Only the entries of the context in use count.
 //
 // Two things need no permission. Impersonation (as) is for the member to grant. A proxy (proxy-url) passes the TLS
 // connection on without reading it, and a kubeconfig may name any server anyway: where a manager may connect to is for
 // network policies to limit.
 type Allow struct {
-	// Exec allows users with exec: running a program on the manager's host to get credentials.
+	// Exec allows users with exec: running a program on the manager's host to get credentials. In Secrets of Argo CD
+	// these are execProviderConfig and awsAuthConfig.
 	Exec bool
 	// AuthProvider allows users with auth-provider. The manager must import the client-go plugin for it.
 	AuthProvider bool
@@ -44,14 +45,15 @@ type Allow struct {
 }
 
 const (
-	// ReasonInvalid is the [Error.Reason] of a kubeconfig that nobody could use.
+	// ReasonInvalid is the [Error.Reason] of a kubeconfig that nobody could use, or of what takes its place.
 	ReasonInvalid = "InvalidKubeconfig"
-	// ReasonRefused is the [Error.Reason] of a kubeconfig that needs more than [Allow] allows.
+	// ReasonRefused is the [Error.Reason] of a kubeconfig that needs more than [Allow] allows, or of what takes its
+	// place.
 	ReasonRefused = "RefusedKubeconfig"
 )
 
-// Error says why a kubeconfig is not used. The message is short and printable. It has names of entries and fields of
-// the kubeconfig, but no credentials.
+// Error says why a kubeconfig, or what takes its place, is not used. The message is short and printable. It has names of
+// entries and fields, but no credentials.
 type Error struct {
 	reason, message string
 }
@@ -77,10 +79,6 @@ func newError(reason, format string, args ...any) *Error {
 	return &Error{reason: reason, message: message}
 }
 
-func invalid(format string, args ...any) *Error {
-	return newError(ReasonInvalid, "the kubeconfig cannot be used: "+format, args...)
-}
-
 // entry names an entry of a kubeconfig in messages.
 func entry(kind, name string) string {
 	if len(name) > 80 {
@@ -94,39 +92,73 @@ func entry(kind, name string) string {
 //
 // Revision is a hash of the entries of the context, whatever else is in the kubeconfig and however it is written.
 func Member(name fleet.ClusterName, kubeconfig []byte, contextName string, allow Allow) fleet.Member {
-	m := fleet.Member{Name: name}
-	m.Config, m.Revision, m.Err = parse(kubeconfig, contextName, allow)
-	return m
-}
-
-func parse(kubeconfig []byte, contextName string, allow Allow) (config *rest.Config, revision string, err error) {
 	selected, err := selectContext(kubeconfig, contextName)
 	if err != nil {
-		return nil, "", err
+		return fleet.Member{Name: name, Err: err}
 	}
-	if err := selected.check(allow); err != nil {
-		return nil, "", err
-	}
-	if revision, err = selected.revision(); err != nil {
-		return nil, "", err
-	}
-	if config, err = selected.restConfig(); err != nil {
-		return nil, "", err
-	}
-	return config, revision, nil
+	return selected.member(name, allow)
 }
 
-// selection is the part of a kubeconfig that one context uses.
+// selection is what a cluster is reached by: the entries of a kubeconfig that one context uses, or what another
+// description says, in the words of a kubeconfig.
 type selection struct {
-	clusterName, userName string
-	cluster               clientcmdapi.Cluster
-	user                  clientcmdapi.AuthInfo
+	cluster clientcmdapi.Cluster
+	user    clientcmdapi.AuthInfo
+	terms   terms
+}
+
+// terms say what things are called where a selection comes from, for messages.
+type terms struct {
+	whole string                   // what describes the cluster, such as "kubeconfig"
+	user  string                   // what has the credentials, such as `user "admin"`
+	parts string                   // what has all, such as `cluster "east" with user "admin"`
+	field func(name string) string // such as `exec of user "admin"`, for the name that kubeconfigs have for a field
+}
+
+const wholeKubeconfig = "kubeconfig"
+
+// Fields that other descriptions have too, as kubeconfigs call them.
+const (
+	fieldServer   = "server"
+	fieldProxy    = "proxy-url"
+	fieldInsecure = "insecure-skip-tls-verify"
+	fieldCA       = "certificate-authority-data"
+	fieldCert     = "client-certificate-data"
+	fieldKey      = "client-key-data"
+	fieldExec     = "exec"
+)
+
+// fieldCAFile is a field that only kubeconfigs have.
+const fieldCAFile = "certificate-authority"
+
+// termsOfKubeconfig returns the terms of two entries.
+func termsOfKubeconfig(clusterName, userName string) terms {
+	cluster, user := entry("cluster", clusterName), entry("user", userName)
+	return terms{
+		whole: wholeKubeconfig,
+		user:  user,
+		parts: cluster + " with " + user,
+		field: func(name string) string {
+			switch name {
+			case fieldServer, fieldProxy, fieldInsecure, fieldCA, fieldCAFile:
+				return name + " of " + cluster
+			default:
+				return name + " of " + user
+			}
+		},
+	}
+}
+
+// invalid returns the error of a description that nobody could use.
+func (t terms) invalid(format string, args ...any) *Error {
+	return newError(ReasonInvalid, "the "+t.whole+" cannot be used: "+format, args...)
 }
 
 // lineOf finds the line that a parser's message tells.
 var lineOf = regexp.MustCompile(`line \d+`)
 
 func selectContext(kubeconfig []byte, contextName string) (*selection, error) {
+	invalid := terms{whole: wholeKubeconfig}.invalid
 	if len(bytes.TrimSpace(kubeconfig)) == 0 {
 		return nil, invalid("it is empty")
 	}
@@ -155,10 +187,30 @@ func selectContext(kubeconfig []byte, contextName string) (*selection, error) {
 	if user == nil {
 		return nil, invalid("%s of %s is not in it", entry("user", found.AuthInfo), entry("context", contextName))
 	}
-	return &selection{clusterName: found.Cluster, userName: found.AuthInfo, cluster: *cluster, user: *user}, nil
+	return &selection{cluster: *cluster, user: *user, terms: termsOfKubeconfig(found.Cluster, found.AuthInfo)}, nil
 }
 
-// power is something that a kubeconfig needs permission for.
+// member returns what is selected as a member, if it needs no more than is allowed.
+func (s *selection) member(name fleet.ClusterName, allow Allow) fleet.Member {
+	m := fleet.Member{Name: name}
+	m.Config, m.Revision, m.Err = s.read(allow)
+	return m
+}
+
+func (s *selection) read(allow Allow) (config *rest.Config, revision string, err error) {
+	if err := s.check(allow); err != nil {
+		return nil, "", err
+	}
+	if revision, err = s.revision(); err != nil {
+		return nil, "", err
+	}
+	if config, err = s.restConfig(); err != nil {
+		return nil, "", err
+	}
+	return config, revision, nil
+}
+
+// power is something that a description needs permission for.
 type power struct {
 	option  string
 	allowed bool
@@ -168,7 +220,6 @@ const schemeHTTP, schemeHTTPS = "http", "https"
 
 // check returns an error that names each field for which permission is missing. It reads no file and runs nothing.
 func (s *selection) check(allow Allow) error {
-	cluster, user := entry("cluster", s.clusterName), entry("user", s.userName)
 	server, err := s.server()
 	if err != nil {
 		return err
@@ -177,54 +228,55 @@ func (s *selection) check(allow Allow) error {
 	if s.user.AuthProvider != nil {
 		idpFile = s.user.AuthProvider.Config["idp-certificate-authority"]
 	}
-	files := power{"Files", allow.Files}
+	field, files := s.terms.field, power{"Files", allow.Files}
 	var refused []string
 	for _, f := range []struct {
-		entry, field string
-		used         bool
-		needs        power
+		field string
+		used  bool
+		needs power
 	}{
-		{user, "exec", s.user.Exec != nil, power{"Exec", allow.Exec}},
-		{user, "auth-provider", s.user.AuthProvider != nil, power{"AuthProvider", allow.AuthProvider}},
-		{user, "auth-provider's idp-certificate-authority", idpFile != "", files},
-		{user, "tokenFile", s.user.TokenFile != "", files},
-		{user, "client-certificate", s.user.ClientCertificate != "", files},
-		{user, "client-key", s.user.ClientKey != "", files},
-		{cluster, "certificate-authority", s.cluster.CertificateAuthority != "", files},
-		{cluster, "insecure-skip-tls-verify", s.cluster.InsecureSkipTLSVerify, power{"InsecureTLS", allow.InsecureTLS}},
-		{cluster, "server with http://", server.Scheme == schemeHTTP, power{"PlainHTTP", allow.PlainHTTP}},
+		{field(fieldExec), s.user.Exec != nil, power{"Exec", allow.Exec}},
+		{field("auth-provider"), s.user.AuthProvider != nil, power{"AuthProvider", allow.AuthProvider}},
+		{field("auth-provider's idp-certificate-authority"), idpFile != "", files},
+		{field("tokenFile"), s.user.TokenFile != "", files},
+		{field("client-certificate"), s.user.ClientCertificate != "", files},
+		{field("client-key"), s.user.ClientKey != "", files},
+		{field(fieldCAFile), s.cluster.CertificateAuthority != "", files},
+		{field(fieldInsecure), s.cluster.InsecureSkipTLSVerify, power{"InsecureTLS", allow.InsecureTLS}},
+		{field(fieldServer) + " with http://", server.Scheme == schemeHTTP, power{"PlainHTTP", allow.PlainHTTP}},
 	} {
 		if f.used && !f.needs.allowed {
-			refused = append(refused, fmt.Sprintf("%s uses %s, which needs the provider's option Allow.%s", f.entry, f.field, f.needs.option))
+			refused = append(refused, fmt.Sprintf("%s needs the provider's option Allow.%s", f.field, f.needs.option))
 		}
 	}
 	if len(refused) > 0 {
-		return newError(ReasonRefused, "the kubeconfig is refused: %s", strings.Join(refused, "; "))
+		return newError(ReasonRefused, "the %s is refused: %s", s.terms.whole, strings.Join(refused, "; "))
 	}
 	return nil
 }
 
 // server returns the address of the server. It checks that of the proxy too.
 func (s *selection) server() (*url.URL, error) {
-	cluster := entry("cluster", s.clusterName)
+	field, invalid := s.terms.field, s.terms.invalid
 	server, err := url.Parse(s.cluster.Server)
 	switch {
 	case err != nil || server.Hostname() == "" || !slices.Contains([]string{schemeHTTP, schemeHTTPS}, server.Scheme):
-		return nil, invalid("server of %s must be a URL that begins with https://", cluster)
+		return nil, invalid("%s must be a URL that begins with https://", field(fieldServer))
 	case server.User != nil:
-		return nil, invalid("server of %s has a user or password in the URL; they belong into %s", cluster, entry("user", s.userName))
+		return nil, invalid("%s has a user or password in the URL; they belong into %s", field(fieldServer), s.terms.user)
 	case s.cluster.ProxyURL == "":
 		return server, nil
 	}
 	proxy, err := url.Parse(s.cluster.ProxyURL)
 	if err != nil || proxy.Hostname() == "" || !slices.Contains([]string{schemeHTTP, schemeHTTPS, "socks5"}, proxy.Scheme) {
-		return nil, invalid("proxy-url of %s must be a URL that begins with https://, http:// or socks5://", cluster)
+		return nil, invalid("%s must be a URL that begins with https://, http:// or socks5://", field(fieldProxy))
 	}
 	return server, nil
 }
 
-// restConfig must only be called after check: it may read files that the kubeconfig names.
+// restConfig must only be called after check: it may read files that a kubeconfig names.
 func (s *selection) restConfig() (*rest.Config, error) {
+	field, invalid := s.terms.field, s.terms.invalid
 	// The entries get plain names, so that client-go's messages name nothing from the kubeconfig.
 	const cluster, user, context = "cluster", "user", "context"
 	config, err := clientcmd.NewNonInteractiveClientConfig(clientcmdapi.Config{
@@ -233,18 +285,17 @@ func (s *selection) restConfig() (*rest.Config, error) {
 		Contexts:  map[string]*clientcmdapi.Context{context: {Cluster: cluster, AuthInfo: user}},
 	}, context, nil, nil).ClientConfig()
 	if err != nil {
-		return nil, invalid("%s with %s: %v", entry("cluster", s.clusterName), entry("user", s.userName), err)
+		return nil, invalid("%s: %v", s.terms.parts, err)
 	}
 	if config.Insecure && (len(config.CAData) > 0 || config.CAFile != "") {
-		return nil, invalid("%s has both insecure-skip-tls-verify and a certificate-authority", entry("cluster", s.clusterName))
+		return nil, invalid("%s cannot be set beside a certificate authority", field(fieldInsecure))
 	}
 	if len(config.CAData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(config.CAData) {
-		return nil, invalid("certificate-authority-data of %s is no PEM certificate", entry("cluster", s.clusterName))
+		return nil, invalid("%s is no PEM certificate", field(fieldCA))
 	}
 	if len(config.CertData) > 0 && len(config.KeyData) > 0 {
 		if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
-			return nil, invalid("client-certificate-data and client-key-data of %s are no PEM certificate with its key",
-				entry("user", s.userName))
+			return nil, invalid("%s and %s are no PEM certificate with its key", field(fieldCert), field(fieldKey))
 		}
 	}
 	return config, nil
@@ -252,14 +303,14 @@ func (s *selection) restConfig() (*rest.Config, error) {
 
 // revision returns a hash of all that the rest.Config is made of.
 func (s *selection) revision() (string, error) {
-	used := *s
-	used.user.Extensions = nil
-	if used.user.Exec == nil {
-		used.cluster.Extensions = nil // only exec reads them
+	cluster, user := s.cluster, s.user
+	user.Extensions = nil
+	if user.Exec == nil {
+		cluster.Extensions = nil // only exec reads them
 	}
-	text, err := json.Marshal([]any{used.cluster, used.user})
+	text, err := json.Marshal([]any{cluster, user})
 	if err != nil {
-		return "", invalid("the extensions of %s are no JSON objects", entry("cluster", s.clusterName))
+		return "", s.terms.invalid("the extensions of %s are no JSON objects", s.terms.parts)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil

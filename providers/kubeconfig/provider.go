@@ -1,10 +1,11 @@
-// Package kubeconfig is the provider of clusters whose kubeconfigs are in labelled Secrets of the local cluster.
+// Package kubeconfig is the provider of clusters that are described by labelled Secrets of the local cluster: by a
+// kubeconfig, or by what Argo CD, Cluster API, Flux, Istio or others have there.
 package kubeconfig
 
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -26,8 +27,8 @@ const (
 	DefaultKey = "kubeconfig"
 )
 
-// Provider is a [fleet.Provider] of the clusters whose kubeconfigs are in labelled Secrets. The labels of a Secret are
-// the labels of its member. The zero value works. A provider must not be changed after Run was called.
+// Provider is a [fleet.Provider] of the clusters that Secrets of the local cluster describe. The labels of a Secret are
+// the labels of its members. The zero value works. A provider must not be changed after Run was called.
 //
 // The manager needs the rights to get, list and watch Secrets where the provider looks, and to create and patch events
 // (of events.k8s.io). Restrict it to one namespace where possible: rights on Secrets cannot be limited to a label.
@@ -36,42 +37,50 @@ type Provider struct {
 	// Default: in all namespaces.
 	Namespace string
 
-	// Selectors say which Secrets hold kubeconfigs: those that match at least one of them.
-	// Default: those with [Label] or [MulticlusterRuntimeLabel] set to "true".
+	// Formats are the conventions that the Secrets follow, several at once if need be. If a Secret follows several, it
+	// describes members in all of them; of two with the same name, that of the first format counts.
+	// Default: [Labelled], as Selectors and Key change it.
+	Formats []Format
+
+	// Selectors say which Secrets hold kubeconfigs: those that match at least one of them. They are for the default
+	// format: with Formats, each of these has its own, and Run returns an error.
+	// Default: those of [Labelled], for [Label] or [MulticlusterRuntimeLabel] set to "true".
 	Selectors []labels.Selector
 
-	// Key is the key of the kubeconfig in the data of a Secret.
+	// Key is the key of the kubeconfig in the data of a Secret. It is for the default format, as Selectors are.
 	// Default: [DefaultKey].
 	Key string
 
-	// Name returns the name of the member. It must give each Secret a different one.
-	// Default: the name of the Secret if Namespace is set, otherwise "namespace/name".
-	Name func(secret *corev1.Secret) fleet.ClusterName
+	// Name returns the name of a member; name is what the format calls it, which is unique in the Secret's namespace.
+	// In the default format that is the name of the Secret. Name must give each member a different one.
+	// Default: name if Namespace is set, otherwise "namespace/name".
+	Name func(secret *corev1.Secret, name string) fleet.ClusterName
 
-	// Context returns the context of the kubeconfig to use; "" stands for its current context.
+	// Context returns the context to use of the kubeconfigs in a Secret; "" stands for their current contexts.
 	// Default: the value of [ContextAnnotation], or "" without it.
 	Context func(secret *corev1.Secret) string
 
-	// Allow says what the kubeconfigs may do beyond naming a server and holding credentials.
+	// Allow says what the Secrets may do beyond naming servers and holding credentials.
 	// Default: nothing.
 	Allow Allow
 }
 
 var _ fleet.Provider = Provider{}
 
-// Run implements [fleet.Provider].
+// Run implements [fleet.Provider]. It returns an error before ctx is done only if the provider can never work, such as
+// one whose fields contradict each other.
 func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
+	formats, err := p.formats()
+	if err != nil {
+		return err
+	}
 	engine := objects.Provider[*corev1.Secret]{
 		Name:      "kubeconfig",
 		Object:    &corev1.Secret{},
-		Selectors: p.Selectors,
-		Members:   p.members,
-	}
-	if len(p.Selectors) == 0 {
-		engine.Selectors = []labels.Selector{
-			labels.SelectorFromSet(labels.Set{Label: "true"}),
-			labels.SelectorFromSet(labels.Set{MulticlusterRuntimeLabel: "true"}),
-		}
+		Selectors: formats.selectors(),
+		Members: func(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fleet.Member, error) {
+			return p.members(formats, secret)
+		},
 	}
 	if p.Namespace != "" {
 		engine.Namespaces = []string{p.Namespace}
@@ -79,25 +88,40 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	return engine.Run(ctx, local, members)
 }
 
-func (p Provider) members(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fleet.Member, error) {
-	key := cmp.Or(p.Key, DefaultKey)
-	kubeconfig, ok := secret.Data[key]
-	if !ok {
-		return nil, fmt.Errorf("%w: the Secret has no key %q", objects.ErrNone, key)
+func (p Provider) formats() (formats, error) {
+	if len(p.Formats) > 0 {
+		if len(p.Selectors) > 0 || p.Key != "" {
+			return nil, errors.New("providers/kubeconfig: Provider.Selectors and Provider.Key are for the default format; " +
+				"with Provider.Formats, set the Selectors of these, and use Keyed for other keys")
+		}
+		return p.Formats, formats(p.Formats).validate()
 	}
-	m := Member(p.name(secret), kubeconfig, p.context(secret), p.Allow)
-	m.Labels = secret.Labels
-	return []fleet.Member{m}, nil
+	format := Labelled()
+	if len(p.Selectors) > 0 {
+		format.Selectors = p.Selectors
+	}
+	if p.Key != "" {
+		format.Members = underKeys(p.Key)
+	}
+	return formats{format}, formats{format}.validate()
 }
 
-func (p Provider) name(secret *corev1.Secret) fleet.ClusterName {
+func (p Provider) members(formats formats, secret *corev1.Secret) ([]fleet.Member, error) {
+	members, err := formats.members(secret, Reading{Context: p.context(secret), Allow: p.Allow})
+	for i, m := range members {
+		members[i].Name = p.name(secret, cmp.Or(string(m.Name), secret.Name))
+	}
+	return members, err
+}
+
+func (p Provider) name(secret *corev1.Secret, name string) fleet.ClusterName {
 	switch {
 	case p.Name != nil:
-		return p.Name(secret)
+		return p.Name(secret, name)
 	case p.Namespace != "":
-		return fleet.ClusterName(secret.Name)
+		return fleet.ClusterName(name)
 	}
-	return fleet.ClusterName(secret.Namespace + "/" + secret.Name)
+	return fleet.ClusterName(secret.Namespace + "/" + name)
 }
 
 func (p Provider) context(secret *corev1.Secret) string {

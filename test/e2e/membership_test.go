@@ -216,11 +216,11 @@ func TestAMemberReportedAgainAndAgainIsEngagedOnce(t *testing.T) {
 func TestTwoSecretsThatClaimTheSameName(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 3})
 	ns := f.Local.CreateNamespace(t)
-	m := newManagerOf(t, f.Local, ns, kubeconfig.Provider{Namespace: ns, Name: func(s *corev1.Secret) fleet.ClusterName {
+	m := newManagerOf(t, f.Local, ns, kubeconfig.Provider{Namespace: ns, Name: func(s *corev1.Secret, name string) fleet.ClusterName {
 		if claimed := s.Labels["claims"]; claimed != "" {
 			return fleet.ClusterName(claimed)
 		}
-		return fleet.ClusterName(s.Name)
+		return fleet.ClusterName(name)
 	}})
 	m.start()
 	claim := map[string]string{"claims": "prod"}

@@ -1,0 +1,168 @@
+package providertest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+)
+
+// members is a [fleet.Members] that keeps what a provider reports.
+type members struct {
+	mu       sync.Mutex // guards what follows
+	news     chan struct{}
+	now      map[fleet.ClusterName]fleet.Member
+	calls    []call
+	refused  map[fleet.ClusterName]error         // what Set returns
+	held     map[fleet.ClusterName]chan struct{} // Remove waits until the channel is closed
+	draining map[fleet.ClusterName]int
+}
+
+// call is one call of a method.
+type call struct {
+	removal bool
+	member  fleet.Member // the name alone, of a removal
+	given   *rest.Config // of which member.Config is a copy
+	err     error
+}
+
+func (c call) String() string {
+	what := fmt.Sprintf("Set(%q, %s)", c.member.Name, contents(c.member))
+	if c.removal {
+		what = fmt.Sprintf("Remove(%q)", c.member.Name)
+	}
+	if c.err != nil {
+		what += fmt.Sprintf(" = %v", c.err)
+	}
+	return what
+}
+
+// contents is what a member has, without credentials.
+func contents(m fleet.Member) string {
+	switch {
+	case m.Err != nil:
+		return fmt.Sprintf("Err %q", m.Err)
+	case m.Config != nil:
+		return fmt.Sprintf("Config of %s, Revision %q, Labels %v", m.Config.Host, m.Revision, m.Labels)
+	default:
+		return fmt.Sprintf("Cluster %T, Labels %v", m.Cluster, m.Labels)
+	}
+}
+
+func newMembers() *members {
+	return &members{
+		news:     make(chan struct{}),
+		now:      map[fleet.ClusterName]fleet.Member{},
+		refused:  map[fleet.ClusterName]error{},
+		held:     map[fleet.ClusterName]chan struct{}{},
+		draining: map[fleet.ClusterName]int{},
+	}
+}
+
+// Set implements [fleet.Members].
+func (ms *members) Set(m fleet.Member) error {
+	err, given := m.Validate(), m.Config
+	m.Labels = maps.Clone(m.Labels)
+	if given != nil {
+		m.Config = rest.CopyConfig(given)
+	}
+	ms.change(func() {
+		if err == nil {
+			err = ms.refused[m.Name]
+		}
+		if err == nil {
+			ms.now[m.Name] = m
+		}
+		ms.calls = append(ms.calls, call{member: m, given: given, err: err})
+	})
+	return err
+}
+
+// Remove implements [fleet.Members].
+func (ms *members) Remove(ctx context.Context, name fleet.ClusterName) (err error) {
+	var held chan struct{}
+	ms.change(func() {
+		delete(ms.now, name)
+		ms.calls = append(ms.calls, call{removal: true, member: fleet.Member{Name: name}})
+		ms.draining[name]++
+		held = ms.held[name]
+	})
+	if held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+			err = fmt.Errorf("cluster %q is still drained: %w", name, context.Cause(ctx))
+		}
+	}
+	ms.change(func() { ms.draining[name]-- })
+	return err
+}
+
+// refuse lets Set return err for the member from now on; nil ends that.
+func (ms *members) refuse(name fleet.ClusterName, err error) {
+	ms.change(func() { ms.refused[name] = err })
+}
+
+// hold lets Remove of the member wait until letGo is called, or the caller's context ends.
+func (ms *members) hold(name fleet.ClusterName) (letGo func()) {
+	held := make(chan struct{})
+	ms.change(func() { ms.held[name] = held })
+	return sync.OnceFunc(func() { close(held) })
+}
+
+func (ms *members) change(change func()) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	change()
+	close(ms.news)
+	ms.news = make(chan struct{})
+}
+
+// look returns what look returns, which is called while nothing changes, and a channel that is closed at the next change.
+func (ms *members) look(look func() string) (found string, news <-chan struct{}) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return look(), ms.news
+}
+
+// reported returns all calls of Set for the member that were accepted, in their order.
+func (ms *members) reported(name fleet.ClusterName) []call {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	var reported []call
+	for _, c := range ms.calls {
+		if c.member.Name == name && !c.removal && c.err == nil {
+			reported = append(reported, c)
+		}
+	}
+	return reported
+}
+
+// withdrawn returns the names of all calls of Remove, in their order.
+func (ms *members) withdrawn() []fleet.ClusterName {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	var names []fleet.ClusterName
+	for _, c := range ms.calls {
+		if c.removal {
+			names = append(names, c.member.Name)
+		}
+	}
+	return names
+}
+
+// String has one line for each call.
+func (ms *members) String() string {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	lines := make([]string, len(ms.calls))
+	for i, c := range ms.calls {
+		lines[i] = c.String()
+	}
+	return strings.Join(lines, "\n")
+}
