@@ -1,0 +1,141 @@
+// Package composite makes one provider of several.
+package composite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+)
+
+// Separator stands between the prefix of a provider and the name that the provider gives a member, as in
+// "aws#team-a/prod". No name of a Kubernetes object has it.
+const Separator = "#"
+
+// Provider is a [fleet.Provider] of the members of several, by prefix. The member NAME of the provider "aws" is
+// "aws#NAME". The names of the provider "", if there is one, stay as they are; it may report none that begin with the
+// prefix of another. So no two can report the same name. A Provider must not be changed after Run was called.
+//
+// A provider that returns an error or panics is started again, at first after a second, later after up to a minute.
+// That is logged, and stops no other. Its members stay as they are meanwhile, and after that: those that are no longer
+// there when it is started again, it never withdraws, since it knows nothing of them. They show as Unreachable if their
+// clusters are gone, and leave with the process.
+type Provider map[string]fleet.Provider
+
+var _ fleet.Provider = Provider{}
+
+// Run implements [fleet.Provider]. It returns an error only for prefixes that cannot be used, or no provider at one.
+func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
+	if err := p.validate(); err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	for prefix, provider := range p {
+		running.Go(func() {
+			ctx := logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("prefix", prefix))
+			keepRunning(ctx, provider, local, prefixed{prefix: prefix, all: p, members: members})
+		})
+	}
+	<-ctx.Done()
+	running.Wait()
+	return nil
+}
+
+func (p Provider) validate() error {
+	var errs []error
+	for prefix, provider := range p {
+		if provider == nil {
+			errs = append(errs, fmt.Errorf("providers/composite: there is no provider for the prefix %q", prefix))
+		}
+		if prefix == "" {
+			continue
+		}
+		if err := (fleet.Member{Name: fleet.ClusterName(prefix), Config: &rest.Config{}}).Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("providers/composite: the prefix cannot be a part of names: %w", err))
+		}
+		if strings.Contains(prefix, Separator) {
+			errs = append(errs, fmt.Errorf("providers/composite: the prefix %q has a %q", prefix, Separator))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keepRunning runs a provider until ctx is done, or until it has ended without an error.
+func keepRunning(ctx context.Context, p fleet.Provider, local cluster.Cluster, members fleet.Members) {
+	// A run of ten minutes was a good one: the next failure is the first again.
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: time.Minute}
+	delay := backoff.DelayWithReset(clock.RealClock{}, 10*time.Minute)
+	_ = delay.Until(ctx, true, true, func(ctx context.Context) (ended bool, _ error) {
+		if err := runOnce(ctx, p, local, members); err != nil && ctx.Err() == nil {
+			logf.FromContext(ctx).Error(err, "A provider has failed. Its members stay as they are, and it is started again")
+			return false, nil
+		}
+		return true, nil
+	})
+}
+
+// runOnce makes an error of a panic.
+func runOnce(ctx context.Context, p fleet.Provider, local cluster.Cluster, members fleet.Members) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			logf.FromContext(ctx).Error(nil, "Panic in a provider", "stack", string(debug.Stack()))
+			err = fmt.Errorf("the provider %T panicked (%T)", p, panicked)
+		}
+	}()
+	return p.Run(ctx, local, members)
+}
+
+// prefixed is what one provider reports to.
+type prefixed struct {
+	prefix  string
+	all     Provider
+	members fleet.Members
+}
+
+// Set implements [fleet.Members].
+func (p prefixed) Set(m fleet.Member) error {
+	if err := m.Validate(); err != nil { // no name is none, also under a prefix
+		return err
+	}
+	if other, ok := p.others(m.Name); ok {
+		return fmt.Errorf("%w %q: names that begin with %q belong to another provider", fleet.ErrInvalidMember, m.Name, other+Separator)
+	}
+	m.Name = p.full(m.Name)
+	return p.members.Set(m)
+}
+
+// Remove implements [fleet.Members].
+func (p prefixed) Remove(ctx context.Context, name fleet.ClusterName) error {
+	if _, ok := p.others(name); ok {
+		return nil // it was refused when it was reported
+	}
+	return p.members.Remove(ctx, p.full(name))
+}
+
+// others returns the prefix of another provider, if the name would be one of its.
+func (p prefixed) others(name fleet.ClusterName) (prefix string, ok bool) {
+	before, _, found := strings.Cut(string(name), Separator)
+	if p.prefix != "" || before == "" || !found {
+		return "", false
+	}
+	_, ok = p.all[before]
+	return before, ok
+}
+
+func (p prefixed) full(name fleet.ClusterName) fleet.ClusterName {
+	if p.prefix == "" {
+		return name
+	}
+	return fleet.ClusterName(p.prefix+Separator) + name
+}
