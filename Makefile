@@ -6,7 +6,7 @@ TESTARGS ?=
 GO   ?= go
 LINT  = $(GO) tool -modfile=$(CURDIR)/tools.mod golangci-lint
 # The other modules of this repository, besides the one in its root.
-MODULES = hack/assets test/bench/peers
+MODULES = hack/assets providers/upstream test/bench/peers
 # Module files of another name: of the linters, and of the control plane's programs.
 MODFILES = tools.mod hack/assets/controlplane.mod
 

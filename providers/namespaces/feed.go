@@ -1,0 +1,177 @@
+package namespaces
+
+import (
+	"context"
+	"sync"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+// feed hands the events of one kind to the handlers of the members. To the shared informer it is a single handler,
+// however many members there are, and an event costs no more than the handlers in its namespace.
+type feed struct {
+	informer cache.Informer
+	scope    scope
+
+	mu       sync.Mutex // guards what follows; no handler is called under it
+	closed   bool
+	complete bool // the initial list was handed over
+	places   map[string]*place
+	own      toolscache.ResourceEventHandlerRegistration // at the informer
+	// running has the goroutines that deliver events. None is added once closed is set.
+	running sync.WaitGroup
+}
+
+var _ toolscache.ResourceEventHandler = (*feed)(nil)
+
+// place is a namespace; for kinds without, there is one place, named "". A Namespace is in itself.
+type place struct {
+	objects  map[string]any // by name, as the handlers were told last: what a handler that comes later is told first
+	handlers map[*registration]struct{}
+}
+
+// open registers the feed at the informer.
+func (f *feed) open(ctx context.Context) error {
+	own, err := f.informer.AddEventHandler(f)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		_ = f.informer.RemoveEventHandler(own)
+		return errClosed
+	}
+	f.own = own
+	f.running.Go(func() {
+		select {
+		case <-own.HasSyncedChecker().Done():
+			f.listed()
+		case <-ctx.Done():
+		}
+	})
+	return nil
+}
+
+// close removes all handlers, and returns when none runs any more. The context of open has ended.
+func (f *feed) close() {
+	f.mu.Lock()
+	f.closed = true
+	for _, p := range f.places {
+		for r := range p.handlers {
+			r.remove()
+		}
+	}
+	clear(f.places)
+	own := f.own
+	f.mu.Unlock()
+	if own != nil {
+		_ = f.informer.RemoveEventHandler(own) // it fails only for a handler that is gone already
+	}
+	f.running.Wait()
+}
+
+// add registers a handler of a member. It is told first what there is.
+func (f *feed) add(where string, h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errClosed
+	}
+	r := &registration{handler: h, spawn: f.running.Go, synced: make(chan struct{})}
+	p := f.placeLocked(where)
+	if p.handlers == nil {
+		p.handlers = map[*registration]struct{}{}
+	}
+	p.handlers[r] = struct{}{}
+	for _, obj := range p.objects {
+		r.add(notice{what: added, obj: obj, initial: true})
+	}
+	if f.complete {
+		r.listed()
+	}
+	return r, nil
+}
+
+// remove removes a handler. A call to it that runs goes on; no other begins.
+func (f *feed) remove(where string, r *registration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.remove()
+	if p := f.places[where]; p != nil {
+		delete(p.handlers, r)
+		f.tidyLocked(where, p)
+	}
+}
+
+// OnAdd implements toolscache.ResourceEventHandler.
+func (f *feed) OnAdd(obj any, isInInitialList bool) {
+	f.distribute(notice{what: added, obj: obj, initial: isInInitialList})
+}
+
+// OnUpdate implements toolscache.ResourceEventHandler.
+func (f *feed) OnUpdate(before, after any) {
+	f.distribute(notice{what: updated, before: before, obj: after})
+}
+
+// OnDelete implements toolscache.ResourceEventHandler.
+func (f *feed) OnDelete(obj any) { f.distribute(notice{what: deleted, obj: obj}) }
+
+// distribute notes what became of an object, and tells the handlers in its place.
+func (f *feed) distribute(n notice) {
+	key, err := toolscache.DeletionHandlingObjectToName(n.obj)
+	if err != nil {
+		return // informers have objects alone
+	}
+	where := key.Namespace
+	if f.scope == itself {
+		where = key.Name
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	p := f.placeLocked(where)
+	if n.what == deleted {
+		delete(p.objects, key.Name)
+	} else {
+		if p.objects == nil {
+			p.objects = map[string]any{}
+		}
+		p.objects[key.Name] = n.obj
+	}
+	for r := range p.handlers {
+		r.add(n)
+	}
+	f.tidyLocked(where, p)
+}
+
+// listed notes that the informer has handed over what there was at first.
+func (f *feed) listed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.complete = true
+	for _, p := range f.places {
+		for r := range p.handlers {
+			r.listed()
+		}
+	}
+}
+
+func (f *feed) placeLocked(where string) *place {
+	p := f.places[where]
+	if p == nil {
+		p = &place{}
+		f.places[where] = p
+	}
+	return p
+}
+
+// tidyLocked forgets a place that has nothing.
+func (f *feed) tidyLocked(where string, p *place) {
+	if len(p.objects) == 0 && len(p.handlers) == 0 {
+		delete(f.places, where)
+	}
+}

@@ -1,0 +1,26 @@
+package upstream_test
+
+import (
+	"log"
+
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/multicluster-runtime/providers/file"
+
+	"github.com/fleet-runtime/fleet-runtime/providers/upstream"
+)
+
+// The members are the clusters of a provider of multicluster-runtime, here those of the kubeconfig files in a folder.
+func ExampleProvider() {
+	files, err := file.New(file.Options{KubeconfigDirs: []string{"/etc/clusters"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mgr, err := mcmanager.New(ctrl.GetConfigOrDie(), upstream.Provider{Provider: files}, mcmanager.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		log.Fatal(err)
+	}
+}
