@@ -155,7 +155,7 @@ var (
 	inline   = regexp.MustCompile("`([^`\n]+)`")
 	goFile   = regexp.MustCompile(`^[\w./-]+/[\w.-]+\.go$|^[\w-]+/$`)
 	testName = regexp.MustCompile(`^Test[A-Z]\w+$`)
-	symbol   = regexp.MustCompile(`^(fleet|mc[a-z]+|kubeconfig|objects)\.([A-Z]\w*)(?:\.([A-Z]\w*))?\b`)
+	symbol   = regexp.MustCompile(`^(fleet|mc[a-z]+|kubeconfig|objects|capi|clusterprofile|composite|contexts|dependents|kind|namespaces|providertest|static|upstream)\.([A-Z]\w*)(?:\.([A-Z]\w*))?\b`)
 )
 
 // TestWhatPagesNameExists: files, tests, and what the packages export.
@@ -165,7 +165,10 @@ func TestWhatPagesNameExists(t *testing.T) {
 	for folder, name := range map[string]string{
 		"fleet": "fleet", "providers/kubeconfig": "kubeconfig", "providers/objects": "objects", "mctest": "mctest",
 		"mcreconcile": "mcreconcile", "mcsource": "mcsource", "mchandler": "mchandler", "mcbuilder": "mcbuilder",
-		"mcmanager": "mcmanager", "mcqueue": "mcqueue",
+		"mcmanager": "mcmanager", "mcqueue": "mcqueue", "mcowner": "mcowner", "mcowner/dependents": "dependents",
+		"providers/capi": "capi", "providers/clusterprofile": "clusterprofile", "providers/composite": "composite",
+		"providers/contexts": "contexts", "providers/kind": "kind", "providers/namespaces": "namespaces",
+		"providers/providertest": "providertest", "providers/static": "static", "providers/upstream": "upstream",
 	} {
 		exported[name] = exports(t, code, folder)
 	}

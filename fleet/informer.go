@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/delivery"
 )
 
 // informer is a shared informer that costs little while nothing happens: a fleet has one or more for each member. The
@@ -30,7 +32,7 @@ type informer struct {
 	mu       sync.Mutex // guards what follows, and makes one step of a change to the store and its events
 	started  bool
 	stopped  bool
-	handlers map[*registration]struct{}
+	handlers map[*delivery.Registration]struct{}
 	// running has the goroutines that deliver events. None is added once stopped is set.
 	running sync.WaitGroup
 }
@@ -44,7 +46,7 @@ func newInformer(
 	i := &informer{
 		indexer:  toolscache.NewIndexer(toolscache.DeletionHandlingMetaNamespaceKeyFunc, indexers),
 		synced:   make(chan struct{}),
-		handlers: map[*registration]struct{}{},
+		handlers: map[*delivery.Registration]struct{}{},
 	}
 	i.reflector = sync.OnceValue(func() *toolscache.Reflector {
 		return toolscache.NewReflectorWithOptions(lw, obj, intake{i}, toolscache.ReflectorOptions{ResyncPeriod: resync})
@@ -93,8 +95,8 @@ func (i *informer) start() bool {
 func (i *informer) stop() {
 	i.mu.Lock()
 	i.stopped = true
-	for r := range i.handlers {
-		r.remove()
+	for l := range i.handlers {
+		l.Remove()
 	}
 	clear(i.handlers)
 	i.mu.Unlock()
@@ -134,37 +136,32 @@ func (i *informer) AddEventHandlerWithResyncPeriod(
 func (i *informer) AddEventHandlerWithOptions(
 	h toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	r := &registration{
-		handler: h,
-		resyncs: opts.ResyncPeriod == nil || *opts.ResyncPeriod != 0,
-		spawn:   i.running.Go,
-		synced:  make(chan struct{}),
-	}
+	l := delivery.New(h, opts.ResyncPeriod == nil || *opts.ResyncPeriod != 0, i.running.Go)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.stopped {
 		return nil, errors.New("adding an event handler: the informer has stopped")
 	}
-	i.handlers[r] = struct{}{}
+	i.handlers[l] = struct{}{}
 	for _, obj := range i.indexer.List() {
-		r.add(notification{what: added, obj: obj, initial: true})
+		l.Add(delivery.Event{What: delivery.Added, Obj: obj, Initial: true})
 	}
 	if i.HasSynced() {
-		r.listed()
+		l.Listed()
 	}
-	return r, nil
+	return l, nil
 }
 
 // RemoveEventHandler implements SharedInformer. An event that is being handled goes on; no other begins.
 func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
-	r, ok := handle.(*registration)
+	l, ok := handle.(*delivery.Registration)
 	if !ok {
 		return fmt.Errorf("removing an event handler: %T is not one of this informer", handle)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.handlers, r)
-	r.remove()
+	delete(i.handlers, l)
+	l.Remove()
 	return nil
 }
 
@@ -212,8 +209,9 @@ func (i *informer) GetController() toolscache.Controller { return i }
 type intake struct{ *informer }
 
 var (
-	_ toolscache.ReflectorStore    = intake{}
-	_ toolscache.TransformingStore = intake{}
+	_ toolscache.ReflectorStore         = intake{}
+	_ toolscache.ReflectorBookmarkStore = intake{}
+	_ toolscache.TransformingStore      = intake{}
 )
 
 // Transformer implements TransformingStore.
@@ -264,7 +262,7 @@ func (in intake) Delete(obj any) error {
 	if err := in.indexer.Delete(obj); err != nil {
 		return err
 	}
-	in.tellLocked(notification{what: deleted, obj: obj})
+	in.tellLocked(delivery.Event{What: delivery.Deleted, Obj: obj})
 	return nil
 }
 
@@ -290,16 +288,16 @@ func (in intake) Replace(list []any, resourceVersion string) error {
 	}
 	if !in.HasSynced() {
 		close(in.synced)
-		for r := range in.handlers {
-			r.listed()
+		for l := range in.handlers {
+			l.Listed()
 		}
 	}
 	return nil
 }
 
 // differencesLocked returns what changes when the list takes the place of what is stored.
-func (in intake) differencesLocked(list []any) ([]notification, error) {
-	var gone, news []notification
+func (in intake) differencesLocked(list []any) ([]delivery.Event, error) {
+	var gone, news []delivery.Event
 	listed := make(map[string]struct{}, len(list))
 	for _, obj := range list {
 		key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj)
@@ -321,23 +319,23 @@ func (in intake) differencesLocked(list []any) ([]notification, error) {
 		if err != nil {
 			return nil, err
 		}
-		gone = append(gone, notification{what: deleted, obj: toolscache.DeletedFinalStateUnknown{Key: key, Obj: last}})
+		gone = append(gone, delivery.Event{What: delivery.Deleted, Obj: toolscache.DeletedFinalStateUnknown{Key: key, Obj: last}})
 	}
 	return append(gone, news...), nil
 }
 
 // newsLocked returns what it means that obj is there. It is nothing if a new list has an object as it was.
-func (in intake) newsLocked(obj any) (notification, error) {
+func (in intake) newsLocked(obj any) (delivery.Event, error) {
 	old, exists, err := in.indexer.Get(obj)
 	switch {
 	case err != nil:
-		return notification{}, err
+		return delivery.Event{}, err
 	case !exists:
-		return notification{what: added, obj: obj, initial: !in.HasSynced()}, nil
+		return delivery.Event{What: delivery.Added, Obj: obj, Initial: !in.HasSynced()}, nil
 	case sameVersion(old, obj):
-		return notification{}, nil
+		return delivery.Event{}, nil
 	}
-	return notification{what: updated, old: old, obj: obj}, nil
+	return delivery.Event{What: delivery.Updated, Old: old, Obj: obj}, nil
 }
 
 func sameVersion(a, b any) bool {
@@ -349,21 +347,27 @@ func sameVersion(a, b any) bool {
 	return err == nil && before.GetResourceVersion() == after.GetResourceVersion()
 }
 
+// Bookmark implements ReflectorBookmarkStore.
+func (in intake) Bookmark(resourceVersion string) error {
+	in.indexer.Bookmark(resourceVersion)
+	return nil
+}
+
 // Resync implements ReflectorStore.
 func (in intake) Resync() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, obj := range in.indexer.List() {
-		in.tellLocked(notification{what: updated, old: obj, obj: obj, resync: true})
+		in.tellLocked(delivery.Event{What: delivery.Updated, Old: obj, Obj: obj, Resync: true})
 	}
 	return nil
 }
 
-func (in intake) tellLocked(n notification) {
-	if n.what == nothing {
+func (in intake) tellLocked(n delivery.Event) {
+	if n.What == delivery.Nothing {
 		return
 	}
-	for r := range in.handlers {
-		r.add(n)
+	for l := range in.handlers {
+		l.Add(n)
 	}
 }

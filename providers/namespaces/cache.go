@@ -10,6 +10,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/delivery"
 )
 
 // confinedCache is the shared cache as a member sees it.
@@ -105,7 +107,7 @@ func (i confinedInformer) AddEventHandlerWithOptions(
 
 // RemoveEventHandler implements cache.Informer.
 func (i confinedInformer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
-	r, ok := handle.(*registration)
+	r, ok := handle.(*delivery.Registration)
 	if !ok {
 		return fmt.Errorf("removing an event handler: %T is not one of this informer", handle)
 	}

@@ -6,6 +6,8 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/delivery"
 )
 
 // feed hands the events of one kind to the handlers of the members. To the shared informer it is a single handler,
@@ -28,7 +30,7 @@ var _ toolscache.ResourceEventHandler = (*feed)(nil)
 // place is a namespace; for kinds without, there is one place, named "". A Namespace is in itself.
 type place struct {
 	objects  map[string]any // by name, as the handlers were told last: what a handler that comes later is told first
-	handlers map[*registration]struct{}
+	handlers map[*delivery.Registration]struct{}
 }
 
 // open registers the feed at the informer.
@@ -59,8 +61,8 @@ func (f *feed) close() {
 	f.mu.Lock()
 	f.closed = true
 	for _, p := range f.places {
-		for r := range p.handlers {
-			r.remove()
+		for l := range p.handlers {
+			l.Remove()
 		}
 	}
 	clear(f.places)
@@ -79,48 +81,48 @@ func (f *feed) add(where string, h toolscache.ResourceEventHandler) (toolscache.
 	if f.closed {
 		return nil, errClosed
 	}
-	r := &registration{handler: h, spawn: f.running.Go, synced: make(chan struct{})}
+	l := delivery.New(h, true, f.running.Go)
 	p := f.placeLocked(where)
 	if p.handlers == nil {
-		p.handlers = map[*registration]struct{}{}
+		p.handlers = map[*delivery.Registration]struct{}{}
 	}
-	p.handlers[r] = struct{}{}
+	p.handlers[l] = struct{}{}
 	for _, obj := range p.objects {
-		r.add(notice{what: added, obj: obj, initial: true})
+		l.Add(delivery.Event{What: delivery.Added, Obj: obj, Initial: true})
 	}
 	if f.complete {
-		r.listed()
+		l.Listed()
 	}
-	return r, nil
+	return l, nil
 }
 
 // remove removes a handler. A call to it that runs goes on; no other begins.
-func (f *feed) remove(where string, r *registration) {
+func (f *feed) remove(where string, l *delivery.Registration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r.remove()
+	l.Remove()
 	if p := f.places[where]; p != nil {
-		delete(p.handlers, r)
+		delete(p.handlers, l)
 		f.tidyLocked(where, p)
 	}
 }
 
 // OnAdd implements toolscache.ResourceEventHandler.
 func (f *feed) OnAdd(obj any, isInInitialList bool) {
-	f.distribute(notice{what: added, obj: obj, initial: isInInitialList})
+	f.distribute(delivery.Event{What: delivery.Added, Obj: obj, Initial: isInInitialList})
 }
 
 // OnUpdate implements toolscache.ResourceEventHandler.
 func (f *feed) OnUpdate(before, after any) {
-	f.distribute(notice{what: updated, before: before, obj: after})
+	f.distribute(delivery.Event{What: delivery.Updated, Old: before, Obj: after})
 }
 
 // OnDelete implements toolscache.ResourceEventHandler.
-func (f *feed) OnDelete(obj any) { f.distribute(notice{what: deleted, obj: obj}) }
+func (f *feed) OnDelete(obj any) { f.distribute(delivery.Event{What: delivery.Deleted, Obj: obj}) }
 
 // distribute notes what became of an object, and tells the handlers in its place.
-func (f *feed) distribute(n notice) {
-	key, err := toolscache.DeletionHandlingObjectToName(n.obj)
+func (f *feed) distribute(e delivery.Event) {
+	key, err := toolscache.DeletionHandlingObjectToName(e.Obj)
 	if err != nil {
 		return // informers have objects alone
 	}
@@ -134,16 +136,16 @@ func (f *feed) distribute(n notice) {
 		return
 	}
 	p := f.placeLocked(where)
-	if n.what == deleted {
+	if e.What == delivery.Deleted {
 		delete(p.objects, key.Name)
 	} else {
 		if p.objects == nil {
 			p.objects = map[string]any{}
 		}
-		p.objects[key.Name] = n.obj
+		p.objects[key.Name] = e.Obj
 	}
-	for r := range p.handlers {
-		r.add(n)
+	for l := range p.handlers {
+		l.Add(e)
 	}
 	f.tidyLocked(where, p)
 }
@@ -154,8 +156,8 @@ func (f *feed) listed() {
 	defer f.mu.Unlock()
 	f.complete = true
 	for _, p := range f.places {
-		for r := range p.handlers {
-			r.listed()
+		for l := range p.handlers {
+			l.Listed()
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/delivery"
 )
 
 // told is a handler that notes what it is told.
@@ -54,14 +56,14 @@ func configMap(namespace, name, version string) *corev1.ConfigMap {
 func newFeed() *feed { return &feed{places: map[string]*place{}} }
 
 // register adds a handler that notes.
-func register(t *testing.T, f *feed, where string) (*told, *registration) {
+func register(t *testing.T, f *feed, where string) (*told, *delivery.Registration) {
 	t.Helper()
 	h := &told{}
 	r, err := f.add(where, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h, r.(*registration)
+	return h, r.(*delivery.Registration)
 }
 
 func TestAHandlerIsToldOfItsNamespaceAlone(t *testing.T) {
@@ -171,7 +173,7 @@ func TestARemovedHandlerIsToldNothingMore(t *testing.T) {
 		f.OnAdd(configMap("a", "x", "1"), false)
 		f.OnAdd(configMap("a", "y", "2"), false) // waits behind the first
 		synctest.Wait()
-		f.remove("a", r.(*registration))
+		f.remove("a", r.(*delivery.Registration))
 		f.OnAdd(configMap("a", "z", "3"), false)
 		close(release)
 		synctest.Wait()

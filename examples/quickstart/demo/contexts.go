@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/providers/static"
 )
 
 // realClusters is the setting of clusters that exist. Nothing is written to them: the manager elects no leader and
@@ -48,15 +48,11 @@ func (o options) realClusters(screen screen) (*setting, error) {
 
 // contexts is the provider of a few clusters that are known from the start.
 func contexts(configs map[string]*rest.Config) fleet.Provider {
-	return fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
-		for name, config := range configs {
-			if err := members.Set(fleet.Member{Name: fleet.ClusterName(name), Config: config}); err != nil {
-				return err
-			}
-		}
-		<-ctx.Done()
-		return nil
-	})
+	var members static.Provider
+	for name, config := range configs {
+		members = append(members, fleet.Member{Name: fleet.ClusterName(name), Config: config})
+	}
+	return members
 }
 
 // configs returns the ways to reach the clusters, by context.

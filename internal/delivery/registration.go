@@ -1,0 +1,155 @@
+// Package delivery delivers the events of an informer to a handler. client-go keeps two goroutines and a ring of 16 KB
+// for each handler; here a handler has a goroutine only while there are events for it.
+package delivery
+
+import (
+	"fmt"
+	"sync"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// Event is what a handler is told. The zero value is nothing.
+type Event struct {
+	What     What
+	Old, Obj any  // Old is set if Obj was updated
+	Initial  bool // of what was added: it was there before the handler
+	Resync   bool // of what was updated: nothing has changed
+}
+
+// What tells kinds of events apart.
+type What int
+
+// Kinds of events.
+const (
+	Nothing What = iota
+	Added
+	Updated
+	Deleted
+)
+
+func (e Event) tell(h toolscache.ResourceEventHandler) {
+	defer utilruntime.HandleCrash() // as client-go does
+	switch e.What {
+	case Nothing:
+	case Added:
+		h.OnAdd(e.Obj, e.Initial)
+	case Updated:
+		h.OnUpdate(e.Old, e.Obj)
+	case Deleted:
+		h.OnDelete(e.Obj)
+	}
+}
+
+// Registration is a handler, and the events that it has not seen yet. It sees them in order, one at a time, and waits for no
+// other handler. Its methods are safe for concurrent use.
+type Registration struct {
+	handler toolscache.ResourceEventHandler
+	resyncs bool
+	spawn   func(func())
+	synced  chan struct{} // closed once the handler has seen the initial list
+
+	mu         sync.Mutex // guards what follows
+	pending    []Event
+	delivering bool // a goroutine delivers
+	removed    bool
+	unseen     int  // objects of the initial list that the handler has not seen
+	complete   bool // the initial list is complete
+}
+
+var _ toolscache.ResourceEventHandlerRegistration = (*Registration)(nil)
+
+// New returns a registration. spawn runs a function in a goroutine; it is called by [Registration.Add]. Without resyncs, the
+// handler is told of none.
+func New(h toolscache.ResourceEventHandler, resyncs bool, spawn func(func())) *Registration {
+	return &Registration{handler: h, resyncs: resyncs, spawn: spawn, synced: make(chan struct{})}
+}
+
+// HasSynced implements toolscache.ResourceEventHandlerRegistration.
+func (r *Registration) HasSynced() bool { return toolscache.IsDone(r) }
+
+// HasSyncedChecker implements toolscache.ResourceEventHandlerRegistration.
+func (r *Registration) HasSyncedChecker() toolscache.DoneChecker { return r }
+
+// Name implements toolscache.DoneChecker.
+func (r *Registration) Name() string { return fmt.Sprintf("event handler %T", r.handler) }
+
+// Done implements toolscache.DoneChecker.
+func (r *Registration) Done() <-chan struct{} { return r.synced }
+
+// Add has an event delivered.
+func (r *Registration) Add(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.removed || e.Resync && !r.resyncs {
+		return
+	}
+	if e.Initial {
+		r.unseen++
+	}
+	r.pending = append(r.pending, e)
+	if !r.delivering {
+		r.delivering = true
+		r.spawn(r.deliver)
+	}
+}
+
+// deliver tells the handler until there is nothing to tell.
+func (r *Registration) deliver() {
+	for batch := r.take(); batch != nil; batch = r.take() {
+		for _, e := range batch {
+			if r.isRemoved() {
+				return
+			}
+			e.tell(r.handler)
+			if e.Initial {
+				r.seen()
+			}
+		}
+	}
+}
+
+func (r *Registration) take() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	batch := r.pending
+	r.pending = nil
+	r.delivering = batch != nil
+	return batch
+}
+
+func (r *Registration) isRemoved() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.removed
+}
+
+// Remove has nothing more delivered. A call to the handler that runs goes on.
+func (r *Registration) Remove() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.removed = true
+	r.pending = nil
+}
+
+func (r *Registration) seen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unseen--
+	r.closeIfSyncedLocked()
+}
+
+// Listed notes that the initial list is complete: all of it was added.
+func (r *Registration) Listed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.complete = true
+	r.closeIfSyncedLocked()
+}
+
+func (r *Registration) closeIfSyncedLocked() {
+	if r.complete && r.unseen == 0 && !r.HasSynced() {
+		close(r.synced)
+	}
+}
