@@ -63,14 +63,14 @@ func (b *TypedBuilder[request]) For(obj client.Object, opts ...WatchOption) *Typ
 }
 
 // Owns watches a kind that the reconciler creates: each event on an object becomes a request for its controller, if that
-// is of the kind that For names and in the same cluster. [MatchEveryOwner] is for owners that are not the controller.
-// Owns comes after For.
+// is of the kind that For names and in the same cluster. [MatchEveryOwner] is for owners that are not the controller,
+// and [AcrossClusters] for owners in other clusters. Owns comes after For.
 func (b *TypedBuilder[request]) Owns(obj client.Object, opts ...WatchOption) *TypedBuilder[request] {
 	if b.primary == nil {
 		b.errs = append(b.errs, errors.New("Owns comes after For, which names the owner's kind"))
 		return b
 	}
-	return b.watchWith("Owns", obj, mchandler.EnqueueRequestForOwner(b.primary, ownerOptions(opts)...), opts)
+	return b.watchWith("Owns", obj, b.ownerHandler(opts), opts)
 }
 
 // Watches watches a kind with a handler that turns events into requests.

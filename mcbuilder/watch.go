@@ -28,13 +28,15 @@ type watch[request comparable] struct {
 }
 
 type watchOptions struct {
-	predicates []predicate.Predicate
-	metadata   bool
-	everyOwner bool
-	inLocal    bool
-	inMembers  bool
-	forEach    bool
-	selector   labels.Selector
+	predicates   []predicate.Predicate
+	metadata     bool
+	everyOwner   bool
+	across       bool
+	ownerFilters []mchandler.OwnerFilter
+	inLocal      bool
+	inMembers    bool
+	forEach      bool
+	selector     labels.Selector
 }
 
 // WatchOption changes one watch of a controller: what passes, and where it applies.

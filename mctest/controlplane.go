@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// ControlPlane is a cluster without nodes and controllers: an etcd and a kube-apiserver of its own.
+// ControlPlane is a cluster without nodes, and without controllers unless a test starts some: an etcd and a kube-apiserver
+// of its own.
 type ControlPlane struct {
 	// Name is "local", "member-1", "member-2" and so on.
 	Name string

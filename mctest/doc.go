@@ -39,7 +39,7 @@
 // a tenth of a second, and a little more for each CRD and for hundreds of objects.
 //
 // There are no controllers: nobody creates the pods of a Deployment, collects garbage, or ends a namespace that is deleted.
-// Tests play that part.
+// Tests play that part, or run Kubernetes' own controllers with [ControlPlane.StartControllerManager].
 //
 // # What remains
 //

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/examples/foo/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
+)
+
+var pool mctest.Pool
+
+func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
+
+// world is a central cluster in which the program runs, and clusters that may join. It has the rights of its manifests.
+type world struct {
+	*mctest.Fleet
+	program  *stage.Program
+	central  *stage.Account
+	accounts map[string]*stage.Account // in clusters that have joined
+}
+
+func start(t *testing.T, clusters int) *world {
+	t.Helper()
+	s := runtime.NewScheme()
+	must(t, errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s)))
+	f := pool.Start(t, mctest.Options{Clusters: clusters, CRDPaths: []string{"crd.yaml"}, Scheme: s})
+	central := stage.NewAccount(t, f.Local, "rbac/central.yaml")
+	p := stage.Start(t, "--kubeconfig", central.File(t), "--metrics", "0")
+	return &world{Fleet: f, program: p, central: central, accounts: map[string]*stage.Account{}}
+}
+
+// join has a cluster join, and waits until it is ready.
+func (w *world) join(t *testing.T, cp *mctest.ControlPlane, name string) {
+	t.Helper()
+	w.accounts[name] = stage.NewAccount(t, cp, "rbac/member.yaml")
+	stage.Join(t, w.Local, name, w.accounts[name].Kubeconfig(t), nil)
+	w.program.Writes("Engaged", "cluster="+name)
+}
+
+// leave has a cluster leave, and waits until it has.
+func (w *world) leave(t *testing.T, name string) {
+	t.Helper()
+	must(t, w.Local.Client().Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name}}))
+	w.program.Writes("Disengaged", "cluster="+name)
+}
+
+// newFoo returns a Foo of the namespace default.
+func newFoo(name, deployment string) *v1alpha1.Foo {
+	return &v1alpha1.Foo{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       v1alpha1.FooSpec{DeploymentName: deployment, Replicas: new(int32(1))},
+	}
+}
+
+func getFoo(t *testing.T, cp *mctest.ControlPlane, name string) *v1alpha1.Foo {
+	t.Helper()
+	return get(t, cp, newFoo(name, ""))
+}
+
+func setReplicas(t *testing.T, cp *mctest.ControlPlane, name string, replicas int32) {
+	t.Helper()
+	change(t, cp, name, func(foo *v1alpha1.Foo) { foo.Spec.Replicas = &replicas })
+}
+
+// change changes a Foo.
+func change(t *testing.T, cp *mctest.ControlPlane, name string, change func(*v1alpha1.Foo)) {
+	t.Helper()
+	foo := getFoo(t, cp, name)
+	patch := client.MergeFrom(foo.DeepCopy())
+	change(foo)
+	must(t, cp.Client().Patch(t.Context(), foo, patch))
+}
+
+// deployment returns a Deployment of the central cluster, nil if there is none.
+func (w *world) deployment(t *testing.T, name string) *appsv1.Deployment {
+	t.Helper()
+	return get(t, w.Local, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+}
+
+// becomes waits until a Deployment is there and as it should be, and returns it.
+func (w *world) becomes(t *testing.T, name, what string, holds func(*appsv1.Deployment) bool) *appsv1.Deployment {
+	t.Helper()
+	var d *appsv1.Deployment
+	stage.Eventually(t, fmt.Sprintf("Deployment %s %s", name, what), func() bool {
+		d = w.deployment(t, name)
+		return d != nil && holds(d)
+	})
+	return d
+}
+
+func exists(*appsv1.Deployment) bool { return true }
+
+func hasReplicas(n int32) func(*appsv1.Deployment) bool {
+	return func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == n }
+}
+
+// ownerOf returns the Foo to which a Deployment of the central cluster belongs, empty if there is none.
+func ownerOf(d *appsv1.Deployment) mcowner.Reference {
+	owner, _ := mcowner.ControllerOf(d, mcreconcile.LocalCluster)
+	return owner
+}
+
+// isUntouched reports whether the program has never written to a Deployment.
+func isUntouched(d *appsv1.Deployment) bool {
+	return !slices.ContainsFunc(d.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == "foo-controller" })
+}
+
+// makeAvailable plays the kubelet for the pods of the namespace.
+func (w *world) makeAvailable(t *testing.T) {
+	t.Helper()
+	pods := &corev1.PodList{}
+	must(t, w.Local.Client().List(t.Context(), pods, client.InNamespace(namespace)))
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		patch := client.MergeFrom(pod.DeepCopy())
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		must(t, client.IgnoreNotFound(w.Local.Client().Status().Patch(t.Context(), pod, patch)))
+	}
+}
+
+func isGone(t *testing.T, cp *mctest.ControlPlane, foo string) {
+	t.Helper()
+	stage.Eventually(t, "the Foo "+foo+" is gone", func() bool { return getFoo(t, cp, foo) == nil })
+}
+
+// told waits until an event was recorded on a Foo in its own cluster.
+func told(t *testing.T, cp *mctest.ControlPlane, foo, kind, reason, text string) {
+	t.Helper()
+	stage.Eventually(t, fmt.Sprintf("an event %s %s about %q on %s", kind, reason, text, foo), func() bool {
+		return slices.ContainsFunc(events(t, cp, foo), func(e eventsv1.Event) bool {
+			return e.Type == kind && e.Reason == reason && strings.Contains(e.Note, text)
+		})
+	})
+}
+
+func events(t *testing.T, cp *mctest.ControlPlane, foo string) []eventsv1.Event {
+	t.Helper()
+	list := &eventsv1.EventList{}
+	must(t, cp.Client().List(t.Context(), list, client.InNamespace("default")))
+	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Kind != "Foo" || e.Regarding.Name != foo })
+}
+
+// get returns an object by its name, nil if there is none.
+func get[T client.Object](t *testing.T, cp *mctest.ControlPlane, obj T) T {
+	t.Helper()
+	var none T
+	err := cp.Client().Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+	if apierrors.IsNotFound(err) {
+		return none
+	}
+	must(t, err)
+	return obj
+}
+
+func create(t *testing.T, cp *mctest.ControlPlane, obj client.Object) {
+	t.Helper()
+	must(t, cp.Client().Create(t.Context(), obj))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	jobv1 "github.com/fleet-runtime/fleet-runtime/examples/jobs/v1"
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// status writes to the status of a Test what came of its Jobs.
+func status(_ context.Context, test *jobv1.Test, results []dependents.Result) error {
+	if !test.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	test.Status.Results = merge(test.Status.Results, results)
+	if !test.Status.Phase.IsFinal() {
+		test.Status.Phase = phaseOf(test.Status.Results)
+	}
+	setCondition(test, jobv1.ConditionComplete, jobv1.PhaseFinished)
+	setCondition(test, jobv1.ConditionFailed, jobv1.PhaseFailed)
+	return nil
+}
+
+// merge returns the results of all clusters. A Job that has ended counts for ever, also when it is deleted or its cluster
+// leaves.
+func merge(before []jobv1.Result, now []dependents.Result) []jobv1.Result {
+	merged := map[mcreconcile.ClusterName]jobv1.Result{}
+	for _, r := range before {
+		if r.State.IsFinal() {
+			merged[r.Cluster] = r
+		}
+	}
+	for _, r := range now {
+		_, ended := merged[r.Cluster]
+		left := !r.Targeted && r.Err == nil // if it cannot be told that it was left, it counts
+		if !ended && !left {
+			merged[r.Cluster] = resultOf(r)
+		}
+	}
+	all := make([]jobv1.Result, 0, len(merged))
+	for _, r := range merged {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b jobv1.Result) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	return all
+}
+
+// phaseOf returns how far a Test has come: one cluster is enough to finish it, and all must fail for it to fail.
+func phaseOf(results []jobv1.Result) jobv1.Phase {
+	failed := 0
+	for _, r := range results {
+		switch r.State {
+		case jobv1.StateComplete:
+			return jobv1.PhaseFinished
+		case jobv1.StateFailed:
+			failed++
+		case jobv1.StatePending, jobv1.StateRunning:
+		}
+	}
+	if failed > 0 && failed == len(results) {
+		return jobv1.PhaseFailed
+	}
+	return jobv1.PhaseRunning
+}
+
+// resultOf returns how far the Job of one cluster has come.
+func resultOf(r dependents.Result) jobv1.Result {
+	result := jobv1.Result{Cluster: r.Cluster, State: jobv1.StatePending, Message: reasonOf(r.Err)}
+	for _, d := range r.Dependents {
+		job := d.(*batchv1.Job).Status //nolint:forcetypeassert // it is the only kind
+		if job.Active > 0 {
+			result.State = jobv1.StateRunning
+		}
+		for _, c := range job.Conditions {
+			switch {
+			case c.Status != corev1.ConditionTrue:
+			case c.Type == batchv1.JobComplete:
+				result.State, result.Message = jobv1.StateComplete, c.Message
+			case c.Type == batchv1.JobFailed:
+				result.State, result.Message = jobv1.StateFailed, c.Message
+			}
+		}
+	}
+	return result
+}
+
+// reasonOf says why there is no Job. It does not repeat errors that may be different each time: the library's events have
+// them.
+func reasonOf(err error) string {
+	for _, known := range []error{fleet.ErrUnknown, fleet.ErrNotReady, fleet.ErrGone} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	conflict, isConflict := errors.AsType[*dependents.ConflictError](err)
+	switch {
+	case err == nil:
+		return ""
+	case isConflict:
+		return fmt.Sprintf("%s exists already: %v", conflict.Object, conflict.Why)
+	default:
+		return "the Job is not as it should be; the events say why"
+	}
+}
+
+// setCondition has a condition be True if the Test has come to that phase.
+func setCondition(test *jobv1.Test, condition string, phase jobv1.Phase) {
+	c := metav1.Condition{Type: condition, Status: metav1.ConditionFalse, ObservedGeneration: test.Generation}
+	if test.Status.Phase == phase {
+		c.Status = metav1.ConditionTrue
+	}
+	switch test.Status.Phase {
+	case jobv1.PhaseRunning:
+		c.Reason, c.Message = "Running", "No cluster has completed its Job so far"
+	case jobv1.PhaseFinished:
+		c.Reason, c.Message = "Finished", "A cluster has completed its Job"
+	case jobv1.PhaseFailed:
+		c.Reason, c.Message = "Failed", fmt.Sprintf("The Jobs of all clusters (%d) have failed", len(test.Status.Results))
+	}
+	meta.SetStatusCondition(&test.Status.Conditions, c)
+}

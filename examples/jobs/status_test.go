@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	jobv1 "github.com/fleet-runtime/fleet-runtime/examples/jobs/v1"
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+)
+
+func TestStatus(t *testing.T) {
+	running := jobv1.Result{State: jobv1.StateRunning}
+	failed, complete := jobv1.Result{State: jobv1.StateFailed}, jobv1.Result{Cluster: "sub", State: jobv1.StateComplete}
+	cases := map[string]struct {
+		before jobv1.TestStatus
+		now    []dependents.Result
+		want   jobv1.Phase
+		in     []jobv1.Result
+	}{
+		"NothingIsKnown": {want: jobv1.PhaseRunning},
+		"AClusterThatIsNotReadyMayComplete": {
+			now:  []dependents.Result{result("", batchv1.JobFailed), {Cluster: "sub", Targeted: true, Err: fleet.ErrNotReady}},
+			want: jobv1.PhaseRunning,
+			in:   []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StatePending, Message: fleet.ErrNotReady.Error()}},
+		},
+		"AClusterThatIsNotKnownYetMayCompleteToo": {
+			before: jobv1.TestStatus{Phase: jobv1.PhaseRunning, Results: []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StateRunning}}},
+			now:    []dependents.Result{result("", batchv1.JobFailed), {Cluster: "sub", Err: fleet.ErrUnknown}},
+			want:   jobv1.PhaseRunning,
+			in:     []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StatePending, Message: fleet.ErrUnknown.Error()}},
+		},
+		"AClusterThatIsNoLongerSelectedDoesNotCount": {
+			before: jobv1.TestStatus{Results: []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StateRunning}}},
+			now:    []dependents.Result{result("", batchv1.JobFailed), {Cluster: "sub"}},
+			want:   jobv1.PhaseFailed,
+			in:     []jobv1.Result{failed},
+		},
+		"AJobThatIsGoneHasBeenComplete": {
+			before: jobv1.TestStatus{Phase: jobv1.PhaseFinished, Results: []jobv1.Result{running, complete}},
+			now:    []dependents.Result{result("", batchv1.JobFailed), {Cluster: "sub", Targeted: true}},
+			want:   jobv1.PhaseFinished,
+			in:     []jobv1.Result{failed, complete},
+		},
+		"AFailureIsFinal": {
+			before: jobv1.TestStatus{Phase: jobv1.PhaseFailed, Results: []jobv1.Result{failed}},
+			now:    []dependents.Result{{Targeted: true}, result("sub", batchv1.JobComplete)},
+			want:   jobv1.PhaseFailed,
+			in:     []jobv1.Result{failed, complete},
+		},
+		"AnErrorIsNotRepeated": {
+			now:  []dependents.Result{{Targeted: true, Err: errors.New("read tcp 127.0.0.1:4711->127.0.0.1:443")}},
+			want: jobv1.PhaseRunning,
+			in:   []jobv1.Result{{State: jobv1.StatePending, Message: "the Job is not as it should be; the events say why"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			test := &jobv1.Test{Status: tc.before}
+			must(t, status(t.Context(), test, tc.now))
+			if test.Status.Phase != tc.want {
+				t.Errorf("the phase is %q, want %q", test.Status.Phase, tc.want)
+			}
+			if diff := cmp.Diff(append([]jobv1.Result{}, tc.in...), test.Status.Results); diff != "" {
+				t.Errorf("results (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// result is that of a cluster with a Job which has ended.
+func result(cluster fleet.ClusterName, how batchv1.JobConditionType) dependents.Result {
+	job := &batchv1.Job{}
+	job.Status.Conditions = []batchv1.JobCondition{
+		{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse},
+		{Type: how, Status: corev1.ConditionTrue},
+	}
+	return dependents.Result{Cluster: cluster, Targeted: true, Dependents: []client.Object{job}}
+}
+
+func TestTheStatusOfATestThatIsBeingDeletedStays(t *testing.T) {
+	test := newTest("deleted")
+	test.DeletionTimestamp = new(metav1.Now())
+	test.Status = jobv1.TestStatus{Phase: jobv1.PhaseRunning}
+	before := test.DeepCopy()
+	must(t, status(t.Context(), test, []dependents.Result{result("", batchv1.JobFailed)}))
+	if diff := cmp.Diff(before, test); diff != "" {
+		t.Errorf("the status has changed (-before, +after):\n%s", diff)
+	}
+}
+
+// TestWhatHasEndedIsNotRunAgain when its Job is deleted.
+func TestWhatHasEndedIsNotRunAgain(t *testing.T) {
+	failedInSub := []jobv1.Result{{State: jobv1.StateRunning}, {Cluster: "sub", State: jobv1.StateFailed}}
+	cases := map[string]struct {
+		status jobv1.TestStatus
+		in     dependents.Target
+		want   int
+	}{
+		"New":                {in: dependents.Target{Cluster: "sub"}, want: 1},
+		"RunningThere":       {jobv1.TestStatus{Phase: jobv1.PhaseRunning, Results: failedInSub}, dependents.Target{}, 1},
+		"EndedThere":         {jobv1.TestStatus{Phase: jobv1.PhaseRunning, Results: failedInSub}, dependents.Target{Cluster: "sub"}, 0},
+		"FinishedSomewhere":  {jobv1.TestStatus{Phase: jobv1.PhaseFinished}, dependents.Target{Cluster: "sub"}, 0},
+		"FinishedAndThereIs": {jobv1.TestStatus{Phase: jobv1.PhaseFinished}, dependents.Target{Cluster: "sub", Dependents: []client.Object{newJob("a")}}, 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			test := newTest("a")
+			test.Status = tc.status
+			jobs, err := jobOf(t.Context(), test, tc.in)
+			if err != nil || len(jobs) != tc.want {
+				t.Errorf("%d Jobs are desired (%v), want %d", len(jobs), err, tc.want)
+			}
+		})
+	}
+}

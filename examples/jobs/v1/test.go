@@ -1,0 +1,147 @@
+// Package v1 has the kind Test. The schema is in crd.yaml beside this folder.
+package v1
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// GroupVersion is the API group of Tests, and its version.
+var GroupVersion = schema.GroupVersion{Group: "job.lailin.xyz", Version: "v1"}
+
+// AddToScheme adds Tests to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &Test{}, &TestList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
+
+// Test runs an image once in each of several clusters. It is finished as soon as that has worked in one of them.
+type Test struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	Spec   TestSpec   `json:"spec"`
+	Status TestStatus `json:"status,omitzero"`
+}
+
+// TestSpec says what is run, and where. It cannot be changed.
+type TestSpec struct {
+	// Image is that of the container.
+	Image string `json:"image"`
+	// Command is what it runs. Default: what the image says.
+	Command []string `json:"command,omitempty"`
+	// BackoffLimit is how often a failed pod is replaced, in each cluster. Default: 6.
+	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
+	// ClusterLabels select members by their labels, beside the main cluster. Default: every member.
+	ClusterLabels map[string]string `json:"clusterLabels,omitempty"`
+}
+
+// TestStatus says what has become of it.
+type TestStatus struct {
+	Phase Phase `json:"phase"`
+	// Results are those of the clusters.
+	Results []Result `json:"results,omitempty"`
+	// Conditions are [ConditionComplete] and [ConditionFailed], one of which is True in the end.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Phase is how far a Test has come.
+type Phase string
+
+// What a Test can be. Finished and failed last.
+const (
+	PhaseRunning  Phase = "running"
+	PhaseFinished Phase = "finished" // one cluster has completed its Job
+	PhaseFailed   Phase = "failed"   // the Jobs of all clusters have failed
+)
+
+// IsFinal reports whether nothing is to be run any more.
+func (p Phase) IsFinal() bool { return p == PhaseFinished || p == PhaseFailed }
+
+// The conditions of a Test. There are those of Jobs of the same names.
+const (
+	ConditionComplete = "Complete"
+	ConditionFailed   = "Failed"
+)
+
+// Result is how far the Job of one cluster has come.
+type Result struct {
+	// Cluster is its name in the fleet, and empty for the main cluster.
+	Cluster mcreconcile.ClusterName `json:"cluster"`
+	// State is how far it has come.
+	State State `json:"state"`
+	// Message says why.
+	Message string `json:"message,omitempty"`
+}
+
+// State is how far the Job of one cluster has come.
+type State string
+
+// What a Job can be. Complete and failed last.
+const (
+	StatePending  State = "pending" // there is no Job yet, or it has no pod
+	StateRunning  State = "running"
+	StateComplete State = "complete"
+	StateFailed   State = "failed"
+)
+
+// IsFinal reports whether the Job has ended.
+func (s State) IsFinal() bool { return s == StateComplete || s == StateFailed }
+
+// TestList is a list of Tests.
+type TestList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	Items []Test `json:"items"`
+}
+
+// DeepCopyInto makes out a copy that shares nothing with t.
+func (t *Test) DeepCopyInto(out *Test) {
+	*out = *t
+	t.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.Command = slices.Clone(t.Spec.Command)
+	if t.Spec.BackoffLimit != nil {
+		out.Spec.BackoffLimit = new(*t.Spec.BackoffLimit)
+	}
+	out.Spec.ClusterLabels = maps.Clone(t.Spec.ClusterLabels)
+	out.Status.Results = slices.Clone(t.Status.Results)
+	out.Status.Conditions = slices.Clone(t.Status.Conditions)
+}
+
+// DeepCopy returns a copy that shares nothing with t.
+func (t *Test) DeepCopy() *Test {
+	out := &Test{}
+	t.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyObject implements [runtime.Object].
+func (t *Test) DeepCopyObject() runtime.Object { return t.DeepCopy() }
+
+// DeepCopyInto makes out a copy that shares nothing with l.
+func (l *TestList) DeepCopyInto(out *TestList) {
+	*out = *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = make([]Test, len(l.Items))
+	for i := range l.Items {
+		l.Items[i].DeepCopyInto(&out.Items[i])
+	}
+}
+
+// DeepCopy returns a copy that shares nothing with l.
+func (l *TestList) DeepCopy() *TestList {
+	out := &TestList{}
+	l.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyObject implements [runtime.Object].
+func (l *TestList) DeepCopyObject() runtime.Object { return l.DeepCopy() }

@@ -1,0 +1,120 @@
+package dependents
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Collector removes dependents whose owner is gone, or has another UID, or no longer has dependents in their cluster. It
+// finds what no event has told of: the finalizer of the owner was taken by hand, or the program did not run.
+//
+// It sweeps each member that is ready, lists the metadata of dependents page by page from the API server, and asks the
+// API server of the owner's cluster for the owner just before it deletes. It deletes nothing that it cannot prove to be
+// orphaned: not while the owner's cluster is not ready, forbids to get the owner, does not serve its kind, or is
+// another one than when the reference was written. Deletions have UID and resource version as preconditions. A
+// dependent with another owner keeps that, and only loses the reference.
+//
+// A [Reconciler] has one. Others add it to the manager, which runs it on the leader.
+type Collector struct {
+	// Manager has the clusters. Required.
+	Manager mcmanager.Manager
+	// Fleet is the name of the installation, see mcowner.Reference. Required.
+	Fleet string
+	// Owners are the kinds of owners: dependents of others are left alone. They are read from the caches, as given here.
+	// Required.
+	Owners []client.Object
+	// Kinds are those of the dependents. Required.
+	Kinds []client.Object
+	// DependentsIn says where to look. Default: in every member.
+	DependentsIn Clusters
+	// Namespaces are where dependents may be. Default: in all.
+	Namespaces []string
+	// Name tells it from other collectors, in metrics and logs. Default: "collector".
+	Name string
+
+	Sweep
+
+	manager string                                      // whose dependents, those of all if it is empty
+	user    func(origin mcreconcile.ClusterName) string // in whose name to delete, nil for nobody's
+}
+
+// Sweep says how a [Collector] works. The zero value is usable.
+type Sweep struct {
+	// Interval is the pause between two sweeps, lengthened by up to a tenth at random. Default: one minute.
+	Interval time.Duration
+	// PageSize is how many dependents are listed at once. Default: 500.
+	PageSize int64
+	// QPS bounds the requests of a sweep, in each second and over all members. Default: 50.
+	QPS float32
+	// Timeout bounds each request. Default: 10 seconds.
+	Timeout time.Duration
+	// DryRun logs and counts what would be removed, and removes nothing.
+	DryRun bool
+}
+
+// Start sweeps until ctx is done. It implements manager.Runnable.
+func (c *Collector) Start(ctx context.Context) error {
+	s, err := c.sweeper(c.Manager.GetLogger())
+	if err != nil {
+		return fmt.Errorf("starting the collector %q: %w", c.Name, err)
+	}
+	defer s.counts.export()()
+	for ctx.Err() == nil {
+		s.sweep(ctx)
+		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+	return nil
+}
+
+func (c *Collector) sweeper(logger logr.Logger) (*sweeper, error) {
+	s := &sweeper{Collector: *c}
+	s.Sweep = s.withDefaults()
+	if s.Name == "" {
+		s.Name = "collector"
+	}
+	var err error
+	if s.kinds, err = kindsOf(c.Kinds, c.Manager.GetScheme()); err != nil {
+		return nil, err
+	}
+	owners, err := kindsOf(c.Owners, c.Manager.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	s.places = &places{mgr: c.Manager, who: s.Name, timeout: s.Timeout}
+	s.proof = &proof{places: s.places, owners: owners}
+	s.writers = writers{user: c.user}
+	s.limit = flowcontrol.NewTokenBucketRateLimiter(s.QPS, max(1, int(s.QPS)))
+	s.counts = newSweepCounts(s.Name)
+	s.log = logger.WithName("collector").WithValues("collector", s.Name, "fleet", s.Fleet)
+	return s, nil
+}
+
+func (s Sweep) withDefaults() Sweep {
+	if s.Interval <= 0 {
+		s.Interval = time.Minute
+	}
+	if s.PageSize <= 0 {
+		s.PageSize = defaultPageSize
+	}
+	if s.QPS <= 0 {
+		s.QPS = 50
+	}
+	if s.Timeout <= 0 {
+		s.Timeout = defaultTimeout
+	}
+	return s
+}

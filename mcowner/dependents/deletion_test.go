@@ -1,0 +1,282 @@
+package dependents_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// holding keeps an object from being gone.
+const holding = "test.fleet-runtime.dev/holding"
+
+// holds reports whether the controller still holds the owner.
+func holds(owner *corev1.ConfigMap) bool {
+	return owner != nil && slices.ContainsFunc(owner.Finalizers, func(f string) bool { return strings.HasSuffix(f, "/dependents") })
+}
+
+// letGo removes a finalizer.
+func (w *world) letGo(cp *mctest.ControlPlane, name, finalizer string) {
+	w.t.Helper()
+	w.change(cp, name, func(cm *corev1.ConfigMap) {
+		cm.Finalizers = slices.DeleteFunc(cm.Finalizers, func(f string) bool { return f == finalizer })
+	})
+}
+
+func TestInTheBackgroundTheOwnerDoesNotWait(t *testing.T) {
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.run(w.spread())
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Finalizers = []string{holding} })
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if w.mustGet(one, copyOf("a")).DeletionTimestamp == nil {
+		t.Error("the dependent is not being deleted")
+	}
+	w.letGo(one, copyOf("a"), holding)
+	w.isGone(one, copyOf("a"))
+}
+
+func TestInTheForegroundTheOwnerWaits(t *testing.T) {
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	w.run(w.spread())
+	w.create(w.Local, w.owner("a", one.Name, two.Name))
+	w.isCopied(one, "a")
+	w.isCopied(two, "a")
+	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Finalizers = []string{holding} })
+	w.remove(w.Local, "a", client.PropagationPolicy(metav1.DeletePropagationForeground))
+	w.letGo(w.Local, "a", metav1.FinalizerDeleteDependents) // as the garbage collector does, which sees no dependents
+	for _, cp := range w.Members {
+		eventually(t, "the dependent is being deleted", func() bool { return w.mustGet(cp, copyOf("a")).DeletionTimestamp != nil })
+	}
+	for _, cp := range w.Members { // as their garbage collectors do
+		w.letGo(cp, copyOf("a"), metav1.FinalizerDeleteDependents)
+	}
+	w.isGone(two, copyOf("a"))
+	eventually(t, "the owner waits for one cluster alone", func() bool {
+		owner := w.mustGet(w.Local, "a")
+		return holds(owner) && strings.Contains(placedIn(owner), "member-1") && !strings.Contains(placedIn(owner), "member-2")
+	})
+	w.letGo(one, copyOf("a"), holding)
+	w.isGone(w.Local, "a")
+}
+
+// placedIn returns where the owner says that it may have dependents.
+func placedIn(owner *corev1.ConfigMap) string {
+	for key, value := range owner.Annotations {
+		if strings.HasSuffix(key, "/placed-in") {
+			return value
+		}
+	}
+	return ""
+}
+
+// TestOrphansStay: the garbage collector takes the finalizer that says so at once.
+func TestOrphansStay(t *testing.T) {
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	p := w.run(w.spread())
+	stays := func(t *testing.T, name string) {
+		t.Helper()
+		w.isGone(w.Local, name)
+		cm := w.mustGet(one, copyOf(name))
+		if cm.DeletionTimestamp != nil || len(cm.Annotations) > 0 || len(cm.Labels) > 0 {
+			t.Errorf("the dependent is deleted at %v, with labels %v and annotations %v", cm.DeletionTimestamp, cm.Labels, cm.Annotations)
+		}
+	}
+	t.Run("AsTheDeletionAsks", func(t *testing.T) {
+		w.create(w.Local, w.owner("a", one.Name))
+		w.isCopied(one, "a")
+		w.remove(w.Local, "a", client.PropagationPolicy(metav1.DeletePropagationOrphan))
+		w.letGo(w.Local, "a", metav1.FinalizerOrphanDependents)
+		stays(t, "a")
+		w.told(w.Local, "a", dependents.EventOrphaned, copyOf("a"))
+	})
+	t.Run("AsItAskedBeforeARestart", func(t *testing.T) {
+		w.create(w.Local, w.owner("b", one.Name))
+		w.isCopied(one, "b")
+		one.Freeze(t)
+		p.is(one, fleet.Unreachable)
+		w.remove(w.Local, "b", client.PropagationPolicy(metav1.DeletePropagationOrphan))
+		w.letGo(w.Local, "b", metav1.FinalizerOrphanDependents)
+		eventually(t, "the owner says how it is being deleted", func() bool {
+			return w.mustGet(w.Local, "b").Annotations[dependents.DeletionPolicyAnnotation] == "Orphan"
+		})
+		p.kill()
+		one.Thaw(t)
+		p = w.run(w.spread())
+		stays(t, "b")
+	})
+	t.Run("AsAnAnnotationSays", func(t *testing.T) {
+		owner := w.owner("c", one.Name)
+		owner.Annotations[dependents.DeletionPolicyAnnotation] = "Orphan"
+		w.create(w.Local, owner)
+		w.isCopied(one, "c")
+		p.stop()
+		w.remove(w.Local, "c")
+		w.run(w.spread())
+		stays(t, "c")
+	})
+}
+
+// TestDeletionWaitsForClusters that are not ready, that no provider has reported yet, or that were removed.
+func TestDeletionWaitsForClusters(t *testing.T) {
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	p := w.run(w.spread())
+	for _, name := range []string{"a", "b"} {
+		w.create(w.Local, w.owner(name, one.Name, two.Name))
+		w.isCopied(one, name)
+		w.isCopied(two, name)
+	}
+	t.Run("NotReady", func(t *testing.T) {
+		two.Stop(t)
+		p.is(two, fleet.Unreachable)
+		w.remove(w.Local, "a")
+		w.isGone(one, copyOf("a"))
+		w.told(w.Local, "a", dependents.EventClusterNotReady, "member-2")
+		if !holds(w.get(w.Local, "a")) {
+			t.Error("the owner did not wait")
+		}
+		two.Restart(t)
+		w.isGone(w.Local, "a")
+		w.isGone(two, copyOf("a"))
+	})
+	t.Run("GoneAndUnknown", func(t *testing.T) {
+		if err := p.GetFleet().Remove(t.Context(), "member-2"); err != nil {
+			t.Fatal(err)
+		}
+		w.remove(w.Local, "b")
+		w.told(w.Local, "b", dependents.EventClusterNotReady, "was removed")
+		p.stop()
+		members := w.Members
+		w.Members = members[:1] // the next process does not know the other
+		p = w.run(w.spread())
+		w.Members = members
+		w.told(w.Local, "b", dependents.EventClusterNotReady, "no provider has reported")
+		if !holds(w.get(w.Local, "b")) {
+			t.Error("the owner did not wait")
+		}
+		if err := p.GetFleet().Set(p.member(two)); err != nil {
+			t.Fatal(err)
+		}
+		w.isGone(w.Local, "b")
+		w.isGone(two, copyOf("b"))
+	})
+}
+
+func TestAClusterThatIsGoneForGoodIsReleased(t *testing.T) {
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.spread()
+	r.ReleaseAfter = time.Second
+	r.Sweep.Interval = 100 * time.Millisecond
+	p := w.run(r)
+	for _, name := range []string{"deleted", "retargeted"} {
+		w.create(w.Local, w.owner(name, one.Name, two.Name))
+		w.isCopied(one, name)
+		w.isCopied(two, name)
+	}
+	if err := p.GetFleet().Remove(t.Context(), "member-2"); err != nil {
+		t.Fatal(err)
+	}
+	w.remove(w.Local, "deleted")
+	w.change(w.Local, "retargeted", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = one.Name })
+	w.isGone(w.Local, "deleted")
+	w.told(w.Local, "deleted", dependents.EventReleased, "member-2")
+	eventually(t, "the other owner no longer names the cluster", func() bool {
+		return !strings.Contains(placedIn(w.mustGet(w.Local, "retargeted")), "member-2")
+	})
+	// What was left is found when the cluster comes back.
+	w.mustGet(two, copyOf("deleted"))
+	if err := p.GetFleet().Set(p.member(two)); err != nil {
+		t.Fatal(err)
+	}
+	w.isGone(two, copyOf("deleted"))
+	w.isGone(two, copyOf("retargeted"))
+	w.mustGet(one, copyOf("retargeted"))
+}
+
+// TestWhatWasTakenFromTheOwnerStays when the owner is deleted.
+func TestWhatWasTakenFromTheOwnerStays(t *testing.T) {
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	other := w.owner("other")
+	w.create(w.Local, other)
+	cases := map[string]func(*corev1.ConfigMap){
+		"released": func(cm *corev1.ConfigMap) { cm.Annotations = nil },
+		"unreadable": func(cm *corev1.ConfigMap) {
+			for key := range cm.Annotations {
+				cm.Annotations[key] = "nonsense"
+			}
+		},
+		"shared": func(cm *corev1.ConfigMap) {
+			second, err := mcowner.ReferenceTo(fleetName, "", other, scheme.Scheme)
+			if err == nil {
+				err = mcowner.SetOwnerReference(second, cm, "member-1")
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		"natively-shared": func(cm *corev1.ConfigMap) {
+			cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"})
+		},
+	}
+	p := w.run(w.spread())
+	for name, change := range cases {
+		w.create(w.Local, w.owner(name, one.Name))
+		w.isCopied(one, name)
+		w.change(one, copyOf(name), change)
+	}
+	for name := range cases {
+		w.remove(w.Local, name)
+		w.isGone(w.Local, name)
+		cm := w.mustGet(one, copyOf(name))
+		if _, owned := mcowner.ControllerOf(cm, "member-1"); owned || cm.DeletionTimestamp != nil {
+			t.Errorf("%s: the dependent is deleted at %v, with annotations %v", name, cm.DeletionTimestamp, cm.Annotations)
+		}
+	}
+	p.stop()
+}
+
+// TestAKindThatIsNotServedHoldsUpNothing: a cluster without the CRD has no dependents of the kind.
+func TestAKindThatIsNotServedHoldsUpNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"}}
+	r := w.spread()
+	r.Kinds = append(r.Kinds, widget)
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		w := widget.DeepCopy()
+		w.SetNamespace(owner.Namespace)
+		w.SetName(owner.Name)
+		all, err := desired(ctx, owner, target)
+		return append(all, w), err
+	}
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "the owner may have dependents in the cluster", func() bool { return strings.Contains(placedIn(w.mustGet(w.Local, "a")), "member-1") })
+	eventually(t, "the fleet says what is wrong", func() bool {
+		status, _ := p.GetFleet().Status("member-1")
+		return status.NotSynced["Widget.example.com"] != ""
+	})
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+}

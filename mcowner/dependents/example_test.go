@@ -1,0 +1,119 @@
+package dependents_test
+
+import (
+	"context"
+	"errors"
+	"log"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+var mgr mcmanager.Manager // of mcmanager.New
+
+// Deployments of members with the label role=source are copied to the cluster that their label "to" names.
+func ExampleReconciler() {
+	copier := &dependents.Reconciler[*appsv1.Deployment]{
+		Fleet:        "payments",
+		Name:         "copier",
+		OwnersIn:     dependents.Clusters{Members: labels.SelectorFromSet(labels.Set{"role": "source"})},
+		DependentsIn: dependents.Clusters{Members: labels.SelectorFromSet(labels.Set{"role": "target"})},
+		Kinds:        []client.Object{&appsv1.Deployment{}},
+		Targets: func(_ context.Context, owner *appsv1.Deployment) ([]mcreconcile.ClusterName, error) {
+			if to := owner.Labels["to"]; to != "" {
+				return []mcreconcile.ClusterName{mcreconcile.ClusterName(to)}, nil
+			}
+			return nil, nil
+		},
+		Desired: func(_ context.Context, owner *appsv1.Deployment, _ dependents.Target) ([]client.Object, error) {
+			return []client.Object{&appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, Labels: owner.Labels},
+				Spec:       owner.Spec,
+			}}, nil
+		},
+	}
+	if err := copier.SetupWithManager(mgr); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A ConfigMap of the local cluster is to be in every member. Its annotation says how many have it.
+func ExampleReconciler_everywhere() {
+	spread := &dependents.Reconciler[*corev1.ConfigMap]{
+		Fleet:    "payments",
+		Name:     "spread",
+		OwnersIn: dependents.Clusters{Local: true},
+		Kinds:    []client.Object{&corev1.ConfigMap{}},
+		Desired: func(_ context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+			return []client.Object{&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name},
+				Data:       map[string]string{"cluster": string(target.Cluster)},
+			}}, nil
+		},
+		Status: func(_ context.Context, _ *corev1.ConfigMap, results []dependents.Result) error {
+			for _, r := range results {
+				var notReady *fleet.StateError
+				var conflict *dependents.ConflictError
+				switch {
+				case errors.As(r.Err, &notReady): // notReady.Status says since when, and why
+				case errors.As(r.Err, &conflict): // conflict.Object is somebody else's
+				case r.Err != nil: // the API server of r.Cluster has refused
+				}
+			}
+			return nil // a kind with a status would be changed here
+		},
+	}
+	err := spread.SetupWithManager(mgr, func(b *mcbuilder.Builder) {
+		b.WithOptions(mcbuilder.Options{MaxConcurrentReconciles: 4})
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Owners of each cluster are served with the rights of a user of their own.
+func ExampleReconciler_impersonation() {
+	_ = dependents.Reconciler[*appsv1.Deployment]{
+		User: func(origin mcreconcile.ClusterName) string { return "from-" + string(origin) },
+	}
+}
+
+// A controller that sets references by hand has its own collector.
+func ExampleCollector() {
+	err := mgr.Add(&dependents.Collector{
+		Manager: mgr,
+		Fleet:   "payments",
+		Owners:  []client.Object{&appsv1.Deployment{}},
+		Kinds:   []client.Object{&corev1.ConfigMap{}},
+		Sweep:   dependents.Sweep{DryRun: true},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// The name of a dependent whose owners may be in several clusters and namespaces.
+func ExampleReconciler_names() {
+	_ = dependents.Reconciler[*corev1.Pod]{
+		Desired: func(ctx context.Context, owner *corev1.Pod, _ dependents.Target) ([]client.Object, error) {
+			origin, ok := mcreconcile.ClusterNameFrom(ctx)
+			if !ok {
+				return nil, errors.New("called outside a reconcile")
+			}
+			ghost := &corev1.ConfigMap{}
+			ghost.Namespace = owner.Namespace
+			ghost.Name = mcowner.UniqueName(63, string(origin), owner.Namespace, owner.Name)
+			return []client.Object{ghost}, nil
+		},
+	}
+}

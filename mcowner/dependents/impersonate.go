@@ -1,0 +1,75 @@
+package dependents
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+
+	"k8s.io/client-go/transport"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// writers are the clients with which dependents are written: the cluster's own, or, for each user, one that impersonates.
+type writers struct {
+	user  func(origin mcreconcile.ClusterName) string // nil if nobody is impersonated
+	users perEngagement[*userClients]
+}
+
+// userClients are the clients of one engagement, by user.
+type userClients struct {
+	mu      sync.Mutex // guards clients; making one asks no server
+	clients map[string]client.Client
+}
+
+// at returns the client for the dependents of owners of a cluster.
+func (w *writers) at(at place, origin mcreconcile.ClusterName) (client.Client, error) {
+	if w.user == nil {
+		return at.cluster.GetClient(), nil
+	}
+	user := w.user(origin)
+	if user == "" {
+		return at.cluster.GetClient(), nil
+	}
+	users, err := w.users.get(at.engagement, func() (*userClients, error) {
+		return &userClients{clients: map[string]client.Client{}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return users.of(user, at.cluster)
+}
+
+func (u *userClients) of(user string, cl cluster.Cluster) (client.Client, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c, ok := u.clients[user]; ok {
+		return c, nil
+	}
+	c, err := impersonating(user, cl)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of user %q: %w", user, err)
+	}
+	u.clients[user] = c
+	return c, nil
+}
+
+// impersonating returns a client that travels as the cluster's own does, with the credentials of the moment, and names the
+// user. It reads from the API server.
+func impersonating(user string, cl cluster.Cluster) (client.Client, error) {
+	own := cl.GetHTTPClient()
+	through := own.Transport
+	if through == nil {
+		through = http.DefaultTransport
+	}
+	return client.New(cl.GetConfig(), client.Options{
+		HTTPClient: &http.Client{
+			Transport: transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{UserName: user}, through),
+			Timeout:   own.Timeout,
+		},
+		Scheme: cl.GetScheme(),
+		Mapper: cl.GetRESTMapper(),
+	})
+}

@@ -1,0 +1,210 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// watch returns the options of a watch in these clusters.
+func (c Clusters) watch() []mcbuilder.WatchOption {
+	var opts []mcbuilder.WatchOption
+	if c.Local {
+		opts = append(opts, mcbuilder.InLocalCluster)
+	}
+	if c.hasMembers() {
+		opts = append(opts, mcbuilder.InMembers(c.Members))
+	}
+	return opts
+}
+
+func (c Clusters) hasMembers() bool { return !c.Local || c.Members != nil }
+
+// places gives access to the clusters of a manager, in the name of a controller.
+type places struct {
+	mgr     mcmanager.Manager
+	who     string        // what works on them
+	timeout time.Duration // of each request
+	uids    perEngagement[types.UID]
+}
+
+// place is a cluster while it is worked on.
+type place struct {
+	name       mcreconcile.ClusterName
+	cluster    cluster.Cluster
+	engagement *fleet.Engagement // nil for the local cluster
+}
+
+// names returns which clusters there are, in whatever state.
+func (p *places) names(in Clusters) []mcreconcile.ClusterName {
+	var names []mcreconcile.ClusterName
+	fleetless := p.mgr.GetProvider() == nil
+	if in.Local || fleetless {
+		names = append(names, mcreconcile.LocalCluster)
+	}
+	if in.hasMembers() && !fleetless {
+		for _, member := range p.mgr.GetFleet().List(in.Members) {
+			names = append(names, member.Name)
+		}
+	}
+	return names
+}
+
+// within reports whether a cluster is one of these.
+func (p *places) within(in Clusters, name mcreconcile.ClusterName) bool {
+	fleetless := p.mgr.GetProvider() == nil
+	if name == mcreconcile.LocalCluster {
+		return in.Local || fleetless
+	}
+	return in.hasMembers() && !fleetless && (in.Members == nil || in.Members.Matches(p.labelsOf(name)))
+}
+
+// labelsOf returns the labels of a member.
+func (p *places) labelsOf(name mcreconcile.ClusterName) labels.Set {
+	status, _ := p.mgr.GetFleet().Status(name)
+	return status.Labels
+}
+
+// clustersAtOnce is how many clusters are worked on side by side, for one owner or one sweep.
+const clustersAtOnce = 16
+
+// sideBySide calls do for several clusters, so that none holds up the others, and returns when all is done.
+func sideBySide(names []mcreconcile.ClusterName, do func(i int, name mcreconcile.ClusterName)) {
+	var group errgroup.Group
+	group.SetLimit(clustersAtOnce)
+	for i, name := range names {
+		group.Go(func() error {
+			do(i, name)
+			return nil
+		})
+	}
+	_ = group.Wait() // it has no errors
+}
+
+// enter returns a cluster that can be used now, and a context that ends with its engagement, which is not drained before
+// leave was called. The error is a fleet.StateError, or wraps fleet.ErrDisengaged.
+func (p *places) enter(ctx context.Context, name mcreconcile.ClusterName) (_ context.Context, _ place, leave func(), err error) {
+	if name == mcreconcile.LocalCluster {
+		return ctx, place{name: name, cluster: p.mgr}, func() {}, nil
+	}
+	engagement, err := p.mgr.GetFleet().Engagement(name)
+	if err != nil {
+		return nil, place{}, nil, err
+	}
+	left, err := engagement.Enter(work(p.who))
+	if err != nil {
+		return nil, place{}, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(engagement.Context(), func() { cancel(context.Cause(engagement.Context())) })
+	leave = func() {
+		stop()
+		cancel(nil)
+		left()
+	}
+	return ctx, place{name: name, cluster: engagement.Cluster(), engagement: engagement}, leave, nil
+}
+
+// work says what keeps an engagement from being drained.
+type work string
+
+func (w work) String() string { return "work of controller " + string(w) + " on dependents" }
+
+// visit calls do with a cluster that can be used now. The error says so if that ended meanwhile.
+func (p *places) visit(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, place) error) error {
+	inside, at, leave, err := p.enter(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := do(inside, at); err != nil {
+		if cause := context.Cause(inside); errors.Is(cause, fleet.ErrDisengaged) {
+			return fmt.Errorf("%w: %w", cause, err)
+		}
+		return err
+	}
+	return nil
+}
+
+// isAway reports whether an error says that a cluster cannot be used now. It is no fault of what was tried there.
+func isAway(err error) bool {
+	_, state := errors.AsType[*fleet.StateError](err)
+	return state || errors.Is(err, fleet.ErrDisengaged) || errors.Is(err, fleet.ErrNotReady)
+}
+
+// bound bounds one request.
+func (p *places) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s", p.timeout))
+}
+
+// uid returns what tells a cluster from another of the same name: the UID of its namespace kube-system, or nothing if
+// that may not be read.
+func (p *places) uid(ctx context.Context, at place) (types.UID, error) {
+	return p.uids.get(at.engagement, func() (types.UID, error) {
+		ctx, cancel := p.bound(ctx)
+		defer cancel()
+		ns := &metav1.PartialObjectMetadata{}
+		ns.SetGroupVersionKind(namespaceKind)
+		err := at.cluster.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading the namespace %s of cluster %q: %w", metav1.NamespaceSystem, at.name, err)
+		}
+		return ns.UID, nil
+	})
+}
+
+// perEngagement has a value for each engagement of a member, and one for the local cluster, until it ends. The zero value
+// is empty.
+type perEngagement[V any] struct {
+	mu     sync.Mutex // guards values; nothing is made while it is held
+	values map[*fleet.Engagement]V
+}
+
+// get returns the value of an engagement, and makes it if there is none. It may be made twice, and is then kept once.
+func (p *perEngagement[V]) get(e *fleet.Engagement, newValue func() (V, error)) (V, error) {
+	p.mu.Lock()
+	value, ok := p.values[e]
+	p.mu.Unlock()
+	if ok {
+		return value, nil
+	}
+	made, err := newValue()
+	if err != nil {
+		return made, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if value, ok = p.values[e]; ok {
+		return value, nil
+	}
+	if p.values == nil {
+		p.values = map[*fleet.Engagement]V{}
+	}
+	p.values[e] = made
+	if e != nil {
+		context.AfterFunc(e.Context(), func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.values, e)
+		})
+	}
+	return made, nil
+}

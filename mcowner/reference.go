@@ -1,0 +1,146 @@
+package mcowner
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+const (
+	// FleetLabel is on every dependent. Its value is [Reference.Fleet].
+	FleetLabel = "fleet-runtime.dev/fleet"
+
+	// KeyPrefix begins [Reference.Key].
+	KeyPrefix = "owner.fleet-runtime.dev/"
+)
+
+// Reference says to whom a dependent belongs. It is a value: [ReferenceTo] makes one, [SetControllerReference] writes it
+// to a dependent, and [References] reads it.
+type Reference struct {
+	// Fleet is the name of the installation that the dependent belongs to. Two installations that work on the same
+	// clusters have different names, and so leave each other's dependents alone. It is a DNS label, the same in all
+	// replicas and after each restart. It is empty in a reference that another system has written.
+	Fleet string `json:"fleet,omitempty"`
+
+	// Manager is the controller that looks after the dependent, a DNS label. Two controllers that have dependents of the
+	// same owner and kind tell them apart by it. It may be empty.
+	Manager string `json:"manager,omitempty"`
+
+	// Cluster is the owner's cluster, by its name in the fleet. It is empty for the local cluster.
+	Cluster mcreconcile.ClusterName `json:"cluster,omitempty"`
+
+	// ClusterUID tells the owner's cluster from another one that has its name later, or by mistake: the UID of its
+	// namespace kube-system. If it is empty, only the name counts.
+	ClusterUID types.UID `json:"clusterUID,omitempty"` //nolint:tagliatelle // as Kubernetes writes it
+
+	// What follows identifies the owner in its cluster. Namespace is empty if the owner is not in one.
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Namespace  string    `json:"namespace,omitempty"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid"`
+
+	// Controller says that the owner is the one that decides what the dependent looks like. At most one owner is.
+	Controller bool `json:"controller,omitempty"`
+
+	// Dependent is the object that the reference was written to. A copy of it elsewhere, such as one restored from a
+	// backup in another cluster, has the same annotation, and is nobody's dependent.
+	Dependent Location `json:"dependent,omitzero"`
+}
+
+// Location is where an object is. Name is empty for one that was given its name by the API server.
+type Location struct {
+	Cluster   mcreconcile.ClusterName `json:"cluster,omitempty"`
+	Namespace string                  `json:"namespace,omitempty"`
+	Name      string                  `json:"name,omitempty"`
+}
+
+// ErrInvalid is returned for a [Reference] that cannot be written; the error that wraps it says what to change.
+var ErrInvalid = errors.New("invalid owner reference")
+
+// ReferenceTo returns a reference to an owner that exists in a cluster, for an installation, see [Reference.Fleet]. It
+// returns an error that wraps [ErrInvalid] if the owner has no UID, or a name is no DNS label.
+func ReferenceTo(fleet string, cluster mcreconcile.ClusterName, owner client.Object, scheme *runtime.Scheme) (Reference, error) {
+	gvk, err := apiutil.GVKForObject(owner, scheme)
+	if err != nil {
+		return Reference{}, fmt.Errorf("referring to an owner: %w", err)
+	}
+	apiVersion, kind := gvk.ToAPIVersionAndKind()
+	r := Reference{
+		Fleet: fleet, Cluster: cluster, APIVersion: apiVersion, Kind: kind,
+		Namespace: owner.GetNamespace(), Name: owner.GetName(), UID: owner.GetUID(),
+	}
+	return r, r.validate()
+}
+
+// validate returns an error that wraps ErrInvalid for a reference that must not be written.
+func (r Reference) validate() error {
+	if len(validation.IsDNS1123Label(r.Fleet)) > 0 {
+		return fmt.Errorf("%w to %s: the fleet's name %q is not a DNS label", ErrInvalid, r, r.Fleet)
+	}
+	if r.Manager != "" && len(validation.IsDNS1123Label(r.Manager)) > 0 {
+		return fmt.Errorf("%w to %s: the manager's name %q is not a DNS label", ErrInvalid, r, r.Manager)
+	}
+	if !r.complete() {
+		return fmt.Errorf("%w to %s: the owner needs an apiVersion, a kind, a name, and a UID, which it has once it was created", ErrInvalid, r)
+	}
+	return nil
+}
+
+// complete reports whether the reference names an owner.
+func (r Reference) complete() bool {
+	gv, err := schema.ParseGroupVersion(r.APIVersion)
+	return err == nil && gv.Version != "" && r.Kind != "" && r.Name != "" && r.UID != ""
+}
+
+// GroupKind returns the owner's kind.
+func (r Reference) GroupKind() schema.GroupKind {
+	gv, _ := schema.ParseGroupVersion(r.APIVersion) // what is not valid is refused before
+	return schema.GroupKind{Group: gv.Group, Kind: r.Kind}
+}
+
+// NamespacedName returns the owner's key in its cluster.
+func (r Reference) NamespacedName() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+// Request returns the request for the owner.
+func (r Reference) Request() mcreconcile.Request {
+	req := mcreconcile.Request{ClusterName: r.Cluster}
+	req.NamespacedName = r.NamespacedName()
+	return req
+}
+
+// Key is the key of the annotation and of the label that dependents of this owner have, for this fleet and manager:
+// [KeyPrefix] and a hash, since names are longer than labels may be. The UID is not part of it: an owner that was
+// created anew has the key of the one before.
+func (r Reference) Key() string {
+	gk := r.GroupKind()
+	parts := []string{r.Fleet, r.Manager, string(r.Cluster), gk.Group, gk.Kind, r.Namespace, r.Name}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", parts)) // quoted, so that no other parts look the same
+	return KeyPrefix + hex.EncodeToString(sum[:16])
+}
+
+// Same reports whether both refer to the same object: one that was deleted and created anew is another. References of
+// other systems, which have no fleet and manager, are compared without these.
+func (r Reference) Same(other Reference) bool {
+	if r.Fleet == "" || other.Fleet == "" {
+		r.Fleet, other.Fleet, r.Manager, other.Manager = "", "", "", ""
+	}
+	return r.UID == other.UID && r.Key() == other.Key()
+}
+
+// String names the owner, for messages.
+func (r Reference) String() string {
+	return fmt.Sprintf("%s %s", r.GroupKind(), r.Request())
+}

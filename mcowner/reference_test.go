@@ -1,0 +1,392 @@
+package mcowner_test
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// cart is a reference to a Deployment of the cluster "east".
+func cart(change ...func(*mcowner.Reference)) mcowner.Reference {
+	r := mcowner.Reference{
+		Fleet: "payments", Cluster: "east", APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "cart", UID: "1",
+	}
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+func named(name string) func(*mcowner.Reference) { return func(r *mcowner.Reference) { r.Name = name } }
+
+func withUID(uid types.UID) func(*mcowner.Reference) {
+	return func(r *mcowner.Reference) { r.UID = uid }
+}
+
+func of(fleet, manager string) func(*mcowner.Reference) {
+	return func(r *mcowner.Reference) { r.Fleet, r.Manager = fleet, manager }
+}
+
+func in(cluster mcreconcile.ClusterName) func(*mcowner.Reference) {
+	return func(r *mcowner.Reference) { r.Cluster = cluster }
+}
+
+func newDependent() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings", Labels: map[string]string{"a": "b"}}}
+}
+
+func mustSet(t *testing.T, set func(mcowner.Reference, client.Object, mcreconcile.ClusterName) error, r mcowner.Reference, obj client.Object) {
+	t.Helper()
+	if err := set(r, obj, "west"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAReferenceIsReadAsItWasWritten(t *testing.T) {
+	written := cart(of("payments", "copier"), func(r *mcowner.Reference) { r.ClusterUID = "of-east" })
+	obj := newDependent()
+	mustSet(t, mcowner.SetControllerReference, written, obj)
+
+	read, err := mcowner.References(obj, "west")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written.Controller = true
+	written.Dependent = mcowner.Location{Cluster: "west", Namespace: "shop", Name: "settings"}
+	if diff := cmp.Diff([]mcowner.Reference{written}, read); diff != "" {
+		t.Errorf("References (-written, +read):\n%s", diff)
+	}
+	wantLabels := map[string]string{"a": "b", mcowner.FleetLabel: "payments", written.Key(): "copier"}
+	if diff := cmp.Diff(wantLabels, obj.Labels); diff != "" {
+		t.Errorf("labels (-want, +got):\n%s", diff)
+	}
+	if len(obj.OwnerReferences) > 0 {
+		t.Errorf("native owner references %v point to another cluster", obj.OwnerReferences)
+	}
+}
+
+func TestAReferenceIsToAnObjectThatExists(t *testing.T) {
+	owner := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1"}}
+	r, err := mcowner.ReferenceTo("payments", "east", owner, scheme.Scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cart(), r); diff != "" {
+		t.Errorf("ReferenceTo (-want, +got):\n%s", diff)
+	}
+	cases := map[string]struct {
+		fleet string
+		owner client.Object
+	}{
+		"NoUID":      {"payments", &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "cart"}}},
+		"NoName":     {"payments", &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{UID: "1"}}},
+		"NoFleet":    {"", owner},
+		"NoDNSLabel": {"Payments!", owner},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := mcowner.ReferenceTo(tc.fleet, "east", tc.owner, scheme.Scheme); !errors.Is(err, mcowner.ErrInvalid) {
+				t.Errorf("ReferenceTo returned %v, want ErrInvalid", err)
+			}
+		})
+	}
+}
+
+func TestKeysTellOwnersApart(t *testing.T) {
+	keys := map[string]mcowner.Reference{}
+	for _, r := range []mcowner.Reference{
+		cart(), cart(in("west")), cart(in("")), cart(named("basket")), cart(of("other", "")), cart(of("payments", "copier")),
+		cart(func(r *mcowner.Reference) { r.Namespace = "" }), cart(func(r *mcowner.Reference) { r.Kind = "StatefulSet" }),
+		cart(func(r *mcowner.Reference) { r.APIVersion = "v1" }),
+		cart(in("ea"), func(r *mcowner.Reference) { r.Namespace = "stshop" }),
+		cart(in(mcreconcile.ClusterName(strings.Repeat("long", 70))), named(strings.Repeat("n", 253))),
+	} {
+		key := r.Key()
+		if other, taken := keys[key]; taken {
+			t.Errorf("%v and %v have the same key", r, other)
+		}
+		keys[key] = r
+		if errs := validation.IsQualifiedName(key); len(errs) > 0 {
+			t.Errorf("the key of %v is no label key: %v", r, errs)
+		}
+	}
+	same := cart(withUID("2"), func(r *mcowner.Reference) { r.APIVersion, r.Controller = "apps/v1beta1", true })
+	if same.Key() != cart().Key() {
+		t.Error("an owner that was created anew, or is read in another version, has another key")
+	}
+}
+
+func TestWhoMayBecomeTheController(t *testing.T) {
+	native := func(kind, name string) func(*corev1.ConfigMap) {
+		return func(cm *corev1.ConfigMap) {
+			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "n", Controller: new(true)}}
+		}
+	}
+	set := func(set func(mcowner.Reference, client.Object, mcreconcile.ClusterName) error, r mcowner.Reference) func(*corev1.ConfigMap) {
+		return func(cm *corev1.ConfigMap) { _ = set(r, cm, "west") }
+	}
+	annotated := func(key, value string) func(*corev1.ConfigMap) {
+		return func(cm *corev1.ConfigMap) { cm.Annotations = map[string]string{key: value} }
+	}
+	const admiralty = "multicluster.admiralty.io/controller-reference"
+	cases := map[string]struct {
+		before func(*corev1.ConfigMap)
+		owner  mcowner.Reference
+		want   error // nil, ErrMalformed, or an AlreadyOwnedError of any kind
+	}{
+		"Nobodys":                  {func(*corev1.ConfigMap) {}, cart(), nil},
+		"ItsOwn":                   {set(mcowner.SetControllerReference, cart()), cart(), nil},
+		"OfOneThatWasCreatedAnew":  {set(mcowner.SetControllerReference, cart()), cart(withUID("2")), nil},
+		"OfAnother":                {set(mcowner.SetControllerReference, cart(named("basket"))), cart(), errOwned},
+		"OfAnotherCluster":         {set(mcowner.SetControllerReference, cart(in("north"))), cart(), errOwned},
+		"OfAnotherManager":         {set(mcowner.SetControllerReference, cart(of("payments", "a"))), cart(of("payments", "b")), errOwned},
+		"OwnedNotControlled":       {set(mcowner.SetOwnerReference, cart(named("basket"))), cart(), nil},
+		"OwnedByAnotherFleet":      {set(mcowner.SetOwnerReference, cart(of("other", ""))), cart(), errOwned},
+		"LabelOfAnotherFleet":      {func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{mcowner.FleetLabel: "other"} }, cart(), errOwned},
+		"NativeController":         {native("Deployment", "cart"), cart(), errOwned},
+		"NativelyTheSame":          {native("Deployment", "cart"), cart(in("west")), nil},
+		"NativelyAnother":          {native("Deployment", "basket"), cart(in("west")), errOwned},
+		"NotReadable":              {annotated(cart().Key(), "{"), cart(), mcowner.ErrMalformed},
+		"AdmiraltysOwn":            {annotated(admiralty, `{"apiVersion":"apps/v1","kind":"Deployment","name":"cart","uid":"1","controller":true,"clusterName":"east","namespace":"shop"}`), cart(), nil},
+		"AdmiraltysOfAnother":      {annotated(admiralty, `{"apiVersion":"apps/v1","kind":"Deployment","name":"cart","uid":"1","controller":true,"clusterName":"north","namespace":"shop"}`), cart(), errOwned},
+		"AdmiraltysNotReadable":    {annotated(admiralty, `{"apiVersion":`), cart(), mcowner.ErrMalformed},
+		"AdmiraltysIncomplete":     {annotated(admiralty, `{}`), cart(), mcowner.ErrMalformed},
+		"ThatCannotBeWritten":      {func(*corev1.ConfigMap) {}, cart(withUID("")), mcowner.ErrInvalid},
+		"WithAManagerThatIsNoName": {func(*corev1.ConfigMap) {}, cart(of("payments", "No Name")), mcowner.ErrInvalid},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			obj := newDependent()
+			tc.before(obj)
+			before := obj.DeepCopy()
+			err := mcowner.SetControllerReference(tc.owner, obj, "west")
+			if owned, ok := errors.AsType[*mcowner.AlreadyOwnedError](err); ok {
+				err = errOwned
+				if owned.Error() == "" || owned.Dependent.Name != "settings" {
+					t.Errorf("the error %q does not name the dependent", owned)
+				}
+			}
+			if !errors.Is(err, tc.want) {
+				t.Fatalf("SetControllerReference returned %v, want %v", err, tc.want)
+			}
+			if tc.want != nil {
+				if diff := cmp.Diff(before, obj); diff != "" {
+					t.Errorf("it was refused, and has changed (-before, +after):\n%s", diff)
+				}
+				return
+			}
+			if controller, ok := mcowner.ControllerOf(obj, "west"); !ok || !controller.Same(tc.owner) {
+				t.Errorf("the controller is %v", controller)
+			}
+		})
+	}
+}
+
+var errOwned = errors.New("owned by somebody else")
+
+func TestSeveralOwners(t *testing.T) {
+	obj := newDependent()
+	pristine := obj.DeepCopy()
+	mustSet(t, mcowner.SetControllerReference, cart(), obj)
+	mustSet(t, mcowner.SetOwnerReference, cart(named("basket")), obj)
+	mustSet(t, mcowner.SetOwnerReference, cart(in("west"), named("local")), obj)
+	if r, err := mcowner.References(obj, "west"); err != nil || len(r) != 3 {
+		t.Fatalf("References returned %v, %v, want three", r, err)
+	}
+	if len(obj.OwnerReferences) != 1 || obj.OwnerReferences[0].Name != "local" || ptr.Deref(obj.OwnerReferences[0].Controller, false) {
+		t.Errorf("the native owner references are %v, want one to the owner in the same cluster", obj.OwnerReferences)
+	}
+
+	mcowner.RemoveReference(cart(), obj)
+	if _, ok := mcowner.ControllerOf(obj, "west"); ok {
+		t.Error("the controller was removed, and is there")
+	}
+	if obj.Labels[mcowner.FleetLabel] != "payments" {
+		t.Error("the object has other owners, and lost the label of the fleet")
+	}
+	mcowner.RemoveReference(cart(named("basket")), obj)
+	mcowner.RemoveReference(cart(in("west"), named("local")), obj)
+	if diff := cmp.Diff(pristine, obj, cmp.Transformer("NilIsEmpty", func(m map[string]string) map[string]string {
+		if m == nil {
+			return map[string]string{}
+		}
+		return m
+	}), cmp.Transformer("Native", func(o []metav1.OwnerReference) int { return len(o) })); diff != "" {
+		t.Errorf("all owners were removed (-before, +after):\n%s", diff)
+	}
+}
+
+func TestTheNativeReferenceIsSetWhereItReaches(t *testing.T) {
+	cases := map[string]struct {
+		owner mcowner.Reference
+		want  bool
+	}{
+		"SameClusterAndNamespace": {cart(in("west")), true},
+		"OwnerWithoutNamespace":   {cart(in("west"), func(r *mcowner.Reference) { r.Namespace = "" }), true},
+		"AnotherNamespace":        {cart(in("west"), func(r *mcowner.Reference) { r.Namespace = "else" }), false},
+		"AnotherCluster":          {cart(), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			obj := newDependent()
+			mustSet(t, mcowner.SetControllerReference, tc.owner, obj)
+			if has := metav1.GetControllerOf(obj) != nil; has != tc.want {
+				t.Errorf("has a native controller reference: %v, want %v", has, tc.want)
+			}
+			mustSet(t, mcowner.SetControllerReference, tc.owner, obj)
+			if len(obj.OwnerReferences) > 1 {
+				t.Errorf("setting it again has made %v", obj.OwnerReferences)
+			}
+		})
+	}
+}
+
+// A copy has the annotations of the original, and is nobody's.
+func TestACopyOfADependentHasNoOwner(t *testing.T) {
+	original := newDependent()
+	mustSet(t, mcowner.SetControllerReference, cart(), original)
+	copies := map[string]struct {
+		in     mcreconcile.ClusterName
+		change func(*corev1.ConfigMap)
+	}{
+		"InAnotherCluster":   {"south", func(*corev1.ConfigMap) {}},
+		"InAnotherNamespace": {"west", func(cm *corev1.ConfigMap) { cm.Namespace = "else" }},
+		"OfAnotherName":      {"west", func(cm *corev1.ConfigMap) { cm.Name = "else" }},
+	}
+	for name, tc := range copies {
+		t.Run(name, func(t *testing.T) {
+			obj := original.DeepCopy()
+			tc.change(obj)
+			if r, err := mcowner.References(obj, tc.in); err != nil || len(r) > 0 {
+				t.Errorf("References returned %v, %v, want none", r, err)
+			}
+		})
+	}
+	if _, ok := mcowner.ControllerOf(original, "west"); !ok {
+		t.Error("the original has no controller")
+	}
+	generated := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "x-"}}
+	mustSet(t, mcowner.SetControllerReference, cart(), generated)
+	generated.Name = "x-1"
+	if _, ok := mcowner.ControllerOf(generated, "west"); !ok {
+		t.Error("an object that was given its name has no controller")
+	}
+}
+
+func TestAReferenceThatWasChangedByHandIsRefused(t *testing.T) {
+	obj := newDependent()
+	mustSet(t, mcowner.SetControllerReference, cart(), obj)
+	key := cart().Key()
+	content := obj.Annotations[key]
+	for name, annotations := range map[string]map[string]string{
+		"OtherOwner":     {key: strings.Replace(content, "cart", "basket", 1)},
+		"OtherKey":       {mcowner.KeyPrefix + "mine": content},
+		"NoJSON":         {key: "east/shop/cart"},
+		"WrongType":      {key: `["cart"]`},
+		"Empty":          {key: ""},
+		"Null":           {key: "null"},
+		"NoUID":          {key: strings.Replace(content, `"uid":"1"`, `"uid":""`, 1)},
+		"TwoControllers": {key: content, cart(named("basket")).Key(): mustJSON(t, obj, cart(named("basket")))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := obj.DeepCopy()
+			changed.Annotations = annotations
+			r, err := mcowner.References(changed, "west")
+			if !errors.Is(err, mcowner.ErrMalformed) || len(r) > 0 {
+				t.Errorf("References returned %v, %v, want ErrMalformed", r, err)
+			}
+		})
+	}
+}
+
+// mustJSON returns the annotation that a controller reference becomes on an object of "west".
+func mustJSON(t *testing.T, obj client.Object, r mcowner.Reference) string {
+	t.Helper()
+	r.Controller = true
+	r.Dependent = mcowner.Location{Cluster: "west", Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	content, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestUniqueNamesAreUniqueAndValid(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	names := map[string][]string{}
+	for _, parts := range [][]string{
+		{"a", "b-c"}, {"a-b", "c"}, {"a", "b", "c"}, {"a-b-c"}, {"A-b-c"}, {long}, {long + "x"}, {""}, {}, {"ä", "ö"}, {"--"}, {"kube.system"},
+	} {
+		for _, most := range []int{14, 20, 63} {
+			name := mcowner.UniqueName(most, parts...)
+			if len(name) > most {
+				t.Errorf("%q of %q has %d characters, %d are allowed", name, parts, len(name), most)
+			}
+			if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+				t.Errorf("%q of %q is no DNS label: %v", name, parts, errs)
+			}
+			if other, taken := names[name]; taken && !cmp.Equal(other, parts) {
+				t.Errorf("%q and %q have the name %q", parts, other, name)
+			}
+			names[name] = parts
+		}
+	}
+}
+
+// FuzzReferences reads whatever annotations say, and what was read can be written and read again.
+func FuzzReferences(f *testing.F) {
+	obj := newDependent()
+	if err := mcowner.SetControllerReference(cart(), obj, "west"); err != nil {
+		f.Fatal(err)
+	}
+	key := cart().Key()
+	f.Add(key, obj.Annotations[key])
+	f.Add(key, `{"apiVersion":"a/b/c"}`)
+	f.Add("multicluster.admiralty.io/controller-reference",
+		`{"apiVersion":"v1","kind":"Pod","name":"nginx","uid":"u","controller":true,"blockOwnerDeletion":true,"clusterName":"c","namespace":"n"}`)
+	f.Fuzz(func(t *testing.T, key, content string) {
+		obj := newDependent()
+		obj.Annotations = map[string]string{key: content}
+		annotations := maps.Clone(obj.Annotations)
+		read, err := mcowner.References(obj, "west")
+		if diff := cmp.Diff(annotations, obj.Annotations); diff != "" {
+			t.Fatalf("reading has changed the annotations:\n%s", diff)
+		}
+		if err != nil {
+			if !errors.Is(err, mcowner.ErrMalformed) || len(read) > 0 {
+				t.Fatalf("References returned %v, %v", read, err)
+			}
+			return
+		}
+		for _, r := range read {
+			if r.Name == "" || r.UID == "" || r.Kind == "" {
+				t.Fatalf("%+v refers to nobody", r)
+			}
+			if r.Fleet == "" {
+				continue // another system's, which is never written
+			}
+			again := newDependent()
+			if err := mcowner.SetControllerReference(r, again, "west"); err != nil {
+				t.Fatalf("%+v was read, and cannot be written: %v", r, err)
+			}
+			if c, ok := mcowner.ControllerOf(again, "west"); !ok || !c.Same(r) {
+				t.Fatalf("%+v was written, and read as %+v", r, c)
+			}
+		}
+	})
+}

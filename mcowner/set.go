@@ -1,0 +1,150 @@
+package mcowner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// SetControllerReference makes owner the controller of a dependent in the named cluster: it sets the annotation and the
+// labels, which are stored once the dependent is created or updated. If both are in the same cluster, and in namespaces
+// where that is allowed, the native owner reference is set as well, so that Kubernetes' garbage collection does its part.
+//
+// It returns an [AlreadyOwnedError], and changes nothing, if the dependent has another controller, be it in this cluster
+// or in another, or belongs to another fleet; an error that wraps [ErrMalformed] if it has a reference that cannot be
+// read; and one that wraps [ErrInvalid] if owner cannot be written. A reference to an owner of the same key but another
+// UID is replaced.
+func SetControllerReference(owner Reference, dependent client.Object, in mcreconcile.ClusterName) error {
+	owner.Controller = true
+	return set(owner, dependent, in)
+}
+
+// SetOwnerReference adds an owner that is not the controller. See [SetControllerReference], whose errors it returns
+// except that the dependent may have any controller of the same fleet.
+func SetOwnerReference(owner Reference, dependent client.Object, in mcreconcile.ClusterName) error {
+	owner.Controller = false
+	return set(owner, dependent, in)
+}
+
+func set(owner Reference, dependent client.Object, in mcreconcile.ClusterName) error {
+	if err := owner.validate(); err != nil {
+		return err
+	}
+	if err := mayBeSet(owner, dependent, in); err != nil {
+		return err
+	}
+	owner.Dependent = Location{Cluster: in, Namespace: dependent.GetNamespace(), Name: dependent.GetName()}
+	content, err := json.Marshal(owner)
+	if err != nil {
+		return fmt.Errorf("%w to %s: %w", ErrInvalid, owner, err)
+	}
+	dependent.SetAnnotations(with(dependent.GetAnnotations(), owner.Key(), string(content)))
+	dependent.SetLabels(with(dependent.GetLabels(), owner.Key(), owner.Manager))
+	dependent.SetLabels(with(dependent.GetLabels(), FleetLabel, owner.Fleet))
+	if owner.reachesNatively(dependent, in) {
+		setNative(owner, dependent)
+	}
+	return nil
+}
+
+// mayBeSet returns why the owner must not be set.
+func mayBeSet(owner Reference, dependent client.Object, in mcreconcile.ClusterName) error {
+	references, err := References(dependent, in)
+	if err != nil {
+		return err
+	}
+	if fleet := dependent.GetLabels()[FleetLabel]; fleet != "" && fleet != owner.Fleet {
+		return &AlreadyOwnedError{Dependent: locate(dependent, in), Fleet: fleet}
+	}
+	for _, r := range references {
+		if r.Fleet != "" && r.Fleet != owner.Fleet {
+			return &AlreadyOwnedError{Dependent: locate(dependent, in), Fleet: r.Fleet}
+		}
+		if owner.Controller && r.Controller && !r.Same(owner) && r.Key() != owner.Key() {
+			return &AlreadyOwnedError{Dependent: locate(dependent, in), Owner: &r}
+		}
+	}
+	native := metav1.GetControllerOfNoCopy(dependent)
+	if owner.Controller && native != nil && !owner.isNative(*native, in) {
+		return &AlreadyOwnedError{Dependent: locate(dependent, in), Native: native.DeepCopy()}
+	}
+	return nil
+}
+
+// AlreadyOwnedError is returned for a dependent that belongs to somebody else. One of Owner, Native and Fleet says to
+// whom.
+type AlreadyOwnedError struct {
+	Dependent Location
+	// Owner is the controller, in whatever cluster.
+	Owner *Reference
+	// Native is the controller in the dependent's own cluster.
+	Native *metav1.OwnerReference
+	// Fleet is another installation.
+	Fleet string
+}
+
+func (e *AlreadyOwnedError) Error() string {
+	what := fmt.Sprintf("%s of cluster %q", client.ObjectKey{Namespace: e.Dependent.Namespace, Name: e.Dependent.Name}, e.Dependent.Cluster)
+	switch {
+	case e.Owner != nil:
+		return fmt.Sprintf("%s is controlled by %s", what, e.Owner)
+	case e.Native != nil:
+		return fmt.Sprintf("%s is controlled by the %s %s there", what, e.Native.Kind, e.Native.Name)
+	default:
+		return fmt.Sprintf("%s belongs to the fleet %q", what, e.Fleet)
+	}
+}
+
+// RemoveReference takes an owner from a dependent, by the owner's key, and leaves other owners. It does the reverse of
+// [SetControllerReference], and takes references of other systems to the same owner as well.
+func RemoveReference(owner Reference, dependent client.Object) {
+	dependent.SetAnnotations(without(dependent.GetAnnotations(), owner.Key()))
+	dependent.SetLabels(without(dependent.GetLabels(), owner.Key()))
+	if r, err := admiraltyReference(dependent); err == nil && r != nil && r.Same(owner) {
+		dependent.SetAnnotations(without(dependent.GetAnnotations(), admiraltyAnnotation))
+	}
+	if !hasKey(dependent.GetAnnotations()) {
+		dependent.SetLabels(without(dependent.GetLabels(), FleetLabel))
+	}
+	natives := slices.DeleteFunc(slices.Clone(dependent.GetOwnerReferences()), func(n metav1.OwnerReference) bool { return n.UID == owner.UID })
+	dependent.SetOwnerReferences(natives)
+}
+
+// reachesNatively reports whether a native owner reference may point from the dependent to the owner.
+func (r Reference) reachesNatively(dependent client.Object, in mcreconcile.ClusterName) bool {
+	return r.Cluster == in && (r.Namespace == "" || r.Namespace == dependent.GetNamespace())
+}
+
+// isNative reports whether a native reference of an object in the named cluster is to the same owner.
+func (r Reference) isNative(native metav1.OwnerReference, in mcreconcile.ClusterName) bool {
+	of := Reference{APIVersion: native.APIVersion, Kind: native.Kind}
+	return r.Cluster == in && r.Name == native.Name && r.GroupKind() == of.GroupKind()
+}
+
+func setNative(owner Reference, dependent client.Object) {
+	native := metav1.OwnerReference{
+		APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID,
+		BlockOwnerDeletion: new(true),
+	}
+	if owner.Controller {
+		native.Controller = new(true)
+	}
+	others := slices.DeleteFunc(slices.Clone(dependent.GetOwnerReferences()), func(n metav1.OwnerReference) bool {
+		return owner.isNative(n, owner.Cluster)
+	})
+	dependent.SetOwnerReferences(append(others, native))
+}
+
+func locate(dependent client.Object, in mcreconcile.ClusterName) Location {
+	return Location{Cluster: in, Namespace: dependent.GetNamespace(), Name: dependent.GetName()}
+}
+
+// ErrMalformed is returned for a dependent with a reference that cannot be read, as somebody has written to it. Such an
+// object is nobody's: whoever meets it leaves it alone.
+var ErrMalformed = errors.New("malformed owner reference")
