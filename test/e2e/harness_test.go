@@ -24,11 +24,12 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 var pool mctest.Pool
 
-func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, runChildren)) }
 
 // kubeconfigLabel marks the Secrets that the provider reads.
 const kubeconfigLabel = "fleet-runtime.dev/kubeconfig"

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mchandler"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+const (
+	// fleetName is the name of this installation: of several on the same clusters, each has its own.
+	fleetName = "example"
+	// lookAgain is when it is looked whether a PodGhost is gone that is in the way.
+	lookAgain = time.Minute
+)
+
+// addPodGhosts adds a controller that keeps, in a namespace of the local cluster, a PodGhost for each Pod of the members.
+//
+// It does not use dependents.Reconciler, which would put a finalizer on every Pod: while this program does not run, no
+// Pod could go. Pods are only read, and the collector finds the ghosts of those that went unseen.
+func addPodGhosts(mgr mcmanager.Manager, namespace string, sweep time.Duration) error {
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&corev1.Pod{}, mcbuilder.OnlyMetadata).
+		Owns(&PodGhost{}, mcbuilder.InLocalCluster, mcbuilder.AcrossClusters(mchandler.OfFleet(fleetName))).
+		Complete(&ghosts{Client: mgr.GetClient(), namespace: namespace})
+	if err != nil {
+		return err
+	}
+	return mgr.Add(&dependents.Collector{
+		Name: "podghost", Manager: mgr, Fleet: fleetName,
+		Owners: []client.Object{metadataOfPod()}, Kinds: []client.Object{&PodGhost{}},
+		DependentsIn: dependents.Clusters{Local: true}, Namespaces: []string{namespace},
+		Sweep: dependents.Sweep{Interval: sweep},
+	})
+}
+
+// ghosts reconciles Pods.
+type ghosts struct {
+	client.Client // of the local cluster
+	namespace     string
+}
+
+// Reconcile has a Pod of whatever cluster have its ghost, and one that is gone have none.
+func (g *ghosts) Reconcile(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
+	source := mcreconcile.ClusterFrom(ctx)
+	pod := metadataOfPod()
+	err := source.GetClient().Get(ctx, req.NamespacedName, pod)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, g.remove(ctx, req)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	err = g.keep(ctx, req, pod)
+	if errors.Is(err, errConflict) {
+		source.GetEventRecorder("podghost").Eventf(pod, nil, corev1.EventTypeWarning, "Conflict", "Create",
+			"PodGhost %s of the cluster with the ghosts is left alone: %v", g.key(req), err)
+		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+var errConflict = errors.New("it is not of this Pod")
+
+// keep creates the ghost of a Pod, or changes it to what it is to be.
+func (g *ghosts) keep(ctx context.Context, req mcreconcile.Request, pod client.Object) error {
+	owner, err := mcowner.ReferenceTo(fleetName, req.ClusterName, pod, g.Scheme())
+	if err != nil {
+		return err
+	}
+	key := g.key(req)
+	ghost := &PodGhost{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	_, err = controllerutil.CreateOrUpdate(ctx, g.Client, ghost, func() error {
+		if ghost.UID != "" && !isOf(ghost, req) {
+			return errConflict
+		}
+		ghost.Spec = PodGhostSpec{Cluster: string(req.ClusterName), Namespace: req.Namespace, Name: req.Name, UID: pod.GetUID()}
+		return mcowner.SetControllerReference(owner, ghost, mcreconcile.LocalCluster)
+	})
+	return err
+}
+
+// remove deletes the ghost of a Pod that is gone.
+func (g *ghosts) remove(ctx context.Context, req mcreconcile.Request) error {
+	ghost := &PodGhost{}
+	if err := g.Get(ctx, g.key(req), ghost); err != nil || !isOf(ghost, req) {
+		return client.IgnoreNotFound(err)
+	}
+	return client.IgnoreNotFound(g.Delete(ctx, ghost, client.Preconditions{UID: &ghost.UID, ResourceVersion: &ghost.ResourceVersion}))
+}
+
+// key is that of the ghost. Pods of the same name have ghosts of different names.
+func (g *ghosts) key(req mcreconcile.Request) client.ObjectKey {
+	return client.ObjectKey{Namespace: g.namespace, Name: mcowner.UniqueName(63, string(req.ClusterName), req.Namespace, req.Name)}
+}
+
+// isOf reports whether a ghost is that of the Pod that a request names.
+func isOf(ghost *PodGhost, req mcreconcile.Request) bool {
+	owner, ok := mcowner.ControllerOf(ghost, mcreconcile.LocalCluster)
+	return ok && owner.Fleet == fleetName && owner.Request() == req
+}
+
+func metadataOfPod() *metav1.PartialObjectMetadata {
+	pod := &metav1.PartialObjectMetadata{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	return pod
+}

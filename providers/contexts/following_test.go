@@ -1,0 +1,233 @@
+package contexts_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/providers/contexts"
+)
+
+// never is an interval after which no test waits for anything: what it sees was noticed.
+const never = time.Hour
+
+func TestChangesOfFilesAreNoticed(t *testing.T) {
+	// Each case begins with the files that before makes in an empty folder. Then come steps: a change, and what holds
+	// after it.
+	type step struct {
+		change func(t *testing.T, dir string)
+		want   []string
+	}
+	write := func(name string, contexts ...string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			put(t, filepath.Join(dir, name), with(contexts...))
+		}
+	}
+	all := func(changes ...func(*testing.T, string)) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			for _, change := range changes {
+				change(t, dir)
+			}
+		}
+	}
+	overwrite := func(name string, contexts ...string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			must(t, os.WriteFile(filepath.Join(dir, name), text(t, with(contexts...)), 0o600))
+		}
+	}
+	remove := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			must(t, os.RemoveAll(filepath.Join(dir, name)))
+		}
+	}
+	rename := func(from, to string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			must(t, os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)))
+		}
+	}
+	link := func(target, name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			path := filepath.Join(dir, name)
+			must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must(t, os.Symlink(target, path+".new"))
+			must(t, os.Rename(path+".new", path))
+		}
+	}
+	for name, tc := range map[string]struct {
+		before func(t *testing.T, dir string)
+		file   string // Kubeconfig
+		files  string // Files
+		want   []string
+		steps  []step
+	}{
+		"a file that is replaced": {
+			before: write("config", "a"), file: "config", want: []string{"a@a"},
+			steps: []step{{write("config", "a", "b"), []string{"a@a", "b@b"}}, {write("config", "b"), []string{"b@b"}}},
+		},
+		"a file that is written in place": {
+			before: write("config", "a"), file: "config", want: []string{"a@a"},
+			steps: []step{{overwrite("config", "a", "b"), []string{"a@a", "b@b"}}, {overwrite("config", "b"), []string{"b@b"}}},
+		},
+		"a file that comes, goes and comes": {
+			file: "config",
+			steps: []step{
+				{write("config", "a"), []string{"a@a"}},
+				{remove("config"), nil},
+				{write("config", "b"), []string{"b@b"}},
+			},
+		},
+		"a file whose folders come later": {
+			file: "x/y/config",
+			steps: []step{
+				{write("x/other"), nil},
+				{write("x/y/other"), nil},
+				{write("x/y/config", "a"), []string{"a@a"}},
+			},
+		},
+		"a file whose folder is removed and made again": {
+			before: write("x/y/config", "a"), file: "x/y/config", want: []string{"a@a"},
+			steps: []step{
+				{remove("x"), nil},
+				{write("x/y/config", "b"), []string{"b@b"}},
+				{write("x/y/config", "c"), []string{"c@c"}},
+			},
+		},
+		"the folder of a file that is swapped for another": {
+			before: all(write("x/config", "a"), write("new/config", "b")), file: "x/config", want: []string{"a@a"},
+			steps: []step{
+				{all(rename("x", "old"), rename("new", "x")), []string{"b@b"}},
+				{write("x/config", "c"), []string{"c@c"}},
+			},
+		},
+		"a symbolic link to a file that is swapped": {
+			before: all(write("one/config", "a"), write("two/config", "b"), link("one/config", "link")), file: "link",
+			want: []string{"a@a"},
+			steps: []step{
+				{link("two/config", "link"), []string{"b@b"}},
+				{write("two/config", "c"), []string{"c@c"}},
+			},
+		},
+		"a symbolic link to a folder that is swapped": {
+			before: all(write("one/x/config", "a"), write("two/x/config", "b"), link("one", "current")), file: "current/x/config",
+			want: []string{"a@a"},
+			steps: []step{
+				{link("two", "current"), []string{"b@b"}},
+				{write("two/x/config", "c"), []string{"c@c"}},
+			},
+		},
+		"a symbolic link whose target comes later": {
+			before: link("x/config", "link"), file: "link",
+			steps: []step{{write("x/config", "a"), []string{"a@a"}}},
+		},
+		"a mounted Secret, as kubelet writes it": {
+			before: all(write("m/..1/k", "a"), link("..1", "m/..data"), link("..data/k", "m/k")), file: "m/k", want: []string{"a@a"},
+			steps: []step{
+				{all(write("m/..2/k", "b"), link("..2", "m/..data"), remove("m/..1")), []string{"b@b"}},
+				{all(write("m/..3/k", "c"), link("..3", "m/..data"), remove("m/..2")), []string{"c@c"}},
+			},
+		},
+		"a folder": {
+			before: write("folder/x", "a"), files: "folder", want: []string{"a@a"},
+			steps: []step{
+				{write("folder/y", "b"), []string{"a@a", "b@b"}},
+				{overwrite("folder/y", "b", "c"), []string{"a@a", "b@b", "c@c"}},
+				{remove("folder/x"), []string{"b@b", "c@c"}},
+				{rename("folder/y", "folder/z"), []string{"b@b", "c@c"}},
+			},
+		},
+		"a single file of Files": {
+			before: write("x", "a"), files: "x", want: []string{"a@a"},
+			steps: []step{{remove("x"), nil}, {write("x", "b"), []string{"b@b"}}},
+		},
+		"a folder with a symbolic link whose target comes later": {
+			before: all(link("../elsewhere/x", "folder/x"), write("elsewhere/y", "b")), files: "folder",
+			steps: []step{{write("elsewhere/x", "a"), []string{"a@a"}}},
+		},
+		"a folder that comes later": {
+			files: "x/folder",
+			steps: []step{{write("x/folder/x", "a"), []string{"a@a"}}, {write("x/folder/y", "b"), []string{"a@a", "b@b"}}},
+		},
+		"a folder that is a mounted Secret": {
+			before: all(write("m/..1/k", "a"), link("..1", "m/..data"), link("..data/k", "m/k")), files: "m", want: []string{"a@a"},
+			steps: []step{
+				{
+					all(write("m/..2/k", "b"), write("m/..2/l", "c"), link("..2", "m/..data"), link("..data/l", "m/l"), remove("m/..1")),
+					[]string{"b@b", "c@c"},
+				},
+				{all(write("m/..3/l", "c"), link("..3", "m/..data"), remove("m/k"), remove("m/..2")), []string{"c@c"}},
+			},
+		},
+		"a pattern": {
+			before: write("east/kubeconfig", "a"), files: "*/kubeconfig", want: []string{"a@a"},
+			steps: []step{
+				{write("west/kubeconfig", "b"), []string{"a@a", "b@b"}},
+				{write("east/other", "c"), []string{"a@a", "b@b"}},
+				{write("east/kubeconfig", "d"), []string{"b@b", "d@d"}},
+				{remove("west"), []string{"d@d"}},
+				{rename("east", "west"), []string{"d@d"}},
+				{write("west/kubeconfig", "e"), []string{"e@e"}},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if tc.before != nil {
+				tc.before(t, dir)
+			}
+			p := contexts.Provider{Interval: never}
+			if tc.file != "" {
+				p.Kubeconfig = filepath.Join(dir, tc.file)
+			}
+			if tc.files != "" {
+				p.Files = []string{filepath.Join(dir, tc.files)}
+			}
+			r := start(t, p)
+			r.waitFor(tc.want...)
+			for _, step := range tc.steps {
+				step.change(t, dir)
+				r.waitFor(step.want...)
+			}
+			for i, call := range r.called() {
+				if slices.Contains(r.called()[:i], call) && !strings.HasPrefix(call, "remove") {
+					t.Errorf("%q was reported twice", call)
+				}
+			}
+		})
+	}
+}
+
+func TestAFileThatMovesStaysTheSameMember(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "b"), with("m"))
+	r := start(t, contexts.Provider{Files: []string{dir}, Interval: never})
+	r.waitFor("m@m")
+	must(t, os.Rename(filepath.Join(dir, "b"), filepath.Join(dir, "a")))
+	put(t, filepath.Join(dir, "c"), with("other"))
+	r.waitFor("m@m", "other@other")
+	if got, want := fmt.Sprint(r.called()), "[set m@m set other@other]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestWhatTheSystemDoesNotTellIsFoundLater: a folder far above the file is replaced, which nobody watches.
+func TestWhatTheSystemDoesNotTellIsFoundLater(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "x/y/z/config"), with("a"))
+	put(t, filepath.Join(dir, "new/y/z/config"), with("b"))
+	r := start(t, contexts.Provider{Kubeconfig: filepath.Join(dir, "x/y/z/config"), Interval: 50 * time.Millisecond})
+	r.waitFor("a@a")
+	must(t, os.Rename(filepath.Join(dir, "x"), filepath.Join(dir, "old")))
+	must(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "x")))
+	r.waitFor("b@b")
+}

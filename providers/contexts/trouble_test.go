@@ -1,0 +1,237 @@
+package contexts_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fleet-runtime/fleet-runtime/providers/contexts"
+)
+
+func TestAFileThatCannotBeUsedKeepsItsMembers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		content string
+		says    string // part of the message
+	}{
+		"cut off":      {"users:\n- name: a\n  user:\n    token: \"" + secret, "line 4"},
+		"empty":        {"", "empty"},
+		"blank":        {"\n  \n", "empty"},
+		"another kind": {"apiVersion: v1\nkind: Pod\nmetadata: {name: " + secret + "}", "kind Config"},
+		"no YAML":      {"\x00\x01" + secret, "kind Config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "broken")
+			put(t, path, with("a", "b"))
+			put(t, filepath.Join(dir, "good"), with("good"))
+			r := start(t, contexts.Provider{Files: []string{dir}, Interval: never})
+			r.waitFor("a@a", "b@b", "good@good")
+			before := r.member("a")
+
+			putText(t, path, []byte(tc.content))
+			put(t, filepath.Join(dir, "later"), with("later"))
+			r.waitFor("a !InvalidKubeconfig", "b !InvalidKubeconfig", "good@good", "later@later")
+			message := r.member("a").Err.Error()
+			for _, part := range []string{`context "a" of ` + path, "what it had before stays in use", tc.says} {
+				if !strings.Contains(message, part) {
+					t.Errorf("the error does not tell %q: %s", part, message)
+				}
+			}
+			r.waitForLog("Cannot be used", path, tc.says)
+
+			put(t, path, with("a", "b"))
+			r.waitFor("a@a", "b@b", "good@good", "later@later")
+			r.waitForLog("No longer a problem", path)
+			if after := r.member("a"); after.Revision != before.Revision {
+				t.Error("the revision is another than before")
+			}
+			r.wantNoneWithdrawn()
+			r.wantOneLine("Cannot be used", path)
+			r.wantNoSecrets(message)
+		})
+	}
+}
+
+// wantNoneWithdrawn fails the test if there was a removal.
+func (r *running) wantNoneWithdrawn() {
+	r.t.Helper()
+	for _, call := range r.called() {
+		if strings.HasPrefix(call, "remove") {
+			r.t.Errorf("there was the call %q", call)
+		}
+	}
+}
+
+// wantOneLine fails the test unless one line of the log has these parts.
+func (r *running) wantOneLine(parts ...string) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.countLogged(parts...); n != 1 {
+		r.t.Errorf("%d lines of the log have %q, want one", n, parts)
+	}
+}
+
+// wantNoSecrets fails the test if there are credentials in the texts or in the log.
+func (r *running) wantNoSecrets(texts ...string) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, text := range slices.Concat(texts, r.log) {
+		if strings.Contains(text, secret) {
+			r.t.Errorf("there are credentials in %s", text)
+		}
+	}
+}
+
+func TestABrokenFileOfSeveralHarmsOnlyWhatIsInIt(t *testing.T) {
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
+	config := with("a", "mixed")
+	delete(config.AuthInfos, "mixed")
+	put(t, first, config)
+	config = with("a", "b", "mixed")
+	delete(config.Contexts, "mixed")
+	put(t, second, config)
+	r := start(t, contexts.Provider{Kubeconfig: first + string(os.PathListSeparator) + second, Interval: never})
+	r.waitFor("a@a", "b@b", "mixed@mixed")
+
+	putText(t, second, []byte("{"))
+	r.waitFor("a@a", "b !InvalidKubeconfig", "mixed !InvalidKubeconfig")
+	putText(t, first, []byte("{"))
+	r.waitFor("a !InvalidKubeconfig", "b !InvalidKubeconfig", "mixed !InvalidKubeconfig")
+	put(t, second, with("b", "mixed"))
+	r.waitFor("a !InvalidKubeconfig", "b@b", "mixed !InvalidKubeconfig")
+	put(t, first, with("a"))
+	r.waitFor("a@a", "b@b", "mixed@mixed")
+}
+
+func TestABrokenFileIsRetriedAlsoIfItNeverWorked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	putText(t, path, []byte("{"))
+	r := start(t, contexts.Provider{Kubeconfig: path, Contexts: []string{"a"}, Interval: never})
+	r.waitFor("a !NoContext")
+	message := r.member("a").Err.Error()
+	for _, part := range []string{`context "a"`, path, "kind Config"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("the error does not tell %q: %s", part, message)
+		}
+	}
+	put(t, path, with("a"))
+	r.waitFor("a@a")
+	r.wantNoneWithdrawn()
+}
+
+func TestFilesThatAKubeconfigNamesAreWaitedFor(t *testing.T) {
+	certificate, key := newCertificate(t)
+	for _, name := range []string{"ca", "certificate", "key", "token"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			contents := map[string][]byte{"ca": certificate, "certificate": certificate, "key": key, "token": []byte("t")}
+			config := with("a")
+			config.Clusters["a"].CertificateAuthority = "files/ca"
+			user := config.AuthInfos["a"]
+			user.Token, user.TokenFile = "", "files/token"
+			user.ClientCertificate, user.ClientKey = "files/certificate", "files/key"
+			put(t, filepath.Join(dir, "config"), config)
+			for file, content := range contents {
+				if file != name {
+					putText(t, filepath.Join(dir, "files", file), content)
+				}
+			}
+			r := start(t, contexts.Provider{Kubeconfig: filepath.Join(dir, "config"), Interval: never})
+			r.waitFor("a !InvalidKubeconfig")
+			missing := filepath.Join(dir, "files", name)
+			if message := r.member("a").Err.Error(); !strings.Contains(message, missing) {
+				t.Errorf("the error does not tell %s: %s", missing, message)
+			}
+			putText(t, missing, contents[name])
+			r.waitFor("a@a")
+			must(t, os.RemoveAll(filepath.Join(dir, "files")))
+			r.waitFor("a !InvalidKubeconfig")
+			for file, content := range contents {
+				putText(t, filepath.Join(dir, "files", file), content)
+			}
+			r.waitFor("a@a")
+			r.wantNoneWithdrawn()
+		})
+	}
+}
+
+func TestAFolderThatIsAwayKeepsItsMembers(t *testing.T) {
+	dir := t.TempDir()
+	away := filepath.Join(dir, "away")
+	for name, tc := range map[string]struct {
+		path  string // the folder
+		files string // the element of Files
+		other string // what is put in its place, "" for nothing
+	}{
+		"moved":                        {path: "folder", files: "folder"},
+		"a file in its place":          {path: "in-place", files: "in-place", other: "text"},
+		"moved, of a pattern":          {path: "of-pattern", files: "of-pattern/*.yaml"},
+		"a file, of a pattern":         {path: "pattern-in-place", files: "pattern-in-place/*/*.yaml", other: "text"},
+		"moved, with a folder further": {path: "x/folder", files: "x/folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(dir, tc.path)
+			put(t, filepath.Join(folder, "sub/a.yaml"), with("a"))
+			put(t, filepath.Join(folder, "a.yaml"), with("a"))
+			r := start(t, contexts.Provider{Files: []string{filepath.Join(dir, tc.files)}, Interval: never})
+			r.waitFor("a@a")
+			must(t, os.Rename(folder, away))
+			if tc.other != "" {
+				putText(t, folder, []byte(tc.other))
+			}
+			r.waitFor("a !InvalidKubeconfig")
+			r.waitForLog(folder)
+			if tc.other != "" {
+				must(t, os.Remove(folder))
+			}
+			must(t, os.Rename(away, folder))
+			r.waitFor("a@a")
+			r.wantNoneWithdrawn()
+		})
+	}
+}
+
+// TestANameThatGoesOverIsDrainedBetween: the first cluster of a name is withdrawn before the next is reported.
+func TestANameThatGoesOverIsDrainedBetween(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "2"), at("m", "two"))
+	r := start(t, contexts.Provider{Files: []string{dir}, Contexts: []string{"m"}, Interval: never})
+	r.waitFor("m@two")
+	put(t, filepath.Join(dir, "1"), at("m", "one"))
+	r.waitFor("m@one")
+	r.waitForLog(filepath.Join(dir, "2"), "m")
+	putText(t, filepath.Join(dir, "1"), []byte("{"))
+	r.waitFor("m !InvalidKubeconfig")
+	must(t, os.Remove(filepath.Join(dir, "1")))
+	r.waitFor("m@two")
+	must(t, os.Remove(filepath.Join(dir, "2")))
+	r.waitFor("m !NoContext")
+	put(t, filepath.Join(dir, "3"), at("m", "two"))
+	r.waitFor("m@two")
+	want := []string{
+		"set m@two", "remove m", "set m@one", "set m !InvalidKubeconfig", "remove m", "set m@two", "remove m", "set m !NoContext",
+		"set m@two",
+	}
+	if got := r.called(); !slices.Equal(got, want) {
+		t.Errorf("the calls are %q, want %q", got, want)
+	}
+}
+
+func TestPatternsThatCannotBeParsedAreRefused(t *testing.T) {
+	for name, p := range map[string]contexts.Provider{
+		"of@contexts": {Contexts: []string{"a", "[a"}},
+		"of@files":    {Files: []string{"[a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := p.Run(t.Context(), nil, nil)
+			if err == nil || !strings.Contains(err.Error(), `"[a"`) {
+				t.Errorf("got error %v, want one that tells the pattern", err)
+			}
+		})
+	}
+}
