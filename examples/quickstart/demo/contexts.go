@@ -48,7 +48,7 @@ func (o options) realClusters(screen screen) (*setting, error) {
 
 // contexts is the provider of a few clusters that are known from the start.
 func contexts(configs map[string]*rest.Config) fleet.Provider {
-	var members static.Provider
+	members := make(static.Provider, 0, len(configs))
 	for name, config := range configs {
 		members = append(members, fleet.Member{Name: fleet.ClusterName(name), Config: config})
 	}
