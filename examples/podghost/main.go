@@ -2,7 +2,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"log/slog"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,12 +42,12 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	types := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(types), addToScheme(types)); err != nil {
+	scheme, err := newScheme()
+	if err != nil {
 		return err
 	}
 	mgr, err := mcmanager.New(local, provider(), mcmanager.Options{
-		Scheme:  types,
+		Scheme:  scheme,
 		Metrics: metricsserver.Options{BindAddress: *metrics},
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&PodGhost{}: {Namespaces: map[string]cache.Config{*namespace: {}}},

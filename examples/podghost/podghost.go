@@ -5,14 +5,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 var groupVersion = schema.GroupVersion{Group: "multicluster.admiralty.io", Version: "v1alpha1"}
 
-func addToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(groupVersion, &PodGhost{}, &PodGhostList{})
-	metav1.AddToGroupVersion(scheme, groupVersion)
-	return nil
+// newScheme returns the types of Kubernetes, and PodGhosts.
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	s.AddKnownTypes(groupVersion, &PodGhost{}, &PodGhostList{})
+	metav1.AddToGroupVersion(s, groupVersion)
+	return s, scheme.AddToScheme(s)
 }
 
 // PodGhost says that there is a Pod in some cluster. Its CRD is in crd.yaml.
@@ -54,7 +57,8 @@ func (g *PodGhost) DeepCopyObject() runtime.Object {
 
 // DeepCopyObject implements runtime.Object.
 func (l *PodGhostList) DeepCopyObject() runtime.Object {
-	out := &PodGhostList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy(), Items: make([]PodGhost, len(l.Items))}
+	out := &PodGhostList{TypeMeta: l.TypeMeta, Items: make([]PodGhost, len(l.Items))}
+	l.DeepCopyInto(&out.ListMeta)
 	for i := range l.Items {
 		l.Items[i].DeepCopyInto(&out.Items[i])
 	}

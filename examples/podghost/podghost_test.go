@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,8 +12,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -77,7 +74,8 @@ func TestAS2(t *testing.T) {
 		w.isGone(t, "default", "nginx")
 		uid := w.pod(t, w.live2, "default", "nginx").UID
 		stage.Eventually(t, "the ghost of a Pod that was created anew is that of the new one", func() bool {
-			return w.get(t, "live2", "default", "nginx").Spec.UID == uid
+			ghost := w.get(t, "live2", "default", "nginx")
+			return ghost != nil && ghost.Spec.UID == uid
 		})
 		w.stay(t, "live foo bar-baz", "live foo-bar baz", "live2 default nginx")
 	})
@@ -116,11 +114,11 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	types := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(types), addToScheme(types)); err != nil {
+	scheme, err := newScheme()
+	if err != nil {
 		t.Fatal(err)
 	}
-	f := pool.Start(t, mctest.Options{Clusters: 2, Scheme: types})
+	f := pool.Start(t, mctest.Options{Clusters: 2, Scheme: scheme})
 	w := &world{ghost: f.Local, live: f.Members[0], live2: f.Members[1], runIn: t}
 	stage.ApplyCRD(t, w.ghost, "crd.yaml")
 	w.accounts = []*stage.Account{
