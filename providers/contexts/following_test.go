@@ -1,11 +1,13 @@
 package contexts_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -205,6 +207,49 @@ func TestChangesOfFilesAreNoticed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAFolderThatIsNeverQuietIsReadAllTheSame: somebody writes something there again and again.
+func TestAFolderThatIsNeverQuietIsReadAllTheSame(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "a.yaml"), with("a"))
+	r := start(t, contexts.Provider{Files: []string{filepath.Join(dir, "*.yaml")}, Interval: never})
+	r.waitFor("a@a")
+	ctx, cancel := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if err := os.WriteFile(filepath.Join(dir, "other"), []byte("x"), 0o600); err != nil {
+				t.Error(err)
+			}
+			<-tick.C
+		}
+	})
+	defer writing.Wait()
+	defer cancel()
+	put(t, filepath.Join(dir, "b.yaml"), with("b"))
+	r.waitFor("a@a", "b@b")
+}
+
+func TestLabelsAreFollowed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	put(t, path, with("a"))
+	labels := map[string]string{}
+	r := start(t, contexts.Provider{Kubeconfig: path, Interval: time.Millisecond, Labels: func(c contexts.Context) map[string]string {
+		if c != (contexts.Context{Name: "a", File: path}) {
+			t.Errorf("labels are asked for %+v", c)
+		}
+		labels["asked"] += "x"
+		return labels
+	}})
+	r.until(func() string {
+		if len(r.now["a"].Labels["asked"]) < 3 {
+			return "the labels have not changed twice"
+		}
+		return ""
+	})
 }
 
 func TestAFileThatMovesStaysTheSameMember(t *testing.T) {

@@ -164,3 +164,10 @@ func (r *running) called() []string {
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
+
+// logged returns the lines of the log so far.
+func (r *running) logged() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.log)
+}

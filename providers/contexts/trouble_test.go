@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fleet-runtime/fleet-runtime/providers/contexts"
 )
@@ -193,6 +194,30 @@ func TestAFolderThatIsAwayKeepsItsMembers(t *testing.T) {
 			r.waitFor("a@a")
 			r.wantNoneWithdrawn()
 		})
+	}
+}
+
+// TestAProblemIsToldOnce: although the files are read again and again.
+func TestAProblemIsToldOnce(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "a"), with("a"))
+	put(t, filepath.Join(dir, "b"), with("a"))
+	putText(t, filepath.Join(dir, "c"), []byte("{"))
+	readings := make(chan struct{}, 100)
+	r := start(t, contexts.Provider{Files: []string{dir}, Interval: time.Millisecond, Labels: func(contexts.Context) map[string]string {
+		select {
+		case readings <- struct{}{}:
+		default:
+		}
+		return nil
+	}})
+	for range cap(readings) {
+		<-readings
+	}
+	r.wantOneLine("Cannot be used", filepath.Join(dir, "b"))
+	r.wantOneLine("Cannot be used", filepath.Join(dir, "c"))
+	if got := r.called(); len(got) != 1 {
+		t.Errorf("the calls are %q, want one", got)
 	}
 }
 

@@ -242,6 +242,19 @@ func TestWithoutAnEngineNothingIsWithdrawn(t *testing.T) {
 	}
 }
 
+func TestAClusterThatGoesWhileTheEngineFailsIsWithdrawnAfterwards(t *testing.T) {
+	s := &scripted{clusters: map[string]string{"a": "one", "b": "two"}}
+	synctest.Test(t, func(t *testing.T) {
+		s.follow(t, Provider{})
+		s.change(func() { s.failure = errors.New("no daemon") })
+		nextAnswer()
+		s.wants(t, map[fleet.ClusterName]string{"a": "!NoEngine", "b": "!NoEngine"})
+		s.change(func() { s.failure = nil; delete(s.clusters, "b") })
+		nextAnswer()
+		s.wants(t, map[fleet.ClusterName]string{"a": "one"})
+	})
+}
+
 // count counts the lines of the log that have the text.
 func (s *scripted) count(text string) (n int) {
 	for _, line := range s.log {
