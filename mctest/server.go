@@ -62,7 +62,7 @@ func (s *starter) take(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = r.close() }) // what has started is killed, so the start fails
-	srv, err := startServer(s.programs, r)
+	srv, err := startServer(ctx, s.programs, r)
 	switch {
 	case !stop():
 		return nil, errors.Join(context.Cause(ctx), r.close())
@@ -74,7 +74,7 @@ func (s *starter) take(ctx context.Context) (*server, error) {
 
 func (s *starter) giveBack(srv *server) error { return srv.close() }
 
-func startServer(p programs, r *reaper) (*server, error) {
+func startServer(ctx context.Context, p programs, r *reaper) (*server, error) {
 	etcdPath, etcdPID, err := writeWrapper(r.dir, p.etcd)
 	if err != nil {
 		return nil, err
@@ -95,6 +95,9 @@ func startServer(p programs, r *reaper) (*server, error) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
+	}
+	if err := assignPorts(ctx, etcd, apiServer); err != nil {
+		return nil, err
 	}
 	for _, f := range p.lean {
 		apiServer.Configure().Append(f.name, f.value)

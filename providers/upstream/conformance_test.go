@@ -7,13 +7,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 	"github.com/fleet-runtime/fleet-runtime/providers/upstream"
 )
 

@@ -3,10 +3,10 @@ package upstream_test
 import (
 	"log"
 
-	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/multicluster-runtime/providers/file"
 
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/providers/upstream"
 )
 

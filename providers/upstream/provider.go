@@ -9,9 +9,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
 // Provider is a [fleet.Provider] whose members are the clusters that a provider of multicluster-runtime engages, under

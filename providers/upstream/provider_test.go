@@ -11,11 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
-	"github.com/fleet-runtime/fleet-runtime/mcmanager"
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
-	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -40,6 +35,11 @@ import (
 	nop "sigs.k8s.io/multicluster-runtime/providers/nop" // its package is named namespace
 	"sigs.k8s.io/multicluster-runtime/providers/single"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/upstream"
 )
 

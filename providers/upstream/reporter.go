@@ -5,10 +5,11 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
 // reporter reports to a fleet which clusters a provider of multicluster-runtime has engaged.

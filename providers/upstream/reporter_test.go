@@ -7,12 +7,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
 // calls is a fleet that notes what it is told.
