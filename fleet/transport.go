@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -124,9 +125,46 @@ func newGeneration(cfg *rest.Config) (*generation, error) {
 			return nil, err
 		}
 	}
-	g.RoundTripper, err = transport.HTTPWrappersForConfig(config, base)
-	return g, err
+	if g.RoundTripper, err = transport.HTTPWrappersForConfig(config, base); err != nil {
+		return nil, err
+	}
+	if cfg.ExecProvider != nil || cfg.AuthProvider != nil {
+		g.RoundTripper = interruptible{g.RoundTripper}
+	}
+	return g, nil
 }
+
+// interruptible lets requests end with their context while a credential plugin runs: client-go does not end it, and one
+// that hangs would hold the request, and with it the member's removal, for ever. What waits for the plugin then ends
+// with the plugin.
+type interruptible struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (i interruptible) RoundTrip(req *http.Request) (*http.Response, error) {
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		resp, err := i.RoundTripper.RoundTrip(req)
+		answers <- answer{resp, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.resp, a.err
+	case <-req.Context().Done():
+		go func() {
+			if a := <-answers; a.err == nil {
+				_ = a.resp.Body.Close()
+			}
+		}()
+		return nil, fmt.Errorf("waiting for the answer, or for a credential plugin: %w", context.Cause(req.Context()))
+	}
+}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (i interruptible) WrappedRoundTripper() http.RoundTripper { return i.RoundTripper }
 
 const (
 	dialTimeout      = 10 * time.Second

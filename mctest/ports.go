@@ -29,8 +29,8 @@ func assignPorts(ctx context.Context, etcd *envtest.Etcd, apiServer *envtest.API
 	}
 	etcd.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(loopback, forClients)}
 	etcd.Configure().Set("listen-peer-urls", "http://"+net.JoinHostPort(loopback, "0")) // it has no peers
-	apiServer.SecureServing.Address = loopback
-	apiServer.SecureServing.Port, err = freePort(ctx)
+	apiServer.Address = loopback
+	apiServer.Port, err = freePort(ctx)
 	return err
 }
 

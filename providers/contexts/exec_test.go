@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -103,7 +104,13 @@ func (c *counted) Set(m fleet.Member) error {
 // connect runs the provider and a fleet until the test ends.
 func connect(t *testing.T, p contexts.Provider) *counted {
 	t.Helper()
-	c := &counted{Fleet: fleet.New(fleet.Options{Logger: logr.Discard()})}
+	return connectWith(t, p, fleet.Options{})
+}
+
+func connectWith(t *testing.T, p contexts.Provider, options fleet.Options) *counted {
+	t.Helper()
+	options.Logger = logr.Discard()
+	c := &counted{Fleet: fleet.New(options)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 2)
 	go func() { done <- c.Start(ctx) }()
@@ -186,6 +193,29 @@ func TestCredentialsOfPluginsAreRefreshed(t *testing.T) {
 	}
 	if n := f.sets.Load(); n != 1 {
 		t.Errorf("the member was reported %d times: credentials of a plugin are no news", n)
+	}
+}
+
+// TestAPluginThatHangsHoldsNothingUp: client-go runs it without a context, so it goes on; the attempt to connect, and the
+// removal of the member, do not wait for it.
+func TestAPluginThatHangsHoldsNothingUp(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	p := newPlugged(t, cp, clientcmdapi.NeverExecInteractiveMode)
+	must(t, syscall.Mkfifo(p.tokenFile, 0o600)) // nobody writes to it
+	t.Cleanup(func() {
+		reads, err := os.OpenFile(p.tokenFile, os.O_RDWR, 0)
+		must(t, err)
+		must(t, os.Remove(p.tokenFile))
+		putText(t, p.tokenFile, []byte("for those that wait for their turn"))
+		must(t, reads.Close())
+	})
+	f := connectWith(t, contexts.Provider{Kubeconfig: p.path}, fleet.Options{ConnectTimeout: time.Second})
+	f.becomes(t, fleet.Connecting, "credential plugin")
+	if status, _ := f.Status("m"); status.Reason != fleet.ReasonTimeout {
+		t.Errorf("the reason is %s, want %s", status.Reason, fleet.ReasonTimeout)
+	}
+	if err := f.Remove(deadline(t), "m"); err != nil {
+		t.Error(err)
 	}
 }
 
