@@ -3,6 +3,7 @@ package mcbuilder_test
 import (
 	"context"
 	"errors"
+	"log"
 	"net/http"
 	"sync"
 	"testing"
@@ -205,5 +206,16 @@ func TestADeletionThatNoWatchHasSeenEnqueuesTheOwner(t *testing.T) {
 	s.become(t, "/owner")
 	if !way.hasListed() {
 		t.Error("the watch went on where it was, so this has not shown what it is about")
+	}
+}
+
+// ConfigMaps have Secrets in other clusters: an event on a Secret becomes a request for the ConfigMap that controls it.
+func ExampleAcrossClusters() {
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&corev1.ConfigMap{}).
+		Owns(&corev1.Secret{}, mcbuilder.AcrossClusters(mchandler.OfFleet("payments"))).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
 	}
 }

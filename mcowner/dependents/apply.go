@@ -153,12 +153,11 @@ func (a *applier) change(ctx context.Context, k kind, existing client.Object, wa
 	if err := a.mayChange(ctx, k, existing); err != nil {
 		return nil, err
 	}
-	hash, err := hashOf(wanted)
+	now, err := hashes(wanted, existing)
 	if err != nil {
 		return nil, err
 	}
-	key := a.keyOf(k, existing)
-	if a.memory.is(key, applied{existing.GetUID(), existing.GetResourceVersion(), hash}) {
+	if a.memory.is(a.keyOf(k, existing), now) {
 		return existing, nil
 	}
 	result, err := a.applyOver(ctx, k, existing, wanted)
@@ -208,21 +207,19 @@ func (a *applier) adoptFields(ctx context.Context, obj *unstructured.Unstructure
 	return true, nil
 }
 
-// seen remembers what was applied, and returns the object in its type.
+// seen returns what came of applying in the object's type, and remembers it.
 func (a *applier) seen(k kind, wanted, result *unstructured.Unstructured) (client.Object, error) {
-	hash, err := hashOf(wanted)
-	if err != nil {
-		return nil, err
-	}
-	a.memory.remember(a.keyOf(k, result), applied{result.GetUID(), result.GetResourceVersion(), hash})
 	obj := k.newObject()
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		u.Object = result.Object
-		return u, nil
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(result.Object, obj); err != nil {
+	} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(result.Object, obj); err != nil {
 		return nil, fmt.Errorf("reading %s of %s: %w", k.describe(result), clusterText(a.at.name), err)
 	}
+	now, err := hashes(wanted, obj)
+	if err != nil {
+		return nil, err
+	}
+	a.memory.remember(a.keyOf(k, obj), now)
 	return obj, nil
 }
 
@@ -240,7 +237,23 @@ func (a *applier) get(ctx context.Context, from client.Reader, k kind, wanted cl
 	return existing, nil
 }
 
-func hashOf(u *unstructured.Unstructured) ([sha256.Size]byte, error) {
-	content, err := json.Marshal(u.Object)
-	return sha256.Sum256(content), err
+// hashes returns what is desired and what is there. The status is not part of it, nor is what the API server counts.
+func hashes(wanted *unstructured.Unstructured, existing client.Object) (applied, error) {
+	desired, err := json.Marshal(wanted.Object)
+	if err != nil {
+		return applied{}, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(existing.DeepCopyObject())
+	if err != nil {
+		return applied{}, err
+	}
+	unstructured.RemoveNestedField(content, "status")
+	for _, field := range []string{"resourceVersion", "generation", "managedFields"} {
+		unstructured.RemoveNestedField(content, "metadata", field)
+	}
+	there, err := json.Marshal(content)
+	if err != nil {
+		return applied{}, err
+	}
+	return applied{uid: existing.GetUID(), desired: sha256.Sum256(desired), content: sha256.Sum256(there)}, nil
 }

@@ -57,7 +57,8 @@ type Sweep struct {
 	QPS float32
 	// Timeout bounds each request. Default: 10 seconds.
 	Timeout time.Duration
-	// DryRun logs and counts what would be removed, and removes nothing.
+	// DryRun logs and counts what would be removed, and removes nothing. It is about sweeps: a [Reconciler] goes on to
+	// remove the dependents of owners that it sees go.
 	DryRun bool
 }
 

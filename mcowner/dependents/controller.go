@@ -92,8 +92,8 @@ func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("finding the clusters of the dependents: %w", err)
 	}
-	if len(targets) == 0 && !p.record.exists(p.owner) {
-		return reconcile.Result{}, nil
+	if !p.record.exists(p.owner) && (len(targets) == 0 || !p.within(p.ownersIn, p.req.ClusterName)) {
+		return reconcile.Result{}, nil // anybody who may write a reference can bring an object here
 	}
 	placed := p.placed()
 	all := union(placed, targets)

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"crypto/sha256"
 	"sync"
 	"time"
 
@@ -144,12 +145,13 @@ type dependentKey struct {
 	name    types.NamespacedName
 }
 
-// applied is what was applied last, and what came of it. While both are as they were, there is nothing to apply.
+// applied is what was applied last, and what came of it, as hashes. While both are as they were, there is nothing to apply.
 type applied struct {
-	uid             types.UID
-	resourceVersion string
-	desired         [32]byte
+	uid              types.UID
+	desired, content hash
 }
+
+type hash [sha256.Size]byte
 
 func (o *ownerMemory) is(key dependentKey, a applied) bool {
 	o.mu.Lock()

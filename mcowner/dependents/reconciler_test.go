@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -356,7 +355,7 @@ func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
 	}
 	w.Members = nil // reported below
 	p := w.run(r)
-	if err := p.GetFleet().Set(fleet.Member{Name: "member-1", Config: ear.listen(one.Config())}); err != nil {
+	if err := p.GetFleet().Set(fleet.Member{Name: "member-1", Config: p.power.feed(ear.listen(one.Config()))}); err != nil {
 		t.Fatal(err)
 	}
 	before := map[string]*corev1.ConfigMap{}
@@ -364,7 +363,7 @@ func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
 		w.create(w.Local, w.owner(name, one.Name))
 		w.isCopied(one, name)
 	}
-	eventually(t, "all is at rest", func() bool { return p.isAtRest() })
+	eventually(t, "all is at rest", p.isAtRest)
 	ear.stop()
 	for _, name := range []string{"changed", "deleted"} {
 		w.change(one, copyOf(name), func(cm *corev1.ConfigMap) { cm.Annotations, cm.Labels = nil, nil })
@@ -502,7 +501,7 @@ func TestResultsBecomeTheStatus(t *testing.T) {
 		},
 		Sweep: dependents.Sweep{Interval: time.Hour},
 	}
-	w.run(r)
+	p := w.run(r)
 	app := map[string]string{"app": "a"}
 	w.create(w.Local, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "a"},
@@ -527,11 +526,16 @@ func TestResultsBecomeTheStatus(t *testing.T) {
 	if err := one.Client().Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "a"}, dependent); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "all is at rest", p.isAtRest)
+	writes := p.power.writes.Load()
 	dependent.Status.Replicas, dependent.Status.ReadyReplicas = 3, 3
 	if err := one.Client().Status().Update(t.Context(), dependent); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the status of a dependent arrives", func() bool { return status().ReadyReplicas == 3 })
+	if n := p.power.writes.Load() - writes; n != 1 {
+		t.Errorf("the status of a dependent led to %d writes, want that of the owner's alone", n)
+	}
 
 	two.Stop(t)
 	eventually(t, "the status knows of the cluster that is down", func() bool {
@@ -622,7 +626,7 @@ func TestDependentsAreWatchedWhereTheyMayBe(t *testing.T) {
 	cannotList := two.AddUser(t, "cannot-list")
 	w.Members = w.Members[:1]
 	r := w.spread()
-	r.DependentsIn = dependents.Clusters{Members: labels.SelectorFromSet(labels.Set{"name": one.Name})}
+	r.DependentsIn = dependents.Clusters{Members: named(one.Name)}
 	p := w.run(r)
 	if err := p.GetFleet().Set(fleet.Member{Name: "member-2", Config: cannotList}); err != nil {
 		t.Fatal(err)
@@ -638,6 +642,32 @@ func TestDependentsAreWatchedWhereTheyMayBe(t *testing.T) {
 	w.told(w.Local, "a", dependents.EventForbidden, "member-2") // nobody knows what is there
 	two.AddUser(t, "cannot-list", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
 	w.isGone(w.Local, "a")
+}
+
+// TestAClaimDoesNotMakeAnOwner: an object of a cluster that has no owners stays what it is, whatever others refer to it.
+func TestAClaimDoesNotMakeAnOwner(t *testing.T) {
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.spread()
+	r.OwnersIn = dependents.Clusters{Members: named(one.Name)}
+	w.run(r)
+	w.create(one, w.owner("owner", two.Name))
+	bystander := w.owner("bystander", two.Name)
+	w.create(two, bystander)
+	w.owned(two, "claim", mcowner.Reference{
+		Fleet: fleetName, Manager: controller, Cluster: "member-2", APIVersion: "v1", Kind: "ConfigMap",
+		Namespace: w.ns, Name: bystander.Name, UID: bystander.UID,
+	})
+	w.isCopied(two, "owner")
+	w.change(two, "claim", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"more": "events"} })
+	w.change(one, "owner", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	eventually(t, "a later event was handled", func() bool { return w.mustGet(two, copyOf("owner")).Data["value"] == "2" })
+	if diff := cmp.Diff(bystander, w.mustGet(two, "bystander")); diff != "" {
+		t.Errorf("the bystander has changed (-before, +after):\n%s", diff)
+	}
+	if w.get(two, copyOf("bystander")) != nil {
+		t.Error("the bystander has a dependent")
+	}
 }
 
 func TestSettingUpSaysWhatIsMissing(t *testing.T) {

@@ -38,7 +38,10 @@ func (r record) read(owner client.Object) (clusters []mcreconcile.ClusterName, o
 	if !ok {
 		return nil, true
 	}
-	return clusters, json.Unmarshal([]byte(content), &clusters) == nil
+	if json.Unmarshal([]byte(content), &clusters) != nil {
+		return nil, false
+	}
+	return clusters, true
 }
 
 // set changes the owner's metadata: it may have dependents in these clusters, and keeps the finalizer if held.
