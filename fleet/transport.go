@@ -147,7 +147,7 @@ func (i interruptible) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		resp, err := i.RoundTripper.RoundTrip(req)
+		resp, err := i.RoundTripper.RoundTrip(req) //nolint:bodyclose // whoever gets the answer closes it
 		answers <- answer{resp, err}
 	}()
 	select {
