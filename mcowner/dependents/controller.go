@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -88,6 +89,9 @@ func (c *controller) newPass(ctx context.Context, req mcreconcile.Request, home 
 
 // place has the dependents of an owner where they belong.
 func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
+	placed := p.placed()
+	// A cluster that joins after the targets were found is missing among them for that reason alone.
+	usable := slices.DeleteFunc(slices.Clone(placed), func(name mcreconcile.ClusterName) bool { return p.whyNot(name) != nil })
 	targets, err := p.targetsNow(ctx)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("finding the clusters of the dependents: %w", err)
@@ -95,18 +99,21 @@ func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
 	if !p.record.exists(p.owner) && (len(targets) == 0 || !p.within(p.ownersIn, p.req.ClusterName)) {
 		return reconcile.Result{}, nil // anybody who may write a reference can bring an object here
 	}
-	placed := p.placed()
 	all := union(placed, targets)
 	p.awaitAll(all) // before their states are looked up, so that no change is missed
-	placed = union(placed, slices.DeleteFunc(slices.Clone(targets), func(name mcreconcile.ClusterName) bool { return !p.usable(name) }))
+	placed = union(placed, slices.DeleteFunc(slices.Clone(targets), func(name mcreconcile.ClusterName) bool { return p.whyNot(name) != nil }))
 	if err := p.note(ctx, placed, true, ""); err != nil {
 		return later(err)
 	}
 	results := p.each(ctx, all, func(ctx context.Context, name mcreconcile.ClusterName) Result {
-		if slices.Contains(targets, name) {
+		switch {
+		case slices.Contains(targets, name):
 			return p.applyTo(ctx, name, slices.Contains(placed, name))
+		case slices.Contains(usable, name):
+			return p.leave(ctx, name, metav1.DeletePropagationBackground)
+		default:
+			return p.left(name, cmp.Or(p.whyNot(name), errJustReady))
 		}
-		return p.leave(ctx, name, metav1.DeletePropagationBackground)
 	})
 	for _, r := range results {
 		if !r.Targeted && r.Err == nil {
@@ -197,13 +204,13 @@ func (p *pass) awaitAll(names []mcreconcile.ClusterName) {
 	}
 }
 
-// usable reports whether a cluster can be used now.
-func (p *pass) usable(name mcreconcile.ClusterName) bool {
+// whyNot returns why a cluster cannot be used now, nil if it can.
+func (p *pass) whyNot(name mcreconcile.ClusterName) error {
 	if name == mcreconcile.LocalCluster {
-		return true
+		return nil
 	}
 	_, err := p.mgr.GetFleet().Engagement(name)
-	return err == nil
+	return err
 }
 
 // each works on several clusters side by side, so that none holds up the others.
@@ -255,6 +262,11 @@ func (p *pass) leave(ctx context.Context, name mcreconcile.ClusterName, policy m
 		}
 		return err
 	})
+	return p.left(name, err)
+}
+
+// left returns what came of leaving a cluster. One that is released holds up nothing.
+func (p *pass) left(name mcreconcile.ClusterName, err error) Result {
 	if p.isReleased(name, err) {
 		p.tellReleased(name, err)
 		err = nil

@@ -294,6 +294,45 @@ func TestAMemberThatJoinsGetsDependents(t *testing.T) {
 	}
 }
 
+// TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents: it is missing among the targets, and can be used when the
+// dependents are to be removed that are not among them.
+func TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents(t *testing.T) {
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	var p *process
+	back := make(chan struct{})
+	r := w.spread()
+	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		var targets []mcreconcile.ClusterName
+		for _, member := range p.GetFleet().List(nil) {
+			targets = append(targets, member.Name)
+		}
+		if owner.Data["value"] == "2" && len(targets) == 0 {
+			if err := p.GetFleet().Set(p.member(one)); err != nil {
+				return nil, err
+			}
+			p.is(one, fleet.Ready)
+			close(back)
+		}
+		return targets, nil
+	}
+	p = w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	if err := p.GetFleet().Remove(t.Context(), "member-1"); err != nil {
+		t.Fatal(err)
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	<-back
+	eventually(t, "the copy follows", func() bool {
+		cm := w.get(one, copyOf("a"))
+		return cm != nil && cm.Data["value"] == "2"
+	})
+	if after := w.mustGet(one, copyOf("a")); after.UID != before.UID {
+		t.Error("the copy was deleted, and created anew")
+	}
+}
+
 // TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew: no event tells of it, be it that the member was away, or that it was
 // connected anew while its watches were silent.
 func TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew(t *testing.T) {
