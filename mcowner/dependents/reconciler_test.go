@@ -302,10 +302,10 @@ func TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents(t *testing.T) {
 	var p *process
 	back := make(chan struct{})
 	r := w.spread()
-	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+	r.Targets = func(_ context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
 		var targets []mcreconcile.ClusterName
-		for _, member := range p.GetFleet().List(nil) {
-			targets = append(targets, member.Name)
+		if _, known := p.GetFleet().Status("member-1"); known {
+			targets = append(targets, "member-1")
 		}
 		if owner.Data["value"] == "2" && len(targets) == 0 {
 			if err := p.GetFleet().Set(p.member(one)); err != nil {
