@@ -160,8 +160,10 @@ func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegi
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.handlers, l)
-	l.Remove()
+	if _, mine := i.handlers[l]; mine {
+		delete(i.handlers, l)
+		l.Remove()
+	}
 	return nil
 }
 

@@ -79,7 +79,8 @@ type Member struct {
 	// Refresh is for providers that can be asked for fresh credentials, such as those that get them from a service. It
 	// is called when the server answers 401 to the ones of Config, and reports others with [Members.Set], which it
 	// may also do later. It is called for several members at once, but for one not twice at once, nor more often than
-	// [Options.MaxRetryPeriod] says. ctx ends with the member, or after [Options.ConnectTimeout]. An error goes to the
+	// [Options.MaxRetryPeriod] says. ctx ends with the member, with news of how to reach it, or
+	// after [Options.ConnectTimeout]. An error goes to the
 	// log, and must carry no secrets. Default: nobody is asked.
 	Refresh func(ctx context.Context) error
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -27,7 +28,7 @@ func (m *member) refresh(ctx context.Context) {
 	m.fleet.mu.Lock()
 	m.interrupt = func() {}
 	m.fleet.mu.Unlock()
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(attempt.Err(), context.Canceled) { // which news from the provider does too
 		m.log.Info("The provider has no fresh credentials", "error", message(err))
 	}
 }

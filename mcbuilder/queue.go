@@ -49,7 +49,7 @@ func (b *TypedBuilder[request]) newQueue(workers int) newQueueFunc[request] {
 
 // attendance is a source that brings no events. It keeps the queue in step with the fleet: requests of members that
 // cannot be reached are parked, and those of members that leave are purged before the member is drained. Requests that
-// wait for a member are queued when it is ready.
+// wait for a member are queued when it is ready, or gone.
 type attendance[request mcreconcile.ClusterAware[request]] struct {
 	fleet      *fleet.Fleet
 	controller string
@@ -81,7 +81,11 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 	for name := range a.fleet.Changes(ctx) {
 		status, known := a.fleet.Status(name)
 		switch {
-		case !known, status.State == fleet.Draining:
+		case !known:
+			q.Purge(name)
+			a.waiting.purge(name)
+			a.waiting.queue(name, q) // they are told that it is gone
+		case status.State == fleet.Draining:
 			q.Purge(name)
 			a.waiting.purge(name)
 		case status.State == fleet.Ready:

@@ -27,6 +27,7 @@ type reconciler[request mcreconcile.ClusterAware[request]] struct {
 
 // Reconcile implements reconcile.TypedReconciler.
 func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
+	r.waiting.forget(req)
 	if req.Cluster() == mcreconcile.LocalCluster {
 		ctx = mcreconcile.WithCluster(ctx, context.WithoutCancel(ctx), mcreconcile.LocalCluster, r.mgr)
 		result, err := r.inner.Reconcile(ctx, req)
@@ -84,55 +85,81 @@ const (
 	later = 5 * time.Second
 )
 
-// answer has a request that needs another cluster wait until that is ready, and drops it if the cluster is gone. Neither
-// is an error of the reconciler's: the member's state shows what is wrong.
+// answer has a request that needs other clusters wait until one of them is ready, and drops it if they are gone. Neither
+// is an error of the reconciler's: the members' states show what is wrong.
 func (r *reconciler[request]) answer(ctx context.Context, req request, result reconcile.Result, err error) (reconcile.Result, error) {
-	switch {
-	case !aboutStates(err):
+	var what complaint
+	if err != nil {
+		what.add(err)
+	}
+	if err == nil || what.another {
 		return result, err
-	case errors.Is(err, fleet.ErrNotReady), errors.Is(err, fleet.ErrUnknown):
-		return r.wait(ctx, req, result.Priority, err), nil
-	default:
-		log.FromContext(ctx).V(1).Info("Dropped the request", "why", err.Error())
+	}
+	var others []fleet.ClusterName
+	for _, name := range what.missing {
+		if name != req.Cluster() {
+			others = append(others, name)
+		}
+	}
+	own, known := r.mgr.GetFleet().Status(req.Cluster())
+	switch {
+	case len(others) < len(what.missing) && known && own.State != fleet.Draining:
+		return reconcile.Result{RequeueAfter: soon, Priority: result.Priority}, nil // the queue is about to park it
+	case len(others) == 0 && !what.kinds:
+		log.FromContext(ctx).Info("Dropped the request: what it needs is gone, or is no member", "why", err.Error())
 		return reconcile.Result{}, nil
 	}
+	log.FromContext(ctx).V(1).Info("Waiting", "why", err.Error())
+	return reconcile.Result{RequeueAfter: r.wait(req, others, what.kinds), Priority: result.Priority}, nil
 }
 
-// aboutStates reports whether an error says that clusters cannot be used, and nothing else: of several that were joined,
-// each must.
-func aboutStates(err error) bool {
+// wait has a request wait for clusters. It returns when to try again in any case, zero for not.
+func (r *reconciler[request]) wait(req request, names []fleet.ClusterName, kinds bool) time.Duration {
+	var after time.Duration
+	if kinds || !r.waiting.served.Load() {
+		after = later + rand.N(later/5) //nolint:gosec // it hides nothing
+	}
+	r.waiting.add(req, names)
+	for _, name := range names {
+		_, err := r.mgr.GetFleet().Engagement(name)
+		if !errors.Is(err, fleet.ErrNotReady) && !errors.Is(err, fleet.ErrUnknown) {
+			return soon // it became ready, or left, before the request waited
+		}
+	}
+	return after
+}
+
+// complaint is what an error says of clusters that cannot be used.
+type complaint struct {
+	missing []fleet.ClusterName // are not ready, or not known
+	kinds   bool                // something is not ready that no change of a member's state will tell of
+	another bool                // the error is about something else, or about that too
+}
+
+// add goes down the tree of an error: of several that were joined, each counts.
+func (c *complaint) add(err error) {
 	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself
 	case *fleet.StateError:
-		return true
-	case interface{ Is(err error) bool }:
-		return e.Is(fleet.ErrNotReady)
+		if errors.Is(e, fleet.ErrNotReady) || errors.Is(e, fleet.ErrUnknown) {
+			c.missing = append(c.missing, e.Status.Name)
+		}
 	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !aboutStates(err) })
+		for _, err := range e.Unwrap() {
+			c.add(err)
+		}
+	case interface{ Errors() []error }: // apimachinery's aggregates, whose Is is satisfied by any of them
+		for _, err := range e.Errors() {
+			c.add(err)
+		}
+	case interface{ Is(err error) bool }:
+		c.kinds = c.kinds || e.Is(fleet.ErrNotReady)
+		c.another = c.another || !e.Is(fleet.ErrNotReady)
 	case interface{ Unwrap() error }:
-		return aboutStates(e.Unwrap())
+		c.add(e.Unwrap())
+	default:
+		c.kinds = c.kinds || slices.Contains([]error{fleet.ErrNotReady, fleet.ErrUnknown}, err)
+		c.another = c.another || !slices.Contains([]error{fleet.ErrNotReady, fleet.ErrUnknown, fleet.ErrGone, fleet.ErrNotOwned}, err)
 	}
-	return slices.Contains([]error{fleet.ErrNotReady, fleet.ErrUnknown, fleet.ErrGone, fleet.ErrNotOwned}, err)
-}
-
-// wait says what becomes of a request that needs something that is not there yet.
-func (r *reconciler[request]) wait(ctx context.Context, req request, priority *int, why error) reconcile.Result {
-	state, ok := errors.AsType[*fleet.StateError](why)
-	switch {
-	case ok && state.Status.Name == req.Cluster() && errors.Is(state, fleet.ErrUnknown):
-		log.FromContext(ctx).Info("Dropped the request of a cluster that is none", "why", why.Error())
-		return reconcile.Result{}
-	case ok && state.Status.Name == req.Cluster():
-		return reconcile.Result{RequeueAfter: soon, Priority: priority} // the queue is about to park it
-	case !ok || !r.waiting.served.Load():
-		log.FromContext(ctx).V(1).Info("Trying again later", "why", why.Error())
-		return reconcile.Result{RequeueAfter: later + rand.N(later/5), Priority: priority} //nolint:gosec // it hides nothing
-	}
-	log.FromContext(ctx).V(1).Info("Waiting for a cluster", "why", why.Error())
-	r.waiting.add(state.Status.Name, req, priority)
-	if _, err := r.mgr.GetFleet().Engagement(state.Status.Name); err != nil {
-		return reconcile.Result{}
-	}
-	return reconcile.Result{RequeueAfter: soon, Priority: priority} // it became ready before the request waited
 }
 
 // running names a reconcile for a person who wonders what keeps a member from being drained.

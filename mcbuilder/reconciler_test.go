@@ -5,35 +5,52 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
-func TestOnlyErrorsAboutStatesAreNoneOfTheReconcilers(t *testing.T) {
-	notReady := &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{Name: "west"}}
+func TestWhatAnErrorSaysOfClusters(t *testing.T) {
+	state := func(why error, name fleet.ClusterName) error {
+		return &fleet.StateError{Err: why, Status: fleet.Status{Name: name}}
+	}
+	west, east, gone := state(fleet.ErrNotReady, "west"), state(fleet.ErrUnknown, "east"), state(fleet.ErrGone, "south")
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "one", errors.New("too old"))
 	cases := map[string]struct {
 		err  error
-		want bool
+		want complaint
 	}{
-		"AState":                   {notReady, true},
-		"AStateWithContext":        {fmt.Errorf("applying: %w", notReady), true},
-		"ASentinel":                {fmt.Errorf("applying: %w", fleet.ErrGone), true},
-		"SeveralStates":            {errors.Join(notReady, fmt.Errorf("applying: %w", fleet.ErrUnknown)), true},
-		"AStateAndAnother":         {errors.Join(notReady, conflict), false},
-		"AStateAndAnotherAsText":   {fmt.Errorf("applying: %w, and %w", notReady, conflict), false},
-		"Another":                  {conflict, false},
-		"AnotherWithContext":       {fmt.Errorf("applying: %w", conflict), false},
-		"AnotherDeepInsideOfAJoin": {errors.Join(notReady, fmt.Errorf("applying: %w", errors.Join(notReady, conflict))), false},
-		"None":                     {nil, false},
+		"AState":                   {west, complaint{missing: []fleet.ClusterName{"west"}}},
+		"AStateWithContext":        {fmt.Errorf("applying: %w", west), complaint{missing: []fleet.ClusterName{"west"}}},
+		"Gone":                     {gone, complaint{}},
+		"ASentinel":                {fmt.Errorf("applying: %w", fleet.ErrNotReady), complaint{kinds: true}},
+		"ASentinelThatIsFinal":     {fmt.Errorf("applying: %w", fleet.ErrGone), complaint{}},
+		"SeveralStates":            {errors.Join(gone, west, fmt.Errorf("applying: %w", east)), complaint{missing: []fleet.ClusterName{"west", "east"}}},
+		"AStateAndAKind":           {errors.Join(west, unsynced{}), complaint{missing: []fleet.ClusterName{"west"}, kinds: true}},
+		"AStateAndAnother":         {errors.Join(west, conflict), complaint{missing: []fleet.ClusterName{"west"}, another: true}},
+		"AStateAndAnotherAsText":   {fmt.Errorf("applying: %w, and %w", west, conflict), complaint{missing: []fleet.ClusterName{"west"}, another: true}},
+		"AnAggregateOfStates":      {utilerrors.NewAggregate([]error{west, gone}), complaint{missing: []fleet.ClusterName{"west"}}},
+		"AnAggregateWithAnother":   {utilerrors.NewAggregate([]error{west, conflict}), complaint{missing: []fleet.ClusterName{"west"}, another: true}},
+		"Another":                  {conflict, complaint{another: true}},
+		"AnotherWithContext":       {fmt.Errorf("applying: %w", conflict), complaint{another: true}},
+		"AnotherDeepInsideOfAJoin": {errors.Join(west, fmt.Errorf("applying: %w", errors.Join(conflict))), complaint{missing: []fleet.ClusterName{"west"}, another: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := aboutStates(tc.err); got != tc.want {
-				t.Errorf("aboutStates(%v) = %t, want %t", tc.err, got, tc.want)
+			var got complaint
+			got.add(tc.err)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(complaint{})); diff != "" {
+				t.Errorf("%v (-want, +got):\n%s", tc.err, diff)
 			}
 		})
 	}
 }
+
+// unsynced is an error as the fleet's cache returns it.
+type unsynced struct{}
+
+func (unsynced) Error() string        { return "things are not synced" }
+func (unsynced) Is(target error) bool { return target == fleet.ErrNotReady }

@@ -160,6 +160,7 @@ func TestWhoMayBecomeTheController(t *testing.T) {
 		"LabelOfAnotherFleet":      {func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{mcowner.FleetLabel: "other"} }, cart(), errOwned},
 		"NativeController":         {native("Deployment", "cart"), cart(), errOwned},
 		"NativelyTheSame":          {native("Deployment", "cart"), cart(in("west")), nil},
+		"NativelyOneElsewhere":     {native("Deployment", "cart"), cart(in("west"), func(r *mcowner.Reference) { r.Namespace = "else" }), errOwned},
 		"NativelyAnother":          {native("Deployment", "basket"), cart(in("west")), errOwned},
 		"NotReadable":              {annotated(cart().Key(), "{"), cart(), mcowner.ErrMalformed},
 		"AdmiraltysOwn":            {annotated(admiralty, `{"apiVersion":"apps/v1","kind":"Deployment","name":"cart","uid":"1","controller":true,"clusterName":"east","namespace":"shop"}`), cart(), nil},

@@ -71,7 +71,8 @@ func mayBeSet(owner Reference, dependent client.Object, in mcreconcile.ClusterNa
 		}
 	}
 	native := metav1.GetControllerOfNoCopy(dependent)
-	if owner.Controller && native != nil && !owner.isNative(*native, in) {
+	itself := native != nil && owner.reachesNatively(dependent, in) && owner.isNative(*native, in)
+	if owner.Controller && native != nil && !itself {
 		return &AlreadyOwnedError{Dependent: locate(dependent, in), Native: native.DeepCopy()}
 	}
 	return nil

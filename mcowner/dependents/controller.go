@@ -96,8 +96,14 @@ func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("finding the clusters of the dependents: %w", err)
 	}
-	if !p.record.exists(p.owner) && (len(targets) == 0 || !p.within(p.ownersIn, p.req.ClusterName)) {
+	if !p.record.exists(p.owner) && !p.within(p.ownersIn, p.req.ClusterName) {
 		return reconcile.Result{}, nil // anybody who may write a reference can bring an object here
+	}
+	if !p.record.exists(p.owner) && len(targets) == 0 {
+		placed = p.strays(ctx)
+		if usable = placed; len(placed) == 0 {
+			return reconcile.Result{}, nil
+		}
 	}
 	all := union(placed, targets)
 	p.awaitAll(all) // before their states are looked up, so that no change is missed
@@ -124,6 +130,27 @@ func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
 		return later(err)
 	}
 	return p.conclude(ctx, results)
+}
+
+// strays returns the clusters in which dependents are of which the owner has no record: left in a cluster that was away for
+// too long, or created by a request that arrived late. A cluster that cannot be asked brings the owner back when it can.
+func (p *pass) strays(ctx context.Context) []mcreconcile.ClusterName {
+	names := p.names(p.dependentsIn)
+	has := make([]bool, len(names))
+	sideBySide(names, func(i int, name mcreconcile.ClusterName) {
+		_ = p.visit(ctx, name, func(ctx context.Context, at place) error {
+			found, err := p.known(ctx, at, p.ref)
+			has[i] = len(found) > 0
+			return err
+		})
+	})
+	var strays []mcreconcile.ClusterName
+	for i, name := range names {
+		if has[i] {
+			strays = append(strays, name)
+		}
+	}
+	return strays
 }
 
 // finish removes the dependents of an owner that is being deleted, and then the finalizer.

@@ -187,6 +187,8 @@ func TestAClusterThatIsGoneForGoodIsReleased(t *testing.T) {
 	r.ReleaseAfter = time.Second
 	r.Sweep.Interval = 100 * time.Millisecond
 	p := w.run(r)
+	w.create(w.Local, w.owner("emptied", two.Name))
+	w.isCopied(two, "emptied")
 	for _, name := range []string{"deleted", "retargeted"} {
 		w.create(w.Local, w.owner(name, one.Name, two.Name))
 		w.isCopied(one, name)
@@ -197,6 +199,10 @@ func TestAClusterThatIsGoneForGoodIsReleased(t *testing.T) {
 	}
 	w.remove(w.Local, "deleted")
 	w.change(w.Local, "retargeted", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = one.Name })
+	w.change(w.Local, "emptied", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	eventually(t, "the owner that has no targets is let go", func() bool {
+		return len(w.mustGet(w.Local, "emptied").Finalizers) == 0
+	})
 	w.isGone(w.Local, "deleted")
 	w.told(w.Local, "deleted", dependents.EventReleased, "member-2")
 	eventually(t, "the other owner no longer names the cluster", func() bool {
@@ -209,6 +215,7 @@ func TestAClusterThatIsGoneForGoodIsReleased(t *testing.T) {
 	}
 	w.isGone(two, copyOf("deleted"))
 	w.isGone(two, copyOf("retargeted"))
+	w.isGone(two, copyOf("emptied"))
 	w.mustGet(one, copyOf("retargeted"))
 }
 

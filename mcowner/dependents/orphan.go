@@ -31,10 +31,7 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 		return "", fmt.Errorf("%w: %s is not of the kinds of owners", errUnproven, owner)
 	}
 	err = p.visit(ctx, owner.Cluster, func(ctx context.Context, home place) error {
-		if err := p.sameCluster(ctx, home, owner); err != nil {
-			return err
-		}
-		found := k.newMetadata()
+		found, outside := k.newMetadata(), ctx
 		ctx, cancel := p.bound(ctx)
 		defer cancel()
 		err := home.cluster.GetAPIReader().Get(ctx, owner.NamespacedName(), found)
@@ -47,6 +44,9 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 			why = "its owner is gone, and another one has the name"
 		case !mayBePlaced(found, owner, in):
 			why = "its owner has no dependents in this cluster any more"
+		}
+		if why != "" {
+			return p.sameCluster(outside, home, owner)
 		}
 		return nil
 	})
@@ -69,7 +69,7 @@ func (p *proof) sameCluster(ctx context.Context, home place, owner mcowner.Refer
 	if owner.ClusterUID == "" {
 		return nil
 	}
-	uid, err := p.uid(ctx, home)
+	uid, err := p.uidNow(ctx, home)
 	if err == nil && uid != owner.ClusterUID {
 		err = fmt.Errorf("%s is not the cluster that the owner was in: its namespace %s has the UID %q, not %q", clusterText(home.name), metav1.NamespaceSystem, uid, owner.ClusterUID)
 	}

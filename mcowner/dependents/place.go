@@ -149,26 +149,29 @@ func isAway(err error) bool {
 
 // bound bounds one request.
 func (p *places) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s", p.timeout))
+	return context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s: %w", p.timeout, context.DeadlineExceeded))
 }
 
 // uid returns what tells a cluster from another of the same name: the UID of its namespace kube-system, or nothing if
 // that may not be read.
 func (p *places) uid(ctx context.Context, at place) (types.UID, error) {
-	return p.uids.get(at.engagement, func() (types.UID, error) {
-		ctx, cancel := p.bound(ctx)
-		defer cancel()
-		ns := &metav1.PartialObjectMetadata{}
-		ns.SetGroupVersionKind(namespaceKind)
-		err := at.cluster.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
-		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-			return "", nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("reading the namespace %s of cluster %q: %w", metav1.NamespaceSystem, at.name, err)
-		}
-		return ns.UID, nil
-	})
+	return p.uids.get(at.engagement, func() (types.UID, error) { return p.uidNow(ctx, at) })
+}
+
+// uidNow is uid, asked now: another cluster may have been put behind an address, and nobody has noticed.
+func (p *places) uidNow(ctx context.Context, at place) (types.UID, error) {
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(namespaceKind)
+	err := at.cluster.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the namespace %s of cluster %q: %w", metav1.NamespaceSystem, at.name, err)
+	}
+	return ns.UID, nil
 }
 
 // perEngagement has a value for each engagement of a member, and one for the local cluster, until it ends. The zero value

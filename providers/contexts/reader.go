@@ -1,6 +1,7 @@
 package contexts
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -97,10 +98,12 @@ func (r *reader) list(element string) (paths []string, away error) {
 	info, err := os.Stat(element)
 	switch {
 	case err == nil && info.IsDir():
-		paths = r.inFolder(element)
+		paths, away = r.inFolder(element)
 	case err != nil && isPathPattern(element):
-		paths = r.matching(element)
-		_, away = os.Stat(fixedPart(element))
+		paths, away = r.matching(element)
+		if _, err := os.Stat(fixedPart(element)); err != nil {
+			away = err
+		}
 	case errors.Is(err, fs.ErrNotExist):
 		away = err
 	default:
@@ -108,7 +111,7 @@ func (r *reader) list(element string) (paths []string, away error) {
 	}
 	for _, path := range r.listed[element] {
 		_, err := os.Stat(path)
-		if path != element && err != nil && (away != nil || !errors.Is(err, fs.ErrNotExist)) {
+		if path != element && (away != nil || err != nil && !errors.Is(err, fs.ErrNotExist)) {
 			paths = append(paths, path)
 		}
 	}
@@ -130,8 +133,8 @@ func isPathPattern(path string) bool { return strings.ContainsAny(path, "*?[") }
 
 // inFolder returns the paths of the files in a folder that count. Those of a folder that cannot be read are not lost:
 // see list.
-func (r *reader) inFolder(folder string) (paths []string) {
-	entries, _ := os.ReadDir(folder)
+func (r *reader) inFolder(folder string) (paths []string, err error) {
+	entries, err := os.ReadDir(folder)
 	for _, e := range entries {
 		path, name := filepath.Join(folder, e.Name()), e.Name()
 		if e.Type()&fs.ModeSymlink != 0 {
@@ -142,20 +145,31 @@ func (r *reader) inFolder(folder string) (paths []string) {
 			paths = append(paths, path)
 		}
 	}
-	return paths
+	return paths, err
 }
 
-// matching returns the paths of the files that match the pattern, which is known to be one.
-func (r *reader) matching(pattern string) []string {
+// matching returns the paths of the files that match the pattern, which is known to be one. The error is that of a folder
+// that may have more of them, and cannot be read: filepath.Glob passes over it.
+func (r *reader) matching(pattern string) (paths []string, unread error) {
 	for folder := pattern; isPathPattern(folder); {
 		folder = filepath.Dir(folder)
 		existing, _ := filepath.Glob(folder)
 		for _, path := range existing {
 			r.folders.add(path)
+			unread = cmp.Or(unread, readable(path))
 		}
 	}
 	matches, _ := filepath.Glob(pattern)
-	return slices.DeleteFunc(matches, func(path string) bool { return !isFile(path) })
+	return slices.DeleteFunc(matches, func(path string) bool { return !isFile(path) }), unread
+}
+
+// readable returns why the names in a folder cannot be read. What is no folder, or not there, has none.
+func readable(folder string) error {
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return nil //nolint:nilerr // see above
+	}
+	_, err := os.ReadDir(folder)
+	return err
 }
 
 // isFile reports whether a path leads to a file, through symbolic links too.

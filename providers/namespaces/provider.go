@@ -58,6 +58,8 @@ var _ fleet.Provider = Provider{}
 func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
 	var running sync.WaitGroup
 	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx) // so that nothing is waited for that goes on
+	defer cancel()
 	source := p.Cluster
 	if source == nil {
 		own, err := newCluster(ctx, local)

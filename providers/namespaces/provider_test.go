@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -281,5 +282,19 @@ func TestNamespacesOfAnotherCluster(t *testing.T) {
 	create(t, other, configMap(ns, "there"))
 	if req := request(t, requests, "there"); string(req.ClusterName) != ns {
 		t.Errorf("got %v, want the member %s", req, ns)
+	}
+}
+
+// TestAMistakeInTheProgramEndsTheProvider, although the cache of its own would run on.
+func TestAMistakeInTheProgramEndsTheProvider(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	local, err := cluster.New(cp.Config(), func(o *cluster.Options) { o.Scheme = runtime.NewScheme() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := (namespaces.Provider{}).Run(ctx, local, nil); err == nil || ctx.Err() != nil {
+		t.Errorf("Run returned %v (%v), want at once that the scheme does not know namespaces", err, ctx.Err())
 	}
 }

@@ -119,6 +119,8 @@ func (p Provider[T]) Run(ctx context.Context, local cluster.Cluster, members fle
 
 	var running sync.WaitGroup
 	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx) // so that nothing is waited for that goes on
+	defer cancel()
 	running.Go(func() {
 		<-ctx.Done()
 		w.queue.ShutDown()
