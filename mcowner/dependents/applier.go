@@ -46,7 +46,11 @@ func (a *applier) applyAll(ctx context.Context) ([]client.Object, error) {
 	}
 	for _, d := range found {
 		if !wanted[a.keyOf(d.kind, d.obj)] && d.obj.GetDeletionTimestamp().IsZero() {
-			errs = append(errs, a.takeAway(ctx, d.kind, d.obj, metav1.DeletePropagationBackground))
+			err := a.takeAway(ctx, d.kind, d.obj, metav1.DeletePropagationBackground)
+			errs = append(errs, err)
+			if errors.Is(err, context.DeadlineExceeded) {
+				break
+			}
 		}
 	}
 	return there, errors.Join(errs...)

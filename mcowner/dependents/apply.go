@@ -38,8 +38,11 @@ func (a *applier) apply(ctx context.Context, k kind, desired client.Object) (cli
 		return result, err
 	}
 	existing, missing := a.get(ctx, a.at.cluster.GetAPIReader(), k, wanted) // the cache is behind
-	if missing != nil {
+	switch {
+	case apierrors.IsNotFound(missing):
 		return nil, err
+	case missing != nil:
+		return nil, missing
 	}
 	return a.change(ctx, k, existing, wanted)
 }
@@ -49,9 +52,14 @@ func isOutdated(err error) bool { return apierrors.IsConflict(err) || apierrors.
 
 // configuration returns the fields that a dependent is to have, with the reference to the owner.
 func (a *applier) configuration(k kind, desired client.Object) (*unstructured.Unstructured, error) {
+	namespaced, err := a.at.cluster.GetClient().IsObjectNamespaced(desired)
 	switch {
+	case err != nil:
+		return nil, err
 	case desired.GetName() == "":
 		return nil, errors.New("it has no name")
+	case !namespaced && desired.GetNamespace() != "":
+		return nil, fmt.Errorf("it has the namespace %q, and its kind has none", desired.GetNamespace())
 	case len(a.namespaces) > 0 && !slices.Contains(a.namespaces, desired.GetNamespace()):
 		return nil, fmt.Errorf("it is in the namespace %q, which is not one of the controller's Namespaces", desired.GetNamespace())
 	}

@@ -287,3 +287,43 @@ func TestAKindThatIsNotServedHoldsUpNothing(t *testing.T) {
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
 }
+
+// TestAKindThatIsNoLongerServedHoldsUpNothing: its dependents went with it, and what the program knows of the cluster's kinds
+// is of before.
+func TestAKindThatIsNoLongerServedHoldsUpNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "gadgets.example.com"},
+		"spec": map[string]any{
+			"group": "example.com", "scope": "Namespaced",
+			"names": map[string]any{"kind": "Gadget", "plural": "gadgets"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+			}},
+		},
+	}}
+	w.create(one, crd)
+	gadget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget"}}
+	gadget.SetNamespace(w.owner("a").Namespace)
+	gadget.SetName("a")
+	r := w.spread()
+	r.Kinds = append(r.Kinds, gadget.DeepCopy())
+	r.Desired = func(context.Context, *corev1.ConfigMap, dependents.Target) ([]client.Object, error) {
+		return []client.Object{gadget.DeepCopy()}, nil
+	}
+	w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	key := client.ObjectKeyFromObject(gadget)
+	eventually(t, "the dependent is there", func() bool { return one.Client().Get(t.Context(), key, gadget.DeepCopy()) == nil })
+	if err := one.Client().Delete(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the kind is no longer served", func() bool {
+		return one.Client().Get(t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy()) != nil
+	})
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+}

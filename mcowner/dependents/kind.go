@@ -97,7 +97,7 @@ func (s scan) each(ctx context.Context, p *places, at place, k kind, selector la
 			err := s.page(ctx, p, at, list, &client.ListOptions{
 				Namespace: namespace, LabelSelector: selector, Limit: s.pageSize, Continue: token,
 			})
-			if meta.IsNoMatchError(err) {
+			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && k.isUnserved(at) {
 				return nil
 			}
 			if next := continueAfter(err); next != "" && next != token {
@@ -119,6 +119,15 @@ func (s scan) each(ctx context.Context, p *places, at place, k kind, selector la
 		}
 	}
 	return nil
+}
+
+// isUnserved reports whether the cluster says that it does not serve the kind. What was known of its kinds may be of a time
+// when it did.
+func (k kind) isUnserved(at place) bool {
+	mapper := at.cluster.GetRESTMapper()
+	meta.MaybeResetRESTMapper(mapper)
+	_, err := mapper.RESTMapping(k.gvk.GroupKind(), k.gvk.Version)
+	return meta.IsNoMatchError(err)
 }
 
 // continueAfter returns where to go on if listing took so long that the API server has forgotten the state of its

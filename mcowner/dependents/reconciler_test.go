@@ -741,3 +741,17 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
 	return meta
 }
+
+// TestANamespaceForAKindWithoutIsRefused: the API server would drop it, and the dependent would not be where its reference
+// says.
+func TestANamespaceForAKindWithoutIsRefused(t *testing.T) {
+	w := newWorld(t, 1)
+	r := w.spread()
+	r.Kinds = append(r.Kinds, &corev1.PersistentVolume{})
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		return []client.Object{&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}}, nil
+	}
+	w.run(r)
+	w.create(w.Local, w.owner("a", w.Members[0].Name))
+	w.told(w.Local, "a", dependents.EventFailed, "its kind has none")
+}
