@@ -3,27 +3,27 @@
 # container registry can be reached, as root. All is made of Debian's packages and Go modules, in one folder, and nothing
 # is installed. At the end no process, network or firewall rule is left.
 #
-#   fleet-kind-on-debian.sh WORK-FOLDER REPOSITORY COMMAND...
+#   kind-without-registry.sh FOLDER REPOSITORY COMMAND...
 #
 # REPOSITORY is that of fleet-runtime: its go.mod has kind, and its control plane's programs go into the image.
 set -euo pipefail
-work=$(realpath -m "$1") repo=$(realpath "$2") && shift 2
-mkdir -p "$work/bin" "$work/node" "$work/hostbin"
+base=$(realpath -m "$1") repo=$(realpath "$2") && shift 2
+mkdir -p "$base/bin" "$base/node" "$base/hostbin"
 kind=$(cd "$repo" && go list -m -f '{{.Dir}}' sigs.k8s.io/kind)
 assets=$(cd "$repo" && make -s assets)
 version=v$(basename "$assets" | sed 's/^v//; s/-.*//')
 
 # 1. A Debian with podman, systemd and runc. It is where podman runs, and what nodes are made of.
-if [ ! -e "$work/root/.done" ]; then
-	(cd "$work" && apt-get download -q debootstrap && dpkg -x debootstrap_*.deb debootstrap)
-	DEBOOTSTRAP_DIR=$work/debootstrap/usr/share/debootstrap "$work/debootstrap/usr/sbin/debootstrap" --variant=minbase \
+if [ ! -e "$base/root/.done" ]; then
+	(cd "$base" && apt-get download -q debootstrap && dpkg -x debootstrap_*.deb debootstrap)
+	DEBOOTSTRAP_DIR=$base/debootstrap/usr/share/debootstrap "$base/debootstrap/usr/sbin/debootstrap" --variant=minbase \
 		--include=ca-certificates,podman,runc,conmon,netavark,aardvark-dns,iptables,iproute2,procps,systemd,systemd-sysv,dbus,kmod,conntrack,ebtables,ethtool,socat,jq,mount \
-		bookworm "$work/root" http://deb.debian.org/debian
-	mkdir -p "$work/root/old" "$work/root/lib/modules" "$work/root/etc/containers"
-	touch "$work/root/.done"
+		bookworm "$base/root" http://deb.debian.org/debian
+	mkdir -p "$base/root/old" "$base/root/lib/modules" "$base/root/etc/containers"
+	touch "$base/root/.done"
 fi
 # crun knows no cgroups of both versions at once, and without CAP_SYS_RESOURCE podman's limits cannot be set.
-cat >"$work/root/etc/containers/containers.conf" <<-CONF
+cat >"$base/root/etc/containers/containers.conf" <<-CONF
 	[containers]
 	default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
 	[engine]
@@ -34,7 +34,7 @@ CONF
 # 2. The programs of a node.
 build() { # module, version, flags of the linker, packages...
 	local module=$1 at=$2 flags=$3 && shift 3
-	local dir=$work/src/$(basename "$(dirname "$module/x")")
+	local dir=$base/src/$(basename "$(dirname "$module/x")")
 	mkdir -p "$dir" && cd "$dir"
 	if [ ! -e go.mod ]; then
 		if [ "$module" = k8s.io/kubernetes ]; then
@@ -44,14 +44,14 @@ build() { # module, version, flags of the linker, packages...
 		fi
 		{ echo "//go:build tools" && echo "package t" && printf 'import _ "%s"\n' "$@"; } >t.go
 	fi
-	GOFLAGS=-mod=mod CGO_ENABLED=0 go build -ldflags "-s -w $flags" -o "$work/bin/" "$@"
+	GOFLAGS=-mod=mod CGO_ENABLED=0 go build -ldflags "-s -w $flags" -o "$base/bin/" "$@"
 	cd - >/dev/null
 }
 v=k8s.io/component-base/version
 build k8s.io/kubernetes "$version" "-X $v.gitVersion=$version -X $v.gitMajor=1 -X $v.gitMinor=$(cut -d. -f2 <<<"$version")" \
 	k8s.io/kubernetes/cmd/{kubeadm,kubelet,kube-scheduler}
 build github.com/containerd/containerd/v2 v2.2.0 "" github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}
-mkdir -p "$work/src/pause" && cat >"$work/src/pause/main.go" <<-'GO'
+mkdir -p "$base/src/pause" && cat >"$base/src/pause/main.go" <<-'GO'
 	package main
 
 	import (
@@ -66,11 +66,11 @@ mkdir -p "$work/src/pause" && cat >"$work/src/pause/main.go" <<-'GO'
 		<-end
 	}
 GO
-(cd "$work/src/pause" && CGO_ENABLED=0 go build -ldflags "-s -w" -o "$work/bin/pause" main.go)
+(cd "$base/src/pause" && CGO_ENABLED=0 go build -ldflags "-s -w" -o "$base/bin/pause" main.go)
 
 # 3. The image of a node: kind's own files, the programs, and the images of the control plane.
-node=$work/node
-tar -C "$work/root" --exclude=./{proc,sys,dev,run,tmp}/'*' --exclude=./var/lib/containers --exclude=./var/cache/apt/archives/'*' --exclude=./etc/containers -c . | tar -C "$node" -x
+node=$base/node
+tar -C "$base/root" --exclude=./{proc,sys,dev,run,tmp}/'*' --exclude=./var/lib/containers --exclude=./var/cache/apt/archives/'*' --exclude=./etc/containers -c . | tar -C "$node" -x
 cp -r "$kind/images/base/files/." "$node/"
 chmod -R u+w "$node/kind" "$node/usr/local/bin" "$node/etc/containerd" "$node/etc/systemd" "$node/etc/default"
 chmod +x "$node"/usr/local/bin/* "$node"/kind/bin/*
@@ -81,9 +81,9 @@ mkdir -p "$units/multi-user.target.wants"
 for unit in kubelet containerd undo-mount-hacks; do ln -sf /etc/systemd/system/$unit.service "$units/multi-user.target.wants/"; done
 ln -sf /dev/null "$units/systemd-binfmt.service"
 ln -sf /usr/lib/systemd/systemd "$node/usr/sbin/init"
-cp "$work"/bin/{kubeadm,kubelet} "$assets/kubectl" "$node/usr/bin/"
-cp "$work"/bin/{containerd,containerd-shim-runc-v2,ctr} "$node/usr/local/bin/"
-"$work/bin/ctr" oci spec >"$node/etc/containerd/cri-base.json"
+cp "$base"/bin/{kubeadm,kubelet} "$assets/kubectl" "$node/usr/bin/"
+cp "$base"/bin/{containerd,containerd-shim-runc-v2,ctr} "$node/usr/local/bin/"
+"$base/bin/ctr" oci spec >"$node/etc/containerd/cri-base.json"
 sed -i 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' "$node/etc/containerd/config.toml"
 sed -i 's#^ExecStart=.*#ExecStart=/usr/local/bin/containerd\nExecStartPost=/bin/sh -c "for f in /kind/images/*.tar; do /usr/local/bin/ctr -n k8s.io images import $f; done"#' "$units/containerd.service"
 # No network between pods, and no storage: what is asked of the cluster is its API server.
@@ -94,7 +94,7 @@ done
 printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailCgroupV1: false\n' >"$node/etc/kubelet.conf.d/10-cgroup.conf"
 sed -i 's#^KUBELET_EXTRA_ARGS=.*#& --config-dir=/etc/kubelet.conf.d#' "$node/etc/default/kubelet"
 image() { # name, file, tags...
-	local name=$1 file=$2 layer=$work/src/layer && shift 2
+	local name=$1 file=$2 layer=$base/src/layer && shift 2
 	rm -rf "$layer" && mkdir -p "$layer/usr/local/bin" "$layer/tmp" && cp "$file" "$layer/usr/local/bin/$name"
 	python3 - "$layer" "$name" "$node/kind/images/$name.tar" "$@" <<-'PY'
 		import hashlib, io, json, sys, tarfile
@@ -115,24 +115,24 @@ image() { # name, file, tags...
 		        t.addfile(info, io.BytesIO(content))
 	PY
 }
-tag() { "$work/bin/kubeadm" config images list --kubernetes-version "$version" 2>/dev/null | grep "/$1:"; }
+tag() { "$base/bin/kubeadm" config images list --kubernetes-version "$version" 2>/dev/null | grep "/$1:"; }
 for name in kube-apiserver kube-controller-manager etcd; do image $name "$assets/$name" "$(tag $name)"; done
-image kube-scheduler "$work/bin/kube-scheduler" "$(tag kube-scheduler)"
-image pause "$work/bin/pause" "$(tag pause)" "$(sed -n 's/.*sandbox_image = "\(.*\)"/\1/p' "$node/etc/containerd/config.toml")"
-tar -C "$node" -cf "$work/root/node.tar" .
+image kube-scheduler "$base/bin/kube-scheduler" "$(tag kube-scheduler)"
+image pause "$base/bin/pause" "$(tag pause)" "$(sed -n 's/.*sandbox_image = "\(.*\)"/\1/p' "$node/etc/containerd/config.toml")"
+tar -C "$node" -cf "$base/root/node.tar" .
 
 # 4. A place for podman: a mount namespace whose root is the Debian, as runc needs it, so chroot would not do.
 unshare -m --propagation private bash -c '
 	mount --bind "$1" "$1" && cd "$1"
 	mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev && mount -t tmpfs tmpfs run
 	pivot_root . old && cd / && umount -l /old
-	exec sleep infinity' - "$work/root" &
+	exec sleep infinity' - "$base/root" &
 holder=$!
-cat >"$work/hostbin/podman" <<-SH
+cat >"$base/hostbin/podman" <<-SH
 	#!/bin/sh
 	PATH=/usr/sbin:/usr/bin:/sbin:/bin exec /usr/bin/nsenter -m -r -w -t $holder /usr/bin/podman "\$@"
 SH
-chmod +x "$work/hostbin/podman"
+chmod +x "$base/hostbin/podman"
 inside() { PATH=/usr/sbin:/usr/bin:/sbin:/bin nsenter -m -r -w -t "$holder" "$@"; }
 cleanup() {
 	set +e
@@ -157,4 +157,4 @@ inside podman import --change 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/in
 
 # docker comes before podman for kind, so its program must not be found.
 path=$(tr : '\n' <<<"$PATH" | while read -r folder; do [ -x "$folder/docker" ] || printf '%s:' "$folder"; done)
-PATH=$work/hostbin:${path%:} KIND_NODE_IMAGE=localhost/kind-node:$version "$@"
+PATH=$base/hostbin:${path%:} KIND_NODE_IMAGE=localhost/kind-node:$version "$@"
