@@ -29,14 +29,15 @@ import (
 const pluginEnv = "FLEET_RUNTIME_TEST_TOKEN_FILE"
 
 // plugin prints the token as a credential that is valid for a second, and notes each run beside the file. It returns
-// the code to exit with.
+// the code to exit with. It creates no file: client-go runs it without a context, so it may outlive its test, whose
+// folder must stay empty once it was emptied.
 func plugin(tokenFile string) int {
 	token, err := os.ReadFile(tokenFile)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	runs, err := os.OpenFile(tokenFile+".runs", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	runs, err := os.OpenFile(tokenFile+".runs", os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
 		_, err = runs.WriteString("x")
 	}
@@ -62,6 +63,7 @@ func newPlugged(t *testing.T, cp *mctest.ControlPlane, mode clientcmdapi.ExecInt
 	must(t, err)
 	must(t, os.Symlink(self, filepath.Join(dir, "plugin")))
 	p := plugged{path: filepath.Join(dir, "config"), tokenFile: filepath.Join(dir, "token")}
+	putText(t, p.tokenFile+".runs", nil)
 	config := with("m")
 	config.Clusters["m"] = &clientcmdapi.Cluster{Server: cp.Config().Host, CertificateAuthorityData: cp.Config().CAData}
 	config.AuthInfos["m"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
