@@ -18,6 +18,7 @@ type Fleet struct {
 	opts         Options
 	groups       sharedGroups // what the members' REST mappers have in common
 	clientSeries clientSeries
+	pace         pace
 
 	// mu guards what follows, and the fields of members that say so. Nothing remote is awaited under it.
 	mu            sync.Mutex
@@ -38,6 +39,7 @@ var _ Members = (*Fleet)(nil)
 func New(opts Options) *Fleet {
 	return &Fleet{
 		opts:          opts.withDefaults(),
+		pace:          newPace(),
 		members:       map[ClusterName]*member{},
 		subscriptions: map[*subscription]struct{}{},
 	}

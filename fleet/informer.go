@@ -285,11 +285,14 @@ func (in intake) Replace(list []any, resourceVersion string) error {
 	if err := in.indexer.Replace(list, resourceVersion); err != nil {
 		return err
 	}
+	first := !in.HasSynced()
+	if first {
+		close(in.synced) // before a handler is told, which may look
+	}
 	for _, n := range news {
 		in.tellLocked(n)
 	}
-	if !in.HasSynced() {
-		close(in.synced)
+	if first {
 		for l := range in.handlers {
 			l.Listed()
 		}

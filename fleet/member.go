@@ -178,12 +178,19 @@ func (m *member) connectOrRotate(ctx context.Context, described Member) error {
 // connect makes an engagement of the description and puts it in the place of the one before. That one goes on if
 // connecting does not work.
 func (m *member) connect(ctx context.Context, described Member) error {
-	attempt, interrupt := context.WithTimeout(ctx, m.fleet.opts.ConnectTimeout)
+	attempt, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	if !m.begin(described, interrupt) {
 		return errOutdated
 	}
 	m.useServer(described)
+	leave, err := m.fleet.pace.enter(attempt)
+	if err != nil {
+		return m.failed(described, err)
+	}
+	defer leave()
+	attempt, expire := context.WithTimeout(attempt, m.fleet.opts.ConnectTimeout)
+	defer expire()
 	e, err := m.fleet.engage(attempt, ctx, described, m)
 	if err != nil {
 		return m.failed(described, err)

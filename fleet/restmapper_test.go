@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"net/http"
 	"os"
 	"runtime"
 	"testing"
@@ -24,7 +25,11 @@ func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
 
 func mapperOf(t *testing.T, cp *mctest.ControlPlane, shared *sharedGroups) *restMapper {
 	t.Helper()
-	cfg := cp.Config()
+	return mapperFor(t, cp.Config(), shared)
+}
+
+func mapperFor(t *testing.T, cfg *rest.Config, shared *sharedGroups) *restMapper {
+	t.Helper()
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +44,15 @@ func mapperOf(t *testing.T, cp *mctest.ControlPlane, shared *sharedGroups) *rest
 // testGroup is that of the kinds which tests install.
 const testGroup = "test.dev"
 
+// jsonAlone asks for JSON whatever was to be asked for, as if the server had nothing else.
+type jsonAlone struct{ http.RoundTripper }
+
+func (j jsonAlone) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Accept", "application/json")
+	return j.RoundTripper.RoundTrip(req)
+}
+
 // TestTheMapperAnswersAsControllerRuntimesDoes compares all that both can be asked.
 func TestTheMapperAnswersAsControllerRuntimesDoes(t *testing.T) {
 	f := pool.Start(t, mctest.Options{})
@@ -50,7 +64,16 @@ func TestTheMapperAnswersAsControllerRuntimesDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := mapperOf(t, f.Local, &sharedGroups{})
+	t.Run("as it is", func(t *testing.T) { mustAnswerAlike(t, mapperOf(t, f.Local, &sharedGroups{}), theirs) })
+	t.Run("a server that has JSON alone", func(t *testing.T) {
+		cfg := f.Local.Config()
+		cfg.Wrap(func(inner http.RoundTripper) http.RoundTripper { return jsonAlone{inner} })
+		mustAnswerAlike(t, mapperFor(t, cfg, &sharedGroups{}), theirs)
+	})
+}
+
+func mustAnswerAlike(t *testing.T, ours, theirs meta.RESTMapper) {
+	t.Helper()
 	kinds := []struct {
 		kind     schema.GroupKind
 		versions []string
