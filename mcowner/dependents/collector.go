@@ -3,7 +3,6 @@ package dependents
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -49,13 +48,15 @@ type Collector struct {
 
 // Sweep says how a [Collector] works. The zero value is usable.
 type Sweep struct {
-	// Interval is the pause between two sweeps, lengthened by up to a tenth at random. Default: one minute.
+	// Interval is the time from the begin of a sweep to that of the next, lengthened by up to a tenth at random. A cluster
+	// that is still being swept then is left out once. Default: one minute.
 	Interval time.Duration
 	// PageSize is how many dependents are listed at once. Default: 500.
 	PageSize int64
 	// QPS bounds the requests of a sweep, in each second and over all members. Default: 50.
 	QPS float32
-	// Timeout bounds each request. Default: 10 seconds.
+	// Timeout bounds each request. After three removals of a kind in a cluster that got no answer in time, the sweep goes
+	// on with the next kind; an owner's cluster that gave none is not asked again. Default: 10 seconds.
 	Timeout time.Duration
 	// DryRun logs and counts what would be removed, and removes nothing. It is about sweeps: a [Reconciler] goes on to
 	// remove the dependents of owners that it sees go.
@@ -69,15 +70,7 @@ func (c *Collector) Start(ctx context.Context) error {
 		return fmt.Errorf("starting the collector %q: %w", c.Name, err)
 	}
 	defer s.counts.export()()
-	for ctx.Err() == nil {
-		s.sweep(ctx)
-		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-	}
+	s.run(ctx)
 	return nil
 }
 

@@ -3,8 +3,13 @@ package dependents
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,27 +30,70 @@ type sweeper struct {
 	log     logr.Logger
 }
 
-// sweep looks through all clusters that are ready, several side by side, so that a slow one does not hold up the others.
-func (s *sweeper) sweep(ctx context.Context) {
-	names := s.places.names(s.DependentsIn)
-	s.counts.keep(names)
-	sideBySide(names, func(_ int, name mcreconcile.ClusterName) { s.sweepCluster(ctx, name) })
+// run sweeps until ctx is done, and returns when nothing runs any more. Clusters are swept side by side, and one that is
+// still being swept is left out of the next round: a slow one does not hold up the others.
+func (s *sweeper) run(ctx context.Context) {
+	var group errgroup.Group
+	defer func() { _ = group.Wait() }() // it has no errors
+	group.SetLimit(clustersAtOnce)
+	var busy inProgress
+	for ctx.Err() == nil {
+		names := s.places.names(s.DependentsIn)
+		s.counts.keep(names)
+		for _, name := range names {
+			if end, ok := busy.begin(name); ok {
+				group.Go(func() error {
+					defer end()
+					s.sweepCluster(ctx, name)
+					return nil
+				})
+			}
+		}
+		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// inProgress has the clusters that are being swept. The zero value has none. It is safe for concurrent use.
+type inProgress struct{ clusters sync.Map }
+
+// begin returns false if the cluster is being swept already. end must be called after the sweep.
+func (p *inProgress) begin(name mcreconcile.ClusterName) (end func(), ok bool) {
+	_, already := p.clusters.LoadOrStore(name, struct{}{})
+	return func() { p.clusters.Delete(name) }, !already
 }
 
 // swept is what one sweep of one cluster has found.
 type swept struct {
 	unproven int
-	errs     []error // of single dependents
+	errs     []error                              // of single dependents
+	silent   map[mcreconcile.ClusterName]struct{} // clusters of owners that gave no answer in time: they are asked no more
+	timeouts int                                  // of removals of one kind
 }
 
+// mostTimeouts ends the look at a kind until the next sweep: a webhook that hangs would hold up each removal.
+const mostTimeouts = 3
+
+var errTooSlow = fmt.Errorf("%d removals got no answer in time; the rest of the kind is left to the next sweep", mostTimeouts)
+
+func isTimeout(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
 func (s *sweeper) sweepCluster(ctx context.Context, name mcreconcile.ClusterName) {
-	var found swept
+	found := swept{silent: map[mcreconcile.ClusterName]struct{}{}}
 	err := s.places.visit(ctx, name, func(ctx context.Context, at place) error {
 		list := scan{namespaces: s.Namespaces, pageSize: s.PageSize, before: s.limit.Wait}
 		var errs []error
 		for _, k := range s.kinds {
+			found.timeouts = 0
 			errs = append(errs, list.each(ctx, s.places, at, k, ofFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error {
 				s.look(ctx, at, k, obj, &found)
+				if found.timeouts >= mostTimeouts {
+					return errTooSlow
+				}
 				return ctx.Err()
 			}))
 		}
@@ -80,7 +128,7 @@ func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.Partia
 		if owner.Fleet != s.Fleet || s.manager != "" && owner.Manager != s.manager || s.isAlive(ctx, owner, at.name) {
 			continue
 		}
-		why, err := s.prove(ctx, owner, at.name)
+		why, err := s.prove(ctx, owner, at.name, found)
 		if err != nil {
 			found.unproven++
 			log.V(1).Info("Left a dependent alone", "owner", owner.String(), "why", err.Error())
@@ -93,16 +141,26 @@ func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.Partia
 	if len(gone) > 0 {
 		if err := s.remove(ctx, at, k, obj, gone, log); err != nil {
 			found.errs = append(found.errs, err)
+			if isTimeout(err) {
+				found.timeouts++
+			}
 		}
 	}
 }
 
 // prove asks the API server of the owner's cluster, see [proof.orphaned].
-func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (why string, err error) {
+func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *swept) (why string, err error) {
+	if _, silent := found.silent[owner.Cluster]; silent {
+		return "", fmt.Errorf("%w: %s gave no answer in time", errUnproven, clusterText(owner.Cluster))
+	}
 	if err := s.limit.Wait(ctx); err != nil {
 		return "", err
 	}
-	return s.proof.orphaned(ctx, owner, in)
+	why, err = s.proof.orphaned(ctx, owner, in)
+	if isTimeout(err) {
+		found.silent[owner.Cluster] = struct{}{}
+	}
+	return why, err
 }
 
 // isAlive reports whether the cache knows that an owner is there and may have dependents in the named cluster. It saves

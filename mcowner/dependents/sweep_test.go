@@ -1,0 +1,147 @@
+package dependents_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// mire is a way to a cluster on which some requests get no answer, as when a webhook hangs.
+type mire struct {
+	sinks   func(*http.Request) bool
+	sunk    *atomic.Int32
+	through http.RoundTripper
+}
+
+// into returns the config of a cluster with the mire on the way. It counts what gets no answer.
+func into(cp *mctest.ControlPlane, sinks func(*http.Request) bool) (*rest.Config, *atomic.Int32) {
+	cfg, sunk := cp.Config(), &atomic.Int32{}
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return &mire{sinks, sunk, through} })
+	return cfg, sunk
+}
+
+// RoundTrip implements http.RoundTripper.
+func (m *mire) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !m.sinks(req) {
+		return m.through.RoundTrip(req)
+	}
+	m.sunk.Add(1)
+	<-req.Context().Done()
+	return nil, context.Cause(req.Context())
+}
+
+// WrappedRoundTripper lets idle connections of the transport be closed.
+func (m *mire) WrappedRoundTripper() http.RoundTripper { return m.through }
+
+// add has a process know a member, on the way that is given.
+func (p *process) add(cp *mctest.ControlPlane, cfg *rest.Config) {
+	p.t.Helper()
+	if err := p.GetFleet().Set(fleet.Member{Name: fleet.ClusterName(cp.Name), Config: p.power.feed(cfg)}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// deletions are those of ConfigMaps.
+func deletions(req *http.Request) bool {
+	return req.Method == http.MethodDelete && strings.Contains(req.URL.Path, "/configmaps/")
+}
+
+// goneOwner refers to an owner in the local cluster that is gone.
+func (w *world) goneOwner(change ...func(*mcowner.Reference)) mcowner.Reference {
+	w.t.Helper()
+	owner := w.owner("gone")
+	owner.UID = "of-one-that-is-gone"
+	return w.to(owner, change...)
+}
+
+func TestRemovalsThatHangHoldUpNoOtherCluster(t *testing.T) {
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	w.Members = nil // reported below
+	cfg, sunk := into(one, deletions)
+	w.owned(one, "orphan", w.goneOwner())
+	p := w.collect(func(c *dependents.Collector) { c.Timeout = time.Hour })
+	p.add(one, cfg)
+	p.add(two, two.Config())
+	eventually(t, "a removal hangs", func() bool { return sunk.Load() == 1 })
+	for i := range 3 {
+		w.isGone(two, w.owned(two, fmt.Sprintf("orphan-%d", i), w.goneOwner()).Name)
+	}
+	if n := sunk.Load(); n != 1 {
+		t.Errorf("the cluster was swept %d times at once", n)
+	}
+}
+
+// tries returns how many requests got no answer, and how many sweeps of a member there were meanwhile at least and at most.
+func (w *world) tries(cp *mctest.ControlPlane, sunk *atomic.Int32, label string) (n, atLeast, atMost int32) {
+	w.t.Helper()
+	atLeast = int32(w.metric("fleet_runtime_sweeps_total", cp, "result", label))
+	n = sunk.Load()
+	return n, atLeast, int32(w.metric("fleet_runtime_sweeps_total", cp, "result", label)) + 1
+}
+
+func TestRemovalsThatHangEndTheLookAtTheirKind(t *testing.T) {
+	const most = 3 // tries of a sweep
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.Members = nil // reported below
+	cfg, sunk := into(one, deletions)
+	for i := range 3 * most {
+		w.owned(one, fmt.Sprintf("orphan-%d", i), w.goneOwner())
+	}
+	orphan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "of-another-kind"}}
+	if err := mcowner.SetControllerReference(w.goneOwner(), orphan, fleet.ClusterName(one.Name)); err != nil {
+		t.Fatal(err)
+	}
+	w.create(one, orphan)
+	p := w.collect(func(c *dependents.Collector) {
+		c.Kinds = append(c.Kinds, &corev1.Secret{})
+		c.Timeout = time.Second
+	})
+	p.add(one, cfg)
+	eventually(t, "the orphan of another kind is removed", func() bool {
+		return client.IgnoreNotFound(one.Client().Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan)) == nil &&
+			w.metric("fleet_runtime_orphans_total", one, "action", "deleted") == 1
+	})
+	w.swept(one, 2)
+	if n, atLeast, atMost := w.tries(one, sunk, "error"); n < most*atLeast || n > most*atMost {
+		t.Errorf("%d removals were tried in %d to %d sweeps, want %d in each", n, atLeast, atMost, most)
+	}
+}
+
+func TestOwnersThatGiveNoAnswerHoldUpNothing(t *testing.T) {
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	w.Members = nil // reported below
+	cfg, sunk := into(two, func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/configmaps/gone") })
+	for i := range 10 {
+		w.owned(one, fmt.Sprintf("a-%d", i), w.goneOwner(func(r *mcowner.Reference) { r.Cluster = fleet.ClusterName(two.Name) }))
+	}
+	orphan := w.owned(one, "b", w.goneOwner())
+	p := w.collect(func(c *dependents.Collector) { c.Timeout = time.Second })
+	p.add(one, one.Config())
+	p.add(two, cfg)
+	p.is(two, fleet.Ready)
+	w.isGone(one, orphan.Name)
+	w.swept(one, 2)
+	if n, atLeast, atMost := w.tries(one, sunk, "success"); n > atMost {
+		t.Errorf("an owner's cluster that gives no answer was asked %d times in %d to %d sweeps, want once in each", n, atLeast, atMost)
+	}
+	if n := w.metric("fleet_runtime_unproven_dependents", one, "", ""); n != 10 {
+		t.Errorf("%v dependents are unproven, want 10", n)
+	}
+}
