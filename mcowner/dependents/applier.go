@@ -44,6 +44,7 @@ func (a *applier) applyAll(ctx context.Context) ([]client.Object, error) {
 			return there, errors.Join(errs...) // the others would not be answered either
 		}
 	}
+	a.memory.keep(a.at.name, wanted)
 	for _, d := range found {
 		if !wanted[a.keyOf(d.kind, d.obj)] && d.obj.GetDeletionTimestamp().IsZero() {
 			err := a.takeAway(ctx, d.kind, d.obj, metav1.DeletePropagationBackground)

@@ -172,6 +172,17 @@ func (o *ownerMemory) forget(key dependentKey) {
 	delete(o.applied, key)
 }
 
+// keep drops what was applied in a cluster and is not wanted any more: it may have gone by itself.
+func (o *ownerMemory) keep(name mcreconcile.ClusterName, wanted map[dependentKey]bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key := range o.applied {
+		if key.cluster == name && !wanted[key] {
+			delete(o.applied, key)
+		}
+	}
+}
+
 // forgetCluster drops what was applied in a cluster.
 func (o *ownerMemory) forgetCluster(name mcreconcile.ClusterName) {
 	o.mu.Lock()

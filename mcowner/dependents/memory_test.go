@@ -1,0 +1,28 @@
+package dependents
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// TestWhatIsNotWantedIsForgotten: dependents whose names change all the time, and that go by themselves, leave nothing behind.
+func TestWhatIsNotWantedIsForgotten(t *testing.T) {
+	o := newMemory().of(mcreconcile.Request{})
+	key := func(cluster mcreconcile.ClusterName, name string) dependentKey {
+		return dependentKey{cluster: cluster, name: types.NamespacedName{Name: name}}
+	}
+	kept, dropped, elsewhere := key("one", "wanted"), key("one", "of-yesterday"), key("two", "of-yesterday")
+	for _, k := range []dependentKey{kept, dropped, elsewhere} {
+		o.remember(k, applied{})
+	}
+	o.keep("one", map[dependentKey]bool{kept: true})
+	left := slices.Collect(maps.Keys(o.applied))
+	if len(left) != 2 || !slices.Contains(left, kept) || !slices.Contains(left, elsewhere) {
+		t.Errorf("it remembers %v, want %v and %v", left, kept, elsewhere)
+	}
+}
