@@ -184,7 +184,7 @@ func (m *member) connect(ctx context.Context, described Member) error {
 		return errOutdated
 	}
 	m.useServer(described)
-	leave, err := m.fleet.pace.enter(attempt)
+	leave, err := m.paced(attempt)
 	if err != nil {
 		return m.failed(described, err)
 	}
@@ -200,6 +200,18 @@ func (m *member) connect(ctx context.Context, described Member) error {
 		return errors.Join(errOutdated, e.drain(context.WithoutCancel(ctx))) // nobody has seen it, so nothing runs for it
 	}
 	return nil
+}
+
+// paced waits for a place among those that connect. An attempt that is not the first needs none: pauses keep these apart, and
+// servers that never answer are not to stand in the way of others for long.
+func (m *member) paced(ctx context.Context) (leave func(), err error) {
+	m.fleet.mu.Lock()
+	first := m.attempts == 1
+	m.fleet.mu.Unlock()
+	if !first {
+		return func() {}, nil
+	}
+	return m.fleet.pace.enter(ctx)
 }
 
 // useServer keeps the metrics of the server that is dialed for as long as the member is described by it, whether it is

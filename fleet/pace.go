@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// pace has attempts to connect begin a few at a time. Thousands of handshakes at once would keep each other from finishing in
-// time, and what they need for a moment would stay in the heap: 10 KB for each member. One that cannot be finished soon, such
-// as with a server that does not answer, makes room for the next while it goes on.
+// pace has first attempts to connect begin a few at a time. Thousands of handshakes at once would keep each other from
+// finishing in time, and what they need for a moment would stay in the heap: 10 KB for each member. One that cannot be
+// finished soon, such as with a server that does not answer, makes room for the next while it goes on.
 type pace struct{ places chan struct{} }
 
 const (
 	placesPerCPU = 4
-	// headStart is for how long an attempt has its place at most. So servers that do not answer delay the others by one
-	// and a half seconds for each hundred of them, with two CPUs: 50 ms for each eight.
+	// headStart is for how long an attempt has its place at most. So with two CPUs, each hundred servers that do not answer
+	// delay the others by 0.6 seconds.
 	headStart = 50 * time.Millisecond
 )
 

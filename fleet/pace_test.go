@@ -3,9 +3,14 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // full returns a pace whose places are all taken.
@@ -69,4 +74,23 @@ func TestAnAttemptThatIsInterruptedWaitsForNoPlace(t *testing.T) {
 			t.Errorf("the error is %v, want %v", err, outdated)
 		}
 	})
+}
+
+// TestServersThatDoNotAnswerStandInNobodysWay: a member is engaged while more of them are being connected than there are places.
+func TestServersThatDoNotAnswerStandInNobodysWay(t *testing.T) {
+	f := running(t, Options{ConnectTimeout: time.Hour})
+	host := "https://" + mctest.Silent(t)
+	for i := range 2 * cap(f.pace.places) {
+		if err := f.Set(Member{Name: ClusterName(fmt.Sprintf("silent-%d", i)), Config: &rest.Config{Host: host}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Set(Member{Name: "healthy", Config: pool.Start(t, mctest.Options{}).Local.Config()}); err != nil {
+		t.Fatal(err)
+	}
+	for range f.Changes(t.Context()) { // the test's own time limit ends it
+		if status, _ := f.Status("healthy"); status.State == Ready {
+			break
+		}
+	}
 }
