@@ -45,12 +45,22 @@ func TestAS2(t *testing.T) {
 			t.Errorf("the reference is to %s", got)
 		}
 	})
-	t.Run("AS-2.2 a ghost that is deleted by hand is created anew", func(t *testing.T) {
+	t.Run("AS-2.2 a ghost that is deleted by hand is created anew, one that is changed is changed back", func(t *testing.T) {
 		before := w.haunts(t, "live", "default", "nginx")
 		w.mustDelete(t, w.ghost, before)
 		stage.Eventually(t, "there is another PodGhost", func() bool {
 			ghost := w.get(t, "live", "default", "nginx")
 			return ghost != nil && ghost.UID != before.UID
+		})
+		changed := w.haunts(t, "live", "default", "nginx")
+		patch := client.MergeFrom(changed.DeepCopyObject().(client.Object))
+		changed.Spec.UID = "changed"
+		if err := w.ghost.Client().Patch(t.Context(), changed, patch); err != nil {
+			t.Fatal(err)
+		}
+		stage.Eventually(t, "the PodGhost is as it was", func() bool {
+			ghost := w.get(t, "live", "default", "nginx")
+			return ghost != nil && ghost.Spec == before.Spec
 		})
 	})
 	t.Run("AS-2.3 names do not collide", func(t *testing.T) {

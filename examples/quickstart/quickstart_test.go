@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +57,7 @@ func start(t *testing.T, args ...string) *program {
 	p := &program{t: t, tmp: t.TempDir(), cmd: exec.CommandContext(t.Context(), os.Args[0], args...)}
 	p.cmd.Env = append(os.Environ(), asProgram+"=yes", "TMPDIR="+p.tmp)
 	p.cmd.Stderr = &p.stderr
+	p.cmd.WaitDelay = 10 * time.Second // should something else hold its stderr
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -67,26 +69,57 @@ func start(t *testing.T, args ...string) *program {
 	return p
 }
 
-// readTo reads the output up to a line with the text, or all.
+// patience is how long the program may take until it shows something, or ends. No test passes because of it.
+const patience = 5 * time.Minute
+
+// readTo reads the output up to a line with the text.
 func (p *program) readTo(text string) {
 	p.t.Helper()
-	for p.output.Scan() {
+	p.readUntil(strconv.Quote(text), func(line string) bool { return strings.Contains(line, text) })
+}
+
+// readUntil reads the output up to a line that is the last.
+func (p *program) readUntil(what string, isLast func(line string) bool) {
+	p.t.Helper()
+	found, inTime := p.read(isLast)
+	if found {
+		return
+	}
+	_ = p.cmd.Wait()
+	how := "the output ended"
+	if !inTime {
+		how = fmt.Sprintf("the program was killed after %s", patience)
+	}
+	p.t.Fatalf("%s without %s:\n%s\n%s", how, what, strings.Join(p.lines, "\n"), &p.stderr)
+}
+
+// read reads the output up to a line that is the last, or all. It kills the program if that takes too long.
+func (p *program) read(isLast func(line string) bool) (found, inTime bool) {
+	deadline := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+	for !found && p.output.Scan() {
 		p.lines = append(p.lines, p.output.Text())
-		if text != "" && strings.Contains(p.output.Text(), text) {
-			return
-		}
+		found = isLast(p.output.Text())
 	}
-	if text != "" {
-		_ = p.cmd.Wait()
-		p.t.Fatalf("the output ended without %q:\n%s\n%s", text, strings.Join(p.lines, "\n"), &p.stderr)
-	}
+	return found, deadline.Stop()
+}
+
+// readToEach reads the output until there was a line with each of the texts, in whatever order.
+func (p *program) readToEach(texts ...string) {
+	p.t.Helper()
+	p.readUntil(fmt.Sprintf("each of %q", texts), func(line string) bool {
+		texts = slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(line, text) })
+		return len(texts) == 0
+	})
 }
 
 // end reads the rest of the output and returns the exit code.
 func (p *program) end() int {
 	p.t.Helper()
-	p.readTo("")
+	_, inTime := p.read(func(string) bool { return false })
 	err := p.cmd.Wait()
+	if !inTime {
+		p.t.Errorf("the program did not end, and was killed after %s", patience)
+	}
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		p.t.Fatal(err)
 	}
@@ -228,8 +261,13 @@ func TestRealClustersAreOnlyRead(t *testing.T) {
 		}
 	})
 	t.Run("until Ctrl-C", func(t *testing.T) {
+		list := &corev1.ConfigMapList{}
+		if err := f.Local.Client().List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
 		p := start(t, "--kubeconfig", file, "--contexts", "blue,green", "--stay")
-		p.readTo("green Ready, objects 2")
+		// What else is reconciled in blue must have been shown by then: a line names the last object alone.
+		p.readToEach(fmt.Sprintf("blue Ready, objects %d,", len(list.Items)), "green Ready, objects 2")
 		late := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late"}}
 		if err := f.Local.Client().Create(t.Context(), late); err != nil {
 			t.Fatal(err)

@@ -136,6 +136,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 		down: map[*mctest.ControlPlane]string{}, left: map[*mctest.ControlPlane]bool{},
 		foreign: map[place]*corev1.ConfigMap{}, done: map[string]int{},
 	}
+	h.probeTimeout = 500 * time.Millisecond // members that are frozen for a moment are to become Unreachable, too
 	h.release = h.rng.IntN(2) == 0
 	t.Logf("clusters that are not in the fleet are released: %v", h.release)
 	h.collectGarbage()

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -27,12 +28,18 @@ func holds(owner *corev1.ConfigMap) bool {
 	return owner != nil && slices.ContainsFunc(owner.Finalizers, func(f string) bool { return strings.HasSuffix(f, "/dependents") })
 }
 
-// letGo removes a finalizer.
+// letGo removes a finalizer. It must not write back one that the controller removes meanwhile.
 func (w *world) letGo(cp *mctest.ControlPlane, name, finalizer string) {
 	w.t.Helper()
-	w.change(cp, name, func(cm *corev1.ConfigMap) {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		cm := w.mustGet(cp, name)
+		patch := client.MergeFromWithOptions(cm.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		cm.Finalizers = slices.DeleteFunc(cm.Finalizers, func(f string) bool { return f == finalizer })
+		return cp.Client().Patch(w.t.Context(), cm, patch)
 	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func TestInTheBackgroundTheOwnerDoesNotWait(t *testing.T) {

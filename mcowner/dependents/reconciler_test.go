@@ -263,6 +263,7 @@ func TestAFrozenClusterDoesNotHoldUpOthers(t *testing.T) {
 	p := w.run(r)
 	w.create(w.Local, w.owner("a", one.Name, two.Name))
 	w.isCopied(one, "a")
+	w.isCopied(two, "a")
 	one.Freeze(t)
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
 	eventually(t, "the other cluster is up to date", func() bool { return w.mustGet(two, copyOf("a")).Data["value"] == "2" })
@@ -299,31 +300,36 @@ func TestAMemberThatJoinsGetsDependents(t *testing.T) {
 func TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents(t *testing.T) {
 	w := newWorld(t, 1)
 	one := w.Members[0]
-	var p *process
-	back := make(chan struct{})
+	var f *fleet.Fleet // before the program runs, which asks for the targets of whatever ConfigMaps there are
+	var back atomic.Bool
 	r := w.spread()
-	r.Targets = func(_ context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
 		var targets []mcreconcile.ClusterName
-		if _, known := p.GetFleet().Status("member-1"); known {
+		if _, known := f.Status("member-1"); known {
 			targets = append(targets, "member-1")
 		}
 		if owner.Data["value"] == "2" && len(targets) == 0 {
-			if err := p.GetFleet().Set(p.member(one)); err != nil {
+			if err := f.Set(fleet.Member{Name: "member-1", Config: one.Config()}); err != nil {
 				return nil, err
 			}
-			p.is(one, fleet.Ready)
-			close(back)
+			if !becomesReady(ctx, f, "member-1") {
+				return nil, ctx.Err()
+			}
+			back.Store(true)
 		}
 		return targets, nil
 	}
-	p = w.run(r)
+	w.runWith(func(mgr mcmanager.Manager) error {
+		f = mgr.GetFleet()
+		return r.SetupWithManager(mgr)
+	})
 	w.create(w.Local, w.owner("a", one.Name))
 	before := w.isCopied(one, "a")
-	if err := p.GetFleet().Remove(t.Context(), "member-1"); err != nil {
+	if err := f.Remove(t.Context(), "member-1"); err != nil {
 		t.Fatal(err)
 	}
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
-	<-back
+	eventually(t, "the member is back", back.Load)
 	eventually(t, "the copy follows", func() bool {
 		cm := w.get(one, copyOf("a"))
 		return cm != nil && cm.Data["value"] == "2"
@@ -331,6 +337,16 @@ func TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents(t *testing.T) {
 	if after := w.mustGet(one, copyOf("a")); after.UID != before.UID {
 		t.Error("the copy was deleted, and created anew")
 	}
+}
+
+// becomesReady waits until a member is Ready. It is for goroutines that must not fail a test.
+func becomesReady(ctx context.Context, f *fleet.Fleet, name fleet.ClusterName) bool {
+	for range f.Changes(ctx) {
+		if status, _ := f.Status(name); status.State == fleet.Ready {
+			return true
+		}
+	}
+	return false
 }
 
 // TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew: no event tells of it, be it that the member was away, or that it was
@@ -402,7 +418,9 @@ func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
 		w.create(w.Local, w.owner(name, one.Name))
 		w.isCopied(one, name)
 	}
-	eventually(t, "all is at rest", p.isAtRest)
+	eventually(t, "all is at rest, and the cache knows of it", func() bool {
+		return p.isAtRest() && p.knows(one, w.mustGet(one, copyOf("changed"))) && p.knows(one, w.mustGet(one, copyOf("deleted")))
+	})
 	ear.stop()
 	for _, name := range []string{"changed", "deleted"} {
 		w.change(one, copyOf(name), func(cm *corev1.ConfigMap) { cm.Annotations, cm.Labels = nil, nil })
@@ -411,8 +429,7 @@ func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
 	w.change(w.Local, "changed", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
 	w.change(w.Local, "deleted", func(cm *corev1.ConfigMap) { cm.Data["value"] = "none" })
 	w.told(w.Local, "changed", dependents.EventConflict, copyOf("changed"))
-	seen := p.power.writes.Load()
-	eventually(t, "deleting was tried", func() bool { return p.power.writes.Load() > seen })
+	eventually(t, "deleting was tried", func() bool { return p.power.deletions.Load() > 0 })
 	for name, cm := range before {
 		if diff := cmp.Diff(cm, w.get(one, copyOf(name))); diff != "" {
 			t.Errorf("%s has changed (-before, +after):\n%s", name, diff)
@@ -674,9 +691,15 @@ func TestDependentsAreWatchedWhereTheyMayBe(t *testing.T) {
 	w.create(w.Local, w.owner("a", one.Name, two.Name))
 	w.isCopied(one, "a")
 	w.told(w.Local, "a", dependents.EventFailed, `cluster "member-2" is a target, and not one of the clusters of DependentsIn`)
-	if status, _ := p.GetFleet().Status("member-2"); status.Reason != "" {
-		t.Errorf("the other member has %s: %s", status.Reason, status.Message)
-	}
+	reason := ""
+	eventually(t, "nothing is wrong with the other member", func() bool {
+		status, _ := p.GetFleet().Status("member-2")
+		if status.Reason != reason {
+			reason = status.Reason
+			t.Logf("the other member has %q: %s", reason, status.Message)
+		}
+		return reason == ""
+	})
 	w.remove(w.Local, "a")
 	w.told(w.Local, "a", dependents.EventForbidden, "member-2") // nobody knows what is there
 	two.AddUser(t, "cannot-list", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})

@@ -52,14 +52,16 @@ const (
 // dependents, which are ConfigMaps there.
 type world struct {
 	*mctest.Fleet
-	t  *testing.T
-	ns string
+	t            *testing.T
+	ns           string
+	probeTimeout time.Duration // after two of which a frozen member is Unreachable
 }
 
 func newWorld(t *testing.T, members int) *world {
 	t.Helper()
 	f := pool.Start(t, mctest.Options{Clusters: members})
-	w := &world{Fleet: f, t: t, ns: f.Local.CreateNamespace(t)}
+	// A machine that stands still for a second must not make members Unreachable.
+	w := &world{Fleet: f, t: t, ns: f.Local.CreateNamespace(t), probeTimeout: 3 * time.Second}
 	for _, cp := range f.Members {
 		w.create(cp, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}})
 	}
@@ -203,7 +205,8 @@ func (w *world) told(cp *mctest.ControlPlane, name, reason, text string) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	eventuallyWithin(t, time.Minute, what, holds)
+	// Owners are tried again once a minute at least: twice that leaves time for a last try.
+	eventuallyWithin(t, 2*time.Minute, what, holds)
 }
 
 // eventuallyWithin ends a test that fails; no test passes because of the time.
@@ -261,7 +264,7 @@ func (w *world) runWith(setUp setUpFunc) *process {
 	}, func(o *fleet.Options) {
 		o.MaxRetryPeriod = 500 * time.Millisecond
 		o.Health = fleet.HealthOptions{
-			ProbeInterval: 500 * time.Millisecond, RetryInterval: 100 * time.Millisecond, ProbeTimeout: 500 * time.Millisecond,
+			ProbeInterval: 500 * time.Millisecond, RetryInterval: 100 * time.Millisecond, ProbeTimeout: w.probeTimeout,
 			FailureThreshold: 2, SuccessThreshold: 1,
 		}
 	})
@@ -331,11 +334,23 @@ func (p *process) is(cp *mctest.ControlPlane, state fleet.State) {
 	})
 }
 
+// knows reports whether the program's cache has an object of a member in this version.
+func (p *process) knows(cp *mctest.ControlPlane, cm *corev1.ConfigMap) bool {
+	engagement, err := p.GetFleet().Engagement(fleet.ClusterName(cp.Name))
+	if err != nil {
+		return false
+	}
+	cached := &corev1.ConfigMap{}
+	err = engagement.Cluster().GetCache().Get(p.t.Context(), client.ObjectKeyFromObject(cm), cached)
+	return err == nil && cached.ResourceVersion == cm.ResourceVersion
+}
+
 // power is what a program needs to reach clusters.
 type power struct {
-	ctx    context.Context // it is on until this ends
-	off    context.CancelFunc
-	writes atomic.Int32 // requests that change something, but for events
+	ctx       context.Context // it is on until this ends
+	off       context.CancelFunc
+	writes    atomic.Int32 // requests that change something, but for events
+	deletions atomic.Int32 // those of them that delete
 }
 
 func newPower() *power {
@@ -365,6 +380,9 @@ func (p powered) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if req.Method != http.MethodGet && !strings.Contains(req.URL.Path, "/events") {
 		p.writes.Add(1)
+	}
+	if req.Method == http.MethodDelete {
+		p.deletions.Add(1)
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	context.AfterFunc(p.ctx, func() { cancel(errNoPower) })
