@@ -323,7 +323,7 @@ func startInformer(t *testing.T, names ...string) (*fcache.FakeControllerSource,
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { i.RunWithContext(ctx) })
-	t.Cleanup(func() { cancel(); source.Shutdown(); running.Wait() })
+	t.Cleanup(func() { cancel(); running.Wait(); source.Shutdown() }) // which keeps the lock that a list or a watch needs
 	return source, i
 }
 

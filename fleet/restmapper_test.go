@@ -135,7 +135,7 @@ func crd(kind, plural string, scope apiextensionsv1.ResourceScope) *apiextension
 
 func install(t *testing.T, cp *mctest.ControlPlane, crds ...*apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
-	if _, err := envtest.InstallCRDs(cp.Config(), envtest.CRDInstallOptions{CRDs: crds}); err != nil {
+	if _, err := envtest.InstallCRDs(cp.Config(), envtest.CRDInstallOptions{CRDs: crds, MaxTime: 2 * time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 }

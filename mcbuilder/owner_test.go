@@ -196,6 +196,9 @@ func TestADeletionThatNoWatchHasSeenEnqueuesTheOwner(t *testing.T) {
 	s.become(t, "/owner")
 
 	way.set(true)
+	// An API server knows nothing of what was before its start. A watch that has seen all up to there can go on, but that of
+	// Secrets does not see this.
+	create(t, member, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "unwatched"}})
 	member.Stop(t)
 	member.Restart(t)
 	if err := member.Client().Delete(t.Context(), secret); err != nil {

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,7 +85,7 @@ func newManagerWith(
 ) *manager {
 	t.Helper()
 	options := mcmanager.Options{
-		Logger:  testr.NewWithOptions(t, testr.Options{Verbosity: 0}),
+		Logger:  newLogger(t),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	}
 	change(&options)
@@ -92,6 +94,37 @@ func newManagerWith(
 		t.Fatal(err)
 	}
 	return &manager{Manager: mgr, t: t, ns: ns, stopped: make(chan error, 1)}
+}
+
+// logger writes to the log of a test while it lasts. A manager logs on for a moment after its Start has returned, and what
+// is logged after the end of a test panics.
+type logger struct {
+	*testing.T
+	mu    sync.Mutex // guards what follows, and is held while a line is written
+	ended bool
+}
+
+func newLogger(t *testing.T) logr.Logger {
+	t.Helper()
+	l := &logger{T: t}
+	t.Cleanup(l.end)
+	return testr.NewWithInterface(l, testr.Options{Verbosity: 0})
+}
+
+// Log implements testr.TestingT.
+func (l *logger) Log(args ...any) {
+	l.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.T.Log(args...)
+	}
+}
+
+func (l *logger) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
 }
 
 // start runs the manager until the test ends. It must not have stopped by itself before.
@@ -183,6 +216,34 @@ func (m *manager) status(name fleet.ClusterName) fleet.Status {
 func (m *manager) is(name fleet.ClusterName, state fleet.State) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("member %s is %q", name, state), func() bool { return m.status(name).State == state })
+}
+
+// isBecause waits until a member is in a state for one of these reasons, and the status says more in a message. It may be
+// in that state for another reason first: a probe that took too long reports that, and the next one what is wrong.
+func (m *manager) isBecause(name fleet.ClusterName, state fleet.State, reasons ...string) {
+	m.t.Helper()
+	var status fleet.Status
+	because := false
+	defer func() {
+		if !because {
+			m.t.Errorf("the status is %+v, want %s, one of the reasons %q, and a message", status, state, reasons)
+		}
+	}()
+	eventually(m.t, fmt.Sprintf("member %s is %s because of one of %q", name, state, reasons), func() bool {
+		status = m.status(name)
+		because = status.State == state && slices.Contains(reasons, status.Reason) && status.Message != ""
+		return because
+	})
+}
+
+// attached returns the engagement of the member "m", which goes on while the member cannot be reached for a moment.
+func (m *manager) attached() *fleet.Engagement {
+	m.t.Helper()
+	engagement, _ := m.GetFleet().Attached("m")
+	if engagement == nil {
+		m.t.Fatalf("the member is not engaged: %+v", m.status("m"))
+	}
+	return engagement
 }
 
 // record notes which requests were reconciled.

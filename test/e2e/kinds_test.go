@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,7 +40,9 @@ func widgetCRD() *apiextensionsv1.CustomResourceDefinition {
 
 func installWidgets(t *testing.T, cp *mctest.ControlPlane) {
 	t.Helper()
-	_, err := envtest.InstallCRDs(cp.Config(), envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{widgetCRD()}})
+	_, err := envtest.InstallCRDs(cp.Config(), envtest.CRDInstallOptions{
+		CRDs: []*apiextensionsv1.CustomResourceDefinition{widgetCRD()}, MaxTime: 2 * time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -47,9 +48,15 @@ func TestHelloWorld(t *testing.T) {
 
 	seen := newRecord()
 	inside, goOn := make(chan struct{}, 1000), make(chan struct{})
-	var hold atomic.Bool
+	var hold, toldAll atomic.Bool
 	m := newManager(t, f.Local)
-	err := mcbuilder.ControllerManagedBy(m).For(&corev1.Pod{}).Named(controllerName(t)).
+	telling := predicate.NewPredicateFuncs(func(obj client.Object) bool {
+		if obj.GetNamespace() == ns && obj.GetLabels()["touched"] == "50" {
+			toldAll.Store(true)
+		}
+		return true
+	})
+	err := mcbuilder.ControllerManagedBy(m).For(&corev1.Pod{}, mcbuilder.WithPredicates(telling)).Named(controllerName(t)).
 		Complete(mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 			if hold.Load() {
 				inside <- struct{}{}
@@ -75,6 +82,8 @@ func TestHelloWorld(t *testing.T) {
 	for i := range 50 {
 		touch(t, f.Members[1], pods["cluster2"], i+1)
 	}
+	// Events come later than the answers to the writes, and to the controller later than to the cache.
+	eventually(t, "the controller is told of the last update", toldAll.Load)
 	close(goOn)
 	eventually(t, "the last update was reconciled", func() bool { return seen.count("cluster2", ns, "nginx") >= before+2 })
 	if n := seen.count("cluster2", ns, "nginx") - before; n > 3 {
@@ -273,10 +282,7 @@ users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, com
 `), nil)
 	m.join("good", f.Members[0].Config())
 	m.is("good", fleet.Ready)
-	m.is("evil", fleet.Pending)
-	if status := m.status("evil"); status.Reason != kubeconfig.ReasonRefused {
-		t.Errorf("the status is %+v, want the reason %s", status, kubeconfig.ReasonRefused)
-	}
+	m.isBecause("evil", fleet.Pending, kubeconfig.ReasonRefused)
 	eventually(t, "the Secret has an event that says so", func() bool { return hasEvent(t, f.Local, "evil", kubeconfig.ReasonRefused) })
 }
 

@@ -153,7 +153,7 @@ func TestPacketsAreLost(t *testing.T) {
 			writes := startLoad(t, cp, ns, 100)
 			writes.reaches(t, 100)
 			w.lose(t, lost.towards, lost.back)
-			mustBeOneOf(t, m.becomes(fleet.Unreachable), fleet.ReasonTimeout)
+			m.becomes(fleet.Unreachable, fleet.ReasonTimeout)
 			writes.reaches(t, 100)
 			w.lose(t, false, false)
 			m.becomes(fleet.Ready)

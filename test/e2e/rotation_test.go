@@ -50,14 +50,8 @@ func TestNewCredentialsAreTakenOverInPlace(t *testing.T) {
 			m.start()
 			m.is("m", fleet.Ready)
 			seen.mustAgree(t, "m", cp, ns)
-			before, err := m.GetFleet().Engagement("m")
-			if err != nil {
-				t.Fatal(err)
-			}
-			listed := lists(t, cp)
-			if listed == atFirst {
-				t.Fatal("the list of the first sync was not counted: the test proves nothing")
-			}
+			before := m.attached()
+			listed := listsMoreThan(t, cp, atFirst)
 			writes := startLoad(t, cp, ns, 50)
 			writes.reaches(t, 100)
 			for _, next := range []user{to, from, to} {
@@ -67,8 +61,8 @@ func TestNewCredentialsAreTakenOverInPlace(t *testing.T) {
 			}
 			writes.end(t)
 			seen.mustAgree(t, "m", cp, ns)
-			if after, err := m.GetFleet().Engagement("m"); err != nil || after != before {
-				t.Errorf("the member was engaged anew (%v)", err)
+			if m.attached() != before {
+				t.Error("the member was engaged anew")
 			}
 			if n := lists(t, cp) - listed; n > 0 { // mustAgree lists in one namespace, and is not counted
 				t.Errorf("%d lists after the first", n)
@@ -82,16 +76,14 @@ func TestTheSameKubeconfigAgainChangesNothing(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
+	atFirst := lists(t, cp)
 	m, seen := newSecretsManager(t, f.Local)
 	secret := m.join("m", cp.Config())
 	m.start()
 	m.is("m", fleet.Ready)
 	seen.mustAgree(t, "m", cp, ns)
-	before, err := m.GetFleet().Engagement("m")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed := lists(t, cp)
+	before := m.attached()
+	listed := listsMoreThan(t, cp, atFirst)
 	for i := range 10 {
 		m.rejoin(secret, cp.Config())
 		m.relabel(secret, strconv.Itoa(i))
@@ -100,8 +92,8 @@ func TestTheSameKubeconfigAgainChangesNothing(t *testing.T) {
 	writes.reaches(t, 50)
 	writes.end(t)
 	seen.mustAgree(t, "m", cp, ns)
-	if after, err := m.GetFleet().Engagement("m"); err != nil || after != before {
-		t.Errorf("the member was engaged anew (%v)", err)
+	if m.attached() != before {
+		t.Error("the member was engaged anew")
 	}
 	if n := lists(t, cp) - listed; n > 0 {
 		t.Errorf("%d lists after the first", n)
@@ -113,6 +105,17 @@ func TestTheSameKubeconfigAgainChangesNothing(t *testing.T) {
 var listMetric = regexp.MustCompile(`(?m)^(?:` +
 	`apiserver_request_total\{[^}]*resource="configmaps",scope="cluster"[^}]*verb="LIST"[^}]*\}|` +
 	`apiserver_watch_list_duration_seconds_count\{[^}]*resource="configmaps",scope="cluster"[^}]*\}) (\S+)$`)
+
+// listsMoreThan waits until the list of the first sync is counted, which the API server does after it has answered, and
+// returns how many there are then. Without it, a test that no list follows proves nothing.
+func listsMoreThan(t *testing.T, cp *mctest.ControlPlane, before int) (n int) {
+	t.Helper()
+	eventually(t, "the list of the first sync is counted", func() bool {
+		n = lists(t, cp)
+		return n > before
+	})
+	return n
+}
 
 // lists returns how often the ConfigMaps of all namespaces were listed.
 func lists(t *testing.T, cp *mctest.ControlPlane) int {

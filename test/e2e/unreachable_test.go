@@ -41,10 +41,7 @@ func TestRequestsOfAnUnreachableMemberWait(t *testing.T) {
 	eventually(t, "both are reconciled", func() bool { return seen.count("away", ns, "a") > 0 && seen.count("here", ns, "a") > 0 })
 
 	f.Members[0].Stop(t)
-	m.is("away", fleet.Unreachable)
-	if reason := m.status("away").Reason; reason != fleet.ReasonRefused {
-		t.Errorf("the reason is %q, want %s", reason, fleet.ReasonRefused)
-	}
+	m.isBecause("away", fleet.Unreachable, fleet.ReasonRefused)
 	event := mcsource.ClusterEvent[client.Object]{ClusterName: "away"}
 	event.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "from-outside"}}
 	outside <- event
@@ -73,10 +70,7 @@ func TestAFrozenMemberIsUnreachableUntilItThaws(t *testing.T) {
 	m.start()
 	eventually(t, "it is reconciled", func() bool { return seen.count("m", ns, "a") > 0 })
 	f.Members[0].Freeze(t)
-	m.is("m", fleet.Unreachable)
-	if reason := m.status("m").Reason; reason != fleet.ReasonTimeout {
-		t.Errorf("the reason is %q, want %s", reason, fleet.ReasonTimeout)
-	}
+	m.isBecause("m", fleet.Unreachable, fleet.ReasonTimeout)
 	f.Members[0].Thaw(t)
 	m.is("m", fleet.Ready)
 	configMap(t, f.Members[0], ns, "b")
@@ -102,6 +96,10 @@ func TestEngagingAndDisengagingLeavesNothingBehind(t *testing.T) {
 	const cycles = 50
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
+	shared := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Local.CreateNamespace(t), Name: "shared"}}
+	if err := f.Local.Client().Create(t.Context(), shared); err != nil {
+		t.Fatal(err)
+	}
 	m := newManagerOf(t, f.Local, "", static{})
 	seen := newRecord()
 	var polls atomic.Int64
@@ -121,7 +119,14 @@ func TestEngagingAndDisengagingLeavesNothingBehind(t *testing.T) {
 		if err := m.GetFleet().Set(fleet.Member{Name: name, Config: f.Members[0].Config()}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is reconciled", func() bool { return seen.count(name, ns, "a") > 0 })
+		forShared := func() int { return seen.count(name, shared.Namespace, shared.Name) }
+		eventually(t, "it is reconciled, and asked once", func() bool {
+			return seen.count(name, ns, "a") > 0 && forShared() > 0 && polls.Load() > int64(i)
+		})
+		// Only a change shows that the watch in the local cluster, which is made once, has all of its goroutines.
+		before := forShared()
+		touch(t, f.Local, shared, i)
+		eventually(t, "a change in the local cluster is reconciled for it", func() bool { return forShared() > before })
 		if err := m.GetFleet().Remove(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -34,7 +35,10 @@ func Apply(t *testing.T, cp *mctest.ControlPlane, file string) {
 // ApplyCRD installs the CRD in a YAML file, and returns once it is served.
 func ApplyCRD(t *testing.T, cp *mctest.ControlPlane, file string) {
 	t.Helper()
-	if _, err := envtest.InstallCRDs(cp.Config(), envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true}); err != nil {
+	_, err := envtest.InstallCRDs(cp.Config(), envtest.CRDInstallOptions{
+		Paths: []string{file}, ErrorIfPathMissing: true, MaxTime: 2 * time.Minute,
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
