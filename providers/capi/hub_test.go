@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -217,17 +218,15 @@ func (f followed) waitUntilGone(t *testing.T, name fleet.ClusterName) {
 
 func (f followed) waitUntil(t *testing.T, name fleet.ClusterName, what string, ok func(s fleet.Status, known bool) bool) fleet.Status {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	status, known := f.Status(name)
-	if ok(status, known) {
-		return status
+	var status fleet.Status
+	var known bool
+	// Changes does not tell of a member that had gone before.
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		status, known = f.Status(name)
+		return ok(status, known), nil
+	})
+	if err != nil {
+		t.Fatalf("%s did not become %s: known %v, %+v", name, what, known, status)
 	}
-	for range f.Changes(ctx) {
-		if status, known = f.Status(name); ok(status, known) {
-			return status
-		}
-	}
-	t.Fatalf("%s did not become %s: known %v, %+v", name, what, known, status)
 	return status
 }

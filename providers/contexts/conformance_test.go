@@ -39,7 +39,7 @@ type way struct {
 	keep func(t *testing.T, folder string, entries map[string]entry)
 	// one says that there is one file, and its name is "config".
 	one bool
-	// otherInPlace says what an interruption does: it puts a file in the place of the folder, or leaves nothing there.
+	// otherInPlace says what an interruption does: it leads the way to the folder to a file, or leaves nothing there.
 	otherInPlace bool
 }
 
@@ -54,7 +54,7 @@ type entry struct {
 type source struct {
 	way
 
-	path    string // where the provider looks
+	path    string // where the provider looks; with otherInPlace a symbolic link
 	folder  string // where the folder is
 	entries map[string]entry
 
@@ -66,8 +66,22 @@ type source struct {
 func newSource(t *testing.T, w way) *source {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "clusters")
-	must(t, os.Mkdir(path, 0o700))
-	return &source{way: w, path: path, folder: path, entries: map[string]entry{}, labels: map[string]map[string]string{}}
+	s := &source{way: w, path: path, folder: path, entries: map[string]entry{}, labels: map[string]map[string]string{}}
+	if !w.otherInPlace {
+		must(t, os.Mkdir(path, 0o700))
+		return s
+	}
+	s.folder = t.TempDir()
+	s.lead(t, s.folder)
+	return s
+}
+
+// lead makes the provider's path a symbolic link to the target, in one step.
+func (s *source) lead(t *testing.T, target string) {
+	t.Helper()
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(target, link))
+	must(t, os.Rename(link, s.path))
 }
 
 func (s *source) forSuite() providertest.Source {
@@ -131,24 +145,13 @@ func (s *source) rename(t *testing.T, from, to string) {
 	s.set(t, to, e)
 }
 
-// interrupt moves the folder away. A provider that has asked twice for the labels of the same context has begun to read
-// after that.
+// interrupt puts the folder out of reach. A provider that has asked twice for the labels of the same context has begun to
+// read after that.
 func (s *source) interrupt(t *testing.T) (noticed <-chan struct{}, restore func()) {
 	t.Helper()
-	s.folder = s.path + ".away"
-	must(t, os.Rename(s.path, s.folder))
-	if s.otherInPlace {
-		must(t, os.WriteFile(s.path, nil, 0o600))
-	}
-	restore = func() {
-		if s.otherInPlace {
-			must(t, os.Remove(s.path))
-		}
-		must(t, os.Rename(s.folder, s.path))
-		s.folder = s.path
-	}
-	s.mu.Lock()
+	s.mu.Lock() // a provider that reads before the counting begins waits for it
 	defer s.mu.Unlock()
+	restore = s.hide(t)
 	if s.asked == nil {
 		return nil, restore
 	}
@@ -160,6 +163,24 @@ func (s *source) interrupt(t *testing.T) (noticed <-chan struct{}, restore func(
 		}
 	}
 	return read, restore
+}
+
+// hide makes the provider's path lead elsewhere, in one step, until restore is called. If there were two steps, and a
+// moment between them, then the provider would find a removal.
+func (s *source) hide(t *testing.T) (restore func()) {
+	t.Helper()
+	if s.otherInPlace {
+		file := filepath.Join(t.TempDir(), "file")
+		must(t, os.WriteFile(file, nil, 0o600))
+		s.lead(t, file)
+		return func() { s.lead(t, s.folder) }
+	}
+	s.folder = s.path + ".away"
+	must(t, os.Rename(s.path, s.folder))
+	return func() {
+		must(t, os.Rename(s.folder, s.path))
+		s.folder = s.path
+	}
 }
 
 // kubeconfig returns the kubeconfig of an entry, in which all names are that of the cluster.

@@ -26,7 +26,11 @@ type file struct {
 // read reads the file again, and reports whether it is still a file of the fleet: one that does not exist is not, unless
 // it is away. A file that cannot be used keeps its config.
 func (f *file) read(away error) bool {
-	content, err := os.ReadFile(f.path)
+	err := onlyFile(f.path)
+	var content []byte
+	if err == nil {
+		content, err = os.ReadFile(f.path)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && (away == nil || f.config == nil):
 		return false
@@ -41,6 +45,15 @@ func (f *file) read(away error) bool {
 		f.err = err
 	}
 	return true
+}
+
+// onlyFile returns an error for what exists and is no file. It must not be read: that of a pipe or a device may take for
+// ever.
+func onlyFile(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return &fs.PathError{Op: "read", Path: path, Err: errors.New("it must be a regular file, or a symbolic link to one")}
+	}
+	return nil
 }
 
 // parse returns what the file says. Its errors quote nothing of the content.

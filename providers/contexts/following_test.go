@@ -3,9 +3,9 @@ package contexts_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +71,8 @@ func TestChangesOfFilesAreNoticed(t *testing.T) {
 		files  string // Files
 		want   []string
 		steps  []step
+		// inPlace says that files are written in place. Whoever reads one between its two steps finds an empty file.
+		inPlace bool
 	}{
 		"a file that is replaced": {
 			before: write("config", "a"), file: "config", want: []string{"a@a"},
@@ -78,7 +80,8 @@ func TestChangesOfFilesAreNoticed(t *testing.T) {
 		},
 		"a file that is written in place": {
 			before: write("config", "a"), file: "config", want: []string{"a@a"},
-			steps: []step{{overwrite("config", "a", "b"), []string{"a@a", "b@b"}}, {overwrite("config", "b"), []string{"b@b"}}},
+			steps:   []step{{overwrite("config", "a", "b"), []string{"a@a", "b@b"}}, {overwrite("config", "b"), []string{"b@b"}}},
+			inPlace: true,
 		},
 		"a file that comes, goes and comes": {
 			file: "config",
@@ -146,6 +149,7 @@ func TestChangesOfFilesAreNoticed(t *testing.T) {
 				{remove("folder/x"), []string{"b@b", "c@c"}},
 				{rename("folder/y", "folder/z"), []string{"b@b", "c@c"}},
 			},
+			inPlace: true,
 		},
 		"a single file of Files": {
 			before: write("x", "a"), files: "x", want: []string{"a@a"},
@@ -200,12 +204,25 @@ func TestChangesOfFilesAreNoticed(t *testing.T) {
 				step.change(t, dir)
 				r.waitFor(step.want...)
 			}
-			for i, call := range r.called() {
-				if slices.Contains(r.called()[:i], call) && !strings.HasPrefix(call, "remove") {
-					t.Errorf("%q was reported twice", call)
-				}
-			}
+			wantNoneTwice(t, r.called(), tc.inPlace)
 		})
+	}
+}
+
+// wantNoneTwice fails the test if the same was reported of a member twice. If files were written in place, that it cannot
+// be used may have come between.
+func wantNoneTwice(t *testing.T, calls []string, inPlace bool) {
+	t.Helper()
+	reported := map[string]bool{}
+	for _, call := range calls {
+		if set, _, unusable := strings.Cut(call, " !"); inPlace && unusable {
+			maps.DeleteFunc(reported, func(before string, _ bool) bool { return strings.HasPrefix(before, set+"@") })
+			continue
+		}
+		if reported[call] && !strings.HasPrefix(call, "remove") {
+			t.Errorf("%q was reported twice", call)
+		}
+		reported[call] = true
 	}
 }
 

@@ -123,21 +123,28 @@ func (r *reader) used(config *clientcmdapi.Config, name string) (*clientcmdapi.C
 	used := clientcmdapi.NewConfig()
 	used.Contexts[name] = context
 	origins := []string{context.LocationOfOrigin}
+	var named []string // files that are named in it
 	if cluster := config.Clusters[context.Cluster]; cluster != nil {
 		used.Clusters[context.Cluster] = cluster
 		origins = append(origins, cluster.LocationOfOrigin)
-		r.watch(cluster.CertificateAuthority)
+		named = append(named, cluster.CertificateAuthority)
 	}
 	if user := config.AuthInfos[context.AuthInfo]; user != nil {
 		used.AuthInfos[context.AuthInfo] = user
 		origins = append(origins, user.LocationOfOrigin)
-		r.watch(user.ClientCertificate, user.ClientKey, user.TokenFile)
+		named = append(named, user.ClientCertificate, user.ClientKey, user.TokenFile)
 	} else if context.AuthInfo == "" {
 		used.AuthInfos[""] = clientcmdapi.NewAuthInfo() // as kubectl does, for servers that ask for no credentials
 	}
+	r.watch(named...)
 	for _, path := range origins {
 		if f := r.files[path]; f.err != nil {
 			return nil, fmt.Errorf("%s cannot be used, so what it had before stays in use: %w", path, f.err)
+		}
+	}
+	for _, path := range named {
+		if err := onlyFile(path); err != nil {
+			return nil, err
 		}
 	}
 	used = used.DeepCopy()

@@ -5,8 +5,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-runtime/fleet-runtime/providers/contexts"
 )
@@ -157,6 +160,104 @@ func TestFilesThatAKubeconfigNamesAreWaitedFor(t *testing.T) {
 			}
 			r.waitFor("a@a")
 			r.wantNoneWithdrawn()
+		})
+	}
+}
+
+// TestWhatIsNoFileIsNotRead: whoever reads a pipe to which nobody writes waits for ever, as for the end of some devices.
+func TestWhatIsNoFileIsNotRead(t *testing.T) {
+	const separator = string(os.PathListSeparator)
+	for name, tc := range map[string]struct {
+		provider func(dir string) contexts.Provider // beside the file "good", dir has the named pipe "pipe"
+		says     string                             // the path in the log, in dir unless it is absolute; "" for none
+	}{
+		"a pipe of Kubeconfig": {
+			func(dir string) contexts.Provider {
+				return contexts.Provider{Kubeconfig: filepath.Join(dir, "pipe") + separator + filepath.Join(dir, "good")}
+			}, "pipe",
+		},
+		"a pipe of Files": {
+			func(dir string) contexts.Provider {
+				return contexts.Provider{Files: []string{filepath.Join(dir, "pipe"), filepath.Join(dir, "good")}}
+			}, "pipe",
+		},
+		"a symbolic link to a pipe": {
+			func(dir string) contexts.Provider {
+				must(t, os.Symlink("pipe", filepath.Join(dir, "link")))
+				return contexts.Provider{Files: []string{filepath.Join(dir, "link"), filepath.Join(dir, "good")}}
+			}, "link",
+		},
+		"a device": {
+			func(dir string) contexts.Provider {
+				return contexts.Provider{Files: []string{"/dev/zero", filepath.Join(dir, "good")}}
+			}, "/dev/zero",
+		},
+		"a pipe in a folder": {
+			func(dir string) contexts.Provider { return contexts.Provider{Files: []string{dir}} }, "",
+		},
+		"a pipe that matches a pattern": {
+			func(dir string) contexts.Provider { return contexts.Provider{Files: []string{filepath.Join(dir, "*")}} }, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+			put(t, filepath.Join(dir, "good"), with("good"))
+			if tc.says == "" {
+				putText(t, filepath.Join(dir, "unusable"), []byte("{")) // the log tells of it last
+			}
+			p := tc.provider(dir)
+			p.Interval = never
+			r := start(t, p)
+			r.waitFor("good@good")
+			if tc.says == "" {
+				r.waitForLog("Cannot be used", filepath.Join(dir, "unusable"))
+				if lines := r.logged(); len(lines) != 1 {
+					t.Errorf("the log has %q, want one line", lines)
+				}
+				return
+			}
+			if !filepath.IsAbs(tc.says) {
+				tc.says = filepath.Join(dir, tc.says)
+			}
+			r.waitForLog("Cannot be used", tc.says, "regular file")
+		})
+	}
+}
+
+func TestAFileThatBecomesAPipeKeepsItsMembers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config")
+	put(t, path, with("a"))
+	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	r := start(t, contexts.Provider{Kubeconfig: path, Interval: never})
+	r.waitFor("a@a")
+	must(t, os.Rename(filepath.Join(dir, "pipe"), path))
+	r.waitFor("a !InvalidKubeconfig")
+	put(t, path, with("a"))
+	r.waitFor("a@a")
+	r.wantNoneWithdrawn()
+}
+
+func TestPipesThatAKubeconfigNamesAreNotRead(t *testing.T) {
+	for name, set := range map[string]func(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo){
+		"ca":          func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.CertificateAuthority = "pipe" },
+		"certificate": func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.ClientCertificate = "pipe" },
+		"key":         func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.ClientKey = "pipe" },
+		"token":       func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Token, u.TokenFile = "", "pipe" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			pipe := filepath.Join(dir, "pipe")
+			must(t, syscall.Mkfifo(pipe, 0o600))
+			config := with("a", "good")
+			set(config.Clusters["a"], config.AuthInfos["a"])
+			put(t, filepath.Join(dir, "config"), config)
+			r := start(t, contexts.Provider{Kubeconfig: filepath.Join(dir, "config"), Interval: never})
+			r.waitFor("a !InvalidKubeconfig", "good@good")
+			if message := r.member("a").Err.Error(); !strings.Contains(message, pipe) || !strings.Contains(message, "regular file") {
+				t.Errorf("the error does not tell %s: %s", pipe, message)
+			}
 		})
 	}
 }

@@ -1,10 +1,12 @@
 package kind_test
 
 import (
+	"bytes"
 	"context"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -37,7 +39,24 @@ func install(t *testing.T, programs ...string) fakeEngine {
 	t.Setenv("PATH", bin)
 	t.Setenv("ENGINE_STATE", e.state)
 	t.Setenv("KIND_EXPERIMENTAL_PROVIDER", "")
+	t.Cleanup(func() { waitForQuestions(t) })
 	return e
+}
+
+// waitForQuestions waits for the questions that providers have left when they ended, which they do with one that takes
+// long. The programs that it runs write to the engine's folder.
+func waitForQuestions(t *testing.T) {
+	t.Helper()
+	var goroutines bytes.Buffer
+	ctx := context.WithoutCancel(t.Context()) // the test is over
+	err := wait.PollUntilContextTimeout(ctx, often, patience, true, func(context.Context) (bool, error) {
+		goroutines.Reset()
+		err := pprof.Lookup("goroutine").WriteTo(&goroutines, 2)
+		return !strings.Contains(goroutines.String(), "created by github.com/fleet-runtime/fleet-runtime/providers/kind.(*follower)"), err
+	})
+	if err != nil {
+		t.Errorf("a question has no answer %v after the end of the test: %v\n%s", patience, err, &goroutines)
+	}
 }
 
 // create adds a cluster that is reached as the config says, or changes it.

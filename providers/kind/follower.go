@@ -74,18 +74,20 @@ func (f *follower) run(ctx context.Context) {
 
 // answer is what kind says.
 type answer struct {
-	engine   engine
-	clusters []string                // all that are members
-	members  map[string]fleet.Member // those of which the kubeconfig was asked for
-	err      error                   // why there is no answer
+	engine  engine
+	members map[string]fleet.Member // by the names of the clusters
+	err     error                   // why there is no answer
 }
 
-// question returns what to ask kind now. The function may be called in another goroutine.
+// question returns what to ask kind now. The function may be called in another goroutine. Members whose kubeconfig it does
+// not ask for are what they are now, also if the answer comes so late that they say something else by then.
 func (f *follower) question() func() answer {
 	p, e, detect := f.provider, f.engine, f.detect
-	good := map[string]bool{}
+	good := map[string]fleet.Member{}
 	for name, known := range f.known {
-		good[name] = known.Err == nil && f.asked%kubeconfigsEvery != 0
+		if known.Err == nil && f.asked%kubeconfigsEvery != 0 {
+			good[name] = known.Member
+		}
 	}
 	f.asked++
 	return func() (a answer) {
@@ -103,10 +105,11 @@ func (f *follower) question() func() answer {
 			if !p.takes(name) {
 				continue
 			}
-			a.clusters = append(a.clusters, name)
-			if !good[name] {
-				a.members[name] = describe(e, name, p.Internal)
+			m, ok := good[name]
+			if !ok {
+				m = describe(e, name, p.Internal)
 			}
+			a.members[name] = m
 		}
 		return a
 	}
@@ -147,11 +150,7 @@ func (f *follower) take(ctx context.Context, a answer) {
 		err := fmt.Errorf("there is no kind cluster %q", name)
 		now[name] = described{Member: f.provider.member(name, fleet.Member{Err: fault{err, ReasonNoCluster}})}
 	}
-	for _, name := range a.clusters {
-		m, anew := a.members[name]
-		if !anew {
-			m = f.known[name].Member
-		}
+	for name, m := range a.members {
 		now[name] = described{f.provider.member(name, m), true}
 	}
 	f.withdraw(ctx, now)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -45,15 +46,16 @@ func start(t *testing.T, p kind.Provider) running {
 // becomes waits until the member is as is says, and returns its status. It gives up after the given time.
 func (r running) becomes(name fleet.ClusterName, atMost time.Duration, is func(s fleet.Status, known bool) bool) fleet.Status {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), atMost)
-	defer cancel()
-	for range r.Changes(ctx) {
-		if s, known := r.Status(name); is(s, known) {
-			return s
-		}
+	var s fleet.Status
+	var known bool
+	// Changes does not tell of a member that had gone before.
+	err := wait.PollUntilContextTimeout(r.t.Context(), often, atMost, true, func(context.Context) (bool, error) {
+		s, known = r.Status(name)
+		return is(s, known), nil
+	})
+	if err != nil {
+		r.t.Fatalf("after %v, the member %q is %+v (known: %t)", atMost, name, s, known)
 	}
-	s, known := r.Status(name)
-	r.t.Fatalf("after %v, the member %q is %+v (known: %t)", atMost, name, s, known)
 	return s
 }
 
@@ -101,7 +103,7 @@ func TestTheEnginesAreThoseOfTheKindCommand(t *testing.T) {
 		t.Run("choice "+choice, func(t *testing.T) {
 			engine := install(t, "docker", "nerdctl", "podman")
 			t.Setenv("KIND_EXPERIMENTAL_PROVIDER", choice)
-			start(t, kind.Provider{Clusters: []string{"none"}}).becomes("none", patience, withReason(kind.ReasonNoCluster))
+			start(t, kind.Provider{Clusters: []string{"none"}, Interval: time.Hour}).becomes("none", patience, withReason(kind.ReasonNoCluster))
 			calls, err := os.ReadFile(filepath.Join(engine.state, ".calls"))
 			must(t, err)
 			if !strings.Contains(string(calls), want+" ps -a") || strings.Count(string(calls), " ps -a") != 1 {

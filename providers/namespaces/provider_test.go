@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -103,18 +104,16 @@ func (m *manager) gone(name fleet.ClusterName) {
 
 func (m *manager) await(name fleet.ClusterName, what string, is func(s fleet.Status, known bool) bool) {
 	m.t.Helper()
-	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
-	defer cancel()
-	if is(m.GetFleet().Status(name)) {
-		return
+	var status fleet.Status
+	var known bool
+	// Changes does not tell of a member that had gone before.
+	err := wait.PollUntilContextTimeout(m.t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		status, known = m.GetFleet().Status(name)
+		return is(status, known), nil
+	})
+	if err != nil {
+		m.t.Fatalf("%q did not get %s: known %t, %+v", name, what, known, status)
 	}
-	for range m.GetFleet().Changes(ctx) {
-		if is(m.GetFleet().Status(name)) {
-			return
-		}
-	}
-	status, known := m.GetFleet().Status(name)
-	m.t.Fatalf("%q did not get %s: known %t, %+v", name, what, known, status)
 }
 
 // request waits for a request about an object of that name.

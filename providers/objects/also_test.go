@@ -113,7 +113,7 @@ func TestAKindThatIsInstalledLaterIsWaitedFor(t *testing.T) {
 	t.Cleanup(startWith(messages.context(t.Context()), t, startLocal(t, cp.Config()), gadgetProvider(ns.string), r))
 	messages.waitFor(t, "Clusters are not discovered yet", "no matches for kind")
 
-	options := envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{gadgets()}}
+	options := envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{gadgets()}, MaxTime: patience}
 	if _, err := envtest.InstallCRDs(cp.Config(), options); err != nil {
 		t.Fatal(err)
 	}

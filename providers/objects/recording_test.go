@@ -12,8 +12,9 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = 60 * time.Second
+// patience is how long a test waits for what must happen. After an outage of half a minute, as a restart may be on a busy
+// machine, client-go waits up to a minute before it tries again.
+const patience = 2 * time.Minute
 
 // recording is a [fleet.Members] that keeps what was reported.
 type recording struct {

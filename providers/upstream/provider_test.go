@@ -137,12 +137,19 @@ func (m *manager) works(name fleet.ClusterName, cp *mctest.ControlPlane) {
 // members waits until these are ready, and there are no others.
 func (m *manager) members(names ...fleet.ClusterName) {
 	m.t.Helper()
+	m.membersWhile(func() {}, names...)
+}
+
+// membersWhile is members, and does something again and again meanwhile.
+func (m *manager) membersWhile(do func(), names ...fleet.ClusterName) {
+	m.t.Helper()
 	want := map[fleet.ClusterName]fleet.State{}
 	for _, name := range names {
 		want[name] = fleet.Ready
 	}
 	var got map[fleet.ClusterName]fleet.State
 	eventually(m.t, func() bool {
+		do()
 		got = map[fleet.ClusterName]fleet.State{}
 		for _, status := range m.GetFleet().List(nil) {
 			got[status.Name] = status.State
@@ -294,8 +301,7 @@ func TestTheFileProvider(t *testing.T) {
 	}, func() string { return "the new credentials are not in use" })
 
 	delete(both, "east")
-	write(both)
-	m.members(nameOf("west"))
+	m.membersWhile(func() { write(both) }, nameOf("west")) // the end of the old cluster may come as late as now
 }
 
 // tenants is a provider of clusters that share one cache, like the provider of namespaces of multicluster-runtime.
