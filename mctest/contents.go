@@ -72,16 +72,6 @@ func list(ctx context.Context, resources discovery.DiscoveryInterface, objects m
 	return found, nil
 }
 
-// has reports whether there is such an object.
-func (c *contents) has(resource, namespace, name string) bool {
-	for o := range c.objects {
-		if o.resource.Resource == resource && o.Namespace == namespace && o.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
 // intact returns an error that wraps [errChanged] unless now has every object of c as it was.
 func (c *contents) intact(now *contents) error {
 	for o, before := range c.objects {

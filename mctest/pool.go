@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cleanTimeout bounds the cleaning of one control plane. One that takes longer is thrown away.
-const cleanTimeout = 20 * time.Second
+// cleanTimeout bounds the cleaning of one control plane, which takes seconds where many tests run at once. One that takes
+// longer is thrown away.
+const cleanTimeout = time.Minute
 
 // Pool shares control planes among the tests of a package: each belongs to one test at a time, and looks new to the
 // next. The zero value is an empty pool. Its methods are safe for concurrent use.

@@ -100,13 +100,15 @@ func (p *Process) signal(s syscall.Signal) (pid int, err error) {
 	return pid, nil
 }
 
-// writeWrapper writes a script to dir that runs program in its own place and leaves the process's ID in the file NAME.pid,
-// since envtest does not tell it.
+// writeWrapper writes a script to dir, the folder of a reaper, that runs program in its own place and leaves the process's
+// ID in the file NAME.pid, since envtest does not tell it. Once the reaper has begun to kill, it runs nothing.
 func writeWrapper(dir, program string) (wrapper, pidFile string, err error) {
 	wrapper = filepath.Join(dir, filepath.Base(program))
 	pidFile = wrapper + ".pid"
 	script := "#!/bin/sh\n" +
-		"if [ \"$1\" != --help ]; then echo $$ >" + shellQuote(pidFile) + "; fi\n" +
+		"if [ \"$1\" != --help ]; then\n" +
+		"	echo $$ >" + shellQuote(pidFile) + " && [ -e " + shellQuote(filepath.Join(dir, mayStart)) + " ] || exit 1\n" +
+		"fi\n" +
 		"exec " + shellQuote(program) + " \"$@\"\n"
 
 	// A process that is forked meanwhile would hold the script open for writing, and it could not be run ("text file

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,6 +26,7 @@ const (
 // server is a control plane that runs, whoever uses it.
 type server struct {
 	reaper *reaper
+	ports  *ports
 	env    *envtest.Environment
 	config *rest.Config
 	log    *os.File
@@ -49,7 +52,8 @@ func newStarter(ctx context.Context) (*starter, error) {
 	return &starter{programs: p, slots: make(chan struct{}, startsAtOnce)}, nil
 }
 
-// take starts a server, once a slot is free.
+// take starts a server, once a slot is free. A start that fails is tried once more: on a busy machine, what envtest and the
+// programs give only seconds to can take longer.
 func (s *starter) take(ctx context.Context) (*server, error) {
 	select {
 	case s.slots <- struct{}{}:
@@ -57,24 +61,46 @@ func (s *starter) take(ctx context.Context) (*server, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	r, err := startReaper()
-	if err != nil {
-		return nil, err
+	srv, first := s.start(ctx)
+	if first == nil || ctx.Err() != nil {
+		return srv, first
 	}
-	stop := context.AfterFunc(ctx, func() { _ = r.close() }) // what has started is killed, so the start fails
-	srv, err := startServer(ctx, s.programs, r)
-	switch {
-	case !stop():
-		return nil, errors.Join(context.Cause(ctx), r.close())
-	case err != nil:
-		return nil, errors.Join(fmt.Errorf("starting a control plane: %w", err), r.close())
+	srv, err := s.start(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w\nthe attempt before: %w", err, first)
 	}
 	return srv, nil
 }
 
 func (s *starter) giveBack(srv *server) error { return srv.close() }
 
-func startServer(ctx context.Context, p programs, r *reaper) (*server, error) {
+// start starts a server, with a folder and ports of its own. A start that fails leaves nothing.
+func (s *starter) start(ctx context.Context) (*server, error) {
+	r, err := startReaper()
+	if err != nil {
+		return nil, err
+	}
+	p, err := reservePorts(ctx)
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	srv, err := newServer(s.programs, r, p)
+	if err != nil {
+		return nil, errors.Join(err, r.close(), p.close())
+	}
+	stop := context.AfterFunc(ctx, func() { _ = r.close() }) // what has started is killed, so the start fails
+	err = srv.start()
+	switch {
+	case !stop():
+		return nil, errors.Join(context.Cause(ctx), srv.abandon())
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("starting a control plane: %w", err), srv.abandon())
+	}
+	return srv, nil
+}
+
+// newServer prepares a server in the folder of the reaper. Its processes do not run yet.
+func newServer(p programs, r *reaper, ports *ports) (*server, error) {
 	etcdPath, etcdPID, err := writeWrapper(r.dir, p.etcd)
 	if err != nil {
 		return nil, err
@@ -83,47 +109,60 @@ func startServer(ctx context.Context, p programs, r *reaper) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	logPath := filepath.Join(r.dir, "log")
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // in a folder of our own
-	if err != nil {
-		return nil, err
+	etcd := &envtest.Etcd{
+		Path: etcdPath, DataDir: filepath.Join(r.dir, "data"),
+		URL: &url.URL{Scheme: "http", Host: net.JoinHostPort(loopback, ports.etcd)},
 	}
-
-	etcd := &envtest.Etcd{Path: etcdPath, DataDir: filepath.Join(r.dir, "data")}
+	etcd.Configure().Set("listen-peer-urls", "http://"+net.JoinHostPort(loopback, "0")) // it has no peers
 	apiServer := &envtest.APIServer{Path: apiServerPath, CertDir: filepath.Join(r.dir, "certificates")}
+	apiServer.Address, apiServer.Port = loopback, ports.apiServer
+	for _, f := range p.lean {
+		apiServer.Configure().Append(f.name, f.value)
+	}
 	for _, dir := range []string{etcd.DataDir, apiServer.CertDir} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	if err := assignPorts(ctx, etcd, apiServer); err != nil {
+	log, err := os.OpenFile(filepath.Join(r.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
 		return nil, err
 	}
-	for _, f := range p.lean {
-		apiServer.Configure().Append(f.name, f.value)
+	if os.Getenv("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT") != "true" {
+		etcd.Out, etcd.Err, apiServer.Out, apiServer.Err = log, log, log, log
 	}
 	existing := false
 	env := &envtest.Environment{UseExistingCluster: &existing, ControlPlaneStartTimeout: startTimeout}
 	env.ControlPlane.Etcd, env.ControlPlane.APIServer = etcd, apiServer
-	if os.Getenv("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT") != "true" {
-		etcd.Out, etcd.Err, apiServer.Out, apiServer.Err = log, log, log, log
-	}
-	config, err := env.Start()
-	err = errors.Join(err, env.WebhookInstallOptions.Cleanup()) // certificates for webhooks of the test binary, not needed
-	if err != nil {
-		_ = log.Close()
-		return nil, fmt.Errorf("%w; the end of its log:\n%s", err, tail(logPath))
-	}
 	return &server{
-		reaper: r, env: env, config: config, log: log,
-		etcd:      &Process{pidFile: etcdPID, start: etcd.Start, wait: etcd.Stop, running: true},
-		apiServer: &Process{pidFile: apiServerPID, start: apiServer.Start, wait: apiServer.Stop, running: true},
+		reaper: r, ports: ports, env: env, log: log,
+		etcd:      &Process{pidFile: etcdPID, start: etcd.Start, wait: etcd.Stop},
+		apiServer: &Process{pidFile: apiServerPID, start: apiServer.Start, wait: apiServer.Stop},
 	}, nil
+}
+
+// start starts the processes and returns once they are ready.
+func (s *server) start() error {
+	config, err := s.env.Start()
+	err = errors.Join(err, s.env.WebhookInstallOptions.Cleanup()) // certificates for webhooks of the test binary, not needed
+	if err != nil {
+		return fmt.Errorf("%w; the end of its log:\n%s", err, tail(s.log.Name()))
+	}
+	s.config, s.etcd.running, s.apiServer.running = config, true, true
+	return nil
+}
+
+// abandon ends a server whose start has failed, or was interrupted and may have succeeded.
+func (s *server) abandon() error {
+	err := s.reaper.close()
+	// Killed processes are there for another moment. That they were killed is no failure.
+	_, _ = s.apiServer.wait(), s.etcd.wait()
+	return errors.Join(err, s.log.Close(), s.ports.close(), os.RemoveAll(s.reaper.dir))
 }
 
 // close kills the processes and removes the files.
 func (s *server) close() error {
-	return errors.Join(s.apiServer.Stop(), s.etcd.Stop(), s.log.Close(), s.reaper.close())
+	return errors.Join(s.apiServer.Stop(), s.etcd.Stop(), s.log.Close(), s.reaper.close(), s.ports.close())
 }
 
 // reset makes the server look new, or returns why it cannot.
