@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/netip"
 	"os"
-	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -40,43 +37,6 @@ var silent = fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, _ f
 	return nil
 })
 
-// ownAddress returns an address of this machine at which the test can listen. Until it does, nobody else is given the port:
-// a socket is bound to it that never listens. Only Linux lets others listen beside such a socket; elsewhere the port is free
-// until then.
-func ownAddress(t *testing.T) string {
-	t.Helper()
-	syscall.ForkLock.RLock() // no program that is started meanwhile may inherit it
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(socket)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(os.NewSyscallError("socket", err))
-	}
-	free := func() { _ = syscall.Close(socket) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(free)
-	} else {
-		defer free()
-	}
-	if err := syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil { // as listeners of Go have it
-		t.Fatal(os.NewSyscallError("setsockopt", err))
-	}
-	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(os.NewSyscallError("bind", err))
-	}
-	addr, err := syscall.Getsockname(socket)
-	if err != nil {
-		t.Fatal(os.NewSyscallError("getsockname", err))
-	}
-	own, ok := addr.(*syscall.SockaddrInet4)
-	if !ok {
-		t.Fatalf("the socket is bound to %#v", addr)
-	}
-	return netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port)).String()
-}
-
 // serving is a manager that serves metrics and probes.
 type serving struct {
 	mcmanager.Manager
@@ -86,7 +46,7 @@ type serving struct {
 
 func newServing(t *testing.T, local *mctest.ControlPlane) *serving {
 	t.Helper()
-	s := &serving{t: t, metrics: ownAddress(t), probes: ownAddress(t)}
+	s := &serving{t: t, metrics: mctest.Address(t), probes: mctest.Address(t)}
 	mgr, err := mcmanager.New(local.Config(), silent, mcmanager.Options{
 		Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: s.metrics}, HealthProbeBindAddress: s.probes,
 	}, func(o *fleet.Options) {

@@ -30,8 +30,8 @@
 // [Start] gives a test control planes of its own, and [New] gives them to a program that is no test.
 //
 // Members that are broken in other ways: [ControlPlane.Freeze] makes one hang, [Silent] is one that never answered,
-// [ControlPlane.AddUser] gives credentials that lack rights, and [Process.Stop] of [ControlPlane.Etcd] leaves an API server
-// that answers with errors.
+// one at [Address] refuses connections, [ControlPlane.AddUser] gives credentials that lack rights, and [Process.Stop] of
+// [ControlPlane.Etcd] leaves an API server that answers with errors.
 //
 // # What it costs
 //

@@ -4,13 +4,9 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"net/url"
-	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -95,48 +91,11 @@ func newProxy(t *testing.T, cp *mctest.ControlPlane) *proxy {
 func newSlowProxy(t *testing.T, cp *mctest.ControlPlane, rate int) *proxy {
 	t.Helper()
 	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp", ownAddress(t))
+	listener, err := config.Listen(t.Context(), "tcp", mctest.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return newProxyOn(t, listener, cp, rate)
-}
-
-// ownAddress returns an address of this machine at which the test can listen, as often as it wants. While it does not,
-// connections are refused and nobody else is given the port: a socket is bound to it that never listens. Only Linux lets
-// others listen beside such a socket; elsewhere the port is free while nobody listens.
-func ownAddress(t *testing.T) string {
-	t.Helper()
-	syscall.ForkLock.RLock() // no program that is started meanwhile may inherit it
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(socket)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(os.NewSyscallError("socket", err))
-	}
-	free := func() { _ = syscall.Close(socket) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(free)
-	} else {
-		defer free()
-	}
-	if err := syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil { // as listeners of Go have it
-		t.Fatal(os.NewSyscallError("setsockopt", err))
-	}
-	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(os.NewSyscallError("bind", err))
-	}
-	addr, err := syscall.Getsockname(socket)
-	if err != nil {
-		t.Fatal(os.NewSyscallError("getsockname", err))
-	}
-	own, ok := addr.(*syscall.SockaddrInet4)
-	if !ok {
-		t.Fatalf("the socket is bound to %#v", addr)
-	}
-	return netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port)).String()
 }
 
 func newProxyOn(t *testing.T, listener net.Listener, cp *mctest.ControlPlane, rate int) *proxy {
