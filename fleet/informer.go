@@ -19,7 +19,7 @@ import (
 // informer is a shared informer that costs little while nothing happens: a fleet has one or more for each member. The
 // reflector, which lists and watches, and the indexed store are client-go's. client-go's own informer puts a queue between
 // them, and between the store and each handler another, of 16 KB: five goroutines that mostly wait. Here the reflector
-// writes into the store, and a handler has a goroutine only while there are events for it.
+// writes into the store, and a handler has a goroutine only while there are events for it, and for a moment after.
 //
 // Events reach a handler in order, one at a time, and no handler waits for another. A handler that is added late is told
 // what the store has, and nothing twice.

@@ -211,7 +211,13 @@ func (m *member) paced(ctx context.Context) (leave func(), err error) {
 	if !first {
 		return func() {}, nil
 	}
-	return m.fleet.pace.enter(ctx)
+	leave, err = m.fleet.pace.enter(ctx)
+	if err != nil { // nothing was tried
+		m.fleet.mu.Lock()
+		m.attempts--
+		m.fleet.mu.Unlock()
+	}
+	return leave, err
 }
 
 // useServer keeps the metrics of the server that is dialed for as long as the member is described by it, whether it is

@@ -29,7 +29,8 @@ type Options struct {
 	// not limited by the client; the API server's priority and fairness limits it.
 	RESTConfig func(m Member, cfg *rest.Config)
 
-	// ConnectTimeout bounds one attempt to connect. Default: 10 seconds.
+	// ConnectTimeout bounds one attempt to connect, from when it is its turn: members connect a few at a time.
+	// Default: 10 seconds.
 	ConnectTimeout time.Duration
 
 	// MaxRetryPeriod is the longest pause between two attempts to connect, or to list a kind. Pauses begin at half a

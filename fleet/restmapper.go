@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -149,9 +151,17 @@ func (m *restMapper) load(group string) (*apiGroup, error) {
 // than half of the other's place: connections keep buffers for the largest answer that they have seen.
 const discoveryFormats = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 
-// parse reads a document of either format.
+// parse reads a document of either format. What is neither, or something else, is an error: a document without resources
+// would say that the kinds are not served.
 func parse(document []byte, into runtime.Object) error {
-	_, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, into)
+	decoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	if ok, _, err := decoder.RecognizesData(document); err != nil || !ok {
+		return errors.Join(err, json.Unmarshal(document, into))
+	}
+	decoded, gvk, err := decoder.Decode(document, nil, into)
+	if err == nil && decoded != into {
+		err = fmt.Errorf("the document is a %v", gvk)
+	}
 	return err
 }
 

@@ -3,7 +3,8 @@ package fleet
 import (
 	"net/http"
 	"os"
-	"runtime"
+	goruntime "runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +12,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -119,6 +123,44 @@ func mustAnswerAlike(t *testing.T, ours, theirs meta.RESTMapper) {
 	}
 }
 
+func TestDocumentsThatAreNoneAreErrors(t *testing.T) {
+	encode := func(obj runtime.Object) string {
+		var document strings.Builder
+		if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &document); err != nil {
+			t.Fatal(err)
+		}
+		return document.String()
+	}
+	list := func(apiVersion, kind string) *metav1.APIResourceList {
+		return &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, APIResources: []metav1.APIResource{{Name: "things"}}}
+	}
+	for name, tc := range map[string]struct {
+		document string
+		ok       bool
+	}{
+		"protobuf":                    {encode(list("v1", "APIResourceList")), true},
+		"JSON":                        {`{"kind":"APIResourceList","apiVersion":"v1","resources":[{"name":"things"}]}`, true},
+		"JSON without its kind":       {`{"resources":[{"name":"things"}]}`, true},
+		"JSON of the group's version": {`{"kind":"APIResourceList","apiVersion":"test.dev/v1","resources":[{"name":"things"}]}`, true},
+		"nothing":                     {"", false},
+		"text that is YAML":           {"error: no such upstream", false},
+		"a page":                      {"<html></html>", false},
+		"protobuf of another kind":    {encode(&metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}}), false},
+		"protobuf that is cut off":    {encode(list("v1", "APIResourceList"))[:8], false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var into metav1.APIResourceList
+			err := parse([]byte(tc.document), &into)
+			if (err == nil) != tc.ok {
+				t.Errorf("the error is %v, want one: %t", err, !tc.ok)
+			}
+			if tc.ok && (len(into.APIResources) != 1 || into.APIResources[0].Name != "things") {
+				t.Errorf("read %+v", into.APIResources)
+			}
+		})
+	}
+}
+
 func crd(kind, plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + testGroup},
@@ -182,7 +224,7 @@ func TestAGroupThatNobodyUsesIsForgotten(t *testing.T) {
 		defer shared.mu.Unlock()
 		return len(shared.groups)
 	}
-	runtime.GC()
+	goruntime.GC()
 	if count() != 1 {
 		t.Fatalf("%d groups while one is used", count())
 	}
@@ -190,7 +232,7 @@ func TestAGroupThatNobodyUsesIsForgotten(t *testing.T) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for count() > 0 { // the test's own time limit ends it
-		runtime.GC()
+		goruntime.GC()
 		<-tick.C
 	}
 }

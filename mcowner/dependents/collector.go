@@ -48,15 +48,16 @@ type Collector struct {
 
 // Sweep says how a [Collector] works. The zero value is usable.
 type Sweep struct {
-	// Interval is the time from the begin of a sweep to that of the next, lengthened by up to a tenth at random. A cluster
-	// that is still being swept then is left out once. Default: one minute.
+	// Interval is the pause between two rounds in which sweeps begin, lengthened by up to a tenth at random. A cluster that
+	// is still being swept is left out of a round. Default: one minute.
 	Interval time.Duration
 	// PageSize is how many dependents are listed at once. Default: 500.
 	PageSize int64
 	// QPS bounds the requests of a sweep, in each second and over all members. Default: 50.
 	QPS float32
-	// Timeout bounds each request. After three removals of a kind in a cluster that got no answer in time, the sweep goes
-	// on with the next kind; an owner's cluster that gave none is not asked again. Default: 10 seconds.
+	// Timeout bounds each request. After three removals of a kind in a cluster that got no answer in time, the sweep of the
+	// cluster goes on with the next kind, and the next sweep with others of the kind. An owner's cluster that gave none is
+	// asked once in each sweep of a cluster. Default: 10 seconds.
 	Timeout time.Duration
 	// DryRun logs and counts what would be removed, and removes nothing. It is about sweeps: a [Reconciler] goes on to
 	// remove the dependents of owners that it sees go.

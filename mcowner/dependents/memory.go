@@ -2,6 +2,7 @@ package dependents
 
 import (
 	"crypto/sha256"
+	"maps"
 	"sync"
 	"time"
 
@@ -36,7 +37,7 @@ func (m *memory) of(req mcreconcile.Request) *ownerMemory {
 	defer m.mu.Unlock()
 	o, ok := m.owners[req]
 	if !ok {
-		o = &ownerMemory{applied: map[dependentKey]applied{}, told: map[string]string{}}
+		o = &ownerMemory{applied: map[mcreconcile.ClusterName]map[dependentKey]applied{}, told: map[string]string{}}
 		m.owners[req] = o
 	}
 	return o
@@ -135,7 +136,7 @@ func (m *memory) present(cluster mcreconcile.ClusterName) {
 // ownerMemory is what is known of one owner.
 type ownerMemory struct {
 	mu      sync.Mutex // guards what follows: the clusters of an owner are worked on side by side
-	applied map[dependentKey]applied
+	applied map[mcreconcile.ClusterName]map[dependentKey]applied
 	told    map[string]string // the last event, by what it is about
 }
 
@@ -156,42 +157,37 @@ type hash [sha256.Size]byte
 func (o *ownerMemory) is(key dependentKey, a applied) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before, ok := o.applied[key]
+	before, ok := o.applied[key.cluster][key]
 	return ok && before == a
 }
 
 func (o *ownerMemory) remember(key dependentKey, a applied) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.applied[key] = a
+	if o.applied[key.cluster] == nil {
+		o.applied[key.cluster] = map[dependentKey]applied{}
+	}
+	o.applied[key.cluster][key] = a
 }
 
 func (o *ownerMemory) forget(key dependentKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.applied, key)
+	delete(o.applied[key.cluster], key)
 }
 
 // keep drops what was applied in a cluster and is not wanted any more: it may have gone by itself.
 func (o *ownerMemory) keep(name mcreconcile.ClusterName, wanted map[dependentKey]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key := range o.applied {
-		if key.cluster == name && !wanted[key] {
-			delete(o.applied, key)
-		}
-	}
+	maps.DeleteFunc(o.applied[name], func(key dependentKey, _ applied) bool { return !wanted[key] })
 }
 
 // forgetCluster drops what was applied in a cluster.
 func (o *ownerMemory) forgetCluster(name mcreconcile.ClusterName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key := range o.applied {
-		if key.cluster == name {
-			delete(o.applied, key)
-		}
-	}
+	delete(o.applied, name)
 }
 
 // isNews reports whether something was not said last about the same thing. An empty message says that all is well.

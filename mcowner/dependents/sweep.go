@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"sync"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,18 +40,14 @@ func (s *sweeper) run(ctx context.Context) {
 	var group errgroup.Group
 	defer func() { _ = group.Wait() }() // it has no errors
 	group.SetLimit(clustersAtOnce)
-	var busy inProgress
+	clusters := map[mcreconcile.ClusterName]*sweptCluster{}
 	for ctx.Err() == nil {
-		names := s.places.names(s.DependentsIn)
-		s.counts.keep(names)
-		for _, name := range names {
-			if end, ok := busy.begin(name); ok {
-				group.Go(func() error {
-					defer end()
-					s.sweepCluster(ctx, name)
-					return nil
-				})
-			}
+		for _, c := range s.round(clusters) {
+			group.Go(func() error {
+				defer c.busy.Store(false)
+				s.sweepCluster(ctx, c)
+				return nil
+			})
 		}
 		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
 		select {
@@ -58,32 +58,64 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// inProgress has the clusters that are being swept. The zero value has none. It is safe for concurrent use.
-type inProgress struct{ clusters sync.Map }
+// sweptCluster is what is known of a cluster from one sweep to the next.
+type sweptCluster struct {
+	name mcreconcile.ClusterName
+	busy atomic.Bool // it is being swept, by the goroutine that has what follows
+	// hung has dependents whose removal got no answer in time. They are left out until a sweep has reached the end, so that
+	// the others have their turn.
+	hung map[types.UID]struct{}
+}
 
-// begin returns false if the cluster is being swept already. end must be called after the sweep.
-func (p *inProgress) begin(name mcreconcile.ClusterName) (end func(), ok bool) {
-	_, already := p.clusters.LoadOrStore(name, struct{}{})
-	return func() { p.clusters.Delete(name) }, !already
+// round returns the clusters to sweep now, as busy. It forgets those that are no more.
+func (s *sweeper) round(clusters map[mcreconcile.ClusterName]*sweptCluster) []*sweptCluster {
+	names := s.places.names(s.DependentsIn)
+	s.counts.keep(names)
+	maps.DeleteFunc(clusters, func(name mcreconcile.ClusterName, c *sweptCluster) bool {
+		return !slices.Contains(names, name) && !c.busy.Load()
+	})
+	var now []*sweptCluster
+	for _, name := range names {
+		c, ok := clusters[name]
+		if !ok {
+			c = &sweptCluster{name: name, hung: map[types.UID]struct{}{}}
+			clusters[name] = c
+		}
+		if c.busy.CompareAndSwap(false, true) {
+			now = append(now, c)
+		}
+	}
+	return now
 }
 
 // swept is what one sweep of one cluster has found.
 type swept struct {
+	*sweptCluster
 	unproven int
-	errs     []error                              // of single dependents
-	silent   map[mcreconcile.ClusterName]struct{} // clusters of owners that gave no answer in time: they are asked no more
-	timeouts int                                  // of removals of one kind
+	errs     []error // of single dependents
+	timeouts int     // of removals of the kind that is looked at
+	gaveUp   bool    // on a kind
+	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
+	silent   map[mcreconcile.ClusterName]struct{}
+	unsynced map[ownersOf]struct{}
+}
+
+// ownersOf are the owners of a kind in a cluster.
+type ownersOf struct {
+	cluster mcreconcile.ClusterName
+	kind    schema.GroupKind
 }
 
 // mostTimeouts ends the look at a kind until the next sweep: a webhook that hangs would hold up each removal.
 const mostTimeouts = 3
 
-var errTooSlow = fmt.Errorf("%d removals got no answer in time; the rest of the kind is left to the next sweep", mostTimeouts)
+var errTooSlow = fmt.Errorf("%d removals got no answer in time; the next sweep goes on with others of the kind", mostTimeouts)
 
 func isTimeout(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-func (s *sweeper) sweepCluster(ctx context.Context, name mcreconcile.ClusterName) {
-	found := swept{silent: map[mcreconcile.ClusterName]struct{}{}}
+func (s *sweeper) sweepCluster(ctx context.Context, c *sweptCluster) {
+	name := c.name
+	found := swept{sweptCluster: c, silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}}
 	err := s.places.visit(ctx, name, func(ctx context.Context, at place) error {
 		list := scan{namespaces: s.Namespaces, pageSize: s.PageSize, before: s.limit.Wait}
 		var errs []error
@@ -92,6 +124,7 @@ func (s *sweeper) sweepCluster(ctx context.Context, name mcreconcile.ClusterName
 			errs = append(errs, list.each(ctx, s.places, at, k, ofFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error {
 				s.look(ctx, at, k, obj, &found)
 				if found.timeouts >= mostTimeouts {
+					found.gaveUp = true
 					return errTooSlow
 				}
 				return ctx.Err()
@@ -99,6 +132,9 @@ func (s *sweeper) sweepCluster(ctx context.Context, name mcreconcile.ClusterName
 		}
 		return errors.Join(append(errs, found.errs...)...)
 	})
+	if !found.gaveUp {
+		clear(c.hung)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -113,7 +149,7 @@ func (s *sweeper) sweepCluster(ctx context.Context, name mcreconcile.ClusterName
 
 // look removes a dependent if it is proved to be orphaned.
 func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.PartialObjectMetadata, found *swept) {
-	if !obj.DeletionTimestamp.IsZero() {
+	if _, hung := found.hung[obj.UID]; hung || !obj.DeletionTimestamp.IsZero() {
 		return
 	}
 	log := s.log.WithValues("cluster", at.name, "object", k.describe(obj))
@@ -125,7 +161,7 @@ func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.Partia
 	}
 	var gone []mcowner.Reference
 	for _, owner := range references {
-		if owner.Fleet != s.Fleet || s.manager != "" && owner.Manager != s.manager || s.isAlive(ctx, owner, at.name) {
+		if owner.Fleet != s.Fleet || s.manager != "" && owner.Manager != s.manager || s.isAlive(ctx, owner, at.name, found) {
 			continue
 		}
 		why, err := s.prove(ctx, owner, at.name, found)
@@ -143,6 +179,7 @@ func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.Partia
 			found.errs = append(found.errs, err)
 			if isTimeout(err) {
 				found.timeouts++
+				found.hung[obj.UID] = struct{}{}
 			}
 		}
 	}
@@ -165,19 +202,26 @@ func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 
 // isAlive reports whether the cache knows that an owner is there and may have dependents in the named cluster. It saves
 // asking the API server, which alone can prove the contrary.
-func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (alive bool) {
+func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *swept) (alive bool) {
 	k, ok := s.proof.kindOf(owner)
-	if !ok {
+	owners := ownersOf{owner.Cluster, owner.GroupKind()}
+	if _, unsynced := found.unsynced[owners]; unsynced || !ok {
 		return false
 	}
-	_ = s.places.visit(ctx, owner.Cluster, func(ctx context.Context, home place) error {
+	err := s.places.visit(ctx, owner.Cluster, func(ctx context.Context, home place) error {
 		ctx, cancel := s.places.bound(ctx)
 		defer cancel()
-		found := k.newObject()
-		err := home.cluster.GetCache().Get(ctx, owner.NamespacedName(), found)
-		alive = err == nil && found.GetUID() == owner.UID && mayBePlaced(found, owner, in)
+		obj := k.newObject()
+		err := home.cluster.GetCache().Get(ctx, owner.NamespacedName(), obj)
+		alive = err == nil && obj.GetUID() == owner.UID && mayBePlaced(obj, owner, in)
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // the cache's own error does not say so
+		}
 		return err
 	})
+	if isTimeout(err) {
+		found.unsynced[owners] = struct{}{}
+	}
 	return alive
 }
 

@@ -279,7 +279,18 @@ func (w *world) runWith(setUp setUpFunc) *process {
 	p.cancel = cancel
 	go func() { p.done <- mgr.Start(ctx) }()
 	w.t.Cleanup(p.stop)
+	w.t.Cleanup(p.explain)
 	return p
+}
+
+// explain says in a test that has failed how the members are.
+func (p *process) explain() {
+	if !p.t.Failed() || p.GetProvider() == nil {
+		return
+	}
+	for _, m := range p.GetFleet().List(nil) {
+		p.t.Logf("member %s is %s since %s: %s: %s", m.Name, m.State, m.Since, m.Reason, m.Message)
+	}
 }
 
 func logger(t *testing.T) logr.Logger {
