@@ -16,7 +16,7 @@ var (
 	badLimit     = flag.Duration("bad-limit", 20*time.Second, "how long healthy members may take beside bad ones")
 	oneObjects   = flag.Int("overhead-objects", 2000, "objects in the overhead table")
 	oneRuns      = flag.Int("overhead-runs", 3, "runs in the overhead table, whose medians count")
-	idleDuration = flag.Duration("idle-for", 20*time.Second, "how long the idle table measures; its figures are for a minute")
+	idleDuration = flag.Duration("idle-for", 2*time.Minute, "how long the idle table measures, in which Go collects garbage once at least; its figures are for a minute")
 	oursAlone    = flag.Bool("ours-alone", false, "leave the peers out, to see quickly what a change brings")
 	profiles     = flag.String("profiles", "", "a folder to which heap and goroutine profiles are written")
 )
