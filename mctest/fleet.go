@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -33,6 +34,7 @@ type Fleet struct {
 
 	options Options
 	host    host
+	planes  []*ControlPlane // all, whatever callers make of the fields above: a server that nothing refers to is ended
 }
 
 // host is where the servers of a fleet come from and go back to.
@@ -78,7 +80,7 @@ func newFleet(ctx context.Context, h host, o Options) (*Fleet, error) {
 		}
 		return nil, err
 	}
-	return &Fleet{Local: planes[0], Members: planes[1:], options: o, host: h}, nil
+	return &Fleet{Local: planes[0], Members: slices.Clone(planes[1:]), options: o, host: h, planes: planes}, nil
 }
 
 // name of the i-th control plane of a fleet.
@@ -103,11 +105,11 @@ func startControlPlane(ctx context.Context, h host, name string, o Options) (*Co
 
 // Add starts one more member. ctx bounds the start alone.
 func (f *Fleet) Add(ctx context.Context) (*ControlPlane, error) {
-	cp, err := startControlPlane(ctx, f.host, name(len(f.Members)+1), f.options)
+	cp, err := startControlPlane(ctx, f.host, name(len(f.planes)), f.options)
 	if err != nil {
 		return nil, err
 	}
-	f.Members = append(f.Members, cp)
+	f.Members, f.planes = append(f.Members, cp), append(f.planes, cp)
 	return cp, nil
 }
 
@@ -123,7 +125,7 @@ func (f *Fleet) AddMember(tb testing.TB) *ControlPlane {
 // the end of their test.
 func (f *Fleet) Close() error {
 	var group errgroup.Group
-	for _, cp := range append([]*ControlPlane{f.Local}, f.Members...) {
+	for _, cp := range f.planes {
 		group.Go(func() error { return f.host.giveBack(cp.server) })
 	}
 	return group.Wait()

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +65,25 @@ func TestControlPlanesAreClustersOfTheirOwn(t *testing.T) {
 			t.Errorf("%s holds the object of %s", cp.Name, got)
 		}
 	}
+}
+
+// TestMembersThatAreTakenOutOfTheListAreGivenBack: a test may choose which of its members it reports.
+func TestMembersThatAreTakenOutOfTheListAreGivenBack(t *testing.T) {
+	var host string
+	t.Run("first", func(t *testing.T) {
+		fleet := pool.Start(t, mctest.Options{Clusters: 1})
+		host = fleet.Members[0].Config().Host
+		fleet.Members = nil
+		if next := fleet.AddMember(t); next.Name != "member-2" {
+			t.Errorf("the next member is named %s", next.Name)
+		}
+	})
+	t.Run("next", func(t *testing.T) {
+		fleet := pool.Start(t, mctest.Options{Clusters: 2})
+		if !slices.ContainsFunc(append(fleet.Members, fleet.Local), func(cp *mctest.ControlPlane) bool { return cp.Config().Host == host }) {
+			t.Errorf("none of the control planes is the one of before, %s", host)
+		}
+	})
 }
 
 func TestKubeconfigReachesTheSameClusterWithTheSameRights(t *testing.T) {
