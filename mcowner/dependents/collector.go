@@ -55,9 +55,9 @@ type Sweep struct {
 	PageSize int64
 	// QPS bounds the requests of a sweep, in each second and over all members. Default: 50.
 	QPS float32
-	// Timeout bounds each request. After three removals of a kind in a cluster that got no answer in time, the sweep of the
-	// cluster goes on with the next kind, and the next sweep with others of the kind. An owner's cluster that gave none is
-	// asked once in each sweep of a cluster. Default: 10 seconds.
+	// Timeout bounds each request. After three removals of a kind in a cluster that got no answer in time, or an internal
+	// error such as for a webhook that gives none, the sweep of the cluster goes on with the next kind, and the next sweep
+	// with others of the kind. An owner's cluster that gave none is asked once in each sweep of a cluster. Default: 10 seconds.
 	Timeout time.Duration
 	// DryRun logs and counts what would be removed, and removes nothing. It is about sweeps: a [Reconciler] goes on to
 	// remove the dependents of owners that it sees go.

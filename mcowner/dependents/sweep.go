@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,7 +94,7 @@ type swept struct {
 	*sweptCluster
 	unproven int
 	errs     []error // of single dependents
-	timeouts int     // of removals of the kind that is looked at
+	hanging  int     // removals of the kind that is looked at
 	gaveUp   bool    // on a kind
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	silent   map[mcreconcile.ClusterName]struct{}
@@ -106,12 +107,17 @@ type ownersOf struct {
 	kind    schema.GroupKind
 }
 
-// mostTimeouts ends the look at a kind until the next sweep: a webhook that hangs would hold up each removal.
-const mostTimeouts = 3
+// mostHung ends the look at a kind until the next sweep: a webhook that hangs would hold up each removal.
+const mostHung = 3
 
-var errTooSlow = fmt.Errorf("%d removals got no answer in time; the next sweep goes on with others of the kind", mostTimeouts)
+var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep goes on with others of the kind", mostHung)
 
-func isTimeout(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+// isHung reports whether something gave no answer in time: the API server, or what that has asked. Of a webhook it says so
+// by an internal error.
+func isHung(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+}
 
 func (s *sweeper) sweepCluster(ctx context.Context, c *sweptCluster) {
 	name := c.name
@@ -120,12 +126,12 @@ func (s *sweeper) sweepCluster(ctx context.Context, c *sweptCluster) {
 		list := scan{namespaces: s.Namespaces, pageSize: s.PageSize, before: s.limit.Wait}
 		var errs []error
 		for _, k := range s.kinds {
-			found.timeouts = 0
+			found.hanging = 0
 			errs = append(errs, list.each(ctx, s.places, at, k, ofFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error {
 				s.look(ctx, at, k, obj, &found)
-				if found.timeouts >= mostTimeouts {
+				if found.hanging >= mostHung {
 					found.gaveUp = true
-					return errTooSlow
+					return errHung
 				}
 				return ctx.Err()
 			}))
@@ -177,8 +183,8 @@ func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.Partia
 	if len(gone) > 0 {
 		if err := s.remove(ctx, at, k, obj, gone, log); err != nil {
 			found.errs = append(found.errs, err)
-			if isTimeout(err) {
-				found.timeouts++
+			if isHung(err) {
+				found.hanging++
 				found.hung[obj.UID] = struct{}{}
 			}
 		}
@@ -194,7 +200,7 @@ func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 		return "", err
 	}
 	why, err = s.proof.orphaned(ctx, owner, in)
-	if isTimeout(err) {
+	if isHung(err) {
 		found.silent[owner.Cluster] = struct{}{}
 	}
 	return why, err
@@ -219,7 +225,7 @@ func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 		}
 		return err
 	})
-	if isTimeout(err) {
+	if isHung(err) {
 		found.unsynced[owners] = struct{}{}
 	}
 	return alive

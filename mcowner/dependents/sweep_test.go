@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,41 +88,81 @@ func TestRemovalsThatHangHoldUpNoOtherCluster(t *testing.T) {
 	}
 }
 
-// tries returns how many requests got no answer, and how many sweeps of a member had begun by then at most.
-func (w *world) tries(cp *mctest.ControlPlane, sunk *atomic.Int32) (n, sweeps int32) {
+// sweeps returns how many sweeps of a member have begun, at most.
+func (w *world) sweeps(cp *mctest.ControlPlane) int32 {
 	w.t.Helper()
-	n = sunk.Load()
 	ended := w.metric("fleet_runtime_sweeps_total", cp, "result", "success") + w.metric("fleet_runtime_sweeps_total", cp, "result", "error")
-	return n, int32(ended) + 1
+	return int32(ended) + 1
+}
+
+// hangingWebhook has a cluster ask, before it deletes a ConfigMap whose name begins with "orphan", somebody who never
+// answers. It returns once the cluster does.
+func (w *world) hangingWebhook(cp *mctest.ControlPlane) *rest.Config {
+	w.t.Helper()
+	url, none, timeout := "https://"+mctest.Silent(w.t), admissionregistrationv1.SideEffectClassNone, int32(1)
+	w.create(cp, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "hanging"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:                    "hanging.example.com",
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url},
+			TimeoutSeconds:          &timeout,
+			SideEffects:             &none,
+			AdmissionReviewVersions: []string{"v1"},
+			MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "orphans", Expression: `request.name.startsWith("orphan")`}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}},
+		}},
+	})
+	probe := w.owner("orphan-probe")
+	w.create(cp, probe)
+	eventually(w.t, "the webhook is asked", func() bool {
+		return apierrors.IsInternalError(cp.Client().Delete(w.t.Context(), probe, client.DryRunAll))
+	})
+	return cp.Config()
 }
 
 // TestRemovalsThatHangEndTheLookAtTheirKind, and the next sweep begins after them: what does not hang has its turn.
 func TestRemovalsThatHangEndTheLookAtTheirKind(t *testing.T) {
-	const most = 3 // tries of a sweep
-	w := newWorld(t, 1)
-	one := w.Members[0]
-	w.Members = nil // reported below
-	cfg, sunk := into(one, deletions)
-	for i := range 3 * most {
-		w.owned(one, fmt.Sprintf("orphan-%d", i), w.goneOwner())
-	}
-	last := w.owned(one, "z-does-not-hang", w.goneOwner())
-	orphan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "of-another-kind"}}
-	if err := mcowner.SetControllerReference(w.goneOwner(), orphan, fleet.ClusterName(one.Name)); err != nil {
-		t.Fatal(err)
-	}
-	w.create(one, orphan)
-	p := w.collect(func(c *dependents.Collector) {
-		c.Kinds = append(c.Kinds, &corev1.Secret{})
-		c.Timeout = time.Second
-	})
-	p.add(one, cfg)
-	eventually(t, "the orphan of another kind is removed", func() bool {
-		return apierrors.IsNotFound(one.Client().Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan))
-	})
-	w.isGone(one, last.Name)
-	if n, sweeps := w.tries(one, sunk); n > most*sweeps {
-		t.Errorf("%d removals were tried in %d sweeps, want %d in each at most", n, sweeps, most)
+	for name, hang := range map[string]func(*world, *mctest.ControlPlane) (cfg *rest.Config, timeout time.Duration){
+		"the API server gives no answer": func(_ *world, cp *mctest.ControlPlane) (*rest.Config, time.Duration) {
+			cfg, _ := into(cp, deletions)
+			return cfg, time.Second
+		},
+		"a webhook gives no answer": func(w *world, cp *mctest.ControlPlane) (*rest.Config, time.Duration) {
+			return w.hangingWebhook(cp), time.Minute
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const most = 3 // tries of a sweep
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			w.Members = nil // reported below
+			cfg, timeout := hang(w, one)
+			for i := range 3 * most {
+				w.owned(one, fmt.Sprintf("orphan-%d", i), w.goneOwner())
+			}
+			last := w.owned(one, "z-does-not-hang", w.goneOwner())
+			orphan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "of-another-kind"}}
+			if err := mcowner.SetControllerReference(w.goneOwner(), orphan, fleet.ClusterName(one.Name)); err != nil {
+				t.Fatal(err)
+			}
+			w.create(one, orphan)
+			p := w.collect(func(c *dependents.Collector) {
+				c.Kinds = append(c.Kinds, &corev1.Secret{})
+				c.Timeout = timeout
+			})
+			p.add(one, cfg)
+			eventually(t, "the orphan of another kind is removed", func() bool {
+				return apierrors.IsNotFound(one.Client().Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan))
+			})
+			w.isGone(one, last.Name)
+			const removed = 2
+			if n, sweeps := p.power.deletions.Load(), w.sweeps(one); n > most*sweeps+removed {
+				t.Errorf("%d removals were tried in %d sweeps, want %d in each at most that hang, and %d that do not", n, sweeps, most, removed)
+			}
+		})
 	}
 }
 
@@ -140,7 +181,7 @@ func TestOwnersThatGiveNoAnswerHoldUpNothing(t *testing.T) {
 	p.is(two, fleet.Ready)
 	w.isGone(one, orphan.Name)
 	w.swept(one, 2)
-	if n, sweeps := w.tries(one, sunk); n > sweeps {
+	if n, sweeps := sunk.Load(), w.sweeps(one); n > sweeps {
 		t.Errorf("an owner's cluster that gives no answer was asked %d times in %d sweeps, want once in each at most", n, sweeps)
 	}
 	if n := w.metric("fleet_runtime_unproven_dependents", one, "", ""); n != 10 {
