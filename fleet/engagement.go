@@ -14,11 +14,12 @@ import (
 // Engagement is one connection of a member, from connected to disengaged. A member that is connected anew gets a new
 // one. It is safe for concurrent use.
 type Engagement struct {
-	name    ClusterName
-	cluster cluster.Cluster
-	wire    *wire // nil for a cluster that the provider made
-	kinds   *kinds
-	tally   *tally
+	name     ClusterName
+	identity string
+	cluster  cluster.Cluster
+	wire     *wire // nil for a cluster that the provider made
+	kinds    *kinds
+	tally    *tally
 
 	ctx    context.Context //nolint:containedctx // it is the life of this very object
 	cancel context.CancelCauseFunc
@@ -51,6 +52,11 @@ func newEngagement(parent context.Context, name ClusterName) *Engagement {
 
 // Name returns the member's name.
 func (e *Engagement) Name() ClusterName { return e.name }
+
+// Identity tells which cluster it is that has the member's name, now: the UID of its namespace kube-system, or what the
+// provider says, see [Member.Identity]. It is empty if that is not known, as without the right to get the namespace. It
+// never changes: when another cluster answers at the member's name, that is another engagement.
+func (e *Engagement) Identity() string { return e.identity }
 
 // Cluster returns the member's client, cache, scheme and mapper. They are usable until the engagement ends.
 func (e *Engagement) Cluster() cluster.Cluster { return e.cluster }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -83,6 +84,16 @@ type Member struct {
 	// after [Options.ConnectTimeout]. An error goes to the
 	// log, and must carry no secrets. Default: nobody is asked.
 	Refresh func(ctx context.Context) error
+
+	// Identity says which cluster this is, whatever it is called. Set it only where the fleet cannot read it from the
+	// cluster: where there is no namespace kube-system, or it is not the member's own, as when members are namespaces.
+	// It must be what no other cluster has, now or later, such as a UID.
+	// Default: the UID of the member's namespace kube-system, if its credentials may get that.
+	Identity string
+
+	// Expires is when the credentials of Config are no longer accepted, for those who watch over that. Zero if that is
+	// not known. It changes nothing about how the member is treated.
+	Expires time.Time
 
 	// Labels are matched by the selectors of watches. They may change while the member stays engaged.
 	Labels map[string]string

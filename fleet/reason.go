@@ -7,12 +7,12 @@ import (
 	"errors"
 	"net"
 	"os"
-	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 // Reasons that a [Status] may have. A provider's own problem with a member shows as [ReasonInvalid].
@@ -99,18 +99,10 @@ func isCertificateError(err error) bool {
 // maxMessage is as much of an error as a status shows, in bytes.
 const maxMessage = 400
 
-// message is the error's text on one line, shortened. net/http has replaced passwords in addresses already.
+// message is the error's text as it may be shown. net/http has replaced passwords in addresses already.
 func message(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) <= maxMessage {
-		return text
-	}
-	cut := maxMessage
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
+	return oneline.Text(err.Error(), maxMessage)
 }

@@ -32,6 +32,12 @@ type Status struct {
 	Name   ClusterName       `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
 	State  State             `json:"state"`
+	// Identity tells which cluster it is: see [Engagement.Identity]. It is that of the last engagement.
+	Identity string `json:"identity,omitempty"`
+	// Duplicates are the other members that have the same identity: they are the same cluster.
+	Duplicates []ClusterName `json:"duplicates,omitempty"`
+	// Expires is when the credentials end, if the provider knows.
+	Expires time.Time `json:"expires,omitzero"`
 	// Reason is one CamelCase word for what keeps the member from being Ready, or what is wrong with it while it is.
 	Reason string `json:"reason,omitempty"`
 	// Message is the reason in full, without secrets.

@@ -1,0 +1,47 @@
+// Package oneline makes text of strangers fit to be shown: what servers answer, and what objects hold, ends up in logs,
+// statuses, events and pages.
+package oneline
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Text returns text on one line of at most most bytes, with "…" at the end if it was cut, which takes three of them. What
+// moves a cursor, colours a terminal or turns the direction of writing is left out: control and format characters, and
+// bytes that are no UTF-8. Spaces of any kind and number become one space.
+func Text(text string, most int) string {
+	const mark = "…"
+	var out strings.Builder
+	space := false
+	for _, r := range text {
+		switch {
+		case unicode.IsSpace(r):
+			space = out.Len() > 0
+			continue
+		case r == unicode.ReplacementChar, !unicode.IsGraphic(r):
+			continue
+		}
+		if space {
+			out.WriteByte(' ')
+			space = false
+		}
+		out.WriteRune(r)
+		if out.Len() > most {
+			return cut(out.String(), most-len(mark)) + mark
+		}
+	}
+	return out.String()
+}
+
+// cut returns the first runes of text that fit into most bytes.
+func cut(text string, most int) string {
+	end := 0
+	for at := range text {
+		if at > most {
+			break
+		}
+		end = at
+	}
+	return text[:end]
+}

@@ -1,0 +1,46 @@
+package oneline_test
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+)
+
+func TestTextIsFitToBeShown(t *testing.T) {
+	cases := map[string]struct{ text, want string }{
+		"plain":                        {"forbidden: no", "forbidden: no"},
+		"lines become one":             {" a\r\n\tb\u2028c ", "a b c"},
+		"escape sequences lose theirs": {"\x1b[31mred\x1b]0;title\a", "[31mred]0;title"},
+		"direction of writing stays":   {"user\u202etxt.exe\u2066\u200b", "usertxt.exe"},
+		"no UTF-8":                     {"a\xff\xfeb", "ab"},
+		"other scripts stay":           {"é世界", "é世界"},
+		"as long as allowed":           {strings.Repeat("x", 20), strings.Repeat("x", 20)},
+		"longer":                       {strings.Repeat("x", 21), strings.Repeat("x", 17) + "…"},
+		"longer, at a rune":            {strings.Repeat("世", 10), strings.Repeat("世", 5) + "…"},
+		"nothing":                      {"", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := oneline.Text(c.text, 20); got != c.want {
+				t.Errorf("Text(%q, 20) = %q, want %q", c.text, got, c.want)
+			}
+		})
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a\x1b[0m\u202e b", 5)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		if most < 3 || most > 1000 {
+			t.Skip()
+		}
+		got := oneline.Text(text, most)
+		notShown := func(r rune) bool { return r != ' ' && (!unicode.IsGraphic(r) || unicode.IsSpace(r)) }
+		if len(got) > most || !utf8.ValidString(got) || strings.ContainsFunc(got, notShown) {
+			t.Errorf("Text(%q, %d) = %q", text, most, got)
+		}
+	})
+}
