@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,12 +59,20 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		w.health.worked()
 	}
 	if isWatch {
-		resp.Body = &watchBody{ReadCloser: resp.Body, health: w.health, generation: g, release: release}
+		resp.Body = w.watched(resp, g, release)
 	} else {
 		end := sync.OnceFunc(func() { release(); g.end() })
 		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: end}
 	}
 	return resp, nil
+}
+
+func (w *wire) watched(resp *http.Response, g *generation, release func()) *watchBody {
+	body := &watchBody{ReadCloser: resp.Body, health: w.health, generation: g, release: release}
+	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+		body.frames, body.most = &frames{}, min(mostEvent, w.most)
+	}
+	return body
 }
 
 // send sends a request on a line that is proved. release must be called when the answer was read.
@@ -194,7 +203,7 @@ func (w *wire) close() {
 }
 
 // errTooLarge ends an answer that does not end.
-var errTooLarge = errors.New("the answer is larger than Options.MaxResponseBytes allows")
+var errTooLarge = errors.New("the answer is too large: see Options.MaxResponseBytes")
 
 // countedBody is the body of an ordinary response: the request is under way until it is closed.
 type countedBody struct {
@@ -227,6 +236,8 @@ type watchBody struct {
 	health     *health
 	generation *generation
 	release    func()
+	frames     *frames // nil for events whose length is known
+	most       int64   // bytes of one event
 }
 
 // Read implements io.Reader.
@@ -234,6 +245,9 @@ func (b *watchBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
 		b.health.heardEvent()
+	}
+	if b.frames != nil && b.frames.read(p[:n]) > b.most {
+		return 0, errTooLarge
 	}
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
