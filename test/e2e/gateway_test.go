@@ -31,9 +31,14 @@ import (
 type gateway struct {
 	server *httptest.Server
 	ca     []byte
-	behind atomic.Pointer[httputil.ReverseProxy]
+	behind atomic.Pointer[backend] // of new connections
 	handle atomic.Pointer[http.HandlerFunc]
 }
+
+// backend is what connections lead to that were made at the same time.
+type backend struct{ atomic.Pointer[httputil.ReverseProxy] }
+
+type backendKey struct{}
 
 // gatewayToken is what clients show to a gateway.
 const gatewayToken = "token-of-the-gateway"
@@ -42,6 +47,7 @@ const gatewayToken = "token-of-the-gateway"
 func newGateway(t *testing.T, a *authority, cp *mctest.ControlPlane) *gateway {
 	t.Helper()
 	g := &gateway{ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})}
+	g.behind.Store(&backend{})
 	g.lead(t, cp)
 	g.answer(g.serve)
 	g.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*g.handle.Load())(w, r) }))
@@ -53,6 +59,9 @@ func newGateway(t *testing.T, a *authority, cp *mctest.ControlPlane) *gateway {
 	_ = g.server.Listener.Close()
 	g.server.Listener = listener
 	g.server.EnableHTTP2 = true
+	g.server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, backendKey{}, g.behind.Load())
+	}
 	g.server.TLS = &tls.Config{Certificates: []tls.Certificate{a.serving(t, "gateway.test")}, MinVersion: tls.VersionTLS12}
 	g.server.StartTLS()
 	t.Cleanup(func() {
@@ -71,10 +80,12 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Header.Del("Authorization")
-	g.behind.Load().ServeHTTP(w, r)
+	to, _ := r.Context().Value(backendKey{}).(*backend)
+	to.Load().ServeHTTP(w, r)
 }
 
-// lead has what comes from now on go to a control plane, whose administrator the gateway is.
+// lead has what comes from now on go to a control plane, whose administrator the gateway is, also on connections that
+// there are.
 func (g *gateway) lead(t *testing.T, cp *mctest.ControlPlane) {
 	t.Helper()
 	transport, err := rest.TransportFor(cp.Config())
@@ -88,7 +99,7 @@ func (g *gateway) lead(t *testing.T, cp *mctest.ControlPlane) {
 	if to.Scheme == "" {
 		to.Scheme = "https"
 	}
-	g.behind.Store(&httputil.ReverseProxy{
+	g.behind.Load().Store(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		Transport:     transport,
 		FlushInterval: -1,
@@ -98,9 +109,10 @@ func (g *gateway) lead(t *testing.T, cp *mctest.ControlPlane) {
 	})
 }
 
-// failOver leads to another control plane, and breaks the connections that there are.
+// failOver leads new connections to another control plane, and breaks those that there are.
 func (g *gateway) failOver(t *testing.T, cp *mctest.ControlPlane) {
 	t.Helper()
+	g.behind.Store(&backend{})
 	g.lead(t, cp)
 	g.server.CloseClientConnections()
 }

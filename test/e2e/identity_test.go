@@ -82,7 +82,7 @@ func TestAMemberIsTheClusterThatAnswers(t *testing.T) {
 			g.answer(func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Authorization") == "Bearer another-token" { // the gateway tells clusters by the token
 					r.Header.Del("Authorization")
-					other.behind.Load().ServeHTTP(w, r)
+					other.behind.Load().Load().ServeHTTP(w, r)
 					return
 				}
 				g.serve(w, r)
@@ -190,6 +190,49 @@ func TestNothingIsSentToAnotherCluster(t *testing.T) {
 				t.Errorf("%s was written to %s", cm.Name, cp.Name)
 			}
 		}
+	}
+}
+
+// repeater asks for each request again, in each way that there is.
+type repeater struct {
+	record
+	rounds atomic.Int64
+}
+
+// Reconcile implements mcreconcile.Reconciler.
+func (r *repeater) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	n := r.rounds.Add(1)
+	cm := &corev1.ConfigMap{}
+	if err := mcreconcile.ClusterFrom(ctx).GetClient().Get(ctx, req.NamespacedName, cm); err != nil {
+		_, _ = r.record.Reconcile(ctx, req) // it has nothing of this name
+	}
+	switch n % 3 {
+	case 0:
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	case 1:
+		return reconcile.Result{RequeueAfter: 500 * time.Millisecond}, nil
+	default:
+		return reconcile.Result{}, errors.New("once more")
+	}
+}
+
+// TestRequestsForOneClusterAreNotRunOnAnother: neither those that wait, nor those that are to be repeated.
+func TestRequestsForOneClusterAreNotRunOnAnother(t *testing.T) {
+	f, ns, a, b := twoClusters(t)
+	g := newGateway(t, newAuthority(t), a)
+	m, _ := newWatchedManager(t, f.Local)
+	again := &repeater{record: record{seen: map[mcreconcile.Request]int{}}}
+	m.control(again)
+	m.set(fleet.Member{Name: "m", Config: g.config()})
+	m.start()
+	for _, cp := range []*mctest.ControlPlane{a, b, a, b} {
+		g.failOver(t, cp)
+		m.isCluster(identityOf(t, cp))
+		rounds := again.rounds.Load()
+		eventually(t, "requests are repeated", func() bool { return again.rounds.Load() > rounds+200 })
+	}
+	for req, n := range again.of(ns) {
+		t.Errorf("%s was asked of a cluster that never had it: %v", req, n)
 	}
 }
 
