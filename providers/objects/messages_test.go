@@ -2,6 +2,7 @@ package objects_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,12 @@ func (m *messages) context(ctx context.Context) context.Context {
 		close(m.news)
 		m.news = make(chan struct{})
 	}, funcr.Options{}))
+}
+
+func (m *messages) all() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.lines)
 }
 
 // waitFor waits for a message that has all the parts.
