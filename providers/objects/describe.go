@@ -181,11 +181,7 @@ func (w *worker[T]) forgetLocked(key client.ObjectKey) {
 		w.settleAllLocked(d)
 	}
 	delete(w.described, key)
-	names := w.claims.remove(key, time.Now().Add(keepNames))
-	w.enqueueNames(names)
-	for _, name := range names {
-		w.names.AddAfter(name, keepNames)
-	}
+	w.enqueueNames(w.claims.remove(key, time.Now().Add(keepNames)))
 }
 
 // takeLocked takes over what Members has said of an object. It returns false if Members must be asked again.

@@ -24,6 +24,7 @@ type recording struct {
 	members  map[fleet.ClusterName]fleet.Member
 	sets     map[fleet.ClusterName]int
 	removals map[fleet.ClusterName]int
+	hostsOf  map[fleet.ClusterName][]string      // that were reported, one after the other
 	busy     map[fleet.ClusterName]chan struct{} // a removal waits until the channel is closed
 	draining map[fleet.ClusterName]bool
 	problems map[string]string // by subject and member, the reason and the message
@@ -36,6 +37,7 @@ func newRecording() *recording {
 		members:  map[fleet.ClusterName]fleet.Member{},
 		sets:     map[fleet.ClusterName]int{},
 		removals: map[fleet.ClusterName]int{},
+		hostsOf:  map[fleet.ClusterName][]string{},
 		busy:     map[fleet.ClusterName]chan struct{}{},
 		draining: map[fleet.ClusterName]bool{},
 		problems: map[string]string{},
@@ -52,6 +54,9 @@ func (r *recording) Set(m fleet.Member) error {
 		}
 		r.members[m.Name] = m
 		r.sets[m.Name]++
+		if m.Config != nil {
+			r.hostsOf[m.Name] = append(r.hostsOf[m.Name], m.Config.Host)
+		}
 	})
 	return nil
 }

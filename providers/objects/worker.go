@@ -213,7 +213,7 @@ func (w *worker[T]) report(name fleet.ClusterName) (done bool) {
 func (w *worker[T]) toReport(name fleet.ClusterName) (m fleet.Member, from client.ObjectKey, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.claims.expire(name, time.Now())
+	w.expireLocked(name)
 	claimants := w.claims.of(name)
 	if len(claimants) == 0 {
 		return m, from, false
@@ -232,6 +232,18 @@ func (w *worker[T]) toReport(name fleet.ClusterName) (m fleet.Member, from clien
 		return m, from, false
 	}
 	return w.described[first.key].members[name], first.key, true
+}
+
+// expireLocked ends that the name is kept for objects whose time is up. It has the name looked at again when it is for the
+// others.
+func (w *worker[T]) expireLocked(name fleet.ClusterName) {
+	now := time.Now()
+	w.claims.expire(name, now)
+	for _, c := range w.claims.of(name) {
+		if c.isDeleted() {
+			w.names.AddAfter(name, c.kept.Sub(now))
+		}
+	}
 }
 
 // remove withdraws a member that no object describes any more, and returns when it is drained.
