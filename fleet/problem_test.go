@@ -13,15 +13,15 @@ import (
 )
 
 // telling returns a fleet, and what it has logged.
-func telling(opts Options) (f *Fleet, lines *[]string) {
+func telling() (f *Fleet, lines *[]string) {
 	lines = &[]string{}
-	opts.Logger = funcr.New(func(_, line string) { *lines = append(*lines, line) }, funcr.Options{})
-	return New(opts), lines
+	logger := funcr.New(func(_, line string) { *lines = append(*lines, line) }, funcr.Options{})
+	return New(Options{Logger: logger}), lines
 }
 
 func TestAProblemShowsFromItsBeginningToItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, _ := telling(Options{})
+		f, _ := telling()
 		began := time.Now()
 		f.SetProblem(Problem{Provider: "p", About: "Secret ns/b", Reason: "NoMember", Message: "it is empty"})
 		f.SetProblem(Problem{Provider: "p", About: "Secret ns/a", Member: "m", Reason: "DuplicateName", Message: "b has it"})
@@ -47,7 +47,7 @@ func TestAProblemShowsFromItsBeginningToItsEnd(t *testing.T) {
 }
 
 func TestAProblemIsLoggedWhenItBeginsAndWhenItEnds(t *testing.T) {
-	f, lines := telling(Options{})
+	f, lines := telling()
 	for _, message := range []string{"it is empty", "it is empty", "it is still empty"} {
 		f.SetProblem(Problem{Provider: "p", About: "Secret ns/a", Reason: "NoMember", Message: message})
 	}
@@ -65,7 +65,7 @@ func TestAProblemIsLoggedWhenItBeginsAndWhenItEnds(t *testing.T) {
 }
 
 func TestTextOfProblemsIsFitToBeShown(t *testing.T) {
-	f, lines := telling(Options{})
+	f, lines := telling()
 	hostile := "\x1b[31m\u202e\n" + strings.Repeat("x", 10_000)
 	f.SetProblem(Problem{Provider: hostile, About: hostile, Member: ClusterName(hostile), Reason: hostile, Message: hostile})
 	p := f.Problems()[0]
@@ -119,7 +119,7 @@ func TestAMetricCountsProblemsWhileThereAreSome(t *testing.T) {
 }
 
 func TestProblemsBeyondTheMostAreCounted(t *testing.T) {
-	f, lines := telling(Options{})
+	f, lines := telling()
 	const more = 3 * mostProblemSeries
 	set := func(i int, reason string) {
 		f.SetProblem(Problem{Provider: fmt.Sprintf("p%03d", i%more), About: fmt.Sprint(i), Reason: reason})

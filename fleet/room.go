@@ -66,7 +66,8 @@ func (f *Fleet) joinLocked(described Member) {
 // fillLocked lets those join that wait and have room now. If one waits that comes before a member by name, the last member is
 // drained for it.
 func (f *Fleet) fillLocked() {
-	for !f.stopped && f.fillOneLocked() {
+	for more := !f.stopped; more; {
+		more = f.fillOneLocked()
 	}
 	f.tellLeftOutLocked()
 }

@@ -12,8 +12,9 @@ import (
 
 // names returns the names of the members, those of members that are being drained with a "-" in front.
 func (f *Fleet) names() []string {
-	var names []string
-	for _, status := range f.List(nil) {
+	list := f.List(nil)
+	names := make([]string, 0, len(list))
+	for _, status := range list {
 		name := string(status.Name)
 		if status.State == Draining {
 			name = "-" + name
@@ -45,8 +46,8 @@ func wantLeftOut(t *testing.T, f *Fleet, want string) {
 
 func TestTheFirstByNameJoinInWhateverOrderTheyAreReported(t *testing.T) {
 	order := []ClusterName{"a", "b", "c", "d", "e"}
-	for range len(order) {
-		order = append(order[1:], order[0])
+	for i := range order {
+		order := slices.Concat(order[i:], order[:i])
 		for _, started := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				f := New(Options{MaxMembers: 2})

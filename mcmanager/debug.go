@@ -33,11 +33,10 @@ func (m *mcManager) showMembers(metricsAddress string) error {
 
 // members is what the page shows.
 type members struct {
-	Time    time.Time           `json:"time"`
-	States  map[fleet.State]int `json:"states"`
-	// Problems are what keeps providers from discovering.
-	Problems []fleet.Problem `json:"problems"`
-	Members  []memberRow     `json:"members"`
+	Time     time.Time           `json:"time"`
+	States   map[fleet.State]int `json:"states"`
+	Problems []fleet.Problem     `json:"problems"`
+	Members  []memberRow         `json:"members"`
 }
 
 type memberRow struct {
