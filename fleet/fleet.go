@@ -26,6 +26,7 @@ type Fleet struct {
 	members       map[ClusterName]*member
 	gone          goneNames
 	room          room
+	identities    identities
 	indexes       []*index
 	subscriptions map[*subscription]struct{}
 	series        seriesKeeper
@@ -43,6 +44,7 @@ func New(opts Options) *Fleet {
 		opts:          opts.withDefaults(),
 		pace:          newPace(),
 		members:       map[ClusterName]*member{},
+		identities:    identities{},
 		subscriptions: map[*subscription]struct{}{},
 	}
 }
@@ -137,7 +139,7 @@ func (f *Fleet) endedLocked(m *member) {
 	}
 	f.changedLocked(m.name)
 	close(m.ended)
-	if m.successor != nil {
+	if m.successor != nil && !f.stopped {
 		f.room.wait(*m.successor)
 	}
 	f.fillLocked()
@@ -169,7 +171,7 @@ func (f *Fleet) Attached(name ClusterName) (*Engagement, map[string]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.members[name]
-	if !ok || m.engagement == nil || m.withdrawn {
+	if !ok || m.engagement == nil || m.withdrawn || m.state == Draining {
 		return nil, nil
 	}
 	return m.engagement, m.described.Labels
