@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/capi"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 func TestAMemberFollowsTheLifeOfItsCluster(t *testing.T) {
@@ -185,6 +186,7 @@ func TestLabelsOfTheClusterAndItsTopologyArePassedOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h.create(t, name, tc.cluster)
 			s := f.waitFor(t, fleet.ClusterName(name), fleet.Pending, capi.ReasonNotInitialized)
+			tc.want[objects.NamespaceLabel] = h.namespace
 			if diff := cmp.Diff(tc.want, s.Labels, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 // everyFormat are all formats at once; Flux's Secrets have the label "mine".
@@ -313,7 +314,9 @@ func TestAMemberHasTheLabelsOfItsSecretAndOfItsFormat(t *testing.T) {
 	s := argoCDSecret("east", argoCDData(map[string][]byte{"project": []byte("shop")}))
 	s.Labels["tier"] = "test"
 	createIn(t, cp, ns, s)
-	want := map[string]string{argoCDLabel: "cluster", "tier": "test", kubeconfig.ArgoCDProjectLabel: "shop"}
+	want := map[string]string{
+		argoCDLabel: "cluster", "tier": "test", kubeconfig.ArgoCDProjectLabel: "shop", objects.NamespaceLabel: ns,
+	}
 	first := r.next(t, "east")
 	if !maps.Equal(first.Labels, want) {
 		t.Errorf("labels %v, want %v", first.Labels, want)

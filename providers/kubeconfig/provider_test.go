@@ -54,6 +54,8 @@ func (r reports) Remove(_ context.Context, name fleet.ClusterName) error {
 	return nil
 }
 
+func (r reports) SetProblem(fleet.Problem) {}
+
 // any returns the next report, whatever it is.
 func (r reports) any(t *testing.T, want any) report {
 	t.Helper()
