@@ -3,12 +3,9 @@ package kubeconfig_test
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 
@@ -446,63 +443,6 @@ func TestArgoCDReadsTheLabelOfItsSecretsAlone(t *testing.T) {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"argocd.argoproj.io/secret-type": value}}}
 		if got := has(kubeconfig.ArgoCD(), s); got != want {
 			t.Errorf("Secrets of type %s are read: %t, want %t", value, got, want)
-		}
-	}
-}
-
-func FuzzArgoCD(f *testing.F) {
-	// What messages say when nothing leaks into them.
-	known := &strings.Builder{}
-	seed := func(data map[string][]byte) {
-		f.Add(data["server"], data["config"])
-		for _, allow := range []kubeconfig.Allow{{}, {Exec: programs, InsecureTLS: true}} {
-			if err := readArgoCD(f, data, allow).Err; err != nil {
-				fmt.Fprintln(known, err)
-			}
-		}
-	}
-	seed(argoCDData(nil))
-	for _, tc := range argoCDRefusals {
-		seed(argoCDConfig([]byte(tc.config)))
-	}
-	bad := badArgoCD(f)
-	for _, name := range slices.Sorted(maps.Keys(bad)) {
-		seed(bad[name].data)
-	}
-	f.Fuzz(func(t *testing.T, server, config []byte) {
-		s := &corev1.Secret{Data: argoCDData(map[string][]byte{"server": server, "config": config})}
-		members, err := kubeconfig.ArgoCD().Members(s, kubeconfig.Reading{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(members) == 0 {
-			return // the local cluster
-		}
-		m := members[0]
-		if err := m.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		if m.Err == nil {
-			wantHarmless(t, m)
-			return
-		}
-		if _, ok := errors.AsType[*kubeconfig.Error](m.Err); !ok {
-			t.Fatalf("got %T", m.Err)
-		}
-		wantReadable(t, m.Err)
-		wantNothingOf(t, m.Err, config, known.String())
-		wantNothingOf(t, m.Err, server, known.String())
-	})
-}
-
-// wantNothingOf checks that err quotes nothing of a text but what messages say anyway.
-func wantNothingOf(t *testing.T, err error, text []byte, known string) {
-	t.Helper()
-	const length = 12 // too long for coincidence
-	for i := range max(0, len(text)-length+1) {
-		part := string(text[i : i+length])
-		if strings.Contains(err.Error(), part) && !strings.Contains(known, part) {
-			t.Fatalf("the error quotes %q: %v", part, err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package kubeconfig_test
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -507,31 +506,4 @@ func wantHarmless(t *testing.T, m fleet.Member) {
 	case m.Revision == "":
 		t.Error("has no revision")
 	}
-}
-
-func FuzzMember(f *testing.F) {
-	f.Add(write(f, newKubeconfig()), "")
-	for _, tc := range refusals {
-		config := newKubeconfig()
-		tc.change(config.Clusters["east"], config.AuthInfos["admin"])
-		f.Add(write(f, config), "main")
-	}
-	f.Add([]byte("apiVersion: v1\nkind: Config\nusers: [{name: a, user: null}, null]\ncontexts: [{name: a}]\ncurrent-context: a"), "a")
-	f.Fuzz(func(t *testing.T, text []byte, context string) {
-		m := kubeconfig.Member("m", text, context, kubeconfig.Allow{})
-		if err := m.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		if m.Err != nil {
-			if _, ok := errors.AsType[*kubeconfig.Error](m.Err); !ok {
-				t.Fatalf("got %T", m.Err)
-			}
-			wantReadable(t, m.Err)
-			return
-		}
-		wantHarmless(t, m)
-		if again := kubeconfig.Member("m", bytes.Clone(text), context, kubeconfig.Allow{}); again.Revision != m.Revision {
-			t.Error("the same kubeconfig has two revisions")
-		}
-	})
 }
