@@ -29,7 +29,8 @@ type Format struct {
 	// Secret describes no member; without one, no members mean that the Secret is for something else. After any other
 	// error the members stay as they are, and Members is called again. Errors become events, and must carry no secrets.
 	//
-	// Members must not wait for anything remote, and must not change the Secret. Required.
+	// Members may be called for several Secrets at once. It must not wait for anything remote, nor change the Secret.
+	// Required.
 	Members func(secret *corev1.Secret, reading Reading) ([]fleet.Member, error)
 }
 

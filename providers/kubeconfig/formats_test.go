@@ -340,10 +340,32 @@ func TestASecretCannotForgeLabelsThatSayWhereAMemberComesFrom(t *testing.T) {
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	s := argoCDSecret("east", argoCDData(nil))
-	s.Labels[kubeconfig.ArgoCDProjectLabel], s.Labels["fleet-runtime.dev/namespace"] = "forged", "forged"
+	s.Labels[kubeconfig.ArgoCDProjectLabel], s.Labels[objects.NamespaceLabel] = "forged", "forged"
 	createIn(t, cp, ns, s)
-	if m := r.next(t, "east"); m.Labels[kubeconfig.ArgoCDProjectLabel] != "" || m.Labels["fleet-runtime.dev/namespace"] == "forged" {
+	if m := r.next(t, "east"); m.Labels[kubeconfig.ArgoCDProjectLabel] != "" || m.Labels[objects.NamespaceLabel] != ns {
 		t.Errorf("the member has the labels %v", m.Labels)
+	}
+}
+
+// TestTheRightsThatTheDocsGiveAMemberTellWhichClusterItIs: and they give no more.
+func TestTheRightsThatTheDocsGiveAMemberTellWhichClusterItIs(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	config := cp.AddUser(t, "manager", rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"},
+	})
+	reader, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	system := &corev1.Namespace{}
+	if err := cp.Client().Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fleet.ReadIdentity(t.Context(), reader); err != nil || got != string(system.UID) {
+		t.Errorf("got %q, %v, want %q", got, err, system.UID)
+	}
+	if err := reader.List(t.Context(), &corev1.NamespaceList{}); !apierrors.IsForbidden(err) {
+		t.Errorf("listing namespaces: got %v", err)
 	}
 }
 

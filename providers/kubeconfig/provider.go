@@ -49,8 +49,8 @@ type Provider struct {
 	// Namespaces are the namespaces of the Secrets, if there are several.
 	Namespaces []string
 
-	// NamespaceSelector matches the labels of the namespaces of the Secrets. The manager needs the right to list and watch
-	// namespaces, and those on Secrets in all namespaces.
+	// NamespaceSelector matches the labels of the namespaces of the Secrets. The manager needs the rights to list and watch
+	// namespaces, and those on Secrets in all of them.
 	NamespaceSelector labels.Selector
 
 	// AllNamespaces takes the Secrets of all namespaces.
@@ -71,11 +71,13 @@ type Provider struct {
 	Key string
 
 	// Name returns the name of a member; name is what the format calls it, which is unique in the Secret's namespace.
-	// In the default format that is the name of the Secret. Name must give each member a different one.
+	// In the default format that is the name of the Secret. Name must give each member a different one. It may be called
+	// for several Secrets at once.
 	// Default: name in one namespace, otherwise "namespace/name".
 	Name func(secret *corev1.Secret, name string) fleet.ClusterName
 
-	// Context returns the context to use of the kubeconfigs in a Secret; "" stands for their current contexts.
+	// Context returns the context to use of the kubeconfigs in a Secret; "" stands for their current contexts. It may be
+	// called for several Secrets at once.
 	// Default: the value of [ContextAnnotation], or "" without it.
 	Context func(secret *corev1.Secret) string
 
@@ -98,10 +100,11 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 		return err
 	}
 	return objects.Provider[*corev1.Secret]{
-		Name:       "kubeconfig",
-		Object:     &corev1.Secret{},
-		Selectors:  formats.selectors(),
-		Namespaces: namespaces,
+		Name:              "kubeconfig",
+		Object:            &corev1.Secret{},
+		Selectors:         formats.selectors(),
+		Namespaces:        namespaces,
+		NamespaceSelector: p.NamespaceSelector,
 		Members: func(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fleet.Member, error) {
 			return p.members(formats, secret)
 		},

@@ -192,6 +192,22 @@ func TestSecretsOfSeveralNamespacesAreNamedAfterTheirs(t *testing.T) {
 	}
 }
 
+func TestSecretsCountInNamespacesThatTheSelectorMatches(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-", Labels: map[string]string{"mine": "true"}}}
+	if err := cp.Client().Create(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
+	data := withKey(kubeconfig.DefaultKey, write(t, newKubeconfig()))
+	create(t, cp, cp.CreateNamespace(t), "elsewhere", data, kubeconfig.Label)
+	create(t, cp, tenant.Name, "east", data, kubeconfig.Label)
+	r := start(t, cp, kubeconfig.Provider{NamespaceSelector: mine})
+	r.next(t, fleet.ClusterName(tenant.Name+"/east"))
+	create(t, cp, cp.CreateNamespace(t), "later", data, kubeconfig.Label)
+	create(t, cp, tenant.Name, "west", data, kubeconfig.Label)
+	r.next(t, fleet.ClusterName(tenant.Name+"/west"))
+}
+
 func TestLabelledSecretsOfAllNamespacesAreFollowed(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	cp, member := f.Local, f.Members[0]
