@@ -180,16 +180,20 @@ func (t terms) value(node *yaml.Node, depth int) (any, error) {
 		return list, nil
 	case yaml.ScalarNode:
 		return scalar(node), nil
-	default:
-		return nil, t.refused("line %d has a YAML alias (*); write there what it stands for", node.Line)
+	case yaml.AliasNode, yaml.DocumentNode: // documents have no documents
 	}
+	return nil, t.alias(node)
+}
+
+func (t terms) alias(node *yaml.Node) error {
+	return t.refused("line %d has a YAML alias (*); write there what it stands for", node.Line)
 }
 
 // key returns the name of a field.
 func (t terms) key(node *yaml.Node) (string, error) {
 	switch {
 	case node.Kind == yaml.AliasNode:
-		return "", t.refused("line %d has a YAML alias (*); write there what it stands for", node.Line)
+		return "", t.alias(node)
 	case node.Kind != yaml.ScalarNode:
 		return "", t.invalid("line %d %s", node.Line, noKubeconfig)
 	case node.Tag == "!!merge":

@@ -132,11 +132,33 @@ func TestPatternsMatchWholeTexts(t *testing.T) {
 		pattern, text string
 		want          bool
 	}{
-		{"a", "a", true}, {"a", "ab", false}, {"a", "ba", false}, {"", "", true}, {"", "a", false},
-		{"*", "", true}, {"*", "a/b c\n", true}, {"*", "-a", false}, {"*a", "-a", false}, {"-*", "-a", true}, {"--", "--", true},
-		{"a*", "a", true}, {"a*", "ba", false}, {"*a", "ba", true}, {"*a", "ab", false}, {"a*a", "a", false}, {"a*a", "aa", true},
-		{"a*b*c", "axbxc", true}, {"a*b*c", "axc", false}, {"a*b*b", "ab", false}, {"a*b*b", "abb", true}, {"a**b", "ab", true},
-		{"a?", "ab", false}, {"[a]", "a", false}, {"[a]", "[a]", true}, {`\*`, "*", false}, {"*b*", "abc", true},
+		{"a", "a", true},
+		{"a", "ab", false},
+		{"a", "ba", false},
+		{"", "", true},
+		{"", "a", false},
+		{"*", "", true},
+		{"*", "a/b c\n", true},
+		{"*", "-a", false},
+		{"*a", "-a", false},
+		{"-*", "-a", true},
+		{"--", "--", true},
+		{"a*", "a", true},
+		{"a*", "ba", false},
+		{"*a", "ba", true},
+		{"*a", "ab", false},
+		{"a*a", "a", false},
+		{"a*a", "aa", true},
+		{"a*b*c", "axbxc", true},
+		{"a*b*c", "axc", false},
+		{"a*b*b", "ab", false},
+		{"a*b*b", "abb", true},
+		{"a**b", "ab", true},
+		{"a?", "ab", false},
+		{"[a]", "a", false},
+		{"[a]", "[a]", true},
+		{`\*`, "*", false},
+		{"*b*", "abc", true},
 	} {
 		config := newKubeconfig()
 		*config.AuthInfos["admin"] = clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
