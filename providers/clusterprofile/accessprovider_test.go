@@ -14,7 +14,6 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 )
 
 // theFile has all that the format has.
@@ -135,7 +134,7 @@ func memberOf(t *testing.T, a AccessProvider, c clientcmdv1.Cluster) fleet.Membe
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := kubeconfig.Member("test", text, "", kubeconfig.Allow{Exec: true})
+	m := Provider{}.byProgram("test", text)
 	if m.Err != nil {
 		t.Fatal(m.Err)
 	}
@@ -241,7 +240,7 @@ func FuzzAProfileNeverChangesWhatIsConfigured(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			m := kubeconfig.Member("test", text, "", kubeconfig.Allow{Exec: true})
+			m := Provider{}.byProgram("test", text)
 			if m.Err != nil {
 				continue
 			}

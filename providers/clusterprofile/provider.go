@@ -183,9 +183,7 @@ func (p Provider) byAccessProvider(name fleet.ClusterName, profile *v1alpha1.Clu
 		m := fleet.Member{Name: name}
 		text, err := configured.kubeconfig(described[i].Cluster)
 		if err == nil {
-			allow := p.Allow
-			allow.Exec = true // the operator chose the program
-			m = kubeconfig.Member(name, text, "", allow)
+			m = p.byProgram(name, text)
 			err = m.Err
 		}
 		if err != nil {
@@ -194,6 +192,20 @@ func (p Provider) byAccessProvider(name fleet.ClusterName, profile *v1alpha1.Clu
 		return m, true
 	}
 	return fleet.Member{}, false
+}
+
+// byProgram returns the member of a kubeconfig whose program the operator chose.
+func (p Provider) byProgram(name fleet.ClusterName, text []byte) fleet.Member {
+	config, err := kubeconfig.Load(text)
+	if err != nil {
+		return fleet.Member{Name: name, Err: err}
+	}
+	allow := p.Allow
+	allow.Exec = nil
+	for _, user := range config.AuthInfos {
+		allow.Exec = append(allow.Exec, kubeconfig.Exactly(*user.Exec))
+	}
+	return kubeconfig.Member(name, text, "", allow)
 }
 
 // secretOf returns the Secret with a kubeconfig for the profile, of several the oldest, or nil.
