@@ -97,8 +97,8 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	if err := validate(p.AccessProviders); err != nil {
 		return fmt.Errorf("providers/clusterprofile: Provider.AccessProviders: %w", err)
 	}
-	kind, err := served.Wait(ctx, local, v1alpha1.GroupVersion.WithKind("ClusterProfile").GroupKind(), versions...)
-	if err != nil {
+	kind, ok := served.Wait(ctx, local, v1alpha1.GroupVersion.WithKind("ClusterProfile").GroupKind(), versions...)
+	if !ok {
 		return nil // ctx is done
 	}
 	scheme, err := schemeWith(kind)

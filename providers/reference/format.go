@@ -3,6 +3,7 @@ package reference
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -139,10 +140,10 @@ func (r Reference) validate() error {
 	}
 	keys := r.Keys
 	if r.Part != "" {
-		keys = append(keys[:len(keys):len(keys)], r.Part)
+		keys = append(slices.Clip(keys), r.Part)
 	}
 	if c := r.Cluster; c != nil {
-		keys = append(keys[:len(keys):len(keys)], c.TokenKey, cmp.Or(c.CAKey, c.TokenKey))
+		keys = append(slices.Clip(keys), c.TokenKey, cmp.Or(c.CAKey, c.TokenKey))
 		if len(c.Server) > maxAddress || len(c.ProxyURL) > maxAddress {
 			return invalid("an address has more than %d bytes", maxAddress)
 		}
@@ -225,7 +226,7 @@ func (r *reader) wrong(path, want string) {
 // field returns what is in a field, or nil. Nothing is in the fields of what is no object.
 func (r *reader) field(path string) any {
 	var at any = r.content
-	for _, name := range strings.Split(path, ".") {
+	for name := range strings.SplitSeq(path, ".") {
 		fields, _ := at.(map[string]any)
 		at = fields[name]
 	}

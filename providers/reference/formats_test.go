@@ -55,12 +55,21 @@ func TestWhereObjectsLead(t *testing.T) {
 		want   Reference
 		reason string
 	}{
-		"Flux, without a key": {Flux(), of(`{"kubeConfig": {"secretRef": {"name": "prod"}}}`),
-			Reference{Secret: inHub("prod"), Keys: []string{"value", "value.yaml"}}, ""},
-		"Flux, with the default key": {Flux(), of(`{"kubeConfig": {"secretRef": {"name": "prod", "key": "value"}}}`),
-			Reference{Secret: inHub("prod"), Keys: []string{"value", "value.yaml"}}, ""},
-		"Flux, with a key": {Flux(), of(`{"kubeConfig": {"secretRef": {"name": "prod", "key": "a.yaml"}}}`),
-			Reference{Secret: inHub("prod"), Keys: []string{"a.yaml"}, Part: "a.yaml"}, ""},
+		"Flux, without a key": {
+			Flux(), of(`{"kubeConfig": {"secretRef": {"name": "prod"}}}`),
+			Reference{Secret: inHub("prod"), Keys: []string{"value", "value.yaml"}},
+			"",
+		},
+		"Flux, with the default key": {
+			Flux(), of(`{"kubeConfig": {"secretRef": {"name": "prod", "key": "value"}}}`),
+			Reference{Secret: inHub("prod"), Keys: []string{"value", "value.yaml"}},
+			"",
+		},
+		"Flux, with a key": {
+			Flux(), of(`{"kubeConfig": {"secretRef": {"name": "prod", "key": "a.yaml"}}}`),
+			Reference{Secret: inHub("prod"), Keys: []string{"a.yaml"}, Part: "a.yaml"},
+			"",
+		},
 		"Flux, for its own cluster":  {Flux(), of(`{}`), Reference{}, ""},
 		"Flux, with a ConfigMap":     {Flux(), of(`{"kubeConfig": {"configMapRef": {"name": "prod"}}}`), Reference{}, ""},
 		"Flux, with a number":        {Flux(), of(`{"kubeConfig": {"secretRef": {"name": 1}}}`), Reference{}, ReasonInvalidReference},
@@ -68,46 +77,83 @@ func TestWhereObjectsLead(t *testing.T) {
 		"Flux, with a path":          {Flux(), of(`{"kubeConfig": {"secretRef": {"name": "../prod"}}}`), Reference{}, ReasonInvalidReference},
 		"Flux, with a path as a key": {Flux(), of(`{"kubeConfig": {"secretRef": {"name": "a", "key": "../a"}}}`), Reference{}, ReasonInvalidReference},
 
-		"Karmada": {Karmada("hub"), of(`{"apiEndpoint": "10.0.0.1:6443", "secretRef": {"namespace": "hub", "name": "a"}}`),
-			Reference{Secret: inHub("a"), Cluster: karmada(func(*Cluster) {})}, ""},
+		"Karmada": {
+			Karmada("hub"), of(`{"apiEndpoint": "10.0.0.1:6443", "secretRef": {"namespace": "hub", "name": "a"}}`),
+			Reference{Secret: inHub("a"), Cluster: karmada(func(*Cluster) {})},
+			"",
+		},
 		"Karmada, behind a proxy and unchecked": {
 			Karmada("hub"), of(`{"apiEndpoint": "10.0.0.1:6443", "secretRef": {"namespace": "hub", "name": "a"},
 				"proxyURL": "http://proxy", "insecureSkipTLSVerification": true}`),
-			Reference{Secret: inHub("a"), Cluster: karmada(func(c *Cluster) { c.ProxyURL, c.InsecureSkipTLSVerify = "http://proxy", true })}, ""},
+			Reference{Secret: inHub("a"), Cluster: karmada(func(c *Cluster) { c.ProxyURL, c.InsecureSkipTLSVerify = "http://proxy", true })},
+			"",
+		},
 		"Karmada, without a Secret": {Karmada("hub"), of(`{"apiEndpoint": "10.0.0.1:6443", "syncMode": "Pull"}`), Reference{}, ReasonNoSecret},
-		"Karmada, with a header": {Karmada("hub"),
-			of(`{"secretRef": {"namespace": "hub", "name": "a"}, "proxyHeader": {"a": "b"}}`), Reference{}, ReasonInvalidReference},
-		"Karmada, into another namespace": {Karmada("elsewhere"),
-			`{"metadata": {"name": "a"}, "spec": {"secretRef": {"namespace": "hub", "name": "a"}}}`, Reference{}, ReasonRefusedReference},
-		"Karmada, with an endless address": {Karmada("hub"),
-			of(`{"apiEndpoint": "` + strings.Repeat("a", 3000) + `", "secretRef": {"namespace": "hub", "name": "a"}}`), Reference{}, ReasonInvalidReference},
-		"Karmada, unchecked by text": {Karmada("hub"),
-			of(`{"insecureSkipTLSVerification": "true", "secretRef": {"namespace": "hub", "name": "a"}}`), Reference{}, ReasonInvalidReference},
+		"Karmada, with a header": {
+			Karmada("hub"),
+			of(`{"secretRef": {"namespace": "hub", "name": "a"}, "proxyHeader": {"a": "b"}}`),
+			Reference{},
+			ReasonInvalidReference,
+		},
+		"Karmada, into another namespace": {
+			Karmada("elsewhere"),
+			`{"metadata": {"name": "a"}, "spec": {"secretRef": {"namespace": "hub", "name": "a"}}}`,
+			Reference{},
+			ReasonRefusedReference,
+		},
+		"Karmada, with an endless address": {
+			Karmada("hub"),
+			of(`{"apiEndpoint": "` + strings.Repeat("a", 3000) + `", "secretRef": {"namespace": "hub", "name": "a"}}`),
+			Reference{},
+			ReasonInvalidReference,
+		},
+		"Karmada, unchecked by text": {
+			Karmada("hub"),
+			of(`{"insecureSkipTLSVerification": "true", "secretRef": {"namespace": "hub", "name": "a"}}`),
+			Reference{},
+			ReasonInvalidReference,
+		},
 
-		"Kueue v1beta2": {Kueue("hub"), of(`{"clusterSource": {"kubeConfig": {"location": "a", "locationType": "Secret"}}}`),
-			Reference{Secret: inHub("a"), Keys: []string{"kubeconfig"}}, ""},
-		"Kueue v1beta1": {Kueue("hub"), of(`{"kubeConfig": {"location": "a", "locationType": "Secret"}}`),
-			Reference{Secret: inHub("a"), Keys: []string{"kubeconfig"}}, ""},
+		"Kueue v1beta2": {
+			Kueue("hub"), of(`{"clusterSource": {"kubeConfig": {"location": "a", "locationType": "Secret"}}}`),
+			Reference{Secret: inHub("a"), Keys: []string{"kubeconfig"}},
+			"",
+		},
+		"Kueue v1beta1": {
+			Kueue("hub"), of(`{"kubeConfig": {"location": "a", "locationType": "Secret"}}`),
+			Reference{Secret: inHub("a"), Keys: []string{"kubeconfig"}},
+			"",
+		},
 		"Kueue, with a file":           {Kueue("hub"), of(`{"kubeConfig": {"location": "/etc/a", "locationType": "Path"}}`), Reference{}, ReasonOtherAccess},
 		"Kueue, with a ClusterProfile": {Kueue("hub"), of(`{"clusterSource": {"clusterProfileRef": {"name": "a"}}}`), Reference{}, ReasonOtherAccess},
 		"Kueue, with nothing":          {Kueue("hub"), of(`{}`), Reference{}, ReasonNoSecret},
 
-		"Rancher": {Rancher(), `{"metadata": {"namespace": "hub"}, "status": {"clientSecretName": "a"}}`,
-			Reference{Secret: inHub("a"), Keys: []string{"value"}}, ""},
+		"Rancher": {
+			Rancher(), `{"metadata": {"namespace": "hub"}, "status": {"clientSecretName": "a"}}`,
+			Reference{Secret: inHub("a"), Keys: []string{"value"}},
+			"",
+		},
 		"Rancher, not ready": {Rancher(), of(`{}`), Reference{}, ReasonNoSecret},
 
 		"Sveltos, by its name": {Sveltos(), of(`{}`), Reference{Secret: inHub("east-sveltos-kubeconfig")}, ""},
-		"Sveltos, by names": {Sveltos(), of(`{"kubeconfigName": "a", "kubeconfigKeyName": "b"}`),
-			Reference{Secret: inHub("a"), Keys: []string{"b"}}, ""},
+		"Sveltos, by names": {
+			Sveltos(), of(`{"kubeconfigName": "a", "kubeconfigKeyName": "b"}`),
+			Reference{Secret: inHub("a"), Keys: []string{"b"}},
+			"",
+		},
 		"Sveltos, in pull mode":             {Sveltos(), of(`{"pullMode": true}`), Reference{}, ReasonOtherAccess},
 		"Sveltos, with a workload identity": {Sveltos(), of(`{"workloadIdentity": {"provider": "AWS"}}`), Reference{}, ReasonOtherAccess},
 
 		"vcluster": {VCluster(), of(`{}`), Reference{Secret: inHub("vc-east"), Keys: []string{"config"}}, ""},
 
-		"fields": {Format{SecretNamespaces: []string{"other"}, Read: Fields{
-			SecretName: "spec.a.name", SecretNamespace: "spec.a.namespace", Key: "spec.a.key", Keys: []string{"kubeconfig"},
-		}.Read}, of(`{"a": {"name": "b", "namespace": "other", "key": "c"}}`),
-			Reference{Secret: client.ObjectKey{Namespace: "other", Name: "b"}, Keys: []string{"c"}}, ""},
+		"fields": {
+			Format{SecretNamespaces: []string{"other"}, Read: Fields{
+				SecretName: "spec.a.name", SecretNamespace: "spec.a.namespace", Key: "spec.a.key", Keys: []string{"kubeconfig"},
+			}.Read},
+			of(`{"a": {"name": "b", "namespace": "other", "key": "c"}}`),
+			Reference{Secret: client.ObjectKey{Namespace: "other", Name: "b"}, Keys: []string{"c"}},
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Provider{Format: tc.format}.follow(read(t, tc.object))

@@ -71,8 +71,8 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	for _, kind := range p.Format.Kinds {
 		f := &follower{provider: p, kind: kind.Kind, named: newIndex()}
 		running.Go(func() error {
-			version, err := served.Wait(ctx, local, kind)
-			if err != nil {
+			version, ok := served.Wait(ctx, local, kind)
+			if !ok {
 				return nil // ctx is done
 			}
 			return f.engine(version, scheme).Run(ctx, local, indexed{shared, f.named})

@@ -40,21 +40,21 @@ func TestAMemberFollowsItsObjectAndItsSecret(t *testing.T) {
 	f.waitFor(t, "east", fleet.Pending, reference.ReasonNoKey)
 	h.change(t, secret, func() { secret.Data["kubeconfig"] = kubeconfigOf(t, member.AddUser(t, "first")) })
 	f.waitFor(t, "east", fleet.Ready, "")
-	f.waitUntilKnownAs(t, "east", "first")
+	f.waitUntilKnownAs(t, "first")
 	engagement, err := f.Engagement("east")
 	must(t, err)
 
 	h.change(t, secret, func() { secret.Data["kubeconfig"] = kubeconfigOf(t, member.AddUser(t, "second")) })
-	f.waitUntilKnownAs(t, "east", "second")
+	f.waitUntilKnownAs(t, "second")
 	h.secret(t, "other", map[string][]byte{"kubeconfig": kubeconfigOf(t, member.AddUser(t, "third"))})
 	h.change(t, place, func() {
 		must(t, unstructured.SetNestedField(place.Object, "other", "spec", "secretRef", "name"))
 	})
-	f.waitUntilKnownAs(t, "east", "third")
+	f.waitUntilKnownAs(t, "third")
 	must(t, h.Client().Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "other"}}))
 	f.waitFor(t, "east", fleet.Ready, reference.ReasonNoSecret)
 	h.secret(t, "other", map[string][]byte{"kubeconfig": kubeconfigOf(t, member.AddUser(t, "fourth"))})
-	f.waitUntilKnownAs(t, "east", "fourth")
+	f.waitUntilKnownAs(t, "fourth")
 	if again, err := f.Engagement("east"); again != engagement {
 		t.Errorf("the member was engaged anew: %v", err)
 	}
@@ -71,12 +71,12 @@ func TestAMemberFollowsItsObjectAndItsSecret(t *testing.T) {
 	must(t, h.Client().Get(t.Context(), client.ObjectKeyFromObject(place), place)) // it is being deleted
 }
 
-// waitUntilKnownAs waits until the member is reached as the user.
-func (f followed) waitUntilKnownAs(t *testing.T, name fleet.ClusterName, want string) {
+// waitUntilKnownAs waits until the member "east" is reached as the user.
+func (f followed) waitUntilKnownAs(t *testing.T, want string) {
 	t.Helper()
 	var got string
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		engagement, err := f.Engagement(name)
+		engagement, err := f.Engagement("east")
 		if err != nil {
 			return false, err
 		}
@@ -86,7 +86,7 @@ func (f followed) waitUntilKnownAs(t *testing.T, name fleet.ClusterName, want st
 		return got == want, err
 	})
 	if err != nil {
-		t.Fatalf("%s is reached as %q, want %s: %v", name, got, want, err)
+		t.Fatalf("the member is reached as %q, want %s: %v", got, want, err)
 	}
 }
 
@@ -191,7 +191,9 @@ func TestObjectsOfOthersLeadToTheirClusters(t *testing.T) {
 		"Flux, with the default key": {
 			func(hub) reference.Format { return reference.Flux() }, kustomizations,
 			func(hub) fields { return fields{"spec.kubeConfig.secretRef.name": "prod"} },
-			"prod", map[string][]byte{"value.yaml": good}, "prod",
+			"prod",
+			map[string][]byte{"value.yaml": good},
+			"prod",
 		},
 		"Karmada": {
 			func(h hub) reference.Format { return reference.Karmada(h.namespace) }, karmadas,
@@ -201,24 +203,32 @@ func TestObjectsOfOthersLeadToTheirClusters(t *testing.T) {
 					"spec.secretRef": map[string]any{"namespace": h.namespace, "name": "karmada"},
 				}
 			},
-			"karmada", map[string][]byte{"token": []byte(token(t, member) + "\n"), "caBundle": member.Config().CAData}, "the-karmada",
+			"karmada",
+			map[string][]byte{"token": []byte(token(t, member) + "\n"), "caBundle": member.Config().CAData},
+			"the-karmada",
 		},
 		"Kueue": {
 			func(h hub) reference.Format { return reference.Kueue(h.namespace) }, multiKueues,
 			func(hub) fields {
 				return fields{"spec.clusterSource.kubeConfig": map[string]any{"location": "worker", "locationType": "Secret"}}
 			},
-			"worker", map[string][]byte{"kubeconfig": good}, "the-kueue",
+			"worker",
+			map[string][]byte{"kubeconfig": good},
+			"the-kueue",
 		},
 		"Rancher": {
 			func(hub) reference.Format { return reference.Rancher() }, ranchers,
 			func(hub) fields { return fields{"status.clientSecretName": "the-rancher-kubeconfig"} },
-			"the-rancher-kubeconfig", map[string][]byte{"value": good, "token": []byte("x")}, "the-rancher",
+			"the-rancher-kubeconfig",
+			map[string][]byte{"value": good, "token": []byte("x")},
+			"the-rancher",
 		},
 		"Sveltos": {
 			func(hub) reference.Format { return reference.Sveltos() }, sveltoses,
 			func(hub) fields { return nil },
-			"the-sveltos-sveltos-kubeconfig", map[string][]byte{"re-kubeconfig": good}, "the-sveltos",
+			"the-sveltos-sveltos-kubeconfig",
+			map[string][]byte{"re-kubeconfig": good},
+			"the-sveltos",
 		},
 		"vcluster": {
 			func(hub) reference.Format { return reference.VCluster() }, statefulSets, func(hub) fields {
@@ -228,7 +238,9 @@ func TestObjectsOfOthersLeadToTheirClusters(t *testing.T) {
 					"spec.template.spec.containers": []any{map[string]any{"name": "syncer", "image": "vcluster"}},
 				}
 			},
-			"vc-the-vcluster", map[string][]byte{"config": good, "client-key": []byte("x")}, "the-vcluster",
+			"vc-the-vcluster",
+			map[string][]byte{"config": good, "client-key": []byte("x")},
+			"the-vcluster",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,11 +18,12 @@ import (
 const firstRetry, lastRetry = time.Second, 30 * time.Second
 
 // Wait returns the kind in the first of the versions that the cluster serves, or in the version that the server prefers if
-// none is given. While the cluster serves none of them, or is away, Wait says so in the log and tries again. It returns an
-// error only when ctx is done.
-func Wait(ctx context.Context, cl cluster.Cluster, kind schema.GroupKind, versions ...string) (schema.GroupVersionKind, error) {
+// none is given. While the cluster serves none of them, or is away, Wait says so in the log and tries again. ok is false only
+// when ctx is done.
+func Wait(
+	ctx context.Context, cl cluster.Cluster, kind schema.GroupKind, versions ...string,
+) (found schema.GroupVersionKind, ok bool) {
 	delay := wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.1, Steps: 6, Cap: lastRetry}.DelayFunc()
-	var found schema.GroupVersionKind
 	err := delay.Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		var err error
 		if found, err = version(cl.GetRESTMapper(), kind, versions); err != nil {
@@ -31,7 +32,7 @@ func Wait(ctx context.Context, cl cluster.Cluster, kind schema.GroupKind, versio
 		}
 		return err == nil, nil
 	})
-	return found, err
+	return found, err == nil
 }
 
 func version(mapper meta.RESTMapper, kind schema.GroupKind, versions []string) (schema.GroupVersionKind, error) {

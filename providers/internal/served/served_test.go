@@ -77,10 +77,9 @@ func TestTheFirstVersionThatIsServedIsTaken(t *testing.T) {
 			cl := start(t, tc.served...)
 			_, err := cl.GetRESTMapper().RESTMapping(kind, tc.served[0]) // the mapper knows one version from others
 			must(t, err)
-			got, err := served.Wait(t.Context(), cl, kind, tc.asked...)
-			must(t, err)
-			if want := kind.WithVersion(tc.want); got != want {
-				t.Errorf("got %v, want %v", got, want)
+			got, ok := served.Wait(t.Context(), cl, kind, tc.asked...)
+			if want := kind.WithVersion(tc.want); !ok || got != want {
+				t.Errorf("got %v, %v, want %v", got, ok, want)
 			}
 		})
 	}
@@ -112,7 +111,7 @@ func TestTheEndOfTheContextEndsTheWait(t *testing.T) {
 	cl := start(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ctx = log.IntoContext(ctx, funcr.New(func(_, _ string) { stop() }, funcr.Options{}))
-	if got, err := served.Wait(ctx, cl, kind, "v1"); err == nil {
+	if got, ok := served.Wait(ctx, cl, kind, "v1"); ok {
 		t.Errorf("got %v although the kind is not served", got)
 	}
 }
