@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,9 +20,10 @@ import (
 // wait until it can be, and hold a worker as long.
 type candidCache struct {
 	cache.Cache
-	scheme *runtime.Scheme
-	name   ClusterName
-	kinds  *kinds
+	scheme    *runtime.Scheme
+	name      ClusterName
+	kinds     *kinds
+	informers *informers
 	// synced has the informers that have served a read: they serve every later one at once.
 	synced sync.Map // of informerKey
 }
@@ -30,6 +32,36 @@ type candidCache struct {
 type informerKey struct {
 	gvk  schema.GroupVersionKind
 	form string
+}
+
+// The forms that an object of a kind has in Go.
+const (
+	unstructuredForm = "unstructured"
+	metadataForm     = "metadata"
+	structuredForm   = "structured"
+)
+
+// object returns an empty object of the kind.
+func (k informerKey) object(scheme *runtime.Scheme) (client.Object, error) {
+	switch k.form {
+	case unstructuredForm:
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(k.gvk)
+		return obj, nil
+	case metadataForm:
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(k.gvk)
+		return obj, nil
+	}
+	made, err := scheme.New(k.gvk)
+	if err != nil {
+		return nil, err
+	}
+	obj, ok := made.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is no object", made)
+	}
+	return obj, nil
 }
 
 // Get implements client.Reader.
@@ -55,8 +87,21 @@ func (c *candidCache) GetInformer(ctx context.Context, obj client.Object, opts .
 func (c *candidCache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	if key, err := c.keyOf(obj); err == nil {
 		c.synced.Delete(key)
+		c.informers.remove(key)
 	}
 	return c.Cache.RemoveInformer(ctx, obj)
+}
+
+// sync waits until a kind is in the cache, or is found to fail.
+func (c *candidCache) sync(ctx context.Context, key informerKey) {
+	obj, err := key.object(c.scheme)
+	if err != nil {
+		return
+	}
+	_ = c.read(ctx, obj, func(ctx context.Context) error {
+		_, err := c.Cache.GetInformer(ctx, obj)
+		return err
+	})
 }
 
 // read reads, and gives up waiting for the informer as soon as its kind is found to fail.
@@ -91,8 +136,10 @@ func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(cont
 	return err
 }
 
-func (c *candidCache) keyOf(obj runtime.Object) (informerKey, error) {
-	gvk, err := apiutil.GVKForObject(obj, c.scheme)
+func (c *candidCache) keyOf(obj runtime.Object) (informerKey, error) { return keyOf(obj, c.scheme) }
+
+func keyOf(obj runtime.Object, scheme *runtime.Scheme) (informerKey, error) {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
 		return informerKey{}, err
 	}
@@ -101,11 +148,11 @@ func (c *candidCache) keyOf(obj runtime.Object) (informerKey, error) {
 	}
 	switch obj.(type) {
 	case runtime.Unstructured:
-		return informerKey{gvk, "unstructured"}, nil
+		return informerKey{gvk, unstructuredForm}, nil
 	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
-		return informerKey{gvk, "metadata"}, nil
+		return informerKey{gvk, metadataForm}, nil
 	default:
-		return informerKey{gvk, "structured"}, nil
+		return informerKey{gvk, structuredForm}, nil
 	}
 }
 

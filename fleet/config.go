@@ -1,14 +1,18 @@
 package fleet
 
 import (
+	"net/http"
+	"net/url"
 	"reflect"
 
 	"k8s.io/client-go/rest"
 )
 
-// sameAccess reports whether two descriptions of a member mean the same way to reach it.
+// sameAccess reports whether two descriptions of a member mean the same cluster, and the same way to reach it.
 func sameAccess(a, b Member) bool {
 	switch {
+	case a.Identity != b.Identity:
+		return false
 	case a.Cluster != nil || b.Cluster != nil:
 		return a.Cluster == b.Cluster
 	case a.Config == nil || b.Config == nil:
@@ -20,9 +24,25 @@ func sameAccess(a, b Member) bool {
 	}
 }
 
-// sameServer reports whether two configs differ in nothing but the credentials.
-func sameServer(a, b *rest.Config) bool {
-	return equalConfigs(withoutCredentials(a), withoutCredentials(b))
+// sameRoute reports whether two configs differ in nothing but the credentials, so that they lead to the same place. A
+// function may lead anywhere, so configs with one of those do not count as the same.
+func sameRoute(a, b *rest.Config) bool {
+	return a.Dial == nil && b.Dial == nil && a.Transport == nil && b.Transport == nil &&
+		a.WrapTransport == nil && b.WrapTransport == nil && equalConfigs(withoutCredentials(a), withoutCredentials(b))
+}
+
+// sameAddress reports whether two configs differ in nothing but what a [generation] has: the credentials, and how
+// connections are made and trusted.
+func sameAddress(a, b *rest.Config) bool {
+	return equalConfigs(withoutTransport(a), withoutTransport(b))
+}
+
+func withoutTransport(cfg *rest.Config) *rest.Config {
+	cfg = withoutCredentials(cfg)
+	cfg.TLSClientConfig = rest.TLSClientConfig{}
+	cfg.Transport, cfg.WrapTransport, cfg.Dial, cfg.Proxy = nil, nil, nil, nil
+	cfg.DisableCompression = false
+	return cfg
 }
 
 func withoutCredentials(cfg *rest.Config) *rest.Config {
@@ -34,9 +54,13 @@ func withoutCredentials(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// equalConfigs is reflect.DeepEqual, except that functions are equal when they are the same code: a config that was
-// made anew from the same kubeconfig has new closures, and DeepEqual calls every function but nil unequal.
+// equalConfigs is reflect.DeepEqual, except for functions: a config that was made anew from the same kubeconfig has new
+// closures, and DeepEqual calls every function but nil unequal. Functions are equal when they are the same code, and
+// those for the proxy when they name the same one.
 func equalConfigs(a, b *rest.Config) bool {
+	if proxyOf(a) != proxyOf(b) {
+		return false
+	}
 	x, y := reflect.ValueOf(*a), reflect.ValueOf(*b)
 	for i := range x.NumField() {
 		f, g := x.Field(i), y.Field(i)
@@ -49,4 +73,20 @@ func equalConfigs(a, b *rest.Config) bool {
 		}
 	}
 	return true
+}
+
+// proxyOf returns the proxy through which the server of a config is reached.
+func proxyOf(cfg *rest.Config) string {
+	if cfg.Proxy == nil {
+		return ""
+	}
+	server, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return ""
+	}
+	proxy, err := cfg.Proxy(&http.Request{URL: server, Host: server.Host, Header: http.Header{}})
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return (&url.URL{Scheme: proxy.Scheme, User: proxy.User, Host: proxy.Host, Path: proxy.Path}).String()
 }

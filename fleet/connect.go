@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -21,16 +20,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// engage connects a member as described: it asks the API server whether it is ready, starts a cache and adds the field
-// indexes to it. attempt bounds that; the engagement that comes of it lives until it is ended, or life is.
-func (f *Fleet) engage(attempt, life context.Context, described Member, m *member) (*Engagement, error) {
+// engage connects a member as described: it asks the API server whether it is ready and which cluster it is, starts a
+// cache and adds the field indexes to it. attempt bounds that; the engagement that comes of it lives until it is ended, or
+// life is. before is the engagement whose place it takes, if there is one.
+func (f *Fleet) engage(attempt, life context.Context, described Member, m *member, before *Engagement) (*Engagement, error) {
 	e := newEngagement(life, described.Name)
 	e.kinds.onChange = func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.changedLocked(described.Name)
 	}
-	err := f.connect(attempt, e, described, m)
+	err := f.connect(attempt, e, described, m, before)
 	if err == nil {
 		err = f.addIndexes(attempt, e)
 	}
@@ -41,31 +41,39 @@ func (f *Fleet) engage(attempt, life context.Context, described Member, m *membe
 	return e, nil
 }
 
-func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member, m *member) error {
+func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member, m *member, before *Engagement) (err error) {
+	e.identity = described.Identity
 	if described.Cluster != nil {
 		e.cluster = described.Cluster
+		e.identifyCluster(attempt)
 		return nil
 	}
 	cfg := f.usable(described)
-	first, err := newGeneration(cfg)
+	first, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		return err
 	}
 	e.drained = f.clientSeries.begin(cfg)
-	e.wire = &wire{}
-	report := func(state State, err error) { m.health(e, state, err) }
-	health := newHealth(f.opts.Health, nil, report, func() { wake(m.denied) }, e.wire.redial)
-	e.wire.health = health
+	e.wire = f.newWire(cfg, described, m)
 	e.wire.current.Store(first)
-	httpClient := &http.Client{Transport: e.wire, Timeout: cfg.Timeout}
-	health.probe = m.measured.tally.timed(prober(cfg, httpClient))
-	if err := health.probe(attempt); err != nil {
-		e.wire.close()
+	defer func() {
+		if err != nil {
+			e.wire.close()
+		}
+	}()
+	health := newHealth(f.opts.Health, e.wire, func(state State, err error) { m.health(e, state, err) }, func() { wake(m.denied) })
+	e.wire.health = health
+	if err := e.wire.probe(attempt); err != nil {
 		return err
 	}
-	connected, err := f.newCluster(cfg, httpClient, e, health, described)
+	if described.Identity == "" {
+		if e.identity, err = e.wire.settle(attempt); err != nil {
+			return err
+		}
+	}
+	e.inherit(before)
+	connected, err := f.newCluster(cfg, &http.Client{Transport: e.wire, Timeout: cfg.Timeout}, e, health, described)
 	if err != nil {
-		e.wire.close()
 		return err
 	}
 	e.cluster = newRotatingCluster(connected, cfg)
@@ -76,6 +84,26 @@ func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member
 	return nil
 }
 
+// newWire returns the wire for one engagement. It has no generation yet.
+func (f *Fleet) newWire(cfg *rest.Config, described Member, m *member) *wire {
+	w := &wire{most: f.opts.MaxResponseBytes, ready: m.measured.tally.timed(prober(cfg))}
+	if described.Identity == "" {
+		w.identify = identifier(cfg)
+	}
+	return w
+}
+
+// identifyCluster reads the identity of a cluster that the provider made, unless the provider says it. Where it cannot be
+// read, it is unknown: whether such a cluster can be reached is the provider's business.
+func (e *Engagement) identifyCluster(attempt context.Context) {
+	if e.identity != "" {
+		return
+	}
+	if reader := e.cluster.GetAPIReader(); reader != nil {
+		e.identity, _ = ReadIdentity(attempt, reader)
+	}
+}
+
 // usable returns a copy of a member's config as the fleet uses it.
 func (f *Fleet) usable(described Member) *rest.Config {
 	cfg := rest.CopyConfig(described.Config)
@@ -83,6 +111,7 @@ func (f *Fleet) usable(described Member) *rest.Config {
 	if cfg.QPS == 0 {
 		cfg.QPS = -1 // client-go's default of five requests a second would make a fleet crawl
 	}
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return noRedirects{rt} })
 	return cfg
 }
 
@@ -133,7 +162,7 @@ func wrapNewCache(o *cluster.Options, e *Engagement) {
 		if err != nil {
 			return nil, err
 		}
-		return &candidCache{Cache: c, scheme: opts.Scheme, name: e.name, kinds: e.kinds}, nil
+		return &candidCache{Cache: c, scheme: opts.Scheme, name: e.name, kinds: e.kinds, informers: &e.informers}, nil
 	}
 }
 
@@ -155,25 +184,24 @@ func (f *Fleet) wrapNewInformer(o *cluster.Options, e *Engagement, h *health) {
 		if err != nil {
 			gvk = obj.GetObjectKind().GroupVersionKind()
 		}
-		return inner(&retrying{
+		made := inner(&retrying{
 			ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw),
 			gvk:                      gvk, kinds: e.kinds, restored: h.isRestored,
-			most: f.opts.MaxRetryPeriod, log: f.opts.Logger.WithValues("cluster", e.name),
+			most: f.opts.MaxRetryPeriod, log: f.opts.Logger.WithValues("cluster", e.name), wire: e.wire,
 		}, obj, resync, indexers)
+		own, _ := made.(*informer)
+		if key, err := keyOf(obj, scheme); err == nil {
+			e.informers.add(key, own)
+		}
+		return made
 	}
 }
 
 // prober returns a function that asks the API server whether it is ready.
-func prober(cfg *rest.Config, httpClient *http.Client) func(context.Context) error {
-	return func(ctx context.Context) error {
-		cfg := rest.CopyConfig(cfg)
-		cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-		client, err := rest.UnversionedRESTClientForConfigAndClient(cfg, httpClient)
-		if err != nil {
-			return err
-		}
-		err = client.Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-		// Who may not see the path, or whose server does not know it, has reached the server all the same.
+func prober(cfg *rest.Config) func(context.Context, http.RoundTripper) error {
+	return func(ctx context.Context, over http.RoundTripper) error {
+		_, err := ask(ctx, cfg, over, "/readyz", "*/*")
+		// One that forbids the path, or does not know it, has been reached all the same.
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 			return nil
 		}

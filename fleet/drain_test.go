@@ -8,11 +8,15 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
 // existing is a cluster that a provider has made: the fleet calls nothing of it to engage it.
 type existing struct{ cluster.Cluster }
+
+// GetAPIReader implements cluster.Cluster: nobody can be asked which cluster it is.
+func (*existing) GetAPIReader() client.Reader { return nil }
 
 // running starts a fleet, which ends with the test.
 func running(t *testing.T, opts Options) *Fleet {

@@ -14,12 +14,13 @@ import (
 // Engagement is one connection of a member, from connected to disengaged. A member that is connected anew gets a new
 // one. It is safe for concurrent use.
 type Engagement struct {
-	name     ClusterName
-	identity string
-	cluster  cluster.Cluster
-	wire     *wire // nil for a cluster that the provider made
-	kinds    *kinds
-	tally    *tally
+	name      ClusterName
+	identity  string
+	cluster   cluster.Cluster
+	wire      *wire // nil for a cluster that the provider made
+	kinds     *kinds
+	tally     *tally
+	informers informers
 
 	ctx    context.Context //nolint:containedctx // it is the life of this very object
 	cancel context.CancelCauseFunc

@@ -24,6 +24,7 @@ type Fleet struct {
 	mu            sync.Mutex
 	members       map[ClusterName]*member
 	gone          goneNames
+	identities    identities
 	indexes       []*index
 	subscriptions map[*subscription]struct{}
 	series        seriesKeeper
@@ -41,6 +42,7 @@ func New(opts Options) *Fleet {
 		opts:          opts.withDefaults(),
 		pace:          newPace(),
 		members:       map[ClusterName]*member{},
+		identities:    identities{},
 		subscriptions: map[*subscription]struct{}{},
 	}
 }
@@ -156,7 +158,7 @@ func (f *Fleet) Attached(name ClusterName) (*Engagement, map[string]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.members[name]
-	if !ok || m.engagement == nil || m.withdrawn {
+	if !ok || m.engagement == nil || m.withdrawn || m.state == Draining {
 		return nil, nil
 	}
 	return m.engagement, m.described.Labels

@@ -14,10 +14,9 @@ import (
 // It has no goroutine but while it probes: most members are silent most of the time.
 type health struct {
 	opts   HealthOptions
-	probe  func(context.Context) error
+	link   link
 	report func(State, error)
-	denied func() // the server does not accept the credentials
-	redial func() // closes the connections, so that the next probe makes a new one
+	denied func() // the server does not accept the credentials, or its certificate is not trusted
 
 	checks sync.WaitGroup
 
@@ -27,16 +26,29 @@ type health struct {
 	checking bool            // one check at a time
 	probed   time.Time       // the end of the last probe
 	state    State
-	heard    time.Time     // zero when a request failed since
+	sign     time.Time     // the last sign of life, zero when a request failed since
 	answered time.Time     // the last answer to a request
+	redialed bool          // since the member is Unreachable
 	inRow    int           // probes in a row that speak against state
 	restored chan struct{} // closed and made anew when the member is Ready again
 }
 
-func newHealth(opts HealthOptions, probe func(context.Context) error, report func(State, error), denied, redial func()) *health {
+// link is the way to the member.
+type link interface {
+	// probe asks the API server whether it is ready.
+	probe(ctx context.Context) error
+	// verify asks whether it is still the member's cluster that answers.
+	verify(ctx context.Context) error
+	// redial closes the connections, so that the next probe makes a new one.
+	redial()
+	// heard returns when bytes last arrived.
+	heard() time.Time
+}
+
+func newHealth(opts HealthOptions, link link, report func(State, error), denied func()) *health {
 	return &health{
-		opts: opts, probe: probe, report: report, denied: denied, redial: redial,
-		state: Ready, heard: time.Now(), answered: time.Now(), restored: make(chan struct{}),
+		opts: opts, link: link, report: report, denied: denied,
+		state: Ready, sign: time.Now(), answered: time.Now(), restored: make(chan struct{}),
 	}
 }
 
@@ -64,7 +76,7 @@ func (h *health) check() {
 	pause := h.untilProbe(time.Now())
 	if pause <= 0 {
 		attempt, cancel := context.WithTimeout(ctx, h.opts.ProbeTimeout)
-		err := h.probe(attempt)
+		err := h.ask(attempt)
 		cancel()
 		if ctx.Err() == nil {
 			pause = h.judge(time.Now(), err)
@@ -79,6 +91,20 @@ func (h *health) check() {
 	if ctx.Err() == nil {
 		h.due.Reset(pause)
 	}
+}
+
+// ask probes. What makes an Unreachable member Ready again must be the member's cluster.
+func (h *health) ask(ctx context.Context) error {
+	if err := h.link.probe(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	away := h.state == Unreachable
+	h.mu.Unlock()
+	if !away {
+		return nil
+	}
+	return h.link.verify(ctx)
 }
 
 // untilNextLocked returns how long a probe must wait for which there is a reason.
@@ -100,7 +126,7 @@ func (h *health) begin() (ctx context.Context, ok bool) {
 // doubtfulLocked reports whether a request failed, and no probe has tried to find out why. While probes are under way at
 // the shorter interval, requests that fail by the dozen must not hasten them.
 func (h *health) doubtfulLocked() bool {
-	return h.heard.IsZero() && h.state == Ready && h.inRow == 0
+	return h.sign.IsZero() && h.state == Ready && h.inRow == 0
 }
 
 // untilProbe says how long there is no need to ask. Silence shorter than the interval needs no probe, unless a request
@@ -108,10 +134,10 @@ func (h *health) doubtfulLocked() bool {
 func (h *health) untilProbe(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == Unreachable || h.inRow > 0 || h.heard.IsZero() {
+	if h.state == Unreachable || h.inRow > 0 || h.sign.IsZero() {
 		return 0
 	}
-	return min(h.opts.ProbeInterval-now.Sub(h.heard), eventsSuffice*h.opts.ProbeInterval-now.Sub(h.answered))
+	return min(h.opts.ProbeInterval-now.Sub(h.sign), eventsSuffice*h.opts.ProbeInterval-now.Sub(h.answered))
 }
 
 // eventsSuffice is for how many intervals the events of watches take the place of an answer. They show that the server
@@ -120,17 +146,17 @@ const eventsSuffice = 6
 
 // judge counts a probe and returns the pause until the next.
 func (h *health) judge(now time.Time, err error) (pause time.Duration) {
-	if apierrors.IsUnauthorized(err) {
+	if apierrors.IsUnauthorized(err) || isCertificateError(err) {
 		h.denied()
 	}
 	state, changed := h.count(now, err)
 	if changed || state == Unreachable && err != nil {
 		h.report(state, err)
 	}
-	if state == Unreachable && isTimeout(err) {
+	if state == Unreachable && isTimeout(err) && h.mayRedial(now) {
 		// The connection may have died without a word, and new ones may work: those of a server that has failed over,
 		// or behind a gateway that has forgotten it. HTTP/2's own pings would take 45 seconds to find out.
-		h.redial()
+		h.link.redial()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,13 +166,37 @@ func (h *health) judge(now time.Time, err error) (pause time.Duration) {
 	return h.opts.RetryInterval
 }
 
+// mayRedial reports whether the connections shall be closed, which happens once in an outage. A server that is slow still
+// sends something, such as a long list, which would never be complete if it were cut again and again.
+func (h *health) mayRedial(now time.Time) bool {
+	if now.Sub(h.link.heard()) < h.opts.ProbeTimeout {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := !h.redialed
+	h.redialed = true
+	return first
+}
+
+// lost notes that what answers is another cluster. No probes are needed to believe that.
+func (h *health) lost(why error) {
+	h.mu.Lock()
+	h.state, h.inRow, h.sign = Unreachable, 0, time.Time{}
+	if h.due != nil && !h.checking && h.ctx.Err() == nil {
+		h.due.Reset(h.opts.RetryInterval)
+	}
+	h.mu.Unlock()
+	h.report(Unreachable, why)
+}
+
 // count applies the thresholds: a state changes when as many probes in a row speak against it.
 func (h *health) count(now time.Time, err error) (state State, changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.probed = now
 	if err == nil {
-		h.heard, h.answered = now, now
+		h.sign, h.answered = now, now
 	}
 	if (err == nil) == (h.state == Ready) {
 		h.inRow = 0
@@ -157,7 +207,7 @@ func (h *health) count(now time.Time, err error) (state State, changed bool) {
 	case h.state == Ready && h.inRow >= h.opts.FailureThreshold:
 		h.state = Unreachable
 	case h.state == Unreachable && h.inRow >= h.opts.SuccessThreshold:
-		h.state = Ready
+		h.state, h.redialed = Ready, false
 		close(h.restored)
 		h.restored = make(chan struct{})
 	default:
@@ -171,8 +221,8 @@ func (h *health) count(now time.Time, err error) (state State, changed bool) {
 func (h *health) worked() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.heard = time.Now()
-	h.answered = h.heard
+	h.sign = time.Now()
+	h.answered = h.sign
 	if h.state == Ready {
 		h.inRow = 0
 	}
@@ -184,8 +234,8 @@ func (h *health) worked() {
 func (h *health) heardEvent() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == Ready && h.inRow == 0 && !h.heard.IsZero() {
-		h.heard = time.Now()
+	if h.state == Ready && h.inRow == 0 && !h.sign.IsZero() {
+		h.sign = time.Now()
 	}
 }
 
@@ -193,7 +243,7 @@ func (h *health) heardEvent() {
 func (h *health) failed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.heard = time.Time{}
+	h.sign = time.Time{}
 	if h.due != nil && !h.checking && h.doubtfulLocked() && h.ctx.Err() == nil {
 		h.due.Reset(h.untilNextLocked())
 	}

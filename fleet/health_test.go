@@ -28,7 +28,7 @@ func TestAStateChangesOnlyAfterSeveralProbesInARow(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := newHealth(Options{}.withDefaults().Health, nil, nil, nil, nil)
+			h := newHealth(Options{}.withDefaults().Health, nil, nil, nil)
 			var got strings.Builder
 			for _, probe := range tc.probes {
 				var err error
@@ -47,33 +47,60 @@ func TestAStateChangesOnlyAfterSeveralProbesInARow(t *testing.T) {
 
 // probed stands for an API server in tests of health: it answers probes or does not, and has what came of it.
 type probed struct {
-	mu      sync.Mutex // guards what follows
-	broken  error
-	probes  int
-	redials int
-	states  []State
+	mu       sync.Mutex // guards what follows
+	broken   error
+	another  error // why what answers is not the member's cluster
+	arriving bool  // bytes arrive, slowly
+	probes   int
+	redials  int
+	states   []State
+}
+
+func (p *probed) probe(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.probes++
+	return p.broken
+}
+
+func (p *probed) verify(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.another
+}
+
+func (p *probed) redial() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.redials++
+}
+
+func (p *probed) heard() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.arriving {
+		return time.Now()
+	}
+	return time.Time{}
 }
 
 func (p *probed) watch(t *testing.T) *health {
 	t.Helper()
-	h := newHealth(Options{}.withDefaults().Health, func(context.Context) error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.probes++
-		return p.broken
-	}, func(s State, _ error) {
+	h := newHealth(Options{}.withDefaults().Health, p, func(s State, _ error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.states) == 0 || p.states[len(p.states)-1] != s {
 			p.states = append(p.states, s)
 		}
-	}, func() {}, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.redials++
-	})
+	}, func() {})
 	h.watch(t.Context())
 	return h
+}
+
+func (p *probed) setAnother(another error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.another = another
 }
 
 func (p *probed) setBroken(broken error) {
@@ -163,15 +190,17 @@ func TestAFailedRequestIsFollowedByProbes(t *testing.T) {
 
 func TestAMemberThatDoesNotAnswerIsDialledAnew(t *testing.T) {
 	for name, tc := range map[string]struct {
-		err     error
-		redials int
+		err      error
+		arriving bool
+		redials  int
 	}{
-		"Timeout": {err: context.DeadlineExceeded, redials: 3},
-		"Refused": {err: errors.New("refused"), redials: 0},
+		"Timeout, once in an outage": {err: context.DeadlineExceeded, redials: 1},
+		"Slow":                       {err: context.DeadlineExceeded, arriving: true, redials: 0},
+		"Refused":                    {err: errors.New("refused"), redials: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &probed{}
+				p := &probed{arriving: tc.arriving}
 				p.setBroken(tc.err)
 				p.watch(t).failed()
 				<-time.After(4500 * time.Millisecond) // five probes, the third of which makes it Unreachable
@@ -182,4 +211,34 @@ func TestAMemberThatDoesNotAnswerIsDialledAnew(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnotherClusterDoesNotMakeAMemberReadyAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{another: &anotherClusterError{known: "a", now: "b"}}
+		p.setBroken(errors.New("refused"))
+		h := p.watch(t)
+		h.failed()
+		<-time.After(4500 * time.Millisecond)
+		p.is(t, 5, Unreachable)
+		p.setBroken(nil) // what answers now is another cluster
+		<-time.After(4 * time.Second)
+		p.is(t, 9, Unreachable)
+
+		restored := h.isRestored()
+		p.setAnother(nil)
+		<-restored
+		p.is(t, 11, Unreachable, Ready)
+	})
+}
+
+func TestAClusterThatIsAnotherIsNotReadyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		h := p.watch(t)
+		h.lost(&anotherClusterError{known: "a", now: "b"})
+		p.is(t, 0, Unreachable)
+		<-h.isRestored() // the probes find the member's own cluster again
+		p.is(t, 2, Unreachable, Ready)
+	})
 }

@@ -2,13 +2,42 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// ErrAnotherCluster is why an engagement ends when another cluster answers at the member's name. The cause of the
+// engagement's context wraps it beside [ErrDisengaged].
+var ErrAnotherCluster = errors.New("another cluster answers at the member's name")
+
+// anotherClusterError says that a member's name leads to another cluster than before.
+type anotherClusterError struct{ known, now string }
+
+func (e *anotherClusterError) Error() string {
+	return fmt.Sprintf("%v: %s, not %s", ErrAnotherCluster, called(e.now), called(e.known))
+}
+
+// Unwrap returns the sentinel.
+func (*anotherClusterError) Unwrap() error { return ErrAnotherCluster }
+
+// called names a cluster by its identity.
+func called(identity string) string {
+	if identity == "" {
+		return "one of unknown identity"
+	}
+	return fmt.Sprintf("%.64q", identity)
+}
 
 // ReadIdentity reads which cluster it is that a reader reads from: the UID of its namespace kube-system. It is empty,
 // without an error, where there is no such namespace, or no right to get it. The reader must ask the server, as
@@ -17,11 +46,123 @@ func ReadIdentity(ctx context.Context, reader client.Reader) (string, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
 	err := reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading which cluster it is, by its namespace %s: %w", metav1.NamespaceSystem, err)
+	if err != nil && !isUnknown(err) {
+		return "", identityError(err)
 	}
 	return string(namespace.GetUID()), nil
+}
+
+// isUnknown reports whether the answer means that the identity is not to be had: there is no right to it, or no such
+// namespace. A server that refuses the credentials, or is busy, says nothing about that.
+func isUnknown(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsNotAcceptable(err) || apierrors.IsBadRequest(err)
+}
+
+func identityError(err error) error {
+	return fmt.Errorf("reading which cluster it is, by its namespace %s: %w", metav1.NamespaceSystem, err)
+}
+
+// identifier returns a function that reads the identity over a transport, without a client that would cost more than the
+// request.
+func identifier(cfg *rest.Config) func(context.Context, http.RoundTripper) (string, error) {
+	return func(ctx context.Context, rt http.RoundTripper) (string, error) {
+		answer, err := ask(ctx, cfg, rt, "/api/v1/namespaces/"+metav1.NamespaceSystem, metadataAlone)
+		if isUnknown(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", identityError(err)
+		}
+		namespace := metav1.PartialObjectMetadata{}
+		if err := json.Unmarshal(answer, &namespace); err != nil || namespace.Name != metav1.NamespaceSystem || namespace.UID == "" {
+			return "", identityError(errNoAPIServer)
+		}
+		return string(namespace.UID), nil
+	}
+}
+
+// metadataAlone asks for the metadata of an object, and for all of it where a server knows no such answer.
+const metadataAlone = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+// errNoAPIServer says that something answers that is not an API server, such as a web page.
+var errNoAPIServer = errors.New("what answers is not an API server of Kubernetes")
+
+// mostAnswer is how large the answer to a question of the fleet's own may be, in bytes. Those of API servers have less
+// than a hundredth.
+const mostAnswer = 256 << 10
+
+// ask asks an API server for what is at a path.
+func ask(ctx context.Context, cfg *rest.Config, rt http.RoundTripper, path, accept string) ([]byte, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.UnversionedRESTClientForConfigAndClient(cfg, &http.Client{Transport: capped{rt}, Timeout: cfg.Timeout})
+	if err != nil {
+		return nil, err
+	}
+	return client.Get().AbsPath(path).SetHeader("Accept", accept).MaxRetries(0).Do(ctx).Raw()
+}
+
+// capped is a transport whose answers end at mostAnswer.
+type capped struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c capped) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(req)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, mostAnswer), resp.Body}
+	}
+	return resp, err
+}
+
+// identities keeps which members are engaged with which clusters. The fleet's lock guards it.
+type identities map[string]map[*Engagement]struct{}
+
+// identifiedLocked notes that an engagement is published.
+func (f *Fleet) identifiedLocked(e *Engagement) {
+	if e.identity == "" {
+		return
+	}
+	if f.identities[e.identity] == nil {
+		f.identities[e.identity] = map[*Engagement]struct{}{}
+	}
+	f.identities[e.identity][e] = struct{}{}
+	f.twinsChangedLocked(e)
+}
+
+// notIdentifiedLocked notes that an engagement is over.
+func (f *Fleet) notIdentifiedLocked(e *Engagement) {
+	delete(f.identities[e.identity], e)
+	if len(f.identities[e.identity]) == 0 {
+		delete(f.identities, e.identity)
+	}
+	f.twinsChangedLocked(e)
+}
+
+func (f *Fleet) twinsChangedLocked(e *Engagement) {
+	for _, twin := range f.identities.othersLocked(e) {
+		f.changedLocked(twin)
+	}
+}
+
+// othersLocked returns the other members that are the same cluster, in order.
+func (i identities) othersLocked(e *Engagement) []ClusterName {
+	var others []ClusterName
+	for other := range i[e.identity] {
+		if other.name != e.name {
+			others = append(others, other.name)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
+// duplicateError says that a member is the same cluster as another one.
+type duplicateError struct{ of ClusterName }
+
+func (e *duplicateError) Error() string {
+	return fmt.Sprintf("it is the same cluster as the member %q, and Options.RefuseDuplicates is set: remove one of them", e.of)
 }

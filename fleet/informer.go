@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -30,9 +31,13 @@ type informer struct {
 	synced    chan struct{} // closed when the store has the first list
 
 	mu       sync.Mutex // guards what follows, and makes one step of a change to the store and its events
+	legacy   *legacy    // nil for an informer that takes nobody's place
 	started  bool
 	stopped  bool
 	handlers map[*delivery.Registration]struct{}
+	// lost has the objects that are gone and of which a handler may not have heard, by key; see legacy. Nil while none are
+	// kept.
+	lost map[string]any
 	// running has the goroutines that deliver events. None is added once stopped is set.
 	running sync.WaitGroup
 }
@@ -149,6 +154,9 @@ func (i *informer) AddEventHandlerWithOptions(
 	if i.HasSynced() {
 		l.Listed()
 	}
+	for key, obj := range i.lost {
+		l.Add(deletionMissed(key, obj))
+	}
 	return l, nil
 }
 
@@ -250,6 +258,7 @@ func (in intake) Update(obj any) error {
 		return err
 	}
 	in.tellLocked(n)
+	in.foundLocked(obj)
 	return nil
 }
 
@@ -265,6 +274,7 @@ func (in intake) Delete(obj any) error {
 		return err
 	}
 	in.tellLocked(delivery.Event{What: delivery.Deleted, Obj: obj})
+	in.lostLocked(obj)
 	return nil
 }
 
@@ -276,28 +286,41 @@ func (in intake) Replace(list []any, resourceVersion string) error {
 			return err
 		}
 	}
+	first, err := in.replace(list, resourceVersion)
+	if first && in.legacy != nil {
+		in.legacy.settle()
+	}
+	return err
+}
+
+func (in intake) replace(list []any, resourceVersion string) (first bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	news, err := in.differencesLocked(list)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := in.indexer.Replace(list, resourceVersion); err != nil {
-		return err
+		return false, err
 	}
-	first := !in.HasSynced()
+	first = !in.HasSynced()
 	if first {
 		close(in.synced) // before a handler is told, which may look
 	}
 	for _, n := range news {
 		in.tellLocked(n)
+		if n.What == delivery.Deleted {
+			in.lostLocked(n.Obj)
+		} else {
+			in.foundLocked(n.Obj)
+		}
 	}
 	if first {
 		for l := range in.handlers {
 			l.Listed()
 		}
 	}
-	return nil
+	return first, nil
 }
 
 // differencesLocked returns what changes when the list takes the place of what is stored.
@@ -329,7 +352,8 @@ func (in intake) differencesLocked(list []any) ([]delivery.Event, error) {
 	return append(gone, news...), nil
 }
 
-// newsLocked returns what it means that obj is there. It is nothing if a new list has an object as it was.
+// newsLocked returns what it means that obj is there. It is nothing if a new list has an object as it was. Its version
+// alone does not tell: a cluster whose storage was restored from a backup counts the same versions once more.
 func (in intake) newsLocked(obj any) (delivery.Event, error) {
 	old, exists, err := in.indexer.Get(obj)
 	switch {
@@ -337,7 +361,7 @@ func (in intake) newsLocked(obj any) (delivery.Event, error) {
 		return delivery.Event{}, err
 	case !exists:
 		return delivery.Event{What: delivery.Added, Obj: obj, Initial: !in.HasSynced()}, nil
-	case sameVersion(old, obj):
+	case sameVersion(old, obj) && equality.Semantic.DeepEqual(old, obj):
 		return delivery.Event{}, nil
 	}
 	return delivery.Event{What: delivery.Updated, Old: old, Obj: obj}, nil

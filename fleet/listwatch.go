@@ -2,13 +2,16 @@ package fleet
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 )
@@ -23,6 +26,11 @@ type retrying struct {
 	restored func() <-chan struct{}
 	most     time.Duration
 	log      logr.Logger
+	wire     *wire
+	// listed is set when the next watch follows a list, and so goes on from a version that the server just had.
+	listed atomic.Bool
+	// watched is the generation of the last watch.
+	watched atomic.Pointer[generation]
 }
 
 var (
@@ -32,16 +40,49 @@ var (
 
 // ListWithContext implements ListerWatcherWithContext.
 func (r *retrying) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	return retry(ctx, r, func() (runtime.Object, error) {
+	list, err := retry(ctx, r, func() (runtime.Object, error) {
 		return r.ListerWatcherWithContext.ListWithContext(ctx, opts)
 	})
+	r.listed.Store(err == nil)
+	return list, err
 }
 
 // WatchWithContext implements ListerWatcherWithContext.
 func (r *retrying) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	listed, rotated := r.listed.Swap(false), r.watched.Load() != r.wire.current.Load()
 	return retry(ctx, r, func() (watch.Interface, error) {
+		if !listed && !rotated && opts.SendInitialEvents == nil { // the server may have ended the last one
+			if err := r.mustNotBeRestored(ctx, opts.ResourceVersion); err != nil {
+				return nil, err
+			}
+		}
+		r.watched.Store(r.wire.current.Load())
 		return r.ListerWatcherWithContext.WatchWithContext(ctx, opts)
 	})
+}
+
+// mustNotBeRestored returns an error that has everything listed anew if the server's storage has gone back behind the
+// version from which a watch is to go on: it was restored from a backup. The server would send nothing until it gets there
+// again, and then leave out what differs.
+func (r *retrying) mustNotBeRestored(ctx context.Context, version string) error {
+	if version == "" || version == "0" {
+		return nil
+	}
+	list, err := r.ListerWatcherWithContext.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	order, err := resourceversion.CompareResourceVersion(accessor.GetResourceVersion(), version)
+	if err != nil || order >= 0 { // versions that are no numbers cannot be compared
+		return nil //nolint:nilerr // and a server with such versions may do as it likes
+	}
+	r.log.Info("The storage of the cluster has gone back to an earlier version; listing everything anew",
+		"kind", r.gvk.Kind, "group", r.gvk.Group, "version", accessor.GetResourceVersion(), "before", version)
+	return apierrors.NewResourceExpired("the storage of the cluster has gone back behind this version")
 }
 
 // List implements ListerWatcher, which informers require but do not call where there is a context.

@@ -40,6 +40,7 @@ type member struct {
 	problem    problem // what is wrong with the description while the engagement of an earlier one goes on
 	engagement *Engagement
 	engagedAs  Member             // what engagement was connected from
+	impostor   bool               // another cluster answers at the address of engagement
 	interrupt  context.CancelFunc // ends the attempt to connect that is under way
 	measured   measured
 
@@ -49,6 +50,7 @@ type member struct {
 	forgetServer func()
 	// refreshed is when the provider was last asked for fresh credentials. Only run uses it.
 	refreshed time.Time
+	plugin    plugin
 }
 
 type problem struct{ reason, message string }
@@ -73,7 +75,7 @@ func (m *member) describeLocked(described Member) {
 	}
 	before := m.described
 	m.described = described
-	if !maps.Equal(before.Labels, described.Labels) {
+	if !maps.Equal(before.Labels, described.Labels) || !before.Expires.Equal(described.Expires) {
 		m.fleet.changedLocked(m.name)
 	}
 	if !sameAccess(before, described) || before.Err != nil || described.Err != nil {
@@ -122,10 +124,10 @@ func (m *member) run(ctx context.Context) {
 		case described.Err != nil:
 			m.invalid(described.Err)
 			m.wait(ctx, 0)
-		case engaged:
+		case engaged && !m.filesChanged(described):
 			pause.reset()
 			m.noProblem()
-			m.wait(ctx, 0)
+			m.wait(ctx, m.untilFilesAreRead(described))
 		default:
 			if err := m.connectOrRotate(ctx, described); err != nil && !errors.Is(err, errOutdated) {
 				m.wait(ctx, pause.next())
@@ -140,8 +142,30 @@ func (m *member) read() (described Member, engaged, withdrawn bool) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	e := m.engagement
-	engaged = e != nil && e.ctx.Err() == nil && sameAccess(m.engagedAs, m.described)
+	engaged = e != nil && e.ctx.Err() == nil && !m.impostor && sameAccess(m.engagedAs, m.described)
 	return m.described, engaged, m.withdrawn
+}
+
+// readFilesEvery is how often certificates in files are read again. They are read at once when the server refuses them.
+const readFilesEvery = time.Minute
+
+// untilFilesAreRead returns the time until files are to be read again, and zero if the description names none.
+func (m *member) untilFilesAreRead(described Member) time.Duration {
+	if described.Config == nil || !namesFiles(described.Config) {
+		return 0
+	}
+	return readFilesEvery
+}
+
+// filesChanged reports whether the engagement has other certificates than those in the files that its config names.
+func (m *member) filesChanged(described Member) bool {
+	if described.Config == nil || !namesFiles(described.Config) {
+		return false
+	}
+	m.fleet.mu.Lock()
+	e := m.engagement
+	m.fleet.mu.Unlock()
+	return e != nil && e.wire != nil && e.wire.current.Load().files.haveChanged(m.fleet.usable(described))
 }
 
 // wait returns at news, at the end of ctx, or after the given time if it is not zero. Credentials that are not accepted
@@ -156,6 +180,10 @@ func (m *member) wait(ctx context.Context, atMost time.Duration) {
 	for {
 		select {
 		case <-m.denied:
+			described, engaged, _ := m.read()
+			if engaged && m.filesChanged(described) {
+				return
+			}
 			m.refresh(ctx)
 			continue
 		case <-m.news:
@@ -170,7 +198,9 @@ func (m *member) wait(ctx context.Context, atMost time.Duration) {
 // that changed, or else by a new engagement.
 func (m *member) connectOrRotate(ctx context.Context, described Member) error {
 	if e := m.rotatable(described); e != nil {
-		return m.rotate(ctx, described, e)
+		if err := m.rotate(ctx, described, e); !errors.Is(err, errNotInPlace) {
+			return err
+		}
 	}
 	return m.connect(ctx, described)
 }
@@ -184,22 +214,43 @@ func (m *member) connect(ctx context.Context, described Member) error {
 		return errOutdated
 	}
 	m.useServer(described)
+	before := m.predecessor()
+	before.keepLost()
+	e, err := m.engage(attempt, ctx, described, before)
+	if err != nil {
+		before.dropLost()
+		return m.failed(described, err)
+	}
+	e.syncBeside(attempt, before)
+	if err := m.handOver(ctx, described, before, e); err != nil {
+		before.dropLost()
+		e.end(errReplaced)
+		return errors.Join(err, e.drain(context.WithoutCancel(ctx))) // nobody has seen it, so nothing runs for it
+	}
+	e.openLegacies()
+	return nil
+}
+
+// predecessor returns the engagement whose place another one is to take, or nil.
+func (m *member) predecessor() *Engagement {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.engagement == nil || m.engagement.ctx.Err() != nil {
+		return nil
+	}
+	return m.engagement
+}
+
+// engage waits for a place among those that connect, and connects.
+func (m *member) engage(attempt, life context.Context, described Member, before *Engagement) (*Engagement, error) {
 	leave, err := m.paced(attempt)
 	if err != nil {
-		return m.failed(described, err)
+		return nil, err
 	}
 	defer leave()
 	attempt, expire := context.WithTimeout(attempt, m.fleet.opts.ConnectTimeout)
 	defer expire()
-	e, err := m.fleet.engage(attempt, ctx, described, m)
-	if err != nil {
-		return m.failed(described, err)
-	}
-	if !m.engaged(described, e) {
-		e.end(errReplaced)
-		return errors.Join(errOutdated, e.drain(context.WithoutCancel(ctx))) // nobody has seen it, so nothing runs for it
-	}
-	return nil
+	return m.fleet.engage(attempt, life, described, m, before)
 }
 
 // paced waits for a place among those that connect. An attempt that is not the first needs none: pauses keep these apart, and
@@ -257,6 +308,10 @@ func (m *member) failed(described Member, err error) error {
 	if apierrors.IsUnauthorized(err) {
 		wake(m.denied)
 	}
+	return m.failedLocked(err)
+}
+
+func (m *member) failedLocked(err error) error {
 	if m.explainLocked(classify(err), message(err)) || m.attempts == 1 {
 		m.log.Info("Cannot connect; trying again", "reason", classify(err), "error", message(err))
 	}
@@ -289,26 +344,65 @@ func (m *member) noProblem() {
 	}
 }
 
+// handOver publishes an engagement in the place of the one before. If that one is of another cluster, nothing of it may
+// be left when the new one begins: neither a reconcile nor a request.
+func (m *member) handOver(ctx context.Context, described Member, before, e *Engagement) error {
+	if before != nil && before.identity != e.identity {
+		if !m.giveUp(described, before, e) {
+			return errOutdated
+		}
+		m.awaitDrain(context.WithoutCancel(ctx), before)
+		m.fleet.mu.Lock()
+		m.engagement = nil
+		m.fleet.mu.Unlock()
+	}
+	return m.engaged(described, e)
+}
+
+// giveUp ends an engagement since its cluster is no longer the member's.
+func (m *member) giveUp(described Member, before, e *Engagement) bool {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.withdrawn || !sameAccess(described, m.described) {
+		return false
+	}
+	another := &anotherClusterError{known: before.identity, now: e.identity}
+	m.log.Info("Disengaged", "why", another.Error())
+	m.setStateLocked(Draining, ReasonAnotherCluster, message(another))
+	m.fleet.notIdentifiedLocked(before)
+	before.end(another)
+	return true
+}
+
 // engaged publishes an engagement, unless the description is outdated.
-func (m *member) engaged(described Member, e *Engagement) bool {
+func (m *member) engaged(described Member, e *Engagement) error {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	m.interrupt = func() {}
 	if m.withdrawn || !sameAccess(described, m.described) {
-		return false
+		return errOutdated
+	}
+	twins := m.fleet.identities.othersLocked(e)
+	if len(twins) > 0 && m.fleet.opts.RefuseDuplicates {
+		return m.failedLocked(&duplicateError{of: twins[0]})
 	}
 	before := m.engagement
-	m.engagement, m.engagedAs = e, described
+	m.engagement, m.engagedAs, m.impostor = e, described, false
 	m.measured.engagedLocked(e)
-	m.log.Info("Engaged", "attempts", m.attempts)
+	m.log.Info("Engaged", "attempts", m.attempts, "identity", e.identity)
 	m.attempts, m.problem = 0, problem{}
 	m.setStateLocked(Ready, "", "")
 	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
-	if before != nil {
+	if before != nil && before.ctx.Err() == nil {
+		m.fleet.notIdentifiedLocked(before)
 		before.end(errReplaced)
 		m.replaced.Go(func() { m.awaitDrain(context.Background(), before) })
 	}
-	return true
+	m.fleet.identifiedLocked(e)
+	if len(twins) > 0 {
+		m.log.Info("Two members are the same cluster: its objects are reconciled once for each", "identity", e.identity, "other", twins[0])
+	}
+	return nil
 }
 
 // invalid notes that the provider cannot describe the member. An engagement goes on.
@@ -326,17 +420,24 @@ func (m *member) invalid(why error) {
 	}
 }
 
-// health notes what the probes of an engagement found.
+// health notes what the probes of an engagement found. If another cluster answers, that is for an engagement of its own.
 func (m *member) health(e *Engagement, state State, why error) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if m.engagement != e || m.withdrawn {
+	if m.engagement != e || m.withdrawn || e.ctx.Err() != nil {
 		return
 	}
 	if m.state != state || m.reason != classify(why) {
 		m.log.Info("Health changed", "state", state, "reason", classify(why), "error", message(why))
 	}
 	m.setStateLocked(state, classify(why), message(why))
+	switch {
+	case state == Ready:
+		m.impostor = false
+	case errors.Is(why, ErrAnotherCluster) && !m.impostor:
+		m.impostor = true
+		wake(m.news)
+	}
 }
 
 // drain ends what runs for the member and forgets it.
@@ -359,6 +460,9 @@ func (m *member) drain(ctx context.Context) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	m.log.Info("Disengaged", "why", why.Error())
+	if e != nil {
+		m.fleet.notIdentifiedLocked(e)
+	}
 	m.fleet.endedLocked(m)
 }
 
@@ -376,11 +480,12 @@ func (m *member) setStateLocked(state State, reason, message string) {
 func (m *member) statusLocked() Status {
 	s := Status{
 		Name: m.name, Labels: maps.Clone(m.described.Labels), State: m.state,
-		Reason: m.reason, Message: m.message, Since: m.since, Attempts: m.attempts,
+		Reason: m.reason, Message: m.message, Since: m.since, Attempts: m.attempts, Expires: m.described.Expires,
 	}
 	if m.engagement == nil {
 		return s
 	}
+	s.Identity, s.Duplicates = m.engagement.identity, m.fleet.identities.othersLocked(m.engagement)
 	s.NotSynced = m.engagement.kinds.summary()
 	switch {
 	case s.Reason != "":

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -90,11 +91,11 @@ func (t *tally) reconciled(controller string, outcome int) {
 }
 
 // timed is a probe that counts how long it takes.
-func (t *tally) timed(probe func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
+func (t *tally) timed(probe func(context.Context, http.RoundTripper) error) func(context.Context, http.RoundTripper) error {
+	return func(ctx context.Context, over http.RoundTripper) error {
 		begin := time.Now()
 		defer func() { t.probed(time.Since(begin)) }()
-		return probe(ctx)
+		return probe(ctx, over)
 	}
 }
 
@@ -177,6 +178,7 @@ type memberFigures struct {
 	state             State
 	since             time.Time
 	reported, readyAt time.Time
+	expires           time.Time
 	totals            totals
 }
 
@@ -196,7 +198,7 @@ func (f *Fleet) figures() (states map[State]int, each []memberFigures, others *t
 		}
 		each = append(each, memberFigures{
 			name: string(m.name), state: m.state, since: m.since,
-			reported: m.measured.reported, readyAt: m.measured.firstReady, totals: m.totalsLocked(),
+			reported: m.measured.reported, readyAt: m.measured.firstReady, expires: m.described.Expires, totals: m.totalsLocked(),
 		})
 	}
 	if f.series.overflowed {
@@ -210,7 +212,7 @@ func (f *Fleet) figures() (states map[State]int, each []memberFigures, others *t
 type collector struct {
 	fleet *Fleet
 
-	members, state, transition, timeToReady, probe, lastProbe, engagements, rotations, reconciles *prometheus.Desc
+	members, state, transition, timeToReady, expiry, probe, lastProbe, engagements, rotations, reconciles *prometheus.Desc
 }
 
 func newCollector(f *Fleet) *collector {
@@ -224,6 +226,7 @@ func newCollector(f *Fleet) *collector {
 		state:       desc("member_state", "1 for the state that the member is in, 0 for the others.", cluster, "state"),
 		transition:  desc("member_last_transition_timestamp_seconds", "When the state of the member last changed, in seconds since 1970.", cluster),
 		timeToReady: desc("member_time_to_ready_seconds", "How long it took from when the member was reported until it was Ready for the first time.", cluster),
+		expiry:      desc("member_credentials_expiry_timestamp_seconds", "When the credentials of the member expire, in seconds since 1970, if the provider knows.", cluster),
 		probe:       desc("member_probe_seconds", "How long probes of the member took, with those that failed.", cluster),
 		lastProbe:   desc("member_last_probe_seconds", "How long the last probe of the member took.", cluster),
 		engagements: desc("member_engagements_total", "How often the member was engaged.", cluster),
@@ -235,7 +238,7 @@ func newCollector(f *Fleet) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.members, c.state, c.transition, c.timeToReady, c.probe, c.lastProbe, c.engagements, c.rotations, c.reconciles,
+		c.members, c.state, c.transition, c.timeToReady, c.expiry, c.probe, c.lastProbe, c.engagements, c.rotations, c.reconciles,
 	} {
 		to <- d
 	}
@@ -268,6 +271,9 @@ func (c *collector) sendState(to chan<- prometheus.Metric, m memberFigures) {
 	gauge(to, c.transition, float64(m.since.UnixMilli())/1000, m.name)
 	if !m.readyAt.IsZero() {
 		gauge(to, c.timeToReady, m.readyAt.Sub(m.reported).Seconds(), m.name)
+	}
+	if !m.expires.IsZero() {
+		gauge(to, c.expiry, float64(m.expires.UnixMilli())/1000, m.name)
 	}
 	if m.totals.probes.count > 0 {
 		gauge(to, c.lastProbe, m.totals.probes.last.Seconds(), m.name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -59,11 +60,11 @@ func TestMetricsOfAMember(t *testing.T) {
 		e.Reconciled("things", reconcile.Result{RequeueAfter: 1}, nil)
 		e.Reconciled("others", reconcile.Result{RequeueAfter: 1}, errors.New("broken"))
 		for i := range 2 {
-			probe := e.tally.timed(func(context.Context) error {
+			probe := e.tally.timed(func(context.Context, http.RoundTripper) error {
 				<-time.After(time.Duration(i+1) * time.Second)
 				return errors.New("no answer")
 			})
-			_ = probe(t.Context())
+			_ = probe(t.Context(), nil)
 		}
 		got := seriesOf(t, "cluster=a")
 		want := map[string]string{

@@ -37,6 +37,16 @@ type Options struct {
 	// second and double. Default: 10 seconds.
 	MaxRetryPeriod time.Duration
 
+	// RefuseDuplicates keeps a member from being engaged while another one is that is the same cluster, by its identity:
+	// its objects would be reconciled twice. Default: both are engaged, with a line in the log, and show each other in
+	// [Status.Duplicates].
+	RefuseDuplicates bool
+
+	// MaxResponseBytes is how large one answer of a member may be, after decompression. It bounds the memory that a member
+	// can take by an answer that does not end. A list of objects must fit; watches have no end and are not limited.
+	// Default: 1 GiB.
+	MaxResponseBytes int64
+
 	// Health says how a member's health is found out.
 	Health HealthOptions
 
@@ -82,6 +92,7 @@ func (o Options) withDefaults() Options {
 	}
 	defaultTo(&o.ConnectTimeout, 10*time.Second)
 	defaultTo(&o.MaxRetryPeriod, 10*time.Second)
+	defaultTo(&o.MaxResponseBytes, 1<<30)
 	defaultTo(&o.Health.ProbeInterval, 10*time.Second)
 	defaultTo(&o.Health.RetryInterval, time.Second)
 	defaultTo(&o.Health.ProbeTimeout, 5*time.Second)
@@ -93,7 +104,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func defaultTo[T int | time.Duration](field *T, value T) {
+func defaultTo[T int | int64 | time.Duration](field *T, value T) {
 	if *field <= 0 {
 		*field = value
 	}

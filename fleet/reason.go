@@ -33,6 +33,12 @@ const (
 	ReasonDNS = "DNS"
 	// ReasonServerError says that the server answers with an internal error, or is not ready itself.
 	ReasonServerError = "ServerError"
+	// ReasonRedirected says that the server answers with a redirect, which is refused.
+	ReasonRedirected = "Redirected"
+	// ReasonAnotherCluster says that another cluster answers than the one that the member was engaged with.
+	ReasonAnotherCluster = "AnotherCluster"
+	// ReasonDuplicate says that another member is the same cluster, and [Options.RefuseDuplicates] is set.
+	ReasonDuplicate = "Duplicate"
 	// ReasonNoKind says that the cluster does not serve the kind, such as one whose CRD is not installed.
 	ReasonNoKind = "NoKind"
 	// ReasonNotSynced says that the member is Ready, but kinds are missing: see [Status.NotSynced].
@@ -52,10 +58,20 @@ func reasonInvalid(err error) string {
 
 // classify finds the reason in an error of a request to a cluster.
 func classify(err error) string {
-	var dns *net.DNSError
+	var (
+		dns        *net.DNSError
+		redirected *redirectError
+		duplicate  *duplicateError
+	)
 	switch {
 	case err == nil:
 		return ""
+	case errors.Is(err, ErrAnotherCluster):
+		return ReasonAnotherCluster
+	case errors.As(err, &redirected):
+		return ReasonRedirected
+	case errors.As(err, &duplicate):
+		return ReasonDuplicate
 	case apierrors.IsUnauthorized(err):
 		return ReasonUnauthorized
 	case apierrors.IsForbidden(err):

@@ -2,7 +2,7 @@ package fleet
 
 import (
 	"context"
-	"net/http"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -13,20 +13,24 @@ import (
 // rotationGrace is how long requests may take that are under way with the old credentials.
 const rotationGrace = 30 * time.Second
 
-// rotatable returns the engagement that only needs other credentials to be what is described, or nil.
+// rotatable returns the engagement that may only need other credentials to be what is described, or nil.
 func (m *member) rotatable(described Member) *Engagement {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	e := m.engagement
-	if e == nil || e.ctx.Err() != nil || e.wire == nil || described.Config == nil ||
-		!sameServer(m.engagedAs.Config, described.Config) {
+	if e == nil || e.ctx.Err() != nil || e.wire == nil || m.impostor || described.Config == nil ||
+		!sameAddress(m.engagedAs.Config, described.Config) {
 		return nil
 	}
 	return e
 }
 
-// rotate gives an engagement new credentials, once they have proved to work. Its caches and watches go on; if the new
-// credentials do not work, so do the old ones, and the status says so.
+// errNotInPlace says that a description needs an engagement of its own.
+var errNotInPlace = errors.New("it may be another cluster")
+
+// rotate gives an engagement new credentials, once they have proved to work, and to lead to the same cluster. Its caches
+// and watches go on; if the new credentials do not work, so do the old ones, and the status says so. Credentials that lead
+// elsewhere, or may do so, are errNotInPlace.
 func (m *member) rotate(ctx context.Context, described Member, e *Engagement) error {
 	attempt, interrupt := context.WithTimeout(ctx, m.fleet.opts.ConnectTimeout)
 	defer interrupt()
@@ -34,22 +38,53 @@ func (m *member) rotate(ctx context.Context, described Member, e *Engagement) er
 		return errOutdated
 	}
 	cfg := m.fleet.usable(described)
-	next, err := newGeneration(cfg)
+	next, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		return m.failed(described, err)
 	}
-	if err := prober(cfg, &http.Client{Transport: next})(attempt); err != nil {
-		closed, cancel := context.WithCancel(ctx)
-		cancel()
-		next.retire(closed)
+	identity, err := identityOver(attempt, next, cfg, described)
+	if err != nil {
+		next.discard()
 		return m.failed(described, err)
+	}
+	if identity != e.identity || identity == "" && !sameRoute(m.engagedAs.Config, described.Config) {
+		next.discard()
+		m.notInPlace()
+		return errNotInPlace
 	}
 	m.rotated(described, e, cfg, next)
 	return nil
 }
 
+// identityOver asks whether a server is ready, and which cluster it is.
+func identityOver(ctx context.Context, g *generation, cfg *rest.Config, described Member) (string, error) {
+	if err := prober(cfg)(ctx, g); err != nil {
+		return "", err
+	}
+	if described.Identity != "" {
+		return described.Identity, nil
+	}
+	return identifier(cfg)(ctx, g)
+}
+
+// notInPlace takes back that an attempt was begun: the one that follows is the same.
+func (m *member) notInPlace() {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	m.interrupt = func() {}
+	m.attempts--
+}
+
 // rotated puts the new credentials in the place of the old ones.
 func (m *member) rotated(described Member, e *Engagement, cfg *rest.Config, next *generation) {
+	before := e.wire.replace(next)
+	if before == nil { // the engagement has ended meanwhile
+		next.discard()
+		return
+	}
+	if c, ok := e.cluster.(*rotatingCluster); ok {
+		c.config.Store(cfg)
+	}
 	m.fleet.mu.Lock()
 	m.interrupt = func() {}
 	m.engagedAs = described
@@ -58,17 +93,23 @@ func (m *member) rotated(described Member, e *Engagement, cfg *rest.Config, next
 	m.fleet.changedLocked(m.name)
 	m.fleet.mu.Unlock()
 
-	if c, ok := e.cluster.(*rotatingCluster); ok {
-		c.config.Store(cfg)
-	}
-	before := e.wire.current.Swap(next)
-	e.background.Go(func() {
+	retire := func() {
 		grace, cancel := context.WithTimeout(e.ctx, rotationGrace)
 		defer cancel()
 		before.retire(grace) // its watches go on with the next one, from where they were
-	})
+	}
+	if leave, err := e.Enter(retiring{}); err == nil {
+		e.background.Go(func() { defer leave(); retire() })
+	} else {
+		before.discard()
+	}
 	m.log.Info("Took over new credentials")
 }
+
+// retiring names what runs while old credentials are given up.
+type retiring struct{}
+
+func (retiring) String() string { return "the last request with the old credentials" }
 
 // rotatingCluster is a member's cluster, whose config has the credentials of now.
 type rotatingCluster struct {

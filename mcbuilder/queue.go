@@ -86,8 +86,7 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 			a.waiting.purge(name)
 			a.waiting.queue(name, q) // they are told that it is gone
 		case status.State == fleet.Draining:
-			q.Purge(name)
-			a.waiting.purge(name)
+			a.purge(members, name, q)
 		case status.State == fleet.Ready:
 			q.Resume(name)
 			a.waiting.queue(name, q)
@@ -99,6 +98,24 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 	for _, m := range members {
 		m.leave()
 	}
+}
+
+// purge drops the requests of a member that leaves, or is another cluster now. Reconciles that run may still ask to be
+// called again, so it is done once more when the last has ended, and the drain waits for that.
+func (a attendance[request]) purge(members map[fleet.ClusterName]attended, name fleet.ClusterName, q *mcqueue.Queue[request]) {
+	over := q.Purge(name)
+	a.waiting.purge(name)
+	m, ok := members[name]
+	if !ok {
+		return
+	}
+	delete(members, name)
+	go func() {
+		defer m.leave()
+		<-over
+		q.Purge(name)
+		a.waiting.purge(name)
+	}()
 }
 
 // attend has the engagement of a member wait for the queue, in place of the one before.

@@ -62,6 +62,9 @@ func (r *reconciler[request]) engaged(ctx context.Context, e *fleet.Engagement, 
 	defer stop()
 
 	result, err := r.inner.Reconcile(mcreconcile.WithCluster(ctx, e.Context(), e.Name(), e.Cluster()), req)
+	if errors.Is(context.Cause(e.Context()), fleet.ErrAnotherCluster) {
+		return reconcile.Result{}, nil // the request was for the cluster that had the name before
+	}
 	if err != nil && e.Context().Err() != nil {
 		log.FromContext(ctx).Info("The engagement ended while reconciling", "why", context.Cause(e.Context()).Error(), "result", err.Error())
 		return r.disengaged(req), nil

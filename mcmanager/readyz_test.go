@@ -39,7 +39,7 @@ func TestAtLeastReadyComparesMembers(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- f.Start(ctx) }()
 				for i := range tc.ready {
-					set(t, f, fleet.Member{Name: fleet.ClusterName(fmt.Sprintf("ready-%d", i)), Cluster: &struct{ cluster.Cluster }{}})
+					set(t, f, fleet.Member{Name: fleet.ClusterName(fmt.Sprintf("ready-%d", i)), Cluster: &struct{ cluster.Cluster }{}, Identity: "it"})
 				}
 				for i := range tc.broken {
 					set(t, f, fleet.Member{Name: fleet.ClusterName(fmt.Sprintf("broken-%d", i)), Err: errors.New("broken")})
@@ -62,8 +62,8 @@ func TestAMemberThatIsDrainedDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fleet.New(fleet.Options{})
 		go func() { _ = f.Start(t.Context()) }()
-		set(t, f, fleet.Member{Name: "leaves", Cluster: &struct{ cluster.Cluster }{}})
-		set(t, f, fleet.Member{Name: "stays", Cluster: &struct{ cluster.Cluster }{}})
+		set(t, f, fleet.Member{Name: "leaves", Cluster: &struct{ cluster.Cluster }{}, Identity: "it"})
+		set(t, f, fleet.Member{Name: "stays", Cluster: &struct{ cluster.Cluster }{}, Identity: "it"})
 		synctest.Wait()
 		e, err := f.Engagement("leaves")
 		if err != nil {

@@ -4,6 +4,7 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +59,7 @@ type Registration struct {
 
 	mu        sync.Mutex // guards what follows
 	pending   []Event
+	batch     []Event // is being delivered
 	goroutine goroutine
 	removed   bool
 	unseen    int  // objects of the initial list that the handler has not seen
@@ -155,12 +157,25 @@ func (r *Registration) take(otherwise goroutine) []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	batch := r.pending
-	r.pending = nil
+	r.pending, r.batch = nil, batch
 	r.goroutine = busy
 	if batch == nil {
 		r.goroutine = otherwise
 	}
 	return batch
+}
+
+// UntoldDeletions returns the objects that are deleted and of which the handler may not have heard yet.
+func (r *Registration) UntoldDeletions() []any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var gone []any
+	for _, e := range slices.Concat(r.batch, r.pending) {
+		if e.What == Deleted {
+			gone = append(gone, e.Obj)
+		}
+	}
+	return gone
 }
 
 func (r *Registration) isRemoved() bool {

@@ -18,7 +18,7 @@ import (
 // proxy is a network between the manager and a member that breaks on demand. It forwards TCP connections as they are.
 // What it holds back arrives later, as with packets that are lost and sent again.
 type proxy struct {
-	target  string
+	target  atomic.Pointer[string]
 	addr    string
 	rate    int          // bytes a second towards the client, 0 for no limit
 	passed  atomic.Int64 // bytes towards the client
@@ -104,10 +104,27 @@ func newProxyOn(t *testing.T, listener net.Listener, cp *mctest.ControlPlane, ra
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newProxyAt(t, listener, server.Host, rate)
+}
+
+// newProxyTo starts a proxy in front of an address.
+func newProxyTo(t *testing.T, target string) *proxy {
+	t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", mctest.Address(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newProxyAt(t, listener, target, 0)
+}
+
+func newProxyAt(t *testing.T, listener net.Listener, target string, rate int) *proxy {
+	t.Helper()
 	p := &proxy{
-		target: server.Host, addr: listener.Addr().String(), rate: rate, listener: listener,
+		addr: listener.Addr().String(), rate: rate, listener: listener,
 		links: map[*link]struct{}{}, stranded: map[*link]struct{}{},
 	}
+	p.target.Store(&target)
 	p.running.Go(func() { p.accept(listener) })
 	t.Cleanup(p.end)
 	return p
@@ -122,6 +139,16 @@ func (p *proxy) through(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
+// leadTo has new connections go to another address, and breaks those that there are.
+func (p *proxy) leadTo(target string) {
+	p.target.Store(&target)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.close()
+	}
+}
+
 func (p *proxy) accept(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
@@ -133,7 +160,7 @@ func (p *proxy) accept(listener net.Listener) {
 }
 
 func (p *proxy) serve(conn net.Conn) {
-	server, err := (&net.Dialer{Timeout: 10 * time.Second}).Dial("tcp", p.target)
+	server, err := (&net.Dialer{Timeout: 10 * time.Second}).Dial("tcp", *p.target.Load())
 	if err != nil {
 		_ = conn.Close()
 		return

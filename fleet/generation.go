@@ -1,0 +1,225 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"k8s.io/client-go/util/connrotation"
+)
+
+// generation is the wire with one set of credentials: client-go's transport, with connections of its own that were made
+// and authenticated with them.
+type generation struct {
+	http.RoundTripper
+	dialer *connrotation.Dialer // nil where the config brings its own transport
+	heard  atomic.Int64         // when bytes last arrived, in nanoseconds since 1970
+	files  files                // the credentials that were read from files
+
+	mu       sync.Mutex // guards what follows
+	retired  bool
+	ordinary int           // requests under way that are no watches
+	idle     chan struct{} // closed when retired and no such request is left
+}
+
+const (
+	dialTimeout = 10 * time.Second
+	keepAlive   = 30 * time.Second
+)
+
+// newGeneration reads the files that cfg names, and connects to nothing. plugin is where the member waits for programs
+// that provide credentials.
+func newGeneration(cfg *rest.Config, plugin *plugin) (*generation, error) {
+	cfg, read, err := inlined(cfg)
+	if err != nil {
+		return nil, err
+	}
+	config, err := cfg.TransportConfig()
+	if err != nil {
+		return nil, err
+	}
+	g := &generation{files: read, idle: make(chan struct{})}
+	if config.Transport == nil {
+		g.dialOwn(config)
+	}
+	if g.RoundTripper, err = transport.New(config); err != nil {
+		return nil, err
+	}
+	if cfg.ExecProvider != nil || cfg.AuthProvider != nil {
+		g.RoundTripper = interruptible{g.RoundTripper, plugin}
+	}
+	return g, nil
+}
+
+// dialOwn gives the transport connections of its own. client-go would share them among all members whose TLS settings
+// are equal, and keep them for the life of the process, except where there is a function for the proxy.
+func (g *generation) dialOwn(config *transport.Config) {
+	dial := (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
+	if config.DialHolder != nil {
+		dial = config.DialHolder.Dial
+	}
+	g.dialer = connrotation.NewDialer(dial)
+	config.DialHolder = &transport.DialHolder{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := g.dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return newLine(conn, &g.heard), nil
+	}}
+	if config.Proxy == nil {
+		config.Proxy = http.ProxyFromEnvironment
+	}
+}
+
+// begin notes a request, unless the generation is retired.
+func (g *generation) begin(isWatch bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.retired {
+		return false
+	}
+	if !isWatch {
+		g.ordinary++
+	}
+	return true
+}
+
+func (g *generation) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ordinary--
+	if g.retired && g.ordinary == 0 {
+		close(g.idle)
+	}
+}
+
+func (g *generation) isRetired() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.retired
+}
+
+// retire closes the connections once no ordinary request is under way, or ctx ends. Watches end then. Retiring it again
+// waits for the same.
+func (g *generation) retire(ctx context.Context) {
+	g.mu.Lock()
+	if !g.retired && g.ordinary == 0 {
+		close(g.idle)
+	}
+	g.retired = true
+	g.mu.Unlock()
+	select {
+	case <-g.idle:
+	case <-ctx.Done():
+	}
+	g.closeAll()
+	utilnet.CloseIdleConnectionsFor(g.RoundTripper)
+}
+
+// discard retires a generation at once.
+func (g *generation) discard() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	g.retire(ended)
+}
+
+func (g *generation) closeAll() {
+	if g.dialer != nil {
+		g.dialer.CloseAll()
+	}
+}
+
+// plugin is where the requests of one member meet that wait for a credential plugin, a program that client-go runs
+// without a way to end it. While one is given up that still waits, no other begins to: a program that hangs holds no more
+// than what waited for it at first.
+type plugin struct {
+	mu      sync.Mutex // guards what follows
+	hanging int
+	over    chan struct{} // closed when none hangs any more
+}
+
+// errPluginHangs is why a request was not sent.
+var errPluginHangs = errors.New("the credential plugin that was started before has not answered yet; end the program if it hangs")
+
+// ready waits until no plugin hangs.
+func (p *plugin) ready(ctx context.Context) error {
+	p.mu.Lock()
+	hangs, over := p.hanging > 0, p.over
+	p.mu.Unlock()
+	if !hangs {
+		return nil
+	}
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errPluginHangs, context.Cause(ctx))
+	}
+}
+
+func (p *plugin) hangs() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hanging == 0 {
+		p.over = make(chan struct{})
+	}
+	p.hanging++
+}
+
+func (p *plugin) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hanging--
+	if p.hanging == 0 {
+		close(p.over)
+	}
+}
+
+// interruptible lets requests end with their context while a credential plugin runs: client-go does not end it, and one
+// that hangs would hold the request, and with it the member's removal, for ever.
+type interruptible struct {
+	http.RoundTripper
+	plugin *plugin
+}
+
+// RoundTrip implements http.RoundTripper.
+func (i interruptible) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := i.plugin.ready(req.Context()); err != nil {
+		return nil, err
+	}
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	answers, abandoned := make(chan answer), make(chan struct{})
+	go func() {
+		resp, err := i.RoundTripper.RoundTrip(req) //nolint:bodyclose // the one that gets the answer closes it
+		select {
+		case answers <- answer{resp, err}:
+		case <-abandoned:
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			i.plugin.answered()
+		}
+	}()
+	select {
+	case a := <-answers:
+		return a.resp, a.err
+	case <-req.Context().Done():
+		i.plugin.hangs()
+		close(abandoned)
+		return nil, fmt.Errorf("waiting for the answer, or for a credential plugin: %w", context.Cause(req.Context()))
+	}
+}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (i interruptible) WrappedRoundTripper() http.RoundTripper { return i.RoundTripper }

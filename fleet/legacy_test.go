@@ -1,0 +1,218 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// generations of informers of one kind, one for each of two namespaces: those of an engagement, and those of the one that
+// takes its place.
+type generations struct {
+	old, heirs []*informer
+	before, e  *Engagement
+}
+
+func newGenerations(t *testing.T, identityBefore, identity string) *generations {
+	t.Helper()
+	g := &generations{before: newEngagement(t.Context(), "a"), e: newEngagement(t.Context(), "a")}
+	g.before.identity, g.e.identity = identityBefore, identity
+	key := informerKey{gvk: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm}
+	for range 2 {
+		g.old = append(g.old, addInformer(t, g.before, key))
+	}
+	g.e.inherit(g.before)
+	for range 2 {
+		g.heirs = append(g.heirs, addInformer(t, g.e, key))
+	}
+	return g
+}
+
+func addInformer(t *testing.T, e *Engagement, key informerKey) *informer {
+	t.Helper()
+	i, ok := newInformer(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*informer)
+	if !ok {
+		t.Fatal("it is not the fleet's informer")
+	}
+	e.informers.add(key, i)
+	return i
+}
+
+func in(namespace, name string) *corev1.ConfigMap {
+	cm := configMap(name, "")
+	cm.Namespace = namespace
+	return cm
+}
+
+// heard returns what handlers were told that are on all of the informers, without the order.
+func heard(listeners ...*listener) []string {
+	var all []string
+	for _, l := range listeners {
+		all = append(all, l.all()...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func listenTo(t *testing.T, informers []*informer) []*listener {
+	t.Helper()
+	listeners := make([]*listener, len(informers))
+	for n, i := range informers {
+		listeners[n] = newListener(t, i)
+	}
+	return listeners
+}
+
+// TestWhatWasLostInAReplacementIsTold: to handlers that are added before and after the new informers have their lists,
+// each object once, and none that is there in another namespace.
+func TestWhatWasLostInAReplacementIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGenerations(t, "x", "x")
+		replace(t, intake{g.old[0]}, "1", in("n1", "stays"), in("n1", "goes"), in("n1", "goes-early"), in("n1", "comes-back"))
+		replace(t, intake{g.old[1]}, "1", in("n2", "stays"))
+		g.before.keepLost()
+		if err := (intake{g.old[0]}).Delete(in("n1", "goes-early")); err != nil {
+			t.Fatal(err)
+		}
+		if err := (intake{g.old[0]}).Delete(in("n1", "comes-back")); err != nil {
+			t.Fatal(err)
+		}
+		replace(t, intake{g.heirs[0]}, "2", in("n1", "stays"), in("n1", "goes-late"), in("n1", "comes-back"))
+		g.e.openLegacies()
+		early := listenTo(t, g.heirs)
+		synctest.Wait()
+		if got := heard(early...); slices.Contains(got, "delete of unknown time goes=") {
+			t.Errorf("told before all lists are there: %q", got)
+		}
+		replace(t, intake{g.heirs[1]}, "2", in("n2", "stays"))
+		if err := (intake{g.heirs[0]}).Delete(in("n1", "goes-late")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		late := listenTo(t, g.heirs)
+		synctest.Wait()
+		deletions := func(events []string) []string {
+			return slices.DeleteFunc(events, func(e string) bool { return e[0] != 'd' })
+		}
+		if diff := cmp.Diff([]string{"delete goes-late=", "delete of unknown time goes-early=", "delete of unknown time goes="}, deletions(heard(early...))); diff != "" {
+			t.Errorf("deletions that a handler was told that was there before the lists (-want, +got):\n%s", diff)
+		}
+		want := []string{"delete of unknown time goes-early=", "delete of unknown time goes-late=", "delete of unknown time goes="}
+		if diff := cmp.Diff(want, deletions(heard(late...))); diff != "" {
+			t.Errorf("deletions that a handler was told that was added afterwards (-want, +got):\n%s", diff)
+		}
+		<-time.After(legacyLasts)
+		synctest.Wait()
+		if got := deletions(heard(listenTo(t, g.heirs)...)); len(got) > 0 {
+			t.Errorf("told long afterwards: %q", got)
+		}
+		stop(g)
+	})
+}
+
+// TestAnotherClusterLeavesNothing: what was in the one is no news of the other.
+func TestAnotherClusterLeavesNothing(t *testing.T) {
+	for name, identities := range map[string][2]string{"Another": {"x", "y"}, "Unknown": {"x", ""}, "Known": {"", "y"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGenerations(t, identities[0], identities[1])
+				replace(t, intake{g.old[0]}, "1", in("n1", "goes"))
+				replace(t, intake{g.heirs[0]}, "1")
+				replace(t, intake{g.heirs[1]}, "1")
+				g.e.openLegacies()
+				l := listenTo(t, g.heirs)
+				synctest.Wait()
+				if got := heard(l...); len(got) > 0 {
+					t.Errorf("told %q", got)
+				}
+				stop(g)
+			})
+		})
+	}
+}
+
+// TestALegacyThatWasNotSettledIsPassedOn: the engagement in between never had the list.
+func TestALegacyThatWasNotSettledIsPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGenerations(t, "x", "x")
+		replace(t, intake{g.old[0]}, "1", in("n1", "goes"), in("n1", "stays"))
+		replace(t, intake{g.old[1]}, "1")
+		g.e.openLegacies()
+		third := newEngagement(t.Context(), "a")
+		third.identity = "x"
+		third.inherit(g.e)
+		key := informerKey{gvk: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm}
+		heirs := []*informer{addInformer(t, third, key), addInformer(t, third, key)}
+		third.openLegacies()
+		l := listenTo(t, heirs)
+		replace(t, intake{heirs[0]}, "2", in("n1", "stays"))
+		replace(t, intake{heirs[1]}, "2")
+		synctest.Wait()
+		if got := heard(l...); !slices.Contains(got, "delete of unknown time goes=") || slices.Contains(got, "delete of unknown time stays=") {
+			t.Errorf("told %q", got)
+		}
+		stop(g)
+		third.end(errRemoved)
+		for _, i := range heirs {
+			i.stop()
+		}
+	})
+}
+
+// TestADeletionThatNobodyWasToldYetIsKept: a handler is busy when the engagement is replaced.
+func TestADeletionThatNobodyWasToldYetIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGenerations(t, "x", "x")
+		busy := make(chan struct{})
+		if _, err := g.old[0].AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-busy }}); err != nil {
+			t.Fatal(err)
+		}
+		replace(t, intake{g.old[0]}, "1", in("n1", "goes"))
+		replace(t, intake{g.old[1]}, "1")
+		synctest.Wait()
+		if err := (intake{g.old[0]}).Delete(in("n1", "goes")); err != nil {
+			t.Fatal(err)
+		}
+		g.before.keepLost()
+		replace(t, intake{g.heirs[0]}, "2")
+		replace(t, intake{g.heirs[1]}, "2")
+		g.e.openLegacies()
+		l := listenTo(t, g.heirs)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"delete of unknown time goes="}, heard(l...)); diff != "" {
+			t.Errorf("events (-want, +got):\n%s", diff)
+		}
+		close(busy)
+		stop(g)
+	})
+}
+
+func stop(g *generations) {
+	g.before.end(errReplaced)
+	g.e.end(errRemoved)
+	for _, i := range slices.Concat(g.old, g.heirs) {
+		i.stop()
+	}
+}
+
+// TestTheSameVersionWithOtherContentIsNews: a storage that was restored from a backup counts its versions once more.
+func TestTheSameVersionWithOtherContentIsNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngagement(t.Context(), "a")
+		i := addInformer(t, e, informerKey{})
+		replace(t, intake{i}, "1", configMap("a", "old"), configMap("b", "same"))
+		l := newListener(t, i)
+		synctest.Wait()
+		replace(t, intake{i}, "1", configMap("a", "new"), configMap("b", "same"))
+		synctest.Wait()
+		if got := l.all(); len(got) != 3 || got[2] != "update a=old to a=new" {
+			t.Errorf("told %q", got)
+		}
+		i.stop()
+	})
+}

@@ -1,0 +1,266 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// wire is how all requests to one member travel. It tells health what it hears, its credentials can be replaced while it
+// is in use, and nothing is sent on a connection before it is proved that it leads to the member's cluster.
+type wire struct {
+	health *health
+	most   int64                                                   // bytes of one answer
+	ready  func(ctx context.Context, over http.RoundTripper) error // asks the API server whether it is ready
+
+	// identify reads which cluster answers. Nil stands for one whose identity the provider says.
+	identify func(context.Context, http.RoundTripper) (string, error)
+
+	current atomic.Pointer[generation]
+
+	mu         sync.Mutex // guards what follows
+	closed     bool
+	identified bool
+	identity   string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	isWatch := req.URL.Query().Has("watch")
+	g, err := w.begin(isWatch)
+	if err != nil {
+		return nil, err
+	}
+	resp, release, err := w.send(g, req, isWatch)
+	switch {
+	case err != nil && isWatch && g.isRetired() && req.Context().Err() == nil:
+		return w.RoundTrip(req) // its connection was closed before the watch had begun
+	case err != nil:
+		if !isWatch {
+			g.end()
+		}
+		// A time-out has not heard from the server. A request that was cancelled says nothing about it.
+		if !errors.Is(req.Context().Err(), context.Canceled) && !g.isRetired() {
+			w.health.failed()
+		}
+		return resp, err
+	case resp.StatusCode == http.StatusUnauthorized:
+		w.health.failed()
+	case resp.StatusCode < http.StatusInternalServerError:
+		w.health.worked()
+	}
+	if isWatch {
+		resp.Body = w.watched(resp, g, release)
+	} else {
+		end := sync.OnceFunc(func() { release(); g.end() })
+		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: end}
+	}
+	return resp, nil
+}
+
+func (w *wire) watched(resp *http.Response, g *generation, release func()) *watchBody {
+	body := &watchBody{ReadCloser: resp.Body, health: w.health, generation: g, release: release}
+	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+		body.frames, body.most = &frames{}, min(mostEvent, w.most)
+	}
+	return body
+}
+
+// send sends a request on a line that is proved. release must be called when the answer was read.
+func (w *wire) send(g *generation, req *http.Request, isWatch bool) (resp *http.Response, release func(), err error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	sent := req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		if err := w.prove(ctx, g, got.Conn); err != nil {
+			cancel(err) // the line is closed
+		}
+	}}))
+	if isWatch {
+		sent = uncompressed(sent)
+	}
+	resp, err = g.RoundTrip(sent) //nolint:bodyclose // the caller closes it
+	if err == nil {
+		return resp, func() { cancel(nil) }, nil
+	}
+	if req.Context().Err() == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	cancel(nil)
+	return resp, func() {}, err
+}
+
+// prove proves that a connection leads to the member's cluster.
+func (w *wire) prove(ctx context.Context, g *generation, conn net.Conn) error {
+	l := lineOf(conn)
+	if l == nil || w.identify == nil {
+		return nil
+	}
+	return l.prove(ctx, func(ctx context.Context) error { return w.verifyOver(ctx, g) })
+}
+
+// verify implements link.
+func (w *wire) verify(ctx context.Context) error { return w.verifyOver(ctx, w.current.Load()) }
+
+// verifyOver asks which cluster answers over a generation. The first answer is what the member's cluster is from then on;
+// another one is an [anotherClusterError].
+func (w *wire) verifyOver(ctx context.Context, g *generation) error {
+	if w.identify == nil {
+		return nil
+	}
+	now, err := w.identify(ctx, g)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	if !w.identified {
+		w.identified, w.identity = true, now
+	}
+	known := w.identity
+	w.mu.Unlock()
+	if now == known {
+		return nil
+	}
+	another := &anotherClusterError{known: known, now: now}
+	w.health.lost(another)
+	return another
+}
+
+// probe implements link.
+func (w *wire) probe(ctx context.Context) error { return w.ready(ctx, w) }
+
+// settle returns which cluster answers, which does not change any more.
+func (w *wire) settle(ctx context.Context) (string, error) {
+	w.mu.Lock()
+	identified := w.identified
+	w.mu.Unlock()
+	if !identified { // its transport is not ours, or the provider says it
+		if err := w.verify(ctx); err != nil {
+			return "", err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.identity, nil
+}
+
+// uncompressed returns a copy of a request whose answer is not compressed. The window that it takes to decompress a
+// stream is 44 KB, held for as long as the watch lasts, in each member and for each kind.
+func uncompressed(req *http.Request) *http.Request {
+	req = utilnet.CloneRequest(req)
+	req.Header.Set("Accept-Encoding", "identity")
+	return req
+}
+
+// errClosed is returned for requests to a member whose engagement has ended.
+var errClosed = errors.New("the engagement has ended, and its connections are closed")
+
+// begin returns the generation with which a request travels.
+func (w *wire) begin(isWatch bool) (*generation, error) {
+	for g := w.current.Load(); ; {
+		if g.begin(isWatch) {
+			return g, nil
+		}
+		next := w.current.Load()
+		if next == g {
+			return nil, errClosed
+		}
+		g = next // it was replaced this very moment
+	}
+}
+
+// replace puts next in the place of the current generation, which it returns. It returns nil if the wire is closed:
+// next is of no use then.
+func (w *wire) replace(next *generation) (before *generation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	return w.current.Swap(next)
+}
+
+// redial closes the connections, so that what is sent next makes a new one. Requests under way fail, and watches go on
+// from where they were.
+func (w *wire) redial() { w.current.Load().closeAll() }
+
+// heard is when bytes last arrived.
+func (w *wire) heard() time.Time { return time.Unix(0, w.current.Load().heard.Load()) }
+
+// close closes all connections. Nothing may be sent any more.
+func (w *wire) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.current.Load().discard()
+}
+
+// errTooLarge ends an answer that does not end.
+var errTooLarge = errors.New("the answer is too large: see Options.MaxResponseBytes")
+
+// countedBody is the body of an ordinary response: the request is under way until it is closed.
+type countedBody struct {
+	io.ReadCloser
+	left int64
+	end  func()
+}
+
+// Read implements io.Reader.
+func (b *countedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLarge
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *countedBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+// watchBody is the body of a watch. Each event is a sign of life, and an end that the server did not mean casts doubt on it.
+// When the credentials were replaced the watch ends in due form, so that the informer goes on from where it was; at any
+// other error it might list everything again.
+type watchBody struct {
+	io.ReadCloser
+	health     *health
+	generation *generation
+	release    func()
+	frames     *frames // nil for events whose length is known
+	most       int64   // bytes of one event
+}
+
+// Read implements io.Reader.
+func (b *watchBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.health.heardEvent()
+	}
+	if b.frames != nil && b.frames.read(p[:n]) > b.most {
+		return 0, errTooLarge
+	}
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+	case b.generation.isRetired():
+		err = io.EOF
+	default:
+		b.health.failed()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *watchBody) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}

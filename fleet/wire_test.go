@@ -1,0 +1,231 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// newTestGeneration returns the way to a server of a test.
+func newTestGeneration(t *testing.T, server *httptest.Server) *generation {
+	t.Helper()
+	g, err := newGeneration(&rest.Config{Host: server.URL}, &plugin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.discard)
+	return g
+}
+
+// newTestWire returns a wire to a server, for which identify says which cluster it is.
+func newTestWire(t *testing.T, server *httptest.Server, identify func() (string, error)) *wire {
+	t.Helper()
+	w := &wire{
+		most:  1 << 20,
+		ready: func(context.Context, http.RoundTripper) error { return nil },
+		identify: func(ctx context.Context, rt http.RoundTripper) (string, error) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/identity", nil)
+			if err != nil {
+				return "", err
+			}
+			resp, err := rt.RoundTrip(req)
+			if err != nil {
+				return "", err
+			}
+			_ = resp.Body.Close()
+			return identify()
+		},
+	}
+	w.health = newHealth(Options{}.withDefaults().Health, w, func(State, error) {}, func() {})
+	w.current.Store(newTestGeneration(t, server))
+	return w
+}
+
+func get(t *testing.T, w *wire, url string) error {
+	t.Helper()
+	resp, err := (&http.Client{Transport: w}).Get(url) //nolint:noctx // the server is of the test
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.Body.Close()
+}
+
+// asked is a server that counts what it is asked, but for the identity.
+func asked(t *testing.T) (*httptest.Server, *atomic.Int64) {
+	t.Helper()
+	var n atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/identity" {
+			n.Add(1)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server, &n
+}
+
+// TestEachConnectionIsProvedBeforeItIsUsed: what is sent on one that leads to another cluster does not arrive.
+func TestEachConnectionIsProvedBeforeItIsUsed(t *testing.T) {
+	server, n := asked(t)
+	var now atomic.Value
+	now.Store("first")
+	w := newTestWire(t, server, func() (string, error) { return now.Load().(string), nil })
+	if err := get(t, w, server.URL); err != nil {
+		t.Fatal(err)
+	}
+	now.Store("second")
+	if err := get(t, w, server.URL); err != nil {
+		t.Errorf("a connection that was proved is asked again: %v", err)
+	}
+	before := n.Load()
+	w.redial()
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if err := get(t, w, server.URL); !errors.Is(err, ErrAnotherCluster) {
+				t.Errorf("a request to another cluster: %v, want ErrAnotherCluster", err)
+			}
+		})
+	}
+	wg.Wait()
+	if arrived := n.Load() - before; arrived > 0 {
+		t.Errorf("%d requests arrived at the other cluster", arrived)
+	}
+	now.Store("first")
+	if err := get(t, w, server.URL); err != nil {
+		t.Errorf("the member's cluster is back, and a request fails: %v", err)
+	}
+}
+
+// TestAConnectionThatCannotBeProvedIsNotUsed: the server does not say which cluster it is, for now.
+func TestAConnectionThatCannotBeProvedIsNotUsed(t *testing.T) {
+	server, n := asked(t)
+	busy := errors.New("busy")
+	answers := []error{busy, nil}
+	w := newTestWire(t, server, func() (string, error) {
+		err := answers[0]
+		answers = answers[1:]
+		return "a", err
+	})
+	if err := get(t, w, server.URL); !errors.Is(err, busy) || n.Load() > 0 {
+		t.Errorf("the request ended with %v, and %d arrived, want the reason and none", err, n.Load())
+	}
+	if err := get(t, w, server.URL); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAWireThatIsClosedTakesNoNewCredentials: an engagement ends while its credentials are being replaced.
+func TestAWireThatIsClosedTakesNoNewCredentials(t *testing.T) {
+	server, _ := asked(t)
+	w := newTestWire(t, server, func() (string, error) { return "a", nil })
+	first := w.current.Load()
+	before := w.replace(newTestGeneration(t, server))
+	if before != first {
+		t.Fatal("the wire does not have the new credentials")
+	}
+	w.close()
+	before.discard() // as rotated does; it may be while close runs, or twice
+	before.discard()
+	if w.replace(newTestGeneration(t, server)) != nil {
+		t.Error("a closed wire took credentials")
+	}
+	if err := get(t, w, server.URL); !errors.Is(err, errClosed) {
+		t.Errorf("a request on a closed wire: %v, want errClosed", err)
+	}
+}
+
+// blocked is a transport whose requests end when they are told to, as behind a credential plugin.
+type blocked struct {
+	begun chan struct{}
+	end   chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b blocked) RoundTrip(*http.Request) (*http.Response, error) {
+	b.begun <- struct{}{}
+	<-b.end
+	return nil, errors.New("the plugin was killed")
+}
+
+// TestWhileAPluginHangsNoOtherRequestWaitsForIt: each would hold a goroutine for as long as the plugin hangs.
+func TestWhileAPluginHangsNoOtherRequestWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := blocked{begun: make(chan struct{}, 100), end: make(chan struct{})}
+		p := &plugin{}
+		send := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://a", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = interruptible{b, p}.RoundTrip(req) //nolint:bodyclose // it fails
+			return err
+		}
+		if err := send(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the first request: %v, want that it is given up", err)
+		}
+		for range 10 {
+			if err := send(); !errors.Is(err, errPluginHangs) {
+				t.Errorf("a later request: %v, want errPluginHangs", err)
+			}
+		}
+		if n := len(b.begun); n != 1 {
+			t.Errorf("%d requests wait for the plugin, want 1", n)
+		}
+		close(b.end)
+		synctest.Wait()
+		if err := send(); err == nil || errors.Is(err, errPluginHangs) {
+			t.Errorf("after the plugin has ended: %v, want its own error", err)
+		}
+	})
+}
+
+// TestALineIsFoundBelowTLS: also below that of a proxy.
+func TestALineIsFoundBelowTLS(t *testing.T) {
+	var heard atomic.Int64
+	near, far := net.Pipe()
+	defer func() { _, _ = near.Close(), far.Close() }()
+	l := newLine(near, &heard)
+	for name, conn := range map[string]net.Conn{"plain": l, "TLS": wrapped{l}, "TLS in TLS": wrapped{wrapped{l}}} {
+		if lineOf(conn) != l {
+			t.Errorf("%s: the line is not found", name)
+		}
+	}
+	if lineOf(far) != nil || lineOf(nil) != nil {
+		t.Error("a line is found where there is none")
+	}
+}
+
+// wrapped is a connection over another one.
+type wrapped struct{ net.Conn }
+
+func (w wrapped) NetConn() net.Conn { return w.Conn }
+
+// TestARedirectIsTold: with where it leads, and without what may be secret.
+func TestARedirectIsTold(t *testing.T) {
+	cases := map[string]string{
+		"http://user:secret@inner.host:8080/secret?secret": `to "http://inner.host:8080"`,
+		"/relative":             "elsewhere",
+		"::":                    "elsewhere",
+		"http://a\x1b[0m.host/": "elsewhere",
+	}
+	for to, want := range cases {
+		got := (&redirectError{status: 307, to: to}).Error()
+		if !strings.Contains(got, want) || strings.Contains(got, "secret") {
+			t.Errorf("redirected to %q: %s, want %s", to, got, want)
+		}
+	}
+}
