@@ -33,9 +33,9 @@ func parseClaim(claim fleet.ClusterName) (name fleet.ClusterName, obj client.Obj
 // [fleet.Members] for the engines, which know claims alone. When one object lets go, the member goes on as another describes
 // it, and nothing is drained.
 type claims struct {
-	members fleet.Members
+	fleet.Members
 
-	mu      sync.Mutex // guards what follows; Set of members, which never waits, is called under it
+	mu      sync.Mutex // guards what follows; Set of the members, which never waits, is called under it
 	claimed map[fleet.ClusterName]*claimed
 }
 
@@ -46,7 +46,7 @@ type claimed struct {
 }
 
 func newClaims(members fleet.Members) *claims {
-	return &claims{members: members, claimed: map[fleet.ClusterName]*claimed{}}
+	return &claims{Members: members, claimed: map[fleet.ClusterName]*claimed{}}
 }
 
 var _ fleet.Members = (*claims)(nil)
@@ -66,7 +66,7 @@ func (c *claims) Set(m fleet.Member) error {
 	if of.removing {
 		return nil
 	}
-	return c.members.Set(of.best())
+	return c.Members.Set(of.best())
 }
 
 // Remove implements [fleet.Members]. Removing the last claim removes the member.
@@ -75,7 +75,7 @@ func (c *claims) Remove(ctx context.Context, claim fleet.ClusterName) error {
 	if !c.let(ctx, name, claim) {
 		return nil
 	}
-	err := c.members.Remove(ctx, name)
+	err := c.Members.Remove(ctx, name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.claimed[name]
@@ -84,7 +84,7 @@ func (c *claims) Remove(ctx context.Context, claim fleet.ClusterName) error {
 		delete(c.claimed, name)
 		return err
 	}
-	return errors.Join(err, c.members.Set(of.best()))
+	return errors.Join(err, c.Members.Set(of.best()))
 }
 
 // let lets go of a claim. The answer is whether the member is to be removed, which the caller then does.
@@ -103,7 +103,7 @@ func (c *claims) let(ctx context.Context, name, claim fleet.ClusterName) (last b
 		of.removing = true
 		return true
 	}
-	if err := c.members.Set(of.best()); err != nil && !errors.Is(err, fleet.ErrStopped) {
+	if err := c.Members.Set(of.best()); err != nil && !errors.Is(err, fleet.ErrStopped) {
 		logf.FromContext(ctx).Error(err, "The member cannot be reported as another object describes it", "cluster", name)
 	}
 	return false

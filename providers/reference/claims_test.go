@@ -16,6 +16,8 @@ import (
 
 // calls is a fleet that notes what it is told.
 type calls struct {
+	fleet.Members // for methods that are not called
+
 	mu      sync.Mutex
 	notes   []string
 	drained chan struct{} // a removal returns when it is closed
