@@ -41,6 +41,7 @@ func TestMembersAreShownWithoutRightsOnSecrets(t *testing.T) {
 	h.createSecret(t, "east", others[0].Kubeconfig())
 	h.create(t, "east", initialize)
 	h.create(t, "young", nil)
+	h.create(t, "bare", initialize)
 	const user = "lesser-manager"
 	config := h.AddUser(t, user)
 	h.grant(t, user, "read-clusters", rbacv1.PolicyRule{
@@ -57,6 +58,7 @@ func TestMembersAreShownWithoutRightsOnSecrets(t *testing.T) {
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},
 	})
 	f.waitFor(t, "east", fleet.Ready, "")
+	f.waitFor(t, "bare", fleet.Pending, capi.ReasonNoKubeconfig)
 }
 
 // userWithRights returns the config of a user who has the rights that a page says, in the namespace, and no others.

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -166,6 +167,30 @@ type watches struct {
 
 var _ Reader = watches{}
 
+// errNotListed says that it is not known yet whether there is an object.
+var errNotListed = errors.New("not all objects of the kind are listed yet")
+
+// asked is a Reader that notes whether it could not answer yet. It is for one call of Members.
+type asked struct {
+	Reader
+	tooEarly bool
+}
+
+// Get implements [Reader].
+func (a *asked) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return a.note(a.Reader.Get(ctx, key, obj, opts...))
+}
+
+// List implements [Reader].
+func (a *asked) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return a.note(a.Reader.List(ctx, list, opts...))
+}
+
+func (a *asked) note(err error) error {
+	a.tooEarly = a.tooEarly || errors.Is(err, errNotListed)
+	return err
+}
+
 // Get implements [Reader]. If several caches have the object, any of their copies serves: each cache that gets a newer
 // one has the object looked at again.
 func (ws watches) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -189,7 +214,7 @@ func (ws watches) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 		}
 	}
 	if !listed {
-		return fmt.Errorf("%s %s is not known: not all objects of the kind are listed yet", kind.Kind, key)
+		return fmt.Errorf("%s %s is not known: %w", kind.Kind, key, errNotListed)
 	}
 	return missing
 }
@@ -207,7 +232,7 @@ func (ws watches) List(ctx context.Context, list client.ObjectList, opts ...clie
 		case w.kind != kind || (w.namespace != metav1.NamespaceAll && w.namespace != options.Namespace):
 			continue
 		case !w.handled.HasSynced(): // reading would wait for that
-			return fmt.Errorf("not all objects of kind %s in namespace %q are listed yet", kind.Kind, options.Namespace)
+			return fmt.Errorf("objects of kind %s in namespace %q: %w", kind.Kind, options.Namespace, errNotListed)
 		}
 		return w.cache.List(ctx, list, opts...)
 	}

@@ -120,7 +120,8 @@ func (w *worker[T]) describe(ctx context.Context, key client.ObjectKey) error {
 	if err != nil {
 		return err
 	}
-	members, err := w.callMembers(ctx, obj)
+	also := &asked{Reader: w.also}
+	members, err := w.callMembers(ctx, obj, also)
 	if err != nil && !errors.Is(err, ErrNone) {
 		w.warn(d, aboutObject, reasonOf(err, ReasonNotDescribed), err.Error())
 		return fmt.Errorf("describe the members of %s %s: %w", d.ref.Kind, key, err)
@@ -137,6 +138,9 @@ func (w *worker[T]) describe(ctx context.Context, key client.ObjectKey) error {
 		w.warn(d, aboutObject, ReasonDuplicateName, "the object describes several members of the same name; the first counts")
 	default:
 		d.settle(aboutObject)
+	}
+	if also.tooEarly { // no event tells when all are listed
+		return fmt.Errorf("describe the members of %s %s: %w", d.ref.Kind, key, errNotListed)
 	}
 	return nil
 }
@@ -186,7 +190,7 @@ func (w *worker[T]) descriptionOf(key client.ObjectKey, obj T) (*description, er
 }
 
 // callMembers calls Members. What the objects hold is not to be trusted, so a panic over it ends nothing.
-func (w *worker[T]) callMembers(ctx context.Context, obj T) (members []fleet.Member, err error) {
+func (w *worker[T]) callMembers(ctx context.Context, obj T, also Reader) (members []fleet.Member, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			logf.FromContext(ctx).Error(nil, "Panic while an object was read", "object", client.ObjectKeyFromObject(obj),
@@ -194,7 +198,7 @@ func (w *worker[T]) callMembers(ctx context.Context, obj T) (members []fleet.Mem
 			err = fmt.Errorf("the content of the object led to a panic (%T)", p)
 		}
 	}()
-	return w.provider.Members(ctx, obj, w.also)
+	return w.provider.Members(ctx, obj, also)
 }
 
 // letGo reports whether the fleet has the member from an object that does not hold the name any more, and forgets that.
