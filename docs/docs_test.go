@@ -155,7 +155,7 @@ var (
 	inline   = regexp.MustCompile("`([^`\n]+)`")
 	goFile   = regexp.MustCompile(`^[\w./-]+/[\w.-]+\.go$|^[\w-]+/$`)
 	testName = regexp.MustCompile(`^Test[A-Z]\w+$`)
-	symbol   = regexp.MustCompile(`^(fleet|mc[a-z]+|kubeconfig|objects|capi|clusterprofile|composite|contexts|dependents|kind|namespaces|providertest|static|upstream)\.([A-Z]\w*)(?:\.([A-Z]\w*))?\b`)
+	symbol   = regexp.MustCompile(`^(fleet|mc[a-z]+|kubeconfig|objects|capi|clusterprofile|composite|contexts|dependents|kind|namespaces|providertest|reference|static|upstream)\.([A-Z]\w*)(?:\.([A-Z]\w*))?\b`)
 )
 
 // TestWhatPagesNameExists: files, tests, and what the packages export.
@@ -168,7 +168,7 @@ func TestWhatPagesNameExists(t *testing.T) {
 		"mcmanager": "mcmanager", "mcqueue": "mcqueue", "mcowner": "mcowner", "mcowner/dependents": "dependents",
 		"providers/capi": "capi", "providers/clusterprofile": "clusterprofile", "providers/composite": "composite",
 		"providers/contexts": "contexts", "providers/kind": "kind", "providers/namespaces": "namespaces",
-		"providers/providertest": "providertest", "providers/static": "static", "providers/upstream": "upstream",
+		"providers/providertest": "providertest", "providers/reference": "reference", "providers/static": "static", "providers/upstream": "upstream",
 	} {
 		exported[name] = exports(t, code, folder)
 	}

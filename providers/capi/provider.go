@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
@@ -37,6 +38,9 @@ const (
 	ReasonNotInitialized = "ControlPlaneNotInitialized"
 	// ReasonNoKubeconfig is for a Cluster whose kubeconfig Secret does not exist.
 	ReasonNoKubeconfig = "NoKubeconfig"
+	// ReasonSecretsUnreadable is for a Cluster of which it is not known whether the kubeconfig Secret exists: the server
+	// has not listed the Secrets yet, or the manager has no right to that.
+	ReasonSecretsUnreadable = "SecretsUnreadable"
 )
 
 // What the contract of control plane providers says of the Secret with the kubeconfig:
@@ -132,36 +136,38 @@ func (p Provider) members(ctx context.Context, c *clusterv1.Cluster, also object
 	if p.Namespace == "" {
 		name = fleet.ClusterName(c.Namespace + "/" + c.Name)
 	}
-	m, err := p.access(ctx, name, c, also)
-	if err != nil {
-		return nil, err
-	}
+	m := p.access(ctx, name, c, also)
 	m.Labels = labelsOf(c)
 	return []fleet.Member{m}, nil
 }
 
 // access returns the member without its labels.
-func (p Provider) access(ctx context.Context, name fleet.ClusterName, c *clusterv1.Cluster, also objects.Reader) (fleet.Member, error) {
+func (p Provider) access(ctx context.Context, name fleet.ClusterName, c *clusterv1.Cluster, also objects.Reader) fleet.Member {
 	if !initialized(c) {
 		err := objects.Waiting(ReasonNotInitialized, "the control plane of the Cluster is not initialized yet")
-		return fleet.Member{Name: name, Err: err}, nil
+		return fleet.Member{Name: name, Err: err}
 	}
 	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + suffix}
 	err := also.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
 		err = objects.Waiting(ReasonNoKubeconfig, fmt.Sprintf(
 			"there is no Secret %s with the label %s", key, clusterv1.ClusterNameLabel))
-		return fleet.Member{Name: name, Err: err}, nil
+		return fleet.Member{Name: name, Err: err}
 	}
 	if err != nil {
-		return fleet.Member{}, err
+		err = objects.Waiting(ReasonSecretsUnreadable, fmt.Sprintf("the Secret %s cannot be read; the manager needs the rights "+
+			"to get, list and watch Secrets: %s", key, oneline.Text(err.Error(), maxCause)))
+		return fleet.Member{Name: name, Err: err}
 	}
 	m := kubeconfig.Member(name, secret.Data[dataKey], "", p.Allow)
 	if m.Err != nil {
 		m.Err = fmt.Errorf("key %q of Secret %s: %w", dataKey, key, m.Err)
 	}
-	return m, nil
+	return m
 }
+
+// maxCause is how much of an error that comes from elsewhere is shown, in bytes.
+const maxCause = 300
 
 // paused reports whether controllers shall leave the Cluster alone. The annotation counts whatever its value is, as in
 // Cluster API.

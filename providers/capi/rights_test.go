@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,23 +36,54 @@ func TestTheRightsOfThePageSuffice(t *testing.T) {
 	h.waitForEvent(t, bad, kubeconfig.ReasonRefused)
 }
 
+func TestMembersAreShownWithoutRightsOnSecrets(t *testing.T) {
+	h, others := startHub(t, 1)
+	h.createSecret(t, "east", others[0].Kubeconfig())
+	h.create(t, "east", initialize)
+	h.create(t, "young", nil)
+	h.create(t, "bare", initialize)
+	const user = "lesser-manager"
+	config := h.AddUser(t, user)
+	h.grant(t, user, "read-clusters", rbacv1.PolicyRule{
+		APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"get", "list", "watch"},
+	})
+	f := followAs(t, config, capi.Provider{Namespace: h.namespace})
+	f.waitFor(t, "young", fleet.Pending, capi.ReasonNotInitialized)
+	s := f.waitFor(t, "east", fleet.Pending, capi.ReasonSecretsUnreadable)
+	if want := h.namespace + "/east-kubeconfig"; !strings.Contains(s.Message, want) {
+		t.Errorf("the message %q does not name the Secret %s", s.Message, want)
+	}
+
+	h.grant(t, user, "read-secrets", rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},
+	})
+	f.waitFor(t, "east", fleet.Ready, "")
+	f.waitFor(t, "bare", fleet.Pending, capi.ReasonNoKubeconfig)
+}
+
 // userWithRights returns the config of a user who has the rights that a page says, in the namespace, and no others.
 func (h hub) userWithRights(t *testing.T, page string) *rest.Config {
 	t.Helper()
 	const user = "manager"
 	config := h.AddUser(t, user)
-	cl, err := client.New(h.Config(), client.Options{})
-	must(t, err)
 	for _, role := range rolesIn(t, page) {
-		role.Namespace = h.namespace
-		must(t, cl.Create(t.Context(), &role))
-		must(t, cl.Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: role.Name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		}))
+		h.grant(t, user, role.Name, role.Rules...)
 	}
 	return config
+}
+
+// grant gives a user rights in the namespace.
+func (h hub) grant(t *testing.T, user, name string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	cl, err := client.New(h.Config(), client.Options{})
+	must(t, err)
+	meta := metav1.ObjectMeta{Namespace: h.namespace, Name: name}
+	must(t, cl.Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}))
+	must(t, cl.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}))
 }
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac.*?)```")

@@ -1,6 +1,9 @@
 package clusterprofile
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,11 +11,17 @@ import (
 	"os"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	clientauthenticationv1beta1 "k8s.io/client-go/pkg/apis/clientauthentication/v1beta1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 )
 
 // Extensions of a profile's cluster that have a meaning for credentials, by
@@ -138,43 +147,100 @@ func names(providers []AccessProvider) []string {
 	return all
 }
 
-// kubeconfig returns a kubeconfig that reaches the cluster of a profile by this access provider. The cluster is as the
-// profile has it, but for extensions that mean nothing. What is configured here is copied, since the next cluster is to
-// get none of what this one adds.
+// Limits of what a profile may say. A program gets its configuration in a variable, for which Linux has room for 128 KiB.
+const (
+	maxExtension = 64 << 10 // bytes of one extension
+	maxAdded     = 100      // arguments, and variables
+	maxShown     = 80       // bytes of a profile's text in a message
+)
+
+// member returns the member that is reached by this access provider at the cluster that a profile describes. Whether the
+// cluster is as it may be is for [kubeconfig.Member] to say. The program is not: the operator chose it.
 //
 // Package access of sigs.k8s.io/cluster-inventory-api does not do: in v0.1.2 it adds to the configuration itself, puts
 // variables into another order each time, and leaves tls-server-name out.
-func (a AccessProvider) kubeconfig(described clientcmdv1.Cluster) ([]byte, error) {
-	program := a.ExecConfig.DeepCopy()
-	program.InteractiveMode = clientcmdv1.NeverExecInteractiveMode
-	extensions := described.Extensions
-	described.Extensions = nil
-	for _, e := range extensions {
-		var err error
-		switch e.Name {
-		case execExtension:
-			described.Extensions = append(described.Extensions, e)
-		case argsExtension:
-			err = a.Args.add(program, e.Extension.Raw)
-		case envsExtension:
-			err = a.Env.add(program, e.Extension.Raw)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("extension %s: %w", e.Name, err)
-		}
+func (a AccessProvider) member(name fleet.ClusterName, described clientcmdv1.Cluster, allow kubeconfig.Allow) fleet.Member {
+	program, err := a.program(described.Extensions)
+	if err != nil {
+		return fleet.Member{Name: name, Err: err}
 	}
-	return json.Marshal(clientcmdv1.Config{
+	described.Extensions = nil
+	text, err := json.Marshal(clientcmdv1.Config{
 		APIVersion: "v1", Kind: "Config", CurrentContext: a.Name,
 		Contexts: []clientcmdv1.NamedContext{{
 			Name: a.Name, Context: clientcmdv1.Context{Cluster: a.Name, AuthInfo: a.Name},
 		}},
 		Clusters:  []clientcmdv1.NamedCluster{{Name: a.Name, Cluster: described}},
-		AuthInfos: []clientcmdv1.NamedAuthInfo{{Name: a.Name, AuthInfo: clientcmdv1.AuthInfo{Exec: program}}},
+		AuthInfos: []clientcmdv1.NamedAuthInfo{{Name: a.Name}},
 	})
+	if err != nil {
+		return fleet.Member{Name: name, Err: errors.New("the cluster in the profile cannot be written as JSON")}
+	}
+	m := kubeconfig.Member(name, text, "", allow)
+	if m.Err != nil {
+		return m
+	}
+	m.Config.ExecProvider = program
+	if m.Revision, err = revision(m.Revision, program); err != nil {
+		return fleet.Member{Name: name, Err: err}
+	}
+	return m
+}
+
+// program returns the program with what a profile adds to it. What is configured here is copied, since the next cluster is
+// to get none of what this one adds.
+func (a AccessProvider) program(extensions []clientcmdv1.NamedExtension) (*clientcmdapi.ExecConfig, error) {
+	configured := a.ExecConfig.DeepCopy()
+	program := &clientcmdapi.ExecConfig{
+		Command: configured.Command, Args: configured.Args, APIVersion: configured.APIVersion,
+		InstallHint: configured.InstallHint, ProvideClusterInfo: configured.ProvideClusterInfo,
+		InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+	}
+	for _, v := range configured.Env {
+		program.Env = append(program.Env, clientcmdapi.ExecEnvVar{Name: v.Name, Value: v.Value})
+	}
+	for _, e := range extensions {
+		if err := a.extend(program, e.Name, e.Extension.Raw); err != nil {
+			return nil, fmt.Errorf("extension %s: %w", e.Name, err)
+		}
+	}
+	return program, nil
+}
+
+// extend adds to the program what an extension says. Extensions that mean nothing to it add nothing.
+func (a AccessProvider) extend(program *clientcmdapi.ExecConfig, extension string, raw []byte) error {
+	if !slices.Contains([]string{execExtension, argsExtension, envsExtension}, extension) {
+		return nil
+	}
+	if len(raw) > maxExtension {
+		return fmt.Errorf("it has %d bytes, %d are allowed", len(raw), maxExtension)
+	}
+	switch extension {
+	case argsExtension:
+		return a.Args.add(program, raw)
+	case envsExtension:
+		return a.Env.add(program, raw)
+	}
+	var config bytes.Buffer
+	if json.Compact(&config, raw) != nil {
+		return errors.New("it must be JSON")
+	}
+	program.Config = &runtime.Unknown{Raw: config.Bytes(), ContentType: runtime.ContentTypeJSON}
+	return nil
+}
+
+// revision returns a hash of all that the member is made of: the revision of its cluster, and the program.
+func revision(ofCluster string, program *clientcmdapi.ExecConfig) (string, error) {
+	text, err := json.Marshal([]any{ofCluster, program, program.Config}) // the JSON of ExecConfig leaves Config out
+	if err != nil {
+		return "", fmt.Errorf("extension %s: %w", execExtension, err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // add adds a profile's arguments to those of the program.
-func (policy ArgsPolicy) add(program *clientcmdv1.ExecConfig, raw []byte) error {
+func (policy ArgsPolicy) add(program *clientcmdapi.ExecConfig, raw []byte) error {
 	if policy != AppendArgs {
 		return nil
 	}
@@ -182,12 +248,15 @@ func (policy ArgsPolicy) add(program *clientcmdv1.ExecConfig, raw []byte) error 
 	if json.Unmarshal(raw, &args) != nil {
 		return errors.New("it must be a list of strings")
 	}
+	if len(args) > maxAdded {
+		return fmt.Errorf("it has %d arguments, %d are allowed", len(args), maxAdded)
+	}
 	program.Args = append(program.Args, args...)
 	return nil
 }
 
 // add adds a profile's variables to those of the program, by name, so that the same ones always make the same config.
-func (policy EnvPolicy) add(program *clientcmdv1.ExecConfig, raw []byte) error {
+func (policy EnvPolicy) add(program *clientcmdapi.ExecConfig, raw []byte) error {
 	if policy != AppendEnvIfNotExists && policy != ReplaceEnv {
 		return nil
 	}
@@ -195,15 +264,18 @@ func (policy EnvPolicy) add(program *clientcmdv1.ExecConfig, raw []byte) error {
 	if json.Unmarshal(raw, &added) != nil {
 		return errors.New("it must be a map of strings")
 	}
+	if len(added) > maxAdded {
+		return fmt.Errorf("it has %d variables, %d are allowed", len(added), maxAdded)
+	}
 	for _, name := range slices.Sorted(maps.Keys(added)) {
 		// A name with "=" in it would set another variable.
 		if wrong := validation.IsEnvVarName(name); len(wrong) > 0 {
-			return fmt.Errorf("%q cannot be the name of a variable: %s", name, wrong[0])
+			return fmt.Errorf("%q cannot be the name of a variable: %s", oneline.Text(name, maxShown), wrong[0])
 		}
-		i := slices.IndexFunc(program.Env, func(v clientcmdv1.ExecEnvVar) bool { return v.Name == name })
+		i := slices.IndexFunc(program.Env, func(v clientcmdapi.ExecEnvVar) bool { return v.Name == name })
 		switch {
 		case i < 0:
-			program.Env = append(program.Env, clientcmdv1.ExecEnvVar{Name: name, Value: added[name]})
+			program.Env = append(program.Env, clientcmdapi.ExecEnvVar{Name: name, Value: added[name]})
 		case policy == ReplaceEnv:
 			program.Env[i].Value = added[name]
 		}

@@ -2,6 +2,7 @@ package clusterprofile
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,11 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 )
 
 // theFile has all that the format has.
@@ -130,11 +134,7 @@ func describedCluster(extensions ...string) clientcmdv1.Cluster {
 // memberOf returns the member that a cluster becomes.
 func memberOf(t *testing.T, a AccessProvider, c clientcmdv1.Cluster) fleet.Member {
 	t.Helper()
-	text, err := a.kubeconfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := Provider{}.byProgram("test", text)
+	m := a.member("test", c, kubeconfig.Allow{})
 	if m.Err != nil {
 		t.Fatal(m.Err)
 	}
@@ -208,15 +208,49 @@ func TestAnExtensionThatCannotBeUsedIsAnError(t *testing.T) {
 		"variables in a list":        {envsExtension, `["A=b"]`, "additional-envs: it must be a map of strings"},
 		"a variable within a name":   {envsExtension, `{"A=b": "c"}`, `additional-envs: "A=b" cannot be the name of a variable`},
 		"a variable without a name":  {envsExtension, `{"": "c"}`, `additional-envs: "" cannot be the name of a variable`},
+		"too many arguments":         {argsExtension, "[" + strings.Repeat(`"a",`, 100) + `"a"]`, "additional-args: it has 101 arguments, 100 are allowed"},
+		"too many variables":         {envsExtension, manyVariables(101), "additional-envs: it has 101 variables, 100 are allowed"},
+		"too long arguments":         {argsExtension, `["` + strings.Repeat("a", 64<<10) + `"]`, "additional-args: it has 65540 bytes, 65536 are allowed"},
+		"too much configuration":     {execExtension, `{"a":"` + strings.Repeat("a", 64<<10) + `"}`, "exec: it has 65544 bytes, 65536 are allowed"},
 		"no value at all":            {envsExtension, ``, "additional-envs: it must be a map of strings"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := configured(AppendArgs, AppendEnvIfNotExists).kubeconfig(describedCluster(tc.extension, tc.value))
+			err := configured(AppendArgs, AppendEnvIfNotExists).member(
+				"test", describedCluster(tc.extension, tc.value), kubeconfig.Allow{}).Err
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want one with %s", err, tc.want)
 			}
 		})
 	}
+}
+
+func TestASecretMayCallItsKeyConfigInEitherSpelling(t *testing.T) {
+	text := []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "a",
+		"contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+		"clusters": [{"name": "a", "cluster": {"server": "https://east.example.com"}}], "users": [{"name": "a", "user": {}}]}`)
+	for name, data := range map[string]map[string][]byte{
+		"Config": {"Config": text},
+		"config": {"config": text},
+		"both":   {"Config": text, "config": []byte("{")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if m := (Provider{}).bySecret("east", &corev1.Secret{Data: data}); m.Err != nil {
+				t.Error(m.Err)
+			}
+		})
+	}
+	if m := (Provider{}).bySecret("east", &corev1.Secret{}); m.Err == nil || !strings.Contains(m.Err.Error(), `"Config"`) {
+		t.Errorf("without a key the error is %v, which does not name the key of the KEP", m.Err)
+	}
+}
+
+// manyVariables is a map of variables, in JSON.
+func manyVariables(n int) string {
+	pairs := make([]string, n)
+	for i := range pairs {
+		pairs[i] = fmt.Sprintf(`"A%d": "x"`, i)
+	}
+	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
 func FuzzAProfileNeverChangesWhatIsConfigured(f *testing.F) {
@@ -233,18 +267,20 @@ func FuzzAProfileNeverChangesWhatIsConfigured(f *testing.F) {
 		c.Server = server
 		for _, env := range []EnvPolicy{IgnoreEnv, AppendEnvIfNotExists, ReplaceEnv} {
 			a := configured(AppendArgs, env)
-			text, err := a.kubeconfig(c)
+			m := a.member("test", c, kubeconfig.Allow{})
 			if diff := cmp.Diff(configured(AppendArgs, env), a); diff != "" {
 				t.Fatalf("the configuration has changed (-want +got):\n%s", diff)
 			}
-			if err != nil {
-				continue
-			}
-			m := Provider{}.byProgram("test", text)
 			if m.Err != nil {
+				if text := m.Err.Error(); text != oneline.Text(text, 2000) {
+					t.Errorf("the error is not fit to be shown: %q", text)
+				}
 				continue
 			}
 			got := m.Config.ExecProvider
+			if len(got.Args) > 1+maxAdded || len(got.Env) > 2+maxAdded {
+				t.Errorf("there are %d arguments and %d variables", len(got.Args), len(got.Env))
+			}
 			if got.Command != "program" || got.Args[0] != "--mine" || got.Env[0].Name != "B" {
 				t.Errorf("the program is %s %q with %d variables", got.Command, got.Args, len(got.Env))
 			}

@@ -15,6 +15,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
@@ -67,9 +68,13 @@ func startHub(t *testing.T, members int) (hub, []*mctest.ControlPlane) {
 
 func startHubWith(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, members int) (hub, []*mctest.ControlPlane) {
 	t.Helper()
+	// The tests write in the last of the versions.
+	version := schema.GroupVersion{Group: crd.Spec.Group, Version: crd.Spec.Versions[len(crd.Spec.Versions)-1].Name}
 	scheme := runtime.NewScheme()
-	kinds := runtime.NewSchemeBuilder(v1alpha1.AddToScheme, corev1.AddToScheme)
-	must(t, kinds.AddToScheme(scheme))
+	scheme.AddKnownTypeWithName(version.WithKind("ClusterProfile"), &v1alpha1.ClusterProfile{})
+	scheme.AddKnownTypeWithName(version.WithKind("ClusterProfileList"), &v1alpha1.ClusterProfileList{})
+	metav1.AddToGroupVersion(scheme, version)
+	must(t, corev1.AddToScheme(scheme))
 	f := pool.Start(t, mctest.Options{
 		CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, Scheme: scheme, Clusters: members,
 	})

@@ -16,12 +16,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/providers/internal/served"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
@@ -35,6 +38,9 @@ const (
 	ReasonNotHealthy = "ControlPlaneNotHealthy"
 	// ReasonNoAccess is for a profile that says of no way to the cluster that is configured here.
 	ReasonNoAccess = "NoAccessProvider"
+	// ReasonSecretsUnreadable is for a profile of which it is not known whether there is a Secret for it: the server has
+	// not listed the Secrets yet, or the manager has no right to that.
+	ReasonSecretsUnreadable = "SecretsUnreadable"
 )
 
 // What KEP-4322 says of Secrets with credentials:
@@ -42,12 +48,17 @@ const (
 const (
 	profileLabel          = "x-k8s.io/cluster-profile"
 	profileNamespaceLabel = "x-k8s.io/cluster-profile-namespace"
-	secretKey             = "Config"
 )
+
+// secretKeys are the keys of the kubeconfig, of which the first counts that a Secret has. The KEP says Config, and some who
+// write such Secrets say config.
+var secretKeys = []string{"Config", "config"}
 
 // Provider is a [fleet.Provider] of the clusters that ClusterProfiles describe. AccessProviders, SecretNamespace or both
 // must be set. The labels of a profile are the labels of its member, with its properties and [VersionLabel]. A provider
 // must not be changed after Run was called.
+//
+// Profiles are read as v1alpha2 where the local cluster serves that when Run is called, and as v1alpha1 otherwise.
 //
 // The manager needs the rights to get, list and watch ClusterProfiles where the provider looks, the same for Secrets in
 // SecretNamespace, and to create and patch events (of events.k8s.io). Its scheme need not know the ClusterProfiles.
@@ -86,9 +97,12 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	if err := validate(p.AccessProviders); err != nil {
 		return fmt.Errorf("providers/clusterprofile: Provider.AccessProviders: %w", err)
 	}
-	scheme := runtime.NewScheme()
-	kinds := runtime.NewSchemeBuilder(v1alpha1.AddToScheme, corev1.AddToScheme)
-	if err := kinds.AddToScheme(scheme); err != nil {
+	kind, ok := served.Wait(ctx, local, v1alpha1.GroupVersion.WithKind("ClusterProfile").GroupKind(), versions...)
+	if !ok {
+		return nil // ctx is done
+	}
+	scheme, err := schemeWith(kind)
+	if err != nil {
 		return err
 	}
 	engine := objects.Provider[*v1alpha1.ClusterProfile]{
@@ -118,6 +132,20 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	return engine.Run(ctx, local, members)
 }
 
+// versions are those of ClusterProfiles, the best first. The newer one has no field that v1alpha1 lacks, and is written the
+// same, so one type serves for both. The type of v1alpha2 differs in what it leaves out: credentialProviders, and the path of
+// a CA (https://github.com/kubernetes-sigs/cluster-inventory-api/blob/main/apis/v1alpha2/clusterprofile_types.go).
+var versions = []string{"v1alpha2", "v1alpha1"}
+
+// schemeWith returns a scheme that knows ClusterProfiles in one version.
+func schemeWith(kind schema.GroupVersionKind) (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(kind, &v1alpha1.ClusterProfile{})
+	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &v1alpha1.ClusterProfileList{})
+	metav1.AddToGroupVersion(scheme, kind.GroupVersion())
+	return scheme, corev1.AddToScheme(scheme)
+}
+
 // profileOf returns the key of the profile to which a Secret belongs.
 func profileOf(secret client.Object) client.ObjectKey {
 	return client.ObjectKey{
@@ -134,10 +162,7 @@ func (p Provider) members(ctx context.Context, profile *v1alpha1.ClusterProfile,
 	if p.Namespace == "" {
 		name = fleet.ClusterName(profile.Namespace + "/" + profile.Name)
 	}
-	m, err := p.access(ctx, name, profile, also)
-	if err != nil {
-		return nil, err
-	}
+	m := p.access(ctx, name, profile, also)
 	m.Labels = labelsOf(profile)
 	return []fleet.Member{m}, nil
 }
@@ -146,29 +171,34 @@ func (p Provider) members(ctx context.Context, profile *v1alpha1.ClusterProfile,
 // may lack it, and whether the API server can be reached is for the fleet to find out.
 func (p Provider) access(
 	ctx context.Context, name fleet.ClusterName, profile *v1alpha1.ClusterProfile, also objects.Reader,
-) (fleet.Member, error) {
+) fleet.Member {
 	healthy := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ClusterConditionControlPlaneHealthy)
 	if healthy != nil && healthy.Status == metav1.ConditionFalse {
 		err := objects.Waiting(ReasonNotHealthy, fmt.Sprintf(
-			"the cluster manager says that the control plane is not healthy (%s)", healthy.Reason))
-		return fleet.Member{Name: name, Err: err}, nil
+			"the cluster manager says that the control plane is not healthy (%s)", oneline.Text(healthy.Reason, maxShown)))
+		return fleet.Member{Name: name, Err: err}
 	}
 	if m, ok := p.byAccessProvider(name, profile); ok {
-		return m, nil
+		return m
 	}
 	missing := fmt.Sprintf("the profile has no access provider that is configured here %q", names(p.AccessProviders))
 	if p.SecretNamespace != "" {
 		secret, err := p.secretOf(ctx, profile, also)
 		if err != nil {
-			return fleet.Member{}, err
+			err = objects.Waiting(ReasonSecretsUnreadable, fmt.Sprintf("%s, and the Secrets in namespace %q cannot be read; the "+
+				"manager needs the rights to get, list and watch them: %s", missing, p.SecretNamespace, oneline.Text(err.Error(), maxCause)))
+			return fleet.Member{Name: name, Err: err}
 		}
 		if secret != nil {
-			return p.bySecret(name, secret), nil
+			return p.bySecret(name, secret)
 		}
 		missing += fmt.Sprintf(", and there is no Secret for it in namespace %q", p.SecretNamespace)
 	}
-	return fleet.Member{Name: name, Err: objects.Waiting(ReasonNoAccess, missing)}, nil
+	return fleet.Member{Name: name, Err: objects.Waiting(ReasonNoAccess, missing)}
 }
+
+// maxCause is how much of an error that comes from elsewhere is shown, in bytes.
+const maxCause = 300
 
 // byAccessProvider returns the member as the first configured access provider leads to it that the profile has too.
 func (p Provider) byAccessProvider(name fleet.ClusterName, profile *v1alpha1.ClusterProfile) (m fleet.Member, ok bool) {
@@ -180,32 +210,13 @@ func (p Provider) byAccessProvider(name fleet.ClusterName, profile *v1alpha1.Clu
 		if i < 0 {
 			continue
 		}
-		m := fleet.Member{Name: name}
-		text, err := configured.kubeconfig(described[i].Cluster)
-		if err == nil {
-			m = p.byProgram(name, text)
-			err = m.Err
-		}
-		if err != nil {
-			m.Err = fmt.Errorf("access provider %q of the profile: %w", configured.Name, err)
+		m := configured.member(name, described[i].Cluster, p.Allow)
+		if m.Err != nil {
+			m.Err = fmt.Errorf("access provider %q of the profile: %w", configured.Name, m.Err)
 		}
 		return m, true
 	}
 	return fleet.Member{}, false
-}
-
-// byProgram returns the member of a kubeconfig whose program the operator chose.
-func (p Provider) byProgram(name fleet.ClusterName, text []byte) fleet.Member {
-	config, err := kubeconfig.Load(text)
-	if err != nil {
-		return fleet.Member{Name: name, Err: err}
-	}
-	allow := p.Allow
-	allow.Exec = nil
-	for _, user := range config.AuthInfos {
-		allow.Exec = append(allow.Exec, kubeconfig.Exactly(*user.Exec))
-	}
-	return kubeconfig.Member(name, text, "", allow)
 }
 
 // secretOf returns the Secret with a kubeconfig for the profile, of several the oldest, or nil.
@@ -227,12 +238,22 @@ func (p Provider) secretOf(ctx context.Context, profile *v1alpha1.ClusterProfile
 }
 
 func (p Provider) bySecret(name fleet.ClusterName, secret *corev1.Secret) fleet.Member {
-	m := kubeconfig.Member(name, secret.Data[secretKey], "", p.Allow)
+	key := secretKeys[0]
+	for _, k := range secretKeys {
+		if _, ok := secret.Data[k]; ok {
+			key = k
+			break
+		}
+	}
+	m := kubeconfig.Member(name, secret.Data[key], "", p.Allow)
 	if m.Err != nil {
-		m.Err = fmt.Errorf("key %q of Secret %s: %w", secretKey, client.ObjectKeyFromObject(secret), m.Err)
+		m.Err = fmt.Errorf("key %q of Secret %s: %w", key, client.ObjectKeyFromObject(secret), m.Err)
 	}
 	return m
 }
+
+// maxProperties is how many properties of a profile become labels: the first ones.
+const maxProperties = 256
 
 // labelsOf returns the labels of the member: the properties that are valid as labels, and before them those of the
 // profile.
@@ -244,7 +265,7 @@ func labelsOf(profile *v1alpha1.ClusterProfile) map[string]string {
 		}
 	}
 	add(VersionLabel, strings.ReplaceAll(profile.Status.Version.Kubernetes, "+", "_"))
-	for _, property := range profile.Status.Properties {
+	for _, property := range profile.Status.Properties[:min(maxProperties, len(profile.Status.Properties))] {
 		add(property.Name, property.Value)
 	}
 	maps.Copy(all, profile.Labels)

@@ -38,23 +38,47 @@ func TestTheRightsOfThePageSuffice(t *testing.T) {
 	h.waitForEvent(t, bad, kubeconfig.ReasonInvalid)
 }
 
+func TestMembersAreShownWithoutRightsOnSecrets(t *testing.T) {
+	h, others := startHub(t, 1)
+	h.createSecret(t, h.namespace, "east", belongsTo(h.namespace, "east"), others[0].Kubeconfig())
+	h.create(t, "east", v1alpha1.ClusterProfileStatus{})
+	const user = "lesser-manager"
+	config := h.AddUser(t, user)
+	h.grant(t, user, "read-profiles", rbacv1.PolicyRule{
+		APIGroups: []string{"multicluster.x-k8s.io"}, Resources: []string{"clusterprofiles"}, Verbs: []string{"get", "list", "watch"},
+	})
+	f := followAs(t, config, clusterprofile.Provider{Namespace: h.namespace, SecretNamespace: h.namespace})
+	f.waitFor(t, "east", fleet.Pending, clusterprofile.ReasonSecretsUnreadable)
+
+	h.grant(t, user, "read-secrets", rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},
+	})
+	f.waitFor(t, "east", fleet.Ready, "")
+}
+
 // userWithRights returns the config of a user who has the rights that a page says, in the namespace, and no others.
 func (h hub) userWithRights(t *testing.T, page string) *rest.Config {
 	t.Helper()
 	const user = "manager"
 	config := h.AddUser(t, user)
-	cl, err := client.New(h.Config(), client.Options{})
-	must(t, err)
 	for _, role := range rolesIn(t, page) {
-		role.Namespace = h.namespace
-		must(t, cl.Create(t.Context(), &role))
-		must(t, cl.Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: role.Name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		}))
+		h.grant(t, user, role.Name, role.Rules...)
 	}
 	return config
+}
+
+// grant gives a user rights in the namespace.
+func (h hub) grant(t *testing.T, user, name string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	cl, err := client.New(h.Config(), client.Options{})
+	must(t, err)
+	meta := metav1.ObjectMeta{Namespace: h.namespace, Name: name}
+	must(t, cl.Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}))
+	must(t, cl.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}))
 }
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac.*?)```")

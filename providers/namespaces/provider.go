@@ -33,7 +33,8 @@ import (
 )
 
 // Provider is a [fleet.Provider] whose members are the namespaces of a cluster, by their names. The labels of a namespace
-// are the labels of its member. The zero value works. A provider must not be changed after Run was called.
+// are the labels of its member, and its UID is the member's identity. The zero value works. A provider must not be changed
+// after Run was called.
 //
 // A namespace that is being deleted stays a member until it is gone, so that controllers can take their finalizers off
 // what is in it.
@@ -80,9 +81,10 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 		Object: &corev1.Namespace{},
 		Members: func(_ context.Context, ns *corev1.Namespace, _ objects.Reader) ([]fleet.Member, error) {
 			return []fleet.Member{{
-				Name:    fleet.ClusterName(ns.Name),
-				Cluster: member{shared: shared, namespace: ns.Name, uid: ns.UID},
-				Labels:  ns.Labels,
+				Name:     fleet.ClusterName(ns.Name),
+				Cluster:  member{shared: shared, namespace: ns.Name, uid: ns.UID},
+				Identity: string(ns.UID), // kube-system is a member itself, and all others would share its UID
+				Labels:   ns.Labels,
 			}}, nil
 		},
 	}

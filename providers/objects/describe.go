@@ -114,7 +114,8 @@ func (w *worker[T]) look(ctx context.Context, key client.ObjectKey) {
 	c := &call{}
 	deadline := time.AfterFunc(w.provider.Timeout, func() { w.overrun(c, key, obj) })
 	defer deadline.Stop()
-	members, err := w.callMembers(ctx, obj)
+	also := &asked{Reader: w.also}
+	members, err := w.callMembers(ctx, obj, also)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +126,7 @@ func (w *worker[T]) look(ctx context.Context, key client.ObjectKey) {
 		delete(w.overdue, key)
 		w.keys.AddRateLimited(key)
 		return
-	case w.takeLocked(ctx, key, obj, members, err):
+	case w.takeLocked(ctx, key, obj, members, err) && !also.tooEarly: // no event tells when all are listed
 		w.keys.Forget(key)
 	default:
 		w.keys.AddRateLimited(key)
@@ -267,7 +268,7 @@ func (w *worker[T]) isDescribed(key client.ObjectKey) bool {
 }
 
 // callMembers calls Members. What the objects hold is not to be trusted, so a panic over it ends nothing.
-func (w *worker[T]) callMembers(ctx context.Context, obj T) (members []fleet.Member, err error) {
+func (w *worker[T]) callMembers(ctx context.Context, obj T, also Reader) (members []fleet.Member, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.provider.Timeout)
 	defer cancel()
 	defer func() {
@@ -275,5 +276,5 @@ func (w *worker[T]) callMembers(ctx context.Context, obj T) (members []fleet.Mem
 			err = panicError{fmt.Sprintf("the content of the object led to a panic (%T)", p), string(debug.Stack())}
 		}
 	}()
-	return w.provider.Members(ctx, obj, w.also)
+	return w.provider.Members(ctx, obj, also)
 }

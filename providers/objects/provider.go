@@ -87,7 +87,7 @@ type Provider[T client.Object] struct {
 	//
 	// What is wrong with one member goes into [fleet.Member.Err]. An error that wraps [ErrNone] says that obj describes
 	// no member, and why. After any other error the members stay as they are, and Members is called again, with
-	// increasing delays. All of these become events on obj, so none may carry secrets; an error with the method
+	// increasing delays. It is also called again if it asked also for what is not listed yet. All of these become events on obj, so none may carry secrets; an error with the method
 	// Reason() string chooses the reason of its event.
 	//
 	// Calls for different objects run side by side, those for one object follow each other. Members must not wait for

@@ -169,6 +169,27 @@ var _ Reader = watches{}
 // errNotListed says that the server has not answered yet, or has refused to. The problem of the watch says more.
 var errNotListed = errors.New("not all objects of the kind are listed yet")
 
+// asked is a Reader that notes whether it could not answer yet. It is for one call of Members.
+type asked struct {
+	Reader
+	tooEarly bool
+}
+
+// Get implements [Reader].
+func (a *asked) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return a.note(a.Reader.Get(ctx, key, obj, opts...))
+}
+
+// List implements [Reader].
+func (a *asked) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return a.note(a.Reader.List(ctx, list, opts...))
+}
+
+func (a *asked) note(err error) error {
+	a.tooEarly = a.tooEarly || errors.Is(err, errNotListed)
+	return err
+}
+
 // Get implements [Reader]. If several caches have the object, any of their copies serves: each cache that gets a newer
 // one has the object looked at again.
 func (ws watches) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {

@@ -32,6 +32,11 @@ type Provider struct {
 	// maybe for several at once, and must not wait for it.
 	// Default: none.
 	Labels func(name fleet.ClusterName, cl cluster.Cluster) map[string]string
+
+	// Identity returns the [fleet.Member.Identity] of a member; "" leaves it to the fleet to read it. Set it where the
+	// clusters have no namespace kube-system of their own, as the logical clusters of kcp. It is called as Labels is.
+	// Default: the fleet reads it from the cluster.
+	Identity func(name fleet.ClusterName, cl cluster.Cluster) string
 }
 
 var _ fleet.Provider = Provider{}
@@ -42,7 +47,7 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 		return errors.New("providers/upstream: set Provider.Provider")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := newReporter(ctx, members, p.Labels)
+	r := newReporter(ctx, members, p)
 	defer r.wait()
 	defer cancel()
 	if err := p.setUp(ctx, local, r); err != nil {

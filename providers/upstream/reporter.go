@@ -14,10 +14,10 @@ import (
 
 // reporter reports to a fleet which clusters a provider of multicluster-runtime has engaged.
 type reporter struct {
-	ctx     context.Context //nolint:containedctx // the life of the provider
-	members fleet.Members
-	labels  func(fleet.ClusterName, cluster.Cluster) map[string]string // nil for none
-	indexes indexes
+	ctx      context.Context //nolint:containedctx // the life of the provider
+	members  fleet.Members
+	provider Provider // for what it says of clusters
+	indexes  indexes
 
 	mu      sync.Mutex // guards what follows; nothing is reported under it
 	slots   map[fleet.ClusterName]*slot
@@ -43,10 +43,8 @@ type engagement struct {
 	release func()
 }
 
-func newReporter(
-	ctx context.Context, members fleet.Members, labels func(fleet.ClusterName, cluster.Cluster) map[string]string,
-) *reporter {
-	return &reporter{ctx: ctx, members: members, labels: labels, slots: map[fleet.ClusterName]*slot{}}
+func newReporter(ctx context.Context, members fleet.Members, provider Provider) *reporter {
+	return &reporter{ctx: ctx, members: members, provider: provider, slots: map[fleet.ClusterName]*slot{}}
 }
 
 // Engage implements multicluster.Aware. It returns an error that wraps fleet.ErrInvalidMember for a name that cannot be
@@ -56,8 +54,11 @@ func (r *reporter) Engage(ctx context.Context, name multicluster.ClusterName, cl
 	if err := member.Validate(); err != nil {
 		return err
 	}
-	if r.labels != nil {
-		member.Labels = r.labels(member.Name, cl)
+	if r.provider.Labels != nil {
+		member.Labels = r.provider.Labels(member.Name, cl)
+	}
+	if r.provider.Identity != nil {
+		member.Identity = r.provider.Identity(member.Name, cl)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,6 +38,9 @@ func (c *calls) Set(m fleet.Member) error {
 	if m.Labels != nil {
 		text += ", labels " + labels.FormatLabels(m.Labels)
 	}
+	if m.Identity != "" {
+		text += ", identity " + m.Identity
+	}
 	c.note(text)
 	return nil
 }
@@ -94,7 +97,7 @@ func newTrial(t *testing.T) trial {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	c := &calls{}
-	r := trial{newReporter(ctx, c, nil), c, t, end}
+	r := trial{newReporter(ctx, c, Provider{}), c, t, end}
 	t.Cleanup(func() {
 		end()
 		r.wait()
@@ -196,11 +199,22 @@ func TestTheSameClusterMayBeEngagedAnew(t *testing.T) {
 func TestMembersHaveTheLabelsThatTheProgramGives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t)
-		r.labels = func(name fleet.ClusterName, cl cluster.Cluster) map[string]string {
+		r.provider.Labels = func(name fleet.ClusterName, cl cluster.Cluster) map[string]string {
 			return map[string]string{"name": string(name), "host": cl.GetConfig().Host}
 		}
 		defer r.engage("a", newCluster(t, "host"))()
 		r.want(t, "set a to host, labels host=host,name=a")
+	})
+}
+
+func TestMembersHaveTheIdentityThatTheProgramGives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTrial(t)
+		r.provider.Identity = func(name fleet.ClusterName, cl cluster.Cluster) string {
+			return string(name) + "@" + cl.GetConfig().Host
+		}
+		defer r.engage("a", newCluster(t, "host"))()
+		r.want(t, "set a to host, identity a@host")
 	})
 }
 
@@ -271,7 +285,7 @@ func TestWaitReturnsAfterTheLastReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		ctx, end := context.WithCancel(t.Context())
-		r := newReporter(ctx, slow{release: release}, nil)
+		r := newReporter(ctx, slow{release: release}, Provider{})
 		if err := r.Engage(ctx, "a", newCluster(t, "host")); err != nil {
 			t.Fatal(err)
 		}

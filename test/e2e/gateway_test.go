@@ -36,7 +36,9 @@ type gateway struct {
 }
 
 // backend is what connections lead to that were made at the same time.
-type backend struct{ atomic.Pointer[httputil.ReverseProxy] }
+type backend struct {
+	atomic.Pointer[httputil.ReverseProxy]
+}
 
 type backendKey struct{}
 
