@@ -81,7 +81,7 @@ func (c *controller) Reconcile(ctx context.Context, req mcreconcile.Request) (re
 func (c *controller) getOwner(ctx context.Context, home place, req mcreconcile.Request, watched bool) (client.Object, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	var from client.Reader = home.cluster.GetAPIReader()
+	from := home.cluster.GetAPIReader()
 	if watched {
 		from = home.cluster.GetCache()
 	}
@@ -301,7 +301,7 @@ func (p *pass) applyTo(ctx context.Context, name mcreconcile.ClusterName, sites 
 		here, before := a.at.divide(sites)
 		before = p.unreleased(before)
 		p.tellReplaced(a.at, before)
-		o.sites = append(here, before...)
+		o.sites = slices.Concat(here, before)
 		o.Dependents, err = a.applyAll(ctx)
 		return err
 	})

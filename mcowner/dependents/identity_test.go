@@ -28,20 +28,21 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
-// lead has a member's name lead to a cluster, and waits until it does.
-func (p *process) lead(name fleet.ClusterName, to *mctest.ControlPlane) {
+// lead has the name of the first member lead to a cluster, and waits until it does.
+func (p *process) lead(to *mctest.ControlPlane) {
 	p.t.Helper()
-	if err := p.leads(p.t.Context(), name, to); err != nil {
+	if err := p.leads(p.t.Context(), to); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
 // leads is lead for goroutines that must not end a test.
-func (p *process) leads(ctx context.Context, name fleet.ClusterName, to *mctest.ControlPlane) error {
+func (p *process) leads(ctx context.Context, to *mctest.ControlPlane) error {
+	const name = "member-1"
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // which ends a test that fails
 	defer cancel()
 	err := p.GetFleet().Set(fleet.Member{
-		Name: name, Config: p.power.feed(to.Config()), Labels: map[string]string{"name": string(name)},
+		Name: name, Config: p.power.feed(to.Config()), Labels: map[string]string{"name": name},
 	})
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func TestAnotherClusterWithTheNameOfTheOwnersTakesNothing(t *testing.T) {
 	}
 	w.create(wrong, w.owner("both", two.Name))
 	before := w.uids(two)
-	p.lead("member-1", wrong)
+	p.lead(wrong)
 	w.told(wrong, "both", dependents.EventConflict, "mend them")
 	w.change(wrong, "both", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
 	eventually(t, "the owner in the wrong cluster has nothing to wait for", func() bool { return !holds(w.mustGet(wrong, "both")) })
@@ -171,7 +172,7 @@ func TestAnotherClusterWithTheNameOfTheOwnersTakesNothing(t *testing.T) {
 	w.isGone(wrong, "both")
 	w.change(two, copyOf("right-alone"), func(cm *corev1.ConfigMap) { cm.Data["an"] = "event" }) // of an owner that is not there
 	w.change(one, "right-alone", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
-	p.lead("member-1", one)
+	p.lead(one)
 	eventually(t, "the owner's copy follows again", func() bool { return w.mustGet(two, copyOf("right-alone")).Data["value"] == "2" })
 	if now := w.uids(two); !maps.Equal(before, now) {
 		t.Errorf("the dependents have the UIDs %v, before %v", now, before)
@@ -201,7 +202,7 @@ func TestADependentInAnotherClusterOfTheNameIsACopy(t *testing.T) {
 	}
 	w.create(other, orphan)
 	restored := w.list(other)
-	p.lead("member-1", other)
+	p.lead(other)
 	w.told(w.Local, "kept", dependents.EventConflict, "it is a copy")
 	w.change(w.Local, "retargeted", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
 	w.told(w.Local, "retargeted", dependents.EventReplaced, string(w.kubeSystem(one)))
@@ -237,7 +238,7 @@ func TestDeletionWaitsForAClusterWhoseNameLeadsToAnother(t *testing.T) {
 		w.Members = nil
 		p = w.run(r)
 		w.Members = members
-		p.lead("member-1", other)
+		p.lead(other)
 		return p, decoy
 	}
 	waits := func(t *testing.T, name string) {
@@ -250,7 +251,7 @@ func TestDeletionWaitsForAClusterWhoseNameLeadsToAnother(t *testing.T) {
 	t.Run("UntilTheNameLeadsBack", func(t *testing.T) {
 		p, decoy := begin(t, "a", 0, "") // the decoy is of a version that did not note it
 		waits(t, "a")
-		p.lead("member-1", one)
+		p.lead(one)
 		w.isGone(w.Local, "a")
 		w.isGone(one, copyOf("a"))
 		w.unharmed(other, decoy)
@@ -405,7 +406,7 @@ func TestAHundredOwnersAndAMemberThatIsSwapped(t *testing.T) {
 	before := make([]map[string]types.UID, len(clusters))
 	for swap := range swaps {
 		at := swap % len(clusters)
-		p.lead("member-1", clusters[at])
+		p.lead(clusters[at])
 		each(func(name string) error {
 			patch := fmt.Appendf(nil, `{"data":{"value":"%d"}}`, swap)
 			owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
@@ -446,7 +447,7 @@ func TestAHundredOwnersAndAMemberThatIsSwapped(t *testing.T) {
 	for i := range owners {
 		w.told(w.Local, name(i), dependents.EventReplaced, string(w.kubeSystem(clusters[0])))
 	}
-	p.lead("member-1", clusters[0])
+	p.lead(clusters[0])
 	for i := range owners {
 		w.isGone(w.Local, name(i))
 	}
@@ -534,7 +535,7 @@ func TestIdentitiesAreOfTheRequestsCluster(t *testing.T) {
 	is(reconcile, "member-1", w.kubeSystem(one), nil)
 	is(reconcile, mcreconcile.LocalCluster, w.kubeSystem(w.Local), nil)
 	is(t.Context(), "nobody", "", fleet.ErrUnknown)
-	p.lead("member-1", other)
+	p.lead(other)
 	is(reconcile, "member-1", "", fleet.ErrDisengaged)
 	is(t.Context(), "member-1", w.kubeSystem(other), nil)
 }
@@ -556,7 +557,7 @@ func TestNothingIsCreatedInAClusterThatIsNotNoted(t *testing.T) {
 		case req.Method == http.MethodPatch && req.URL.Host == hostOf(w.Local) && strings.HasSuffix(req.URL.Path, "/configmaps/a"):
 			return func() {
 				swap.Do(func() {
-					if err := p.leads(t.Context(), "member-1", other); err != nil {
+					if err := p.leads(t.Context(), other); err != nil {
 						t.Error(err)
 					}
 				})
