@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -93,10 +94,10 @@ func ReferenceTo(fleet string, cluster mcreconcile.ClusterName, owner client.Obj
 // validate returns an error that wraps ErrInvalid for a reference that must not be written.
 func (r Reference) validate() error {
 	if len(validation.IsDNS1123Label(r.Fleet)) > 0 {
-		return fmt.Errorf("%w to %s: the fleet's name %q is not a DNS label", ErrInvalid, r, r.Fleet)
+		return fmt.Errorf("%w to %s: the fleet's name %.64q is not a DNS label", ErrInvalid, r, r.Fleet)
 	}
 	if r.Manager != "" && len(validation.IsDNS1123Label(r.Manager)) > 0 {
-		return fmt.Errorf("%w to %s: the manager's name %q is not a DNS label", ErrInvalid, r, r.Manager)
+		return fmt.Errorf("%w to %s: the manager's name %.64q is not a DNS label", ErrInvalid, r, r.Manager)
 	}
 	if !r.complete() {
 		return fmt.Errorf("%w to %s: the owner needs an apiVersion, a kind, a name, and a UID, which it has once it was created", ErrInvalid, r)
@@ -155,7 +156,10 @@ func (r Reference) Succeeds(before Reference) bool {
 	return r.Same(before) || r.Key() == before.Key() && (before.ClusterUID == "" || before.ClusterUID == r.ClusterUID)
 }
 
+// longestText bounds what is shown of a reference, in bytes. Whoever may write to a dependent may write any names.
+const longestText = 700
+
 // String names the owner, for messages.
 func (r Reference) String() string {
-	return fmt.Sprintf("%s %s", r.GroupKind(), r.Request())
+	return oneline.Text(fmt.Sprintf("%s %s", r.GroupKind(), r.Request()), longestText)
 }

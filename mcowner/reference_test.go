@@ -479,3 +479,13 @@ func TestACopyInAnotherClusterOfTheNameIsFree(t *testing.T) {
 		t.Errorf("the controller is %+v", got)
 	}
 }
+
+// TestNamesOfStrangersAreFitToBeShown: in messages, they are on one line, and of bounded length.
+func TestNamesOfStrangersAreFitToBeShown(t *testing.T) {
+	r := cart(named("a\x1b[31m\nb\u202e" + strings.Repeat("x", 1<<16)))
+	for _, text := range []string{r.String(), (&mcowner.AlreadyOwnedError{Owner: &r, Now: &r}).Error()} {
+		if strings.ContainsAny(text, "\x1b\n\u202e") || len(text) > 2000 {
+			t.Errorf("shown as %.100q, of %d bytes", text, len(text))
+		}
+	}
+}

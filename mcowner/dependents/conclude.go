@@ -111,7 +111,7 @@ func isMissing(err error) bool {
 
 func (p *pass) tellReleased(name mcreconcile.ClusterName, why error) {
 	p.emit(corev1.EventTypeWarning, EventReleased, "Delete", about(name, ""), fmt.Sprintf(
-		"The owner no longer waits for %s, which has not been in the fleet for %s; dependents there are left: %v", clusterText(name), p.releaseAfter, why))
+		"The owner no longer waits for %s; dependents there are left: %v", clusterText(name), why))
 }
 
 // reasonOf returns the reason of the event that tells of an error, empty if it is no news to a user.

@@ -212,7 +212,7 @@ func (p *pass) withTargets(ctx context.Context, placed []site, targets []mcrecon
 		identity, err := p.identityNow(ctx, name)
 		if now := (site{name, identity}); err == nil && !now.isNoted(placed) {
 			placed = slices.DeleteFunc(slices.Clone(placed), func(s site) bool { return s == site{name: name} })
-			placed = append(placed, now)
+			placed = p.withinBounds(append(placed, now), name)
 		}
 	}
 	return placed
@@ -301,7 +301,7 @@ func (p *pass) applyTo(ctx context.Context, name mcreconcile.ClusterName, sites 
 		here, before := a.at.divide(sites)
 		before = p.unreleased(before)
 		p.tellReplaced(a.at, before)
-		o.sites = slices.Concat(here, before)
+		o.sites = slices.Concat(before, here) // the oldest first
 		o.Dependents, err = a.applyAll(ctx)
 		return err
 	})
@@ -331,7 +331,7 @@ func (p *pass) leave(ctx context.Context, name mcreconcile.ClusterName, sites []
 // left returns what came of leaving a cluster. One that is released holds up nothing.
 func (p *pass) left(name mcreconcile.ClusterName, sites []site, err error) outcome {
 	if p.isReleased(name, err) {
-		p.tellReleased(name, err)
+		p.tellReleased(name, fmt.Errorf("it has not been in the fleet for %s: %w", p.releaseAfter, err))
 		return outcome{Result: Result{Cluster: name}}
 	}
 	return outcome{Result{Cluster: name, Err: err}, sites}

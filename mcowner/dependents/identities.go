@@ -2,6 +2,8 @@ package dependents
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"reflect"
 	"sync"
@@ -46,7 +48,20 @@ func (i *Identities) Of(ctx context.Context, name mcreconcile.ClusterName) (type
 	if reconciles && in == name && !isSame(engagement.Cluster(), mcreconcile.ClusterFrom(ctx)) {
 		return "", fmt.Errorf("cluster %q was connected anew: %w", name, fleet.ErrDisengaged)
 	}
-	return types.UID(engagement.Identity()), nil
+	return uidOf(engagement.Identity()), nil
+}
+
+// longestIdentity is that of an identity in references and owners, in characters. UIDs have 36.
+const longestIdentity = 64
+
+// uidOf returns an identity as it is written down. What a server says that it is may be of any length, and an owner has those
+// of all its clusters: a long one is written as its hash.
+func uidOf(identity string) types.UID {
+	if len(identity) <= longestIdentity {
+		return types.UID(identity)
+	}
+	sum := sha256.Sum256([]byte(identity))
+	return types.UID(hex.EncodeToString(sum[:]))
 }
 
 // isSame reports whether two clusters are one value. Those of providers may be of types that cannot be compared.
@@ -75,5 +90,5 @@ func (i *Identities) ofLocalNow(ctx context.Context) (types.UID, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", clusterText(mcreconcile.LocalCluster), err)
 	}
-	return types.UID(identity), nil
+	return uidOf(identity), nil
 }

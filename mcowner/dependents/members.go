@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -59,7 +58,7 @@ func (m *members) follow(ctx context.Context, queue workqueue.TypedRateLimitingI
 		m.memory.present(site{name: name})
 		engagement, _ := m.fleet.Attached(name)
 		if engagement != nil {
-			m.memory.present(site{name, types.UID(engagement.Identity())})
+			m.memory.present(site{name, uidOf(engagement.Identity())})
 		}
 		now := memberSeen{engagement, status.State == fleet.Ready, status.Labels}
 		if last, was := before[name]; !was || !now.same(last) {

@@ -128,7 +128,7 @@ func (p *places) enter(ctx context.Context, name mcreconcile.ClusterName) (_ con
 		cancel(nil)
 		left()
 	}
-	at := place{name: name, cluster: engagement.Cluster(), engagement: engagement, identity: types.UID(engagement.Identity())}
+	at := place{name: name, cluster: engagement.Cluster(), engagement: engagement, identity: uidOf(engagement.Identity())}
 	return ctx, at, leave, nil
 }
 
@@ -143,7 +143,7 @@ func (p *places) identityNow(ctx context.Context, name mcreconcile.ClusterName) 
 	if err != nil {
 		return "", err
 	}
-	return types.UID(engagement.Identity()), nil
+	return uidOf(engagement.Identity()), nil
 }
 
 // work says what keeps an engagement from being drained.

@@ -15,6 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -94,9 +97,35 @@ func TestARecordWithoutIdentitiesIsRead(t *testing.T) {
 	if want := []site{{name: "east"}, {name: "west"}}; !ok || !slices.Equal(want, got) {
 		t.Errorf("the record was read as %q, %t, want %q", got, ok, want)
 	}
-	r.set(owner, []site{{"east", "2"}, {"east", "1"}, {name: "west"}}, true)
+	r.set(owner, []site{{"east", "1"}, {name: "west"}, {"east", "2"}}, true)
 	want := map[string]string{r.annotation: `["east","west"]`, r.identities: `{"east":["1","2"]}`}
 	if diff := cmp.Diff(want, owner.Annotations); diff != "" {
 		t.Errorf("the record (-want, +got), whose names a version before must be able to read:\n%s", diff)
 	}
 }
+
+// TestWhatAnOwnerNotesIsBounded, however often a name is led to another cluster, and whatever that says that it is.
+func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
+	p := &pass{controller: &controller{}, home: silent{}}
+	var placed []site
+	for i := range 10 * mostSites {
+		placed = p.withinBounds(append(placed, site{"member", uidOf(fmt.Sprint(i, strings.Repeat("x", 1<<20)))}), "member")
+	}
+	placed = append(placed, site{name: "other"})
+	owner := &corev1.ConfigMap{}
+	r := newRecord("payments", "copier")
+	r.set(owner, placed, true)
+	if n := len(owner.Annotations[r.identities]); n > mostSites*(longestIdentity+3)+100 {
+		t.Errorf("the identities take %d bytes", n)
+	}
+	last := site{"member", uidOf(fmt.Sprint(10*mostSites-1, strings.Repeat("x", 1<<20)))}
+	if got, _ := r.read(owner); len(got) != mostSites+1 || !slices.Contains(got, last) {
+		t.Errorf("%d clusters are noted, want %d, the last among them", len(got), mostSites+1)
+	}
+}
+
+// silent is a cluster that nobody hears of.
+type silent struct{ cluster.Cluster }
+
+// GetEventRecorder implements recorder.Provider.
+func (silent) GetEventRecorder(string) recorder.EventRecorder { return &events.FakeRecorder{} }

@@ -32,7 +32,7 @@ type site struct {
 	identity types.UID
 }
 
-// sitesOf returns the clusters that have a name: more than one if the name has led to several in turn.
+// sitesOf returns the clusters that have a name: more than one if the name has led to several in turn, the oldest first.
 func sitesOf(sites []site, name mcreconcile.ClusterName) []site {
 	return slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.name != name })
 }
@@ -90,7 +90,6 @@ func (r record) set(owner client.Object, sites []site, held bool) {
 	for _, s := range sites {
 		if s.identity != "" && !slices.Contains(known[s.name], s.identity) {
 			known[s.name] = append(known[s.name], s.identity)
-			slices.Sort(known[s.name])
 		}
 	}
 	names := namesOf(sites)

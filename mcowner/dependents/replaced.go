@@ -70,9 +70,23 @@ func (p *pass) unreleased(sites []site) []site {
 		if !p.isOverdue(s) {
 			return false
 		}
-		p.tellReleased(s.name, fmt.Errorf("another cluster has the name of the one with the identity %.64q", string(s.identity)))
+		p.tellReleased(s.name, fmt.Errorf("for %s another cluster has had the name of the one with the identity %.64q", p.releaseAfter, string(s.identity)))
 		return true
 	})
+}
+
+// mostSites is how many clusters of one name an owner knows. A name can be led to as many as somebody likes, and what an owner
+// can note is bounded.
+const mostSites = 16
+
+// withinBounds gives up the clusters that had a name longest ago, if there are too many.
+func (p *pass) withinBounds(placed []site, name mcreconcile.ClusterName) []site {
+	sites := sitesOf(placed, name)
+	given := sites[:max(0, len(sites)-mostSites)]
+	for _, s := range given {
+		p.tellReleased(s.name, fmt.Errorf("%d clusters had the name after the one with the identity %.64q", mostSites, string(s.identity)))
+	}
+	return slices.DeleteFunc(placed, func(s site) bool { return slices.Contains(given, s) })
 }
 
 // tellReplaced tells of clusters that had the name of a target before. That is no fault of the target, and becomes one when
