@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -39,8 +40,9 @@ type Reference struct {
 	// Cluster is the owner's cluster, by its name in the fleet. It is empty for the local cluster.
 	Cluster mcreconcile.ClusterName `json:"cluster,omitempty"`
 
-	// ClusterUID tells the owner's cluster from another one that has its name later, or by mistake: the UID of its
-	// namespace kube-system. If it is empty, only the name counts.
+	// ClusterUID tells the owner's cluster from another one that has its name later, or by mistake: what
+	// fleet.Engagement.Identity says. [ReferenceTo] leaves it empty, and dependents.Identities knows it. If it is empty,
+	// only the name counts.
 	ClusterUID types.UID `json:"clusterUID,omitempty"` //nolint:tagliatelle // as Kubernetes writes it
 
 	// What follows identifies the owner in its cluster. Namespace is empty if the owner is not in one.
@@ -60,10 +62,16 @@ type Reference struct {
 
 // Location is where an object is. Name is empty for one that was given its name by the API server.
 type Location struct {
-	Cluster   mcreconcile.ClusterName `json:"cluster,omitempty"`
-	Namespace string                  `json:"namespace,omitempty"`
-	Name      string                  `json:"name,omitempty"`
+	Cluster mcreconcile.ClusterName `json:"cluster,omitempty"`
+	// ClusterUID tells the cluster from another one of its name, as that of the [Reference] does for the owner's.
+	ClusterUID types.UID `json:"clusterUID,omitempty"` //nolint:tagliatelle // as Kubernetes writes it
+	Namespace  string    `json:"namespace,omitempty"`
+	Name       string    `json:"name,omitempty"`
 }
+
+// Differ reports whether two identities are known to be those of different clusters. An empty one is unknown, and differs
+// from none.
+func Differ(a, b types.UID) bool { return a != "" && b != "" && a != b }
 
 // ErrInvalid is returned for a [Reference] that cannot be written; the error that wraps it says what to change.
 var ErrInvalid = errors.New("invalid owner reference")
@@ -86,10 +94,10 @@ func ReferenceTo(fleet string, cluster mcreconcile.ClusterName, owner client.Obj
 // validate returns an error that wraps ErrInvalid for a reference that must not be written.
 func (r Reference) validate() error {
 	if len(validation.IsDNS1123Label(r.Fleet)) > 0 {
-		return fmt.Errorf("%w to %s: the fleet's name %q is not a DNS label", ErrInvalid, r, r.Fleet)
+		return fmt.Errorf("%w to %s: the fleet's name %.64q is not a DNS label", ErrInvalid, r, r.Fleet)
 	}
 	if r.Manager != "" && len(validation.IsDNS1123Label(r.Manager)) > 0 {
-		return fmt.Errorf("%w to %s: the manager's name %q is not a DNS label", ErrInvalid, r, r.Manager)
+		return fmt.Errorf("%w to %s: the manager's name %.64q is not a DNS label", ErrInvalid, r, r.Manager)
 	}
 	if !r.complete() {
 		return fmt.Errorf("%w to %s: the owner needs an apiVersion, a kind, a name, and a UID, which it has once it was created", ErrInvalid, r)
@@ -131,16 +139,27 @@ func (r Reference) Key() string {
 	return KeyPrefix + hex.EncodeToString(sum[:16])
 }
 
-// Same reports whether both refer to the same object: one that was deleted and created anew is another. References of
-// other systems, which have no fleet and manager, are compared without these.
+// Same reports whether both refer to the same object: one that was deleted and created anew is another, and so is one in a
+// cluster that is known to be another. References of other systems, which have no fleet and manager, are compared without
+// these.
 func (r Reference) Same(other Reference) bool {
 	if r.Fleet == "" || other.Fleet == "" {
 		r.Fleet, other.Fleet, r.Manager, other.Manager = "", "", "", ""
 	}
-	return r.UID == other.UID && r.Key() == other.Key()
+	return r.UID == other.UID && r.Key() == other.Key() && !Differ(r.ClusterUID, other.ClusterUID)
 }
+
+// Succeeds reports whether what belonged to the owner of the reference before belongs to r's: it is the same owner, or it
+// was created anew in the place of the one before. That takes the same key and the same cluster. Where before says which
+// cluster and r does not, only the same owner is certain; where before does not say it, the name counts.
+func (r Reference) Succeeds(before Reference) bool {
+	return r.Same(before) || r.Key() == before.Key() && (before.ClusterUID == "" || before.ClusterUID == r.ClusterUID)
+}
+
+// longestText bounds what is shown of a reference, in bytes. Whoever may write to a dependent may write any names.
+const longestText = 700
 
 // String names the owner, for messages.
 func (r Reference) String() string {
-	return fmt.Sprintf("%s %s", r.GroupKind(), r.Request())
+	return oneline.Text(fmt.Sprintf("%s %s", r.GroupKind(), r.Request()), longestText)
 }

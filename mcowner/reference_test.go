@@ -391,3 +391,101 @@ func FuzzReferences(f *testing.F) {
 		}
 	})
 }
+
+func inCluster(uid types.UID) func(*mcowner.Reference) {
+	return func(r *mcowner.Reference) { r.ClusterUID = uid }
+}
+
+func TestWhatSucceedsAnOwner(t *testing.T) {
+	cases := map[string]struct {
+		now, before mcowner.Reference
+		want        bool
+	}{
+		"ItIsTheSame":                     {cart(), cart(), true},
+		"CreatedAnew":                     {cart(withUID("2")), cart(), true},
+		"CreatedAnewInTheCluster":         {cart(withUID("2"), inCluster("a")), cart(inCluster("a")), true},
+		"CreatedAnewInAnotherCluster":     {cart(withUID("2"), inCluster("b")), cart(inCluster("a")), false},
+		"TheSameUIDInAnotherCluster":      {cart(inCluster("b")), cart(inCluster("a")), false},
+		"NotKnownBefore":                  {cart(withUID("2"), inCluster("b")), cart(), true},
+		"NotKnownNow":                     {cart(), cart(inCluster("a")), true},
+		"CreatedAnewWhoKnowsWhere":        {cart(withUID("2")), cart(inCluster("a")), false},
+		"AnotherName":                     {cart(named("basket")), cart(), false},
+		"AnotherNameOfOneUID":             {cart(named("basket"), inCluster("a")), cart(inCluster("a")), false},
+		"AnotherManager":                  {cart(of("payments", "b")), cart(of("payments", "a")), false},
+		"OfAnotherSystemAndTheSame":       {cart(inCluster("a")), cart(of("", "")), true},
+		"OfAnotherSystemAndCreatedBefore": {cart(withUID("2"), inCluster("a")), cart(of("", "")), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.now.Succeeds(tc.before); got != tc.want {
+				t.Errorf("%+v succeeds %+v: %t, want %t", tc.now, tc.before, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestAnotherClusterTakesNothingOver, be it as the controller or not, and the error says what to do.
+func TestAnotherClusterTakesNothingOver(t *testing.T) {
+	for name, set := range map[string]func(mcowner.Reference, client.Object, mcreconcile.ClusterName) error{
+		"Controller": mcowner.SetControllerReference, "Owner": mcowner.SetOwnerReference,
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := newDependent()
+			mustSet(t, set, cart(inCluster("of-the-first")), obj)
+			before := obj.DeepCopy()
+			err := set(cart(withUID("2"), inCluster("of-the-second")), obj, "west")
+			owned, ok := errors.AsType[*mcowner.AlreadyOwnedError](err)
+			if !ok {
+				t.Fatalf("it was set with the error %v, want an AlreadyOwnedError", err)
+			}
+			for _, want := range []string{"of-the-first", "of-the-second", "give one another", cart().Key()} {
+				if !strings.Contains(owned.Error(), want) {
+					t.Errorf("the error %q does not say %q", owned, want)
+				}
+			}
+			if diff := cmp.Diff(before, obj); diff != "" {
+				t.Errorf("it was refused, and has changed (-before, +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWhichClustersTheseAreIsCompletedAndKept: a program that knows it completes what one has written that does not, which then
+// forgets nothing of it.
+func TestWhichClustersTheseAreIsCompletedAndKept(t *testing.T) {
+	known := cart(inCluster("of-east"), func(r *mcowner.Reference) { r.Dependent.ClusterUID = "of-west" })
+	obj := newDependent()
+	mustSet(t, mcowner.SetControllerReference, cart(), obj)
+	for _, r := range []mcowner.Reference{known, cart()} {
+		mustSet(t, mcowner.SetControllerReference, r, obj)
+		got, _ := mcowner.ControllerOf(obj, "west")
+		if got.ClusterUID != "of-east" || got.Dependent.ClusterUID != "of-west" {
+			t.Errorf("the reference says that the clusters are %q and %q", got.ClusterUID, got.Dependent.ClusterUID)
+		}
+	}
+	mustSet(t, mcowner.SetControllerReference, cart(withUID("2"), inCluster("of-east")), obj)
+	if got, _ := mcowner.ControllerOf(obj, "west"); got.UID != "2" || got.Dependent.ClusterUID != "" {
+		t.Errorf("of another owner it was kept that the dependent's cluster is %q", got.Dependent.ClusterUID)
+	}
+}
+
+// TestACopyInAnotherClusterOfTheNameIsFree for the owner that has its place there.
+func TestACopyInAnotherClusterOfTheNameIsFree(t *testing.T) {
+	obj := newDependent()
+	mustSet(t, mcowner.SetControllerReference, cart(inCluster("a"), func(r *mcowner.Reference) { r.Dependent.ClusterUID = "before" }), obj)
+	now := cart(withUID("2"), inCluster("b"), func(r *mcowner.Reference) { r.Dependent.ClusterUID = "now" })
+	mustSet(t, mcowner.SetControllerReference, now, obj)
+	if got, _ := mcowner.ControllerOf(obj, "west"); got.UID != "2" || got.Dependent.ClusterUID != "now" {
+		t.Errorf("the controller is %+v", got)
+	}
+}
+
+// TestNamesOfStrangersAreFitToBeShown: in messages, they are on one line, and of bounded length.
+func TestNamesOfStrangersAreFitToBeShown(t *testing.T) {
+	r := cart(named("a\x1b[31m\nb\u202e" + strings.Repeat("x", 1<<16)))
+	for _, text := range []string{r.String(), (&mcowner.AlreadyOwnedError{Owner: &r, Now: &r}).Error()} {
+		if strings.ContainsAny(text, "\x1b\n\u202e") || len(text) > 2000 {
+			t.Errorf("shown as %.100q, of %d bytes", text, len(text))
+		}
+	}
+}

@@ -1,12 +1,14 @@
 package mcowner
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -18,8 +20,11 @@ import (
 //
 // It returns an [AlreadyOwnedError], and changes nothing, if the dependent has another controller, be it in this cluster
 // or in another, or belongs to another fleet; an error that wraps [ErrMalformed] if it has a reference that cannot be
-// read; and one that wraps [ErrInvalid] if owner cannot be written. A reference to an owner of the same key but another
-// UID is replaced.
+// read; and one that wraps [ErrInvalid] if owner cannot be written. A reference to an owner that owner succeeds is
+// replaced, see [Reference.Succeeds]; so a cluster of the same name that is known to be another takes nothing over.
+//
+// Of [Reference.Dependent], the field ClusterUID is written as it is given; the others say where the dependent is. What a
+// reference to the same owner already says of which clusters these are is kept where owner does not say it.
 func SetControllerReference(owner Reference, dependent client.Object, in mcreconcile.ClusterName) error {
 	owner.Controller = true
 	return set(owner, dependent, in)
@@ -39,7 +44,10 @@ func set(owner Reference, dependent client.Object, in mcreconcile.ClusterName) e
 	if err := mayBeSet(owner, dependent, in); err != nil {
 		return err
 	}
-	owner.Dependent = Location{Cluster: in, Namespace: dependent.GetNamespace(), Name: dependent.GetName()}
+	owner.Dependent = Location{
+		Cluster: in, ClusterUID: owner.Dependent.ClusterUID, Namespace: dependent.GetNamespace(), Name: dependent.GetName(),
+	}
+	owner.keepIdentities(dependent, in)
 	content, err := json.Marshal(owner)
 	if err != nil {
 		return fmt.Errorf("%w to %s: %w", ErrInvalid, owner, err)
@@ -51,6 +59,17 @@ func set(owner Reference, dependent client.Object, in mcreconcile.ClusterName) e
 		setNative(owner, dependent)
 	}
 	return nil
+}
+
+// keepIdentities takes over which clusters these are from what the dependent says of the same owner already. So a program
+// that may no longer read them does not forget them.
+func (r *Reference) keepIdentities(dependent client.Object, in mcreconcile.ClusterName) {
+	before, err := parse(r.Key(), dependent.GetAnnotations()[r.Key()])
+	if err != nil || !before.Same(*r) || !before.isFor(dependent, in) {
+		return
+	}
+	r.ClusterUID = cmp.Or(r.ClusterUID, before.ClusterUID)
+	r.Dependent.ClusterUID = cmp.Or(r.Dependent.ClusterUID, before.Dependent.ClusterUID)
 }
 
 // mayBeSet returns why the owner must not be set.
@@ -65,6 +84,12 @@ func mayBeSet(owner Reference, dependent client.Object, in mcreconcile.ClusterNa
 	for _, r := range references {
 		if r.Fleet != "" && r.Fleet != owner.Fleet {
 			return &AlreadyOwnedError{Dependent: locate(dependent, in), Fleet: r.Fleet}
+		}
+		if Differ(r.Dependent.ClusterUID, owner.Dependent.ClusterUID) {
+			continue // the dependent is a copy of one in another cluster
+		}
+		if r.Key() == owner.Key() && !owner.Succeeds(r) {
+			return &AlreadyOwnedError{Dependent: locate(dependent, in), Owner: &r, Now: &owner}
 		}
 		if owner.Controller && r.Controller && !r.Same(owner) && r.Key() != owner.Key() {
 			return &AlreadyOwnedError{Dependent: locate(dependent, in), Owner: &r}
@@ -84,6 +109,9 @@ type AlreadyOwnedError struct {
 	Dependent Location
 	// Owner is the controller, in whatever cluster.
 	Owner *Reference
+	// Now is the owner that has the key of Owner now, if it is not known to succeed it: the clusters have one name, and are
+	// two. It is nil otherwise.
+	Now *Reference
 	// Native is the controller in the dependent's own cluster.
 	Native *metav1.OwnerReference
 	// Fleet is another installation.
@@ -93,6 +121,11 @@ type AlreadyOwnedError struct {
 func (e *AlreadyOwnedError) Error() string {
 	what := fmt.Sprintf("%s of cluster %q", client.ObjectKey{Namespace: e.Dependent.Namespace, Name: e.Dependent.Name}, e.Dependent.Cluster)
 	switch {
+	case e.Owner != nil && e.Now != nil:
+		return fmt.Sprintf("%s belongs to %s of another cluster of that name: of %s, and here it is %s. "+
+			"If two installations have the same name, give one another. If the cluster's credentials lead to the wrong one, mend them. "+
+			"If it was replaced for good, delete the object, or its annotation %s if it is to stay",
+			what, e.Owner, called(e.Owner.ClusterUID), called(e.Now.ClusterUID), e.Owner.Key())
 	case e.Owner != nil:
 		return fmt.Sprintf("%s is controlled by %s", what, e.Owner)
 	case e.Native != nil:
@@ -100,6 +133,14 @@ func (e *AlreadyOwnedError) Error() string {
 	default:
 		return fmt.Sprintf("%s belongs to the fleet %q", what, e.Fleet)
 	}
+}
+
+// called names a cluster by its identity, for messages.
+func called(identity types.UID) string {
+	if identity == "" {
+		return "unknown identity, as without the right to get the namespace kube-system"
+	}
+	return fmt.Sprintf("the identity %.64q", string(identity))
 }
 
 // RemoveReference takes an owner from a dependent, by the owner's key, and leaves other owners. It does the reverse of

@@ -35,7 +35,7 @@ func addPodGhosts(mgr mcmanager.Manager, namespace string, sweep time.Duration) 
 	err := mcbuilder.ControllerManagedBy(mgr).
 		For(&corev1.Pod{}, mcbuilder.OnlyMetadata).
 		Owns(&PodGhost{}, mcbuilder.InLocalCluster, mcbuilder.AcrossClusters(mchandler.OfFleet(fleetName))).
-		Complete(&ghosts{Client: mgr.GetClient(), namespace: namespace})
+		Complete(&ghosts{Client: mgr.GetClient(), namespace: namespace, clusters: &dependents.Identities{Manager: mgr}})
 	if err != nil {
 		return err
 	}
@@ -51,6 +51,7 @@ func addPodGhosts(mgr mcmanager.Manager, namespace string, sweep time.Duration) 
 type ghosts struct {
 	client.Client // of the local cluster
 	namespace     string
+	clusters      *dependents.Identities
 }
 
 // Reconcile has a Pod of whatever cluster have its ghost, and one that is gone have none.
@@ -65,7 +66,8 @@ func (g *ghosts) Reconcile(ctx context.Context, req mcreconcile.Request) (ctrl.R
 		return ctrl.Result{}, err
 	}
 	err = g.keep(ctx, req, pod)
-	if errors.Is(err, errConflict) {
+	_, owned := errors.AsType[*mcowner.AlreadyOwnedError](err)
+	if owned || errors.Is(err, errConflict) {
 		source.GetEventRecorder("podghost").Eventf(pod, nil, corev1.EventTypeWarning, "Conflict", "Create",
 			"PodGhost %s of the cluster with the ghosts is left alone: %v", g.key(req), err)
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
@@ -78,6 +80,12 @@ var errConflict = errors.New("it is not of this Pod")
 // keep creates the ghost of a Pod, or changes it to what it is to be.
 func (g *ghosts) keep(ctx context.Context, req mcreconcile.Request, pod client.Object) error {
 	owner, err := mcowner.ReferenceTo(fleetName, req.ClusterName, pod, g.Scheme())
+	if err == nil {
+		owner.ClusterUID, err = g.clusters.Of(ctx, req.ClusterName)
+	}
+	if err == nil {
+		owner.Dependent.ClusterUID, err = g.clusters.Of(ctx, mcreconcile.LocalCluster)
+	}
 	if err != nil {
 		return err
 	}
@@ -93,11 +101,19 @@ func (g *ghosts) keep(ctx context.Context, req mcreconcile.Request, pod client.O
 	return err
 }
 
-// remove deletes the ghost of a Pod that is gone.
+// remove deletes the ghost of a Pod that is gone. A Pod of another cluster that had the name is not.
 func (g *ghosts) remove(ctx context.Context, req mcreconcile.Request) error {
+	here, err := g.clusters.Of(ctx, req.ClusterName)
+	if err != nil {
+		return err
+	}
 	ghost := &PodGhost{}
 	if err := g.Get(ctx, g.key(req), ghost); err != nil || !isOf(ghost, req) {
 		return client.IgnoreNotFound(err)
+	}
+	owner, _ := mcowner.ControllerOf(ghost, mcreconcile.LocalCluster)
+	if owner.ClusterUID != "" && owner.ClusterUID != here {
+		return nil
 	}
 	return client.IgnoreNotFound(g.Delete(ctx, ghost, client.Preconditions{UID: &ghost.UID, ResourceVersion: &ghost.ResourceVersion}))
 }

@@ -115,6 +115,35 @@ func TestAS2(t *testing.T) {
 	})
 }
 
+// TestAnotherClusterOfTheNameTakesNoGhost: the credentials of a member lead to another cluster.
+func TestAnotherClusterOfTheNameTakesNoGhost(t *testing.T) {
+	w := newWorld(t)
+	w.mustDelete(t, w.ghost, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "live2"}})
+	w.create(t, w.live, "default", "both")
+	w.create(t, w.live, "default", "one")
+	w.create(t, w.live2, "default", "both")
+	w.run()
+	both, one := w.haunts(t, "live", "default", "both"), w.haunts(t, "live", "default", "one")
+	w.mustDelete(t, w.ghost, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "live"}})
+	stage.Join(t, w.ghost, "live", w.live2.Kubeconfig(), nil)
+	stage.Eventually(t, "a Warning event on the Pod names the conflict", func() bool {
+		return w.hasWarning(t, w.live2, "both", "Conflict", "mend them")
+	})
+	w.delete(t, w.live2, "default", "both")
+	patch := client.MergeFrom(one.DeepCopyObject().(client.Object))
+	one.Labels["an"] = "event"
+	if err := w.ghost.Client().Patch(t.Context(), one, patch); err != nil {
+		t.Fatal(err)
+	}
+	w.create(t, w.live2, "default", "next")
+	w.haunts(t, "live", "default", "next") // so the events before it were handled
+	for _, before := range []*PodGhost{both, one} {
+		if now := w.get(t, "live", before.Spec.Namespace, before.Spec.Name); now == nil || now.UID != before.UID || now.Spec != before.Spec {
+			t.Errorf("the ghost of %s was replaced: %+v", before.Spec.Name, now)
+		}
+	}
+}
+
 // world is a cluster with ghosts, in which the program runs, and two with Pods.
 type world struct {
 	ghost, live, live2 *mctest.ControlPlane

@@ -64,7 +64,7 @@ func (a *applier) configuration(k kind, desired client.Object) (*unstructured.Un
 		return nil, fmt.Errorf("it is in the namespace %q, which is not one of the controller's Namespaces", desired.GetNamespace())
 	}
 	obj := desired.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
-	if err := mcowner.SetControllerReference(a.ref, obj, a.at.name); err != nil {
+	if err := mcowner.SetControllerReference(a.refHere(), obj, a.at.name); err != nil {
 		return nil, err
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
@@ -79,6 +79,25 @@ func (a *applier) configuration(k kind, desired client.Object) (*unstructured.Un
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
 	return u, nil
+}
+
+// refHere returns the reference that dependents in the cluster have.
+func (a *applier) refHere() mcowner.Reference {
+	ref := a.ref
+	ref.Dependent.ClusterUID = a.at.identity
+	return ref
+}
+
+// keepIdentities returns what is wanted with what the existing reference says of which clusters these are, where that is not
+// known now: a right that is taken away for a while must not have it forgotten.
+func (a *applier) keepIdentities(wanted *unstructured.Unstructured, existing client.Object) (*unstructured.Unstructured, error) {
+	before, ok := existing.GetAnnotations()[a.ref.Key()]
+	if !ok || a.ref.ClusterUID != "" && a.at.identity != "" {
+		return wanted, nil
+	}
+	kept := wanted.DeepCopy()
+	kept.SetAnnotations(withKey(kept.GetAnnotations(), a.ref.Key(), before))
+	return kept, mcowner.SetControllerReference(a.refHere(), kept, a.at.name)
 }
 
 // withoutNulls removes the nulls that Go types without a value become.
@@ -123,7 +142,7 @@ func (a *applier) create(ctx context.Context, k kind, wanted *unstructured.Unstr
 // mayChange returns nil for an object that is this owner's, and otherwise why it must not be changed. What is left of an
 // owner of the same name that is gone is deleted.
 func (a *applier) mayChange(ctx context.Context, k kind, existing client.Object) error {
-	references, err := mcowner.References(existing, a.at.name)
+	references, err := a.at.references(existing)
 	conflict := &ConflictError{Cluster: a.at.name, Object: k.describe(existing), Why: err}
 	if err != nil {
 		return conflict
@@ -135,22 +154,35 @@ func (a *applier) mayChange(ctx context.Context, k kind, existing client.Object)
 			return fmt.Errorf("%s of %s: %w", k.describe(existing), clusterText(a.at.name), errGoing)
 		}
 		return nil
-	case i >= 0 && references[i].Key() == a.ref.Key():
+	case i >= 0 && a.ref.Succeeds(references[i]):
 		if err := a.takeAway(ctx, k, existing, metav1.DeletePropagationBackground); err != nil {
 			return err
 		}
 		return fmt.Errorf("%s of %s is of an owner of the same name that is gone: %w", k.describe(existing), clusterText(a.at.name), errGoing)
+	case i >= 0 && references[i].Key() == a.ref.Key():
+		conflict.Why = a.otherCluster(existing, &references[i])
 	case i >= 0:
 		conflict.Why = &mcowner.AlreadyOwnedError{Dependent: locate(a.at, existing), Owner: &references[i]}
 	case metav1.GetControllerOfNoCopy(existing) != nil:
 		conflict.Why = &mcowner.AlreadyOwnedError{Dependent: locate(a.at, existing), Native: metav1.GetControllerOf(existing)}
+	case a.isFromAnother(existing):
+		conflict.Why = errCopy
 	default:
 		conflict.Why = errNoReference
 	}
 	return conflict
 }
 
-var errNoReference = errors.New("it has no reference to an owner")
+// isFromAnother reports whether the object has a reference to the owner that was written in another cluster of the name.
+func (a *applier) isFromAnother(existing client.Object) bool {
+	references, err := mcowner.References(existing, a.at.name)
+	return err == nil && slices.ContainsFunc(references, a.ref.Succeeds)
+}
+
+var (
+	errNoReference = errors.New("it has no reference to an owner")
+	errCopy        = errors.New("it is a copy, such as from a backup, of one in another cluster that had the name; delete it, and a new one takes its place")
+)
 
 func locate(at place, obj client.Object) mcowner.Location {
 	return mcowner.Location{Cluster: at.name, Namespace: obj.GetNamespace(), Name: obj.GetName()}
@@ -159,6 +191,10 @@ func locate(at place, obj client.Object) mcowner.Location {
 // change applies to an object if it is this owner's, unless nothing has changed since that was done last.
 func (a *applier) change(ctx context.Context, k kind, existing client.Object, wanted *unstructured.Unstructured) (client.Object, error) {
 	if err := a.mayChange(ctx, k, existing); err != nil {
+		return nil, err
+	}
+	wanted, err := a.keepIdentities(wanted, existing)
+	if err != nil {
 		return nil, err
 	}
 	now, err := hashes(wanted, existing)

@@ -28,9 +28,12 @@ type Collector struct {
 	Manager mcmanager.Manager
 	// Fleet is the name of the installation, see mcowner.Reference. Required.
 	Fleet string
-	// Owners are the kinds of owners: dependents of others are left alone. They are read from the caches, as given here.
-	// Required.
+	// Owners are the kinds of owners: dependents of others are left alone. They are read from the caches of the clusters in
+	// OwnersIn, as given here. Required.
 	Owners []client.Object
+	// OwnersIn says where owners are watched. Dependents may name owners elsewhere, as whoever may write one writes what he
+	// likes: the API server is then asked for that one owner, and no cache is filled. Default: in every member.
+	OwnersIn Clusters
 	// Kinds are those of the dependents. Required.
 	Kinds []client.Object
 	// DependentsIn says where to look. Default: in every member.
@@ -89,7 +92,7 @@ func (c *Collector) sweeper(logger logr.Logger) (*sweeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.places = &places{mgr: c.Manager, who: s.Name, timeout: s.Timeout}
+	s.places = &places{mgr: c.Manager, who: s.Name, timeout: s.Timeout, known: &Identities{Manager: c.Manager}}
 	s.proof = &proof{places: s.places, owners: owners}
 	s.writers = writers{user: c.user}
 	s.limit = flowcontrol.NewTokenBucketRateLimiter(s.QPS, max(1, int(s.QPS)))

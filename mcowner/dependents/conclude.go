@@ -49,12 +49,13 @@ func (p *pass) conclude(ctx context.Context, results []Result) (reconcile.Result
 // follow says when to try again in one cluster, and returns what is an error of the reconcile: what is waited for is none.
 func (p *pass) follow(r Result) (after time.Duration, err error) {
 	_, conflict := errors.AsType[*ConflictError](r.Err)
+	_, replaced := errors.AsType[*ReplacedError](r.Err)
 	switch {
 	case r.Err == nil:
 		return 0, nil
 	case errors.Is(r.Err, errJustReady), isOutdated(r.Err):
 		return soon, nil
-	case isAway(r.Err):
+	case isAway(r.Err), replaced:
 		return p.untilRelease(r), nil // the members' source brings the owner back when the cluster is
 	case conflict, errors.Is(r.Err, errGoing):
 		return lookAgain + rand.N(lookAgain/3), nil //nolint:gosec // it hides nothing
@@ -73,15 +74,34 @@ func later(err error) (reconcile.Result, error) {
 
 // isReleased reports whether a cluster no longer holds up anything, as the declared policy says.
 func (p *pass) isReleased(name mcreconcile.ClusterName, err error) bool {
-	return p.releaseAfter > 0 && isMissing(err) && p.memories.missingFor(name) >= p.releaseAfter
+	return isMissing(err) && p.isOverdue(site{name: name})
+}
+
+// isOverdue reports whether a cluster has been missed for so long that it no longer holds up anything.
+func (p *pass) isOverdue(s site) bool {
+	missing := p.memories.missingFor(s)
+	return p.releaseAfter > 0 && missing >= p.releaseAfter
 }
 
 // untilRelease returns how long a cluster goes on to hold up the owner, zero if there is no end to it.
 func (p *pass) untilRelease(r Result) time.Duration {
-	if p.releaseAfter <= 0 || r.Targeted || !isMissing(r.Err) {
+	if p.releaseAfter <= 0 || r.Targeted {
 		return 0
 	}
-	return max(soon, p.releaseAfter-p.memories.missingFor(r.Cluster))
+	missing := []site{{name: r.Cluster}}
+	if replaced, ok := errors.AsType[*ReplacedError](r.Err); ok {
+		missing = nil
+		for _, identity := range replaced.Before {
+			missing = append(missing, site{r.Cluster, identity})
+		}
+	} else if !isMissing(r.Err) {
+		return 0
+	}
+	var until time.Duration
+	for _, s := range missing {
+		until = max(until, soon, p.releaseAfter-p.memories.missingFor(s))
+	}
+	return until
 }
 
 // isMissing reports whether an error says that a cluster is not in the fleet.
@@ -91,17 +111,20 @@ func isMissing(err error) bool {
 
 func (p *pass) tellReleased(name mcreconcile.ClusterName, why error) {
 	p.emit(corev1.EventTypeWarning, EventReleased, "Delete", about(name, ""), fmt.Sprintf(
-		"The owner no longer waits for %s, which has not been in the fleet for %s; dependents there are left: %v", clusterText(name), p.releaseAfter, why))
+		"The owner no longer waits for %s; dependents there are left: %v", clusterText(name), why))
 }
 
 // reasonOf returns the reason of the event that tells of an error, empty if it is no news to a user.
 func reasonOf(err error) string {
 	_, conflict := errors.AsType[*ConflictError](err)
+	_, replaced := errors.AsType[*ReplacedError](err)
 	switch {
 	case errors.Is(err, errJustReady), isOutdated(err), errors.Is(err, errGoing):
 		return ""
 	case conflict:
 		return EventConflict
+	case replaced:
+		return EventReplaced
 	case isAway(err):
 		return EventClusterNotReady
 	case apierrors.IsForbidden(err):

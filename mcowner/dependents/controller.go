@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -45,15 +46,23 @@ type pass struct {
 // Reconcile implements mcreconcile.Reconciler.
 func (c *controller) Reconcile(ctx context.Context, req mcreconcile.Request) (result reconcile.Result, err error) {
 	err = c.visit(ctx, req.ClusterName, func(ctx context.Context, home place) error {
-		owner, err := c.getOwner(ctx, home, req)
-		if apierrors.IsNotFound(err) {
+		if home.engagement != nil { // the request's may have been replaced a moment ago
+			ctx = mcreconcile.WithCluster(ctx, home.engagement.Context(), home.name, home.cluster)
+		}
+		inside := c.within(c.ownersIn, req.ClusterName)
+		owner, err := c.getOwner(ctx, home, req, inside)
+		switch {
+		case apierrors.IsNotFound(err):
 			c.memories.forget(req)
-			return c.ownerGone(ctx, req)
-		}
-		if err != nil {
+			return c.ownerGone(ctx, home, req)
+		case !inside && (apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
+			return nil // anybody who may write a reference can bring a request here
+		case err != nil:
 			return fmt.Errorf("reading the owner: %w", err)
+		case !inside && !c.record.exists(owner):
+			return nil
 		}
-		p, err := c.newPass(ctx, req, home, owner)
+		p, err := c.newPass(req, home, owner)
 		if err != nil {
 			return err
 		}
@@ -67,23 +76,25 @@ func (c *controller) Reconcile(ctx context.Context, req mcreconcile.Request) (re
 	return result, err
 }
 
-func (c *controller) getOwner(ctx context.Context, home place, req mcreconcile.Request) (client.Object, error) {
+// getOwner reads an owner. Where owners are not watched, the API server is asked for this one: a read from the cache would
+// list, and keep, all objects of the kind.
+func (c *controller) getOwner(ctx context.Context, home place, req mcreconcile.Request, watched bool) (client.Object, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
+	from := home.cluster.GetAPIReader()
+	if watched {
+		from = home.cluster.GetCache()
+	}
 	owner := c.newOwner()
-	return owner, home.cluster.GetCache().Get(ctx, req.NamespacedName, owner)
+	return owner, from.Get(ctx, req.NamespacedName, owner)
 }
 
-func (c *controller) newPass(ctx context.Context, req mcreconcile.Request, home place, owner client.Object) (*pass, error) {
-	uid, err := c.uid(ctx, home)
-	if err != nil {
-		return nil, err
-	}
+func (c *controller) newPass(req mcreconcile.Request, home place, owner client.Object) (*pass, error) {
 	ref, err := mcowner.ReferenceTo(c.fleet, req.ClusterName, owner, c.mgr.GetScheme())
 	if err != nil {
 		return nil, err
 	}
-	ref.Manager, ref.ClusterUID, ref.Controller = c.name, uid, true
+	ref.Manager, ref.ClusterUID, ref.Controller = c.name, home.identity, true
 	return &pass{controller: c, req: req, home: home.cluster, owner: owner, ref: ref, memory: c.memories.of(req)}, nil
 }
 
@@ -91,41 +102,33 @@ func (c *controller) newPass(ctx context.Context, req mcreconcile.Request, home 
 func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
 	placed := p.placed()
 	// A cluster that joins after the targets were found is missing among them for that reason alone.
-	usable := slices.DeleteFunc(slices.Clone(placed), func(name mcreconcile.ClusterName) bool { return p.whyNot(name) != nil })
+	usable := slices.DeleteFunc(namesOf(placed), func(name mcreconcile.ClusterName) bool { return p.whyNot(name) != nil })
 	targets, err := p.targetsNow(ctx)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("finding the clusters of the dependents: %w", err)
 	}
-	if !p.record.exists(p.owner) && !p.within(p.ownersIn, p.req.ClusterName) {
-		return reconcile.Result{}, nil // anybody who may write a reference can bring an object here
-	}
 	if !p.record.exists(p.owner) && len(targets) == 0 {
 		placed = p.strays(ctx)
-		if usable = placed; len(placed) == 0 {
+		if usable = namesOf(placed); len(placed) == 0 {
 			return reconcile.Result{}, nil
 		}
 	}
-	all := union(placed, targets)
+	all := union(namesOf(placed), targets)
 	p.awaitAll(all) // before their states are looked up, so that no change is missed
-	placed = union(placed, slices.DeleteFunc(slices.Clone(targets), func(name mcreconcile.ClusterName) bool { return p.whyNot(name) != nil }))
+	placed = p.withTargets(ctx, placed, targets)
 	if err := p.note(ctx, placed, true, ""); err != nil {
 		return later(err)
 	}
-	results := p.each(ctx, all, func(ctx context.Context, name mcreconcile.ClusterName) Result {
+	results, placed := p.each(ctx, all, placed, func(ctx context.Context, name mcreconcile.ClusterName, sites []site) outcome {
 		switch {
 		case slices.Contains(targets, name):
-			return p.applyTo(ctx, name, slices.Contains(placed, name))
+			return p.applyTo(ctx, name, sites)
 		case slices.Contains(usable, name):
-			return p.leave(ctx, name, metav1.DeletePropagationBackground)
+			return p.leave(ctx, name, sites, metav1.DeletePropagationBackground)
 		default:
-			return p.left(name, cmp.Or(p.whyNot(name), errJustReady))
+			return p.left(name, sites, cmp.Or(p.whyNot(name), errJustReady))
 		}
 	})
-	for _, r := range results {
-		if !r.Targeted && r.Err == nil {
-			placed = slices.DeleteFunc(placed, func(name mcreconcile.ClusterName) bool { return name == r.Cluster })
-		}
-	}
 	if err := p.note(ctx, placed, len(targets)+len(placed) > 0, ""); err != nil {
 		return later(err)
 	}
@@ -134,23 +137,19 @@ func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
 
 // strays returns the clusters in which dependents are of which the owner has no record: left in a cluster that was away for
 // too long, or created by a request that arrived late. A cluster that cannot be asked brings the owner back when it can.
-func (p *pass) strays(ctx context.Context) []mcreconcile.ClusterName {
+func (p *pass) strays(ctx context.Context) []site {
 	names := p.names(p.dependentsIn)
-	has := make([]bool, len(names))
+	has := make([][]site, len(names))
 	sideBySide(names, func(i int, name mcreconcile.ClusterName) {
 		_ = p.visit(ctx, name, func(ctx context.Context, at place) error {
 			found, err := p.known(ctx, at, p.ref)
-			has[i] = len(found) > 0
+			if len(found) > 0 {
+				has[i] = []site{{name, at.identity}}
+			}
 			return err
 		})
 	})
-	var strays []mcreconcile.ClusterName
-	for i, name := range names {
-		if has[i] {
-			strays = append(strays, name)
-		}
-	}
-	return strays
+	return slices.Concat(has...)
 }
 
 // finish removes the dependents of an owner that is being deleted, and then the finalizer.
@@ -161,19 +160,14 @@ func (p *pass) finish(ctx context.Context) (reconcile.Result, error) {
 	policy := p.deletions.policyOf(p.owner)
 	placed := p.placed()
 	held := hasFinalizer(p.owner, p.record)
-	p.awaitAll(placed)
+	names := namesOf(placed)
+	p.awaitAll(names)
 	if err := p.note(ctx, placed, held, policy); err != nil {
 		return later(err)
 	}
-	results := p.each(ctx, placed, func(ctx context.Context, name mcreconcile.ClusterName) Result {
-		return p.leave(ctx, name, policy)
+	results, left := p.each(ctx, names, placed, func(ctx context.Context, name mcreconcile.ClusterName, sites []site) outcome {
+		return p.leave(ctx, name, sites, policy)
 	})
-	var left []mcreconcile.ClusterName
-	for _, r := range results {
-		if r.Err != nil {
-			left = append(left, r.Cluster)
-		}
-	}
 	if len(left) > 0 {
 		if err := p.note(ctx, left, held, policy); err != nil {
 			return later(err)
@@ -201,16 +195,31 @@ func (p *pass) targetsNow(ctx context.Context) ([]mcreconcile.ClusterName, error
 }
 
 // placed returns the clusters in which the owner may have dependents.
-func (p *pass) placed() []mcreconcile.ClusterName {
+func (p *pass) placed() []site {
 	placed, ok := p.record.read(p.owner)
 	if !ok {
-		placed = p.names(p.dependentsIn)
+		for _, name := range p.names(p.dependentsIn) {
+			placed = append(placed, site{name: name})
+		}
 	}
-	return union(placed, nil)
+	return placed
+}
+
+// withTargets returns the clusters in which the owner may have dependents once there are some in all targets that can be used
+// now. A target of which it was not known which cluster it is becomes the one that has its name.
+func (p *pass) withTargets(ctx context.Context, placed []site, targets []mcreconcile.ClusterName) []site {
+	for _, name := range targets {
+		identity, err := p.identityNow(ctx, name)
+		if now := (site{name, identity}); err == nil && !now.isNoted(placed) {
+			placed = slices.DeleteFunc(slices.Clone(placed), func(s site) bool { return s == site{name: name} })
+			placed = p.withinBounds(append(placed, now), name)
+		}
+	}
+	return placed
 }
 
 // note stores in the owner's metadata in which clusters there may be dependents, and how it is being deleted.
-func (p *pass) note(ctx context.Context, placed []mcreconcile.ClusterName, held bool, policy metav1.DeletionPropagation) error {
+func (p *pass) note(ctx context.Context, placed []site, held bool, policy metav1.DeletionPropagation) error {
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
 	stored, err := store(ctx, p.home.GetClient(), p.owner, p.name, func(owner client.Object) {
@@ -240,20 +249,35 @@ func (p *pass) whyNot(name mcreconcile.ClusterName) error {
 	return err
 }
 
-// each works on several clusters side by side, so that none holds up the others.
-func (p *pass) each(ctx context.Context, names []mcreconcile.ClusterName, do func(context.Context, mcreconcile.ClusterName) Result) []Result {
-	results := make([]Result, len(names))
+// outcome is a [Result], and the clusters of that name in which the owner may still have dependents.
+type outcome struct {
+	Result
+	sites []site
+}
+
+// each works on several clusters side by side, so that none holds up the others. It returns in which of them the owner may
+// still have dependents.
+func (p *pass) each(
+	ctx context.Context, names []mcreconcile.ClusterName, placed []site,
+	do func(context.Context, mcreconcile.ClusterName, []site) outcome,
+) (results []Result, left []site) {
+	outcomes := make([]outcome, len(names))
 	sideBySide(names, func(i int, name mcreconcile.ClusterName) {
+		sites := sitesOf(placed, name)
 		defer func() {
 			if v := recover(); v != nil { // as the controller does on its own goroutine
-				results[i] = Result{Cluster: name, Err: fmt.Errorf("panic: %v", v)}
-				log.FromContext(ctx).Error(results[i].Err, "Recovered", "dependentsIn", name, "stack", string(debug.Stack()))
+				err := fmt.Errorf("panic: %v", v)
+				outcomes[i] = outcome{Result{Cluster: name, Err: err}, sites}
+				log.FromContext(ctx).Error(err, "Recovered", "dependentsIn", name, "stack", string(debug.Stack()))
 			}
 		}()
-		results[i] = do(ctx, name)
+		outcomes[i] = do(ctx, name, sites)
 	})
+	for _, o := range outcomes {
+		results, left = append(results, o.Result), append(left, o.sites...)
+	}
 	if ctx.Err() != nil {
-		return results // whose errors say that it was interrupted, which is no news
+		return results, left // whose errors say that it was interrupted, which is no news
 	}
 	for _, r := range results {
 		p.tell(r.Cluster, r.Err)
@@ -261,44 +285,56 @@ func (p *pass) each(ctx context.Context, names []mcreconcile.ClusterName, do fun
 			p.memories.settled(p.req, obstacle{cluster: r.Cluster})
 		}
 	}
-	return results
+	return results, left
 }
 
 // applyTo makes one cluster as it is desired. It creates nothing in a cluster that was not noted before.
-func (p *pass) applyTo(ctx context.Context, name mcreconcile.ClusterName, noted bool) Result {
-	result := Result{Cluster: name, Targeted: true}
-	result.Err = p.in(ctx, name, func(ctx context.Context, a *applier) (err error) {
-		if !noted {
+func (p *pass) applyTo(ctx context.Context, name mcreconcile.ClusterName, sites []site) outcome {
+	o := outcome{Result{Cluster: name, Targeted: true}, sites}
+	o.Err = p.in(ctx, name, func(ctx context.Context, a *applier) (err error) {
+		if !(site{name, a.at.identity}).isNoted(sites) {
 			return errJustReady
 		}
 		if !p.within(p.dependentsIn, name) {
 			return fmt.Errorf("%s is a target, and not one of the clusters of DependentsIn", clusterText(name))
 		}
-		result.Dependents, err = a.applyAll(ctx)
+		here, before := a.at.divide(sites)
+		before = p.unreleased(before)
+		p.tellReplaced(a.at, before)
+		o.sites = slices.Concat(before, here) // the oldest first
+		o.Dependents, err = a.applyAll(ctx)
 		return err
 	})
-	return result
+	return o
 }
 
-// leave takes the owner from its dependents in one cluster. The result has no error once that is done.
-func (p *pass) leave(ctx context.Context, name mcreconcile.ClusterName, policy metav1.DeletionPropagation) Result {
+// leave takes the owner from its dependents in one cluster. The result has no error once that is done. If the name leads to
+// another cluster than those in which the owner may have dependents, nothing is done there.
+func (p *pass) leave(ctx context.Context, name mcreconcile.ClusterName, sites []site, policy metav1.DeletionPropagation) outcome {
 	err := p.in(ctx, name, func(ctx context.Context, a *applier) error {
-		going, err := a.empty(ctx, policy)
-		if err == nil && going > 0 && policy == metav1.DeletePropagationForeground {
-			return fmt.Errorf("%d dependents in %s: %w", going, clusterText(name), errGoing)
+		here, before := a.at.divide(sites)
+		if len(here) > 0 {
+			going, err := a.empty(ctx, policy)
+			if err != nil {
+				return err
+			}
+			if going > 0 && policy == metav1.DeletePropagationForeground {
+				return fmt.Errorf("%d dependents in %s: %w", going, clusterText(name), errGoing)
+			}
 		}
-		return err
+		sites = p.unreleased(before)
+		return p.replaced(a.at, sites)
 	})
-	return p.left(name, err)
+	return p.left(name, sites, err)
 }
 
 // left returns what came of leaving a cluster. One that is released holds up nothing.
-func (p *pass) left(name mcreconcile.ClusterName, err error) Result {
+func (p *pass) left(name mcreconcile.ClusterName, sites []site, err error) outcome {
 	if p.isReleased(name, err) {
-		p.tellReleased(name, err)
-		err = nil
+		p.tellReleased(name, fmt.Errorf("it has not been in the fleet for %s: %w", p.releaseAfter, err))
+		return outcome{Result: Result{Cluster: name}}
 	}
-	return Result{Cluster: name, Err: err}
+	return outcome{Result{Cluster: name, Err: err}, sites}
 }
 
 // in calls do for one cluster, if it can be used now.

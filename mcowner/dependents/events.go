@@ -3,11 +3,11 @@ package dependents
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -22,6 +22,7 @@ const (
 	EventForbidden       = "Forbidden"       // a right is missing
 	EventFailed          = "Failed"          // an API server has refused for another reason
 	EventReleased        = "Released"        // the deletion no longer waits for a cluster that is not in the fleet
+	EventReplaced        = "ClusterReplaced" // the name of a cluster with dependents leads to another one now
 )
 
 // maxNote is the longest note that the API server takes, in bytes.
@@ -70,7 +71,7 @@ func subjectOf(err error) string {
 }
 
 func (p *pass) emit(kind, reason, action string, about *corev1.ObjectReference, note string) {
-	p.home.GetEventRecorder(p.name).Eventf(p.owner, about, kind, reason, action, "%s", truncate(note))
+	p.home.GetEventRecorder(p.name).Eventf(p.owner, about, kind, reason, action, "%s", oneline.Text(note, maxNote))
 }
 
 // about is the secondary object of an event: a cluster, and what in it. Events that differ in their notes alone would be taken
@@ -84,16 +85,4 @@ func clusterText(name mcreconcile.ClusterName) string {
 		return "the local cluster"
 	}
 	return fmt.Sprintf("cluster %q", name)
-}
-
-func truncate(note string) string {
-	if len(note) <= maxNote {
-		return note
-	}
-	const more = "…"
-	note = note[:maxNote-len(more)]
-	for !utf8.ValidString(note) {
-		note = note[:len(note)-1]
-	}
-	return note + more
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,8 +19,6 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 )
-
-var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
 
 // kind is one of those that a controller works on.
 type kind struct {

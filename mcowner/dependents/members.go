@@ -55,8 +55,11 @@ func (m *members) follow(ctx context.Context, queue workqueue.TypedRateLimitingI
 			enqueueLow(queue, m.memory.all())
 			continue
 		}
-		m.memory.present(name)
+		m.memory.present(site{name: name})
 		engagement, _ := m.fleet.Attached(name)
+		if engagement != nil {
+			m.memory.present(site{name, uidOf(engagement.Identity())})
+		}
 		now := memberSeen{engagement, status.State == fleet.Ready, status.Labels}
 		if last, was := before[name]; !was || !now.same(last) {
 			enqueueLow(queue, m.memory.all())

@@ -17,7 +17,7 @@ type memory struct {
 	mu       sync.Mutex // guards what follows
 	owners   map[mcreconcile.Request]*ownerMemory
 	awaiting map[obstacle]map[mcreconcile.Request]struct{}
-	missing  map[mcreconcile.ClusterName]time.Time
+	missing  map[site]time.Time
 }
 
 // obstacle is what an owner waits for: a cluster, or, with a kind and a name, that an object there is gone.
@@ -27,7 +27,7 @@ func newMemory() *memory {
 	return &memory{
 		owners:   map[mcreconcile.Request]*ownerMemory{},
 		awaiting: map[obstacle]map[mcreconcile.Request]struct{}{},
-		missing:  map[mcreconcile.ClusterName]time.Time{},
+		missing:  map[site]time.Time{},
 	}
 }
 
@@ -115,7 +115,7 @@ func keys[K comparable, V any](m map[K]V) []K {
 }
 
 // missingFor returns for how long a cluster has been missed that is not in the fleet, from now on if it was not before.
-func (m *memory) missingFor(cluster mcreconcile.ClusterName) time.Duration {
+func (m *memory) missingFor(cluster site) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	since, ok := m.missing[cluster]
@@ -127,10 +127,11 @@ func (m *memory) missingFor(cluster mcreconcile.ClusterName) time.Duration {
 }
 
 // present notes that a cluster is in the fleet.
-func (m *memory) present(cluster mcreconcile.ClusterName) {
+func (m *memory) present(cluster site) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.missing, cluster)
+	delete(m.missing, site{name: cluster.name})
 }
 
 // ownerMemory is what is known of one owner.

@@ -3,6 +3,7 @@ package dependents
 import (
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -22,6 +23,38 @@ func TestWhatIsNotWantedIsForgotten(t *testing.T) {
 	for k, want := range map[dependentKey]bool{kept: true, dropped: false, elsewhere: true} {
 		if o.is(k, applied{}) != want {
 			t.Errorf("%v is remembered: %t, want %t", k, !want, want)
+		}
+	}
+}
+
+// TestAClusterThatIsBackIsMissedAnew: each identity of a name is missed by itself, and what is back holds up owners for as long
+// as at first.
+func TestAClusterThatIsBackIsMissedAnew(t *testing.T) {
+	m := newMemory()
+	named, one, two := site{name: "a"}, site{"a", "1"}, site{"a", "2"}
+	for _, s := range []site{named, one, two} {
+		m.missingFor(s)
+	}
+	m.present(one)
+	for s, want := range map[site]bool{named: false, one: false, two: true} {
+		if _, missing := m.missing[s]; missing != want {
+			t.Errorf("%q is missed: %t, want %t", s, missing, want)
+		}
+	}
+}
+
+// TestOwnersInAnotherClusterAreToldOfOnce, and again when there are more or fewer.
+func TestOwnersInAnotherClusterAreToldOfOnce(t *testing.T) {
+	lines := 0
+	s := &sweeper{log: funcr.New(func(string, string) { lines++ }, funcr.Options{})}
+	c := &sweptCluster{name: "member"}
+	for _, step := range []struct{ strange, want int }{{3, 1}, {3, 1}, {4, 2}, {0, 2}, {4, 3}} {
+		now := map[mcreconcile.ClusterName]int{}
+		if step.strange > 0 {
+			now["owners"] = step.strange
+		}
+		if s.tellStrange(c, now); lines != step.want {
+			t.Errorf("after a sweep with %d there are %d lines, want %d", step.strange, lines, step.want)
 		}
 	}
 }

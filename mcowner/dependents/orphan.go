@@ -64,16 +64,28 @@ func (p *proof) kindOf(owner mcowner.Reference) (kind, bool) {
 	return p.owners[i], true
 }
 
-// sameCluster returns an error if the owner's cluster is, or may be, another one than when the reference was written.
+// errAnotherCluster says that an owner's cluster is, or may be, another one than when the reference was written.
+var errAnotherCluster = errors.New("not the cluster that the owner was in")
+
+// sameCluster returns an error, which wraps errAnotherCluster, if the owner's cluster is, or may be, another one than when the
+// reference was written. An engagement is of one cluster for as long as it lasts; the local cluster is asked now.
 func (p *proof) sameCluster(ctx context.Context, home place, owner mcowner.Reference) error {
 	if owner.ClusterUID == "" {
 		return nil
 	}
-	uid, err := p.uidNow(ctx, home)
-	if err == nil && uid != owner.ClusterUID {
-		err = fmt.Errorf("%s is not the cluster that the owner was in: its namespace %s has the UID %q, not %q", clusterText(home.name), metav1.NamespaceSystem, uid, owner.ClusterUID)
+	now := home.identity
+	if home.engagement == nil {
+		ctx, cancel := p.bound(ctx)
+		defer cancel()
+		var err error
+		if now, err = p.known.ofLocalNow(ctx); err != nil {
+			return err
+		}
 	}
-	return err
+	if now != owner.ClusterUID {
+		return fmt.Errorf("%s is %w: its identity is %.64q, not %.64q", clusterText(home.name), errAnotherCluster, string(now), string(owner.ClusterUID))
+	}
+	return nil
 }
 
 // isNotThere reports whether an error is the API server's word that there is no such object. It also says not found when it
@@ -95,16 +107,16 @@ func mayBePlaced(owner client.Object, ref mcowner.Reference, in mcreconcile.Clus
 	}
 	r := newRecord(ref.Fleet, ref.Manager)
 	placed, ok := r.read(owner)
-	return !ok || !hasFinalizer(owner, r) || len(placed) == 0 || slices.Contains(placed, in)
+	return !ok || !hasFinalizer(owner, r) || len(placed) == 0 || len(sitesOf(placed, in)) > 0
 }
 
 // ownerGone removes the dependents of an owner that the cache does not have, where they are known. What it cannot reach is
 // left to the collector.
-func (c *controller) ownerGone(ctx context.Context, req mcreconcile.Request) error {
+func (c *controller) ownerGone(ctx context.Context, home place, req mcreconcile.Request) error {
 	apiVersion, kindName := c.owner.gvk.ToAPIVersionAndKind()
 	owner := mcowner.Reference{
-		Fleet: c.fleet, Manager: c.name, Cluster: req.ClusterName, APIVersion: apiVersion, Kind: kindName,
-		Namespace: req.Namespace, Name: req.Name,
+		Fleet: c.fleet, Manager: c.name, Cluster: req.ClusterName, ClusterUID: home.identity,
+		APIVersion: apiVersion, Kind: kindName, Namespace: req.Namespace, Name: req.Name,
 	}
 	names := c.names(c.dependentsIn)
 	errs := make([]error, len(names))
@@ -112,7 +124,7 @@ func (c *controller) ownerGone(ctx context.Context, req mcreconcile.Request) err
 		err := c.visit(ctx, name, func(ctx context.Context, at place) error {
 			found, err := c.known(ctx, at, owner)
 			for _, d := range found {
-				err = errors.Join(err, c.collect(ctx, at, d, owner.Key()))
+				err = errors.Join(err, c.collect(ctx, at, d, owner))
 			}
 			return err
 		})
@@ -124,13 +136,13 @@ func (c *controller) ownerGone(ctx context.Context, req mcreconcile.Request) err
 }
 
 // collect removes a dependent whose owner is proved to be gone.
-func (c *controller) collect(ctx context.Context, at place, d dependent, key string) error {
-	references, err := mcowner.References(d.obj, at.name)
+func (c *controller) collect(ctx context.Context, at place, d dependent, gone mcowner.Reference) error {
+	references, err := at.references(d.obj)
 	if err != nil || !d.obj.GetDeletionTimestamp().IsZero() {
 		return nil //nolint:nilerr // what cannot be read is nobody's
 	}
 	for _, owner := range references {
-		if owner.Key() != key {
+		if !gone.Succeeds(owner) {
 			continue
 		}
 		why, err := c.proof.orphaned(ctx, owner, at.name)

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +17,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -40,7 +40,7 @@ type places struct {
 	mgr     mcmanager.Manager
 	who     string        // what works on them
 	timeout time.Duration // of each request
-	uids    perEngagement[types.UID]
+	known   *Identities
 }
 
 // place is a cluster while it is worked on.
@@ -48,6 +48,16 @@ type place struct {
 	name       mcreconcile.ClusterName
 	cluster    cluster.Cluster
 	engagement *fleet.Engagement // nil for the local cluster
+	identity   types.UID         // empty if it is not known
+}
+
+// references returns the owners of an object of the cluster, see mcowner.References. An object whose reference was written in
+// another cluster of the name is a copy, such as one from a backup, and has none.
+func (at place) references(obj client.Object) ([]mcowner.Reference, error) {
+	references, err := mcowner.References(obj, at.name)
+	return slices.DeleteFunc(references, func(r mcowner.Reference) bool {
+		return mcowner.Differ(r.Dependent.ClusterUID, at.identity)
+	}), err
 }
 
 // names returns which clusters there are, in whatever state.
@@ -100,7 +110,8 @@ func sideBySide(names []mcreconcile.ClusterName, do func(i int, name mcreconcile
 // leave was called. The error is a fleet.StateError, or wraps fleet.ErrDisengaged.
 func (p *places) enter(ctx context.Context, name mcreconcile.ClusterName) (_ context.Context, _ place, leave func(), err error) {
 	if name == mcreconcile.LocalCluster {
-		return ctx, place{name: name, cluster: p.mgr}, func() {}, nil
+		identity, err := p.identityNow(ctx, name)
+		return ctx, place{name: name, cluster: p.mgr, identity: identity}, func() {}, err
 	}
 	engagement, err := p.mgr.GetFleet().Engagement(name)
 	if err != nil {
@@ -117,7 +128,22 @@ func (p *places) enter(ctx context.Context, name mcreconcile.ClusterName) (_ con
 		cancel(nil)
 		left()
 	}
-	return ctx, place{name: name, cluster: engagement.Cluster(), engagement: engagement}, leave, nil
+	at := place{name: name, cluster: engagement.Cluster(), engagement: engagement, identity: uidOf(engagement.Identity())}
+	return ctx, at, leave, nil
+}
+
+// identityNow returns which cluster has a name now. The error says why it cannot be used.
+func (p *places) identityNow(ctx context.Context, name mcreconcile.ClusterName) (types.UID, error) {
+	if name == mcreconcile.LocalCluster {
+		ctx, cancel := p.bound(ctx)
+		defer cancel()
+		return p.known.ofLocal(ctx)
+	}
+	engagement, err := p.mgr.GetFleet().Engagement(name)
+	if err != nil {
+		return "", err
+	}
+	return uidOf(engagement.Identity()), nil
 }
 
 // work says what keeps an engagement from being drained.
@@ -150,28 +176,6 @@ func isAway(err error) bool {
 // bound bounds one request.
 func (p *places) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s: %w", p.timeout, context.DeadlineExceeded))
-}
-
-// uid returns what tells a cluster from another of the same name: the UID of its namespace kube-system, or nothing if
-// that may not be read.
-func (p *places) uid(ctx context.Context, at place) (types.UID, error) {
-	return p.uids.get(at.engagement, func() (types.UID, error) { return p.uidNow(ctx, at) })
-}
-
-// uidNow is uid, asked now: another cluster may have been put behind an address, and nobody has noticed.
-func (p *places) uidNow(ctx context.Context, at place) (types.UID, error) {
-	ctx, cancel := p.bound(ctx)
-	defer cancel()
-	ns := &metav1.PartialObjectMetadata{}
-	ns.SetGroupVersionKind(namespaceKind)
-	err := at.cluster.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the namespace %s of cluster %q: %w", metav1.NamespaceSystem, at.name, err)
-	}
-	return ns.UID, nil
 }
 
 // perEngagement has a value for each engagement of a member, and one for the local cluster, until it ends. The zero value

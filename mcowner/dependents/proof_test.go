@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -44,42 +48,84 @@ func TestOnlyTheAPIServersWordProvesThatAnOwnerIsGone(t *testing.T) {
 	}
 }
 
-func TestNotesFitIntoEvents(t *testing.T) {
-	for _, note := range []string{"", "short", strings.Repeat("x", maxNote), strings.Repeat("x", maxNote+1), strings.Repeat("ä", maxNote)} {
-		got := truncate(note)
-		if len(got) > maxNote || !utf8.ValidString(got) {
-			t.Errorf("a note of %d bytes became one of %d, valid: %v", len(note), len(got), utf8.ValidString(got))
-		}
-		if len(note) <= maxNote && got != note {
-			t.Errorf("a note of %d bytes was changed", len(note))
-		}
-	}
-}
-
 // FuzzRecord reads whatever somebody has written where the owner's clusters are noted, and writes over it.
 func FuzzRecord(f *testing.F) {
-	f.Add(`["east","west"]`, "north")
-	f.Add(`nonsense`, "")
-	f.Add(`[1]`, "\x00")
-	f.Fuzz(func(t *testing.T, content, name string) {
+	f.Add(`["east","west"]`, `{"east":["1","2"]}`, "north", "3")
+	f.Add(`["east"]`, `{"east":[""],"west":["1"]}`, "east", "")
+	f.Add(`nonsense`, `nonsense`, "", "")
+	f.Add(`[1]`, `{"east":1}`, "\x00", "\x00")
+	f.Fuzz(func(t *testing.T, names, identities, name, identity string) {
 		r := newRecord("payments", "copier")
-		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{r.annotation: content}}}
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{r.annotation: names, r.identities: identities}}}
 		placed, ok := r.read(owner)
 		if !ok && len(placed) > 0 {
-			t.Fatalf("%q cannot be read, and was read as %q", content, placed)
+			t.Fatalf("%q cannot be read, and was read as %q", names, placed)
 		}
 		if !r.exists(owner) {
 			t.Fatal("there is a record, and it is not seen")
 		}
-		want := union([]mcreconcile.ClusterName{mcreconcile.ClusterName(strings.ToValidUTF8(name, ""))}, placed)
-		r.set(owner, want, true)
+		more := site{mcreconcile.ClusterName(strings.ToValidUTF8(name, "")), types.UID(strings.ToValidUTF8(identity, ""))}
+		if len(sitesOf(placed, more.name)) == 0 {
+			placed = append(placed, more)
+		}
+		r.set(owner, placed, true)
 		got, ok := r.read(owner)
-		if diff := cmp.Diff(want, got); diff != "" || !ok {
+		if diff := cmp.Diff(setOf(placed), setOf(got)); diff != "" || !ok {
 			t.Fatalf("the record (-written, +read):\n%s", diff)
 		}
 		r.set(owner, nil, false)
-		if r.exists(owner) {
+		if len(owner.Annotations)+len(owner.Finalizers) > 0 {
 			t.Fatalf("the record was removed, and is there: %v", owner.ObjectMeta)
 		}
 	})
 }
+
+func setOf(sites []site) map[string]bool {
+	set := map[string]bool{}
+	for _, s := range sites {
+		set[fmt.Sprintf("%q %q", s.name, s.identity)] = true
+	}
+	return set
+}
+
+// TestARecordWithoutIdentitiesIsRead: it is of a version before they were noted, and names alone count.
+func TestARecordWithoutIdentitiesIsRead(t *testing.T) {
+	r := newRecord("payments", "copier")
+	owner := &corev1.ConfigMap{}
+	owner.Annotations = map[string]string{r.annotation: `["west","east"]`}
+	got, ok := r.read(owner)
+	if want := []site{{name: "east"}, {name: "west"}}; !ok || !slices.Equal(want, got) {
+		t.Errorf("the record was read as %q, %t, want %q", got, ok, want)
+	}
+	r.set(owner, []site{{"east", "1"}, {name: "west"}, {"east", "2"}}, true)
+	want := map[string]string{r.annotation: `["east","west"]`, r.identities: `{"east":["1","2"]}`}
+	if diff := cmp.Diff(want, owner.Annotations); diff != "" {
+		t.Errorf("the record (-want, +got), whose names a version before must be able to read:\n%s", diff)
+	}
+}
+
+// TestWhatAnOwnerNotesIsBounded, however often a name is led to another cluster, and whatever that says that it is.
+func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
+	p := &pass{controller: &controller{}, home: silent{}}
+	var placed []site
+	for i := range 10 * mostSites {
+		placed = p.withinBounds(append(placed, site{"member", uidOf(fmt.Sprint(i, strings.Repeat("x", 1<<20)))}), "member")
+	}
+	placed = append(placed, site{name: "other"})
+	owner := &corev1.ConfigMap{}
+	r := newRecord("payments", "copier")
+	r.set(owner, placed, true)
+	if n := len(owner.Annotations[r.identities]); n > mostSites*(longestIdentity+3)+100 {
+		t.Errorf("the identities take %d bytes", n)
+	}
+	last := site{"member", uidOf(fmt.Sprint(10*mostSites-1, strings.Repeat("x", 1<<20)))}
+	if got, _ := r.read(owner); len(got) != mostSites+1 || !slices.Contains(got, last) {
+		t.Errorf("%d clusters are noted, want %d, the last among them", len(got), mostSites+1)
+	}
+}
+
+// silent is a cluster that nobody hears of.
+type silent struct{ cluster.Cluster }
+
+// GetEventRecorder implements recorder.Provider.
+func (silent) GetEventRecorder(string) recorder.EventRecorder { return &events.FakeRecorder{} }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -14,15 +15,35 @@ import (
 )
 
 // record is what an owner has in its metadata about its dependents: that there may be some, by a finalizer, and in which
-// clusters, by an annotation. A cluster is in it from before the first dependent is created there until the last one is
-// known to be gone, or on its way.
-type record struct{ finalizer, annotation string }
+// clusters, by an annotation with their names and one with their identities. A cluster is in it from before the first
+// dependent is created there until the last one is known to be gone, or on its way.
+type record struct{ finalizer, annotation, identities string }
 
 // newRecord returns the record of a controller. The names hold those of the fleet and the controller: another one on the
 // same owners has its own.
 func newRecord(fleet, controller string) record {
 	domain := controller + "." + fleet + ".fleet-runtime.dev"
-	return record{finalizer: domain + "/dependents", annotation: domain + "/placed-in"}
+	return record{finalizer: domain + "/dependents", annotation: domain + "/placed-in", identities: domain + "/identities"}
+}
+
+// site is a cluster in which an owner may have dependents: what it is called, and which it is, if that is known.
+type site struct {
+	name     mcreconcile.ClusterName
+	identity types.UID
+}
+
+// sitesOf returns the clusters that have a name: more than one if the name has led to several in turn, the oldest first.
+func sitesOf(sites []site, name mcreconcile.ClusterName) []site {
+	return slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.name != name })
+}
+
+// namesOf returns the names of clusters, ordered, each once.
+func namesOf(sites []site) []mcreconcile.ClusterName {
+	names := make([]mcreconcile.ClusterName, len(sites))
+	for i, s := range sites {
+		names[i] = s.name
+	}
+	return union(names, nil)
 }
 
 // exists reports whether the owner may have dependents.
@@ -32,33 +53,57 @@ func (r record) exists(owner client.Object) bool {
 }
 
 // read returns the clusters in which there may be dependents. The answer is false if somebody has written nonsense in
-// their place: then there may be dependents anywhere.
-func (r record) read(owner client.Object) (clusters []mcreconcile.ClusterName, ok bool) {
+// their place: then there may be dependents anywhere. Identities that cannot be read are not known.
+func (r record) read(owner client.Object) (sites []site, ok bool) {
 	content, ok := owner.GetAnnotations()[r.annotation]
 	if !ok {
 		return nil, true
 	}
-	if json.Unmarshal([]byte(content), &clusters) != nil {
+	var names []mcreconcile.ClusterName
+	if json.Unmarshal([]byte(content), &names) != nil {
 		return nil, false
 	}
-	return clusters, true
+	var known map[mcreconcile.ClusterName][]types.UID
+	if json.Unmarshal([]byte(owner.GetAnnotations()[r.identities]), &known) != nil {
+		known = nil
+	}
+	for _, name := range union(names, nil) {
+		identities := slices.DeleteFunc(known[name], func(identity types.UID) bool { return identity == "" })
+		if len(identities) == 0 {
+			sites = append(sites, site{name: name})
+		}
+		for _, identity := range identities {
+			sites = append(sites, site{name, identity})
+		}
+	}
+	return sites, true
 }
 
 // set changes the owner's metadata: it may have dependents in these clusters, and keeps the finalizer if held.
-func (r record) set(owner client.Object, clusters []mcreconcile.ClusterName, held bool) {
+func (r record) set(owner client.Object, sites []site, held bool) {
 	if held {
 		controllerutil.AddFinalizer(owner, r.finalizer)
 	} else {
 		controllerutil.RemoveFinalizer(owner, r.finalizer)
 	}
-	if len(clusters) == 0 {
-		owner.SetAnnotations(withoutKey(owner.GetAnnotations(), r.annotation))
-		return
+	known := map[mcreconcile.ClusterName][]types.UID{}
+	for _, s := range sites {
+		if s.identity != "" && !slices.Contains(known[s.name], s.identity) {
+			known[s.name] = append(known[s.name], s.identity)
+		}
 	}
-	clusters = slices.Clone(clusters)
-	slices.Sort(clusters)
-	content, _ := json.Marshal(clusters) //nolint:errchkjson // a list of strings always has a JSON
-	owner.SetAnnotations(withKey(owner.GetAnnotations(), r.annotation, string(content)))
+	names := namesOf(sites)
+	annotations := withJSON(owner.GetAnnotations(), r.annotation, names, len(names) > 0)
+	owner.SetAnnotations(withJSON(annotations, r.identities, known, len(known) > 0))
+}
+
+// withJSON returns annotations with a value as JSON, or without it if it is not to be there.
+func withJSON(annotations map[string]string, key string, value any, there bool) map[string]string {
+	if !there {
+		return withoutKey(annotations, key)
+	}
+	content, _ := json.Marshal(value) //nolint:errchkjson // names and identities always have a JSON
+	return withKey(annotations, key, string(content))
 }
 
 // store changes the owner's metadata and stores that, unless it changes nothing. It returns the owner as stored. If the

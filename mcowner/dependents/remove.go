@@ -18,8 +18,8 @@ import (
 // takeAway takes the owner from a dependent: it deletes the dependent, unless the policy is Orphan or there is another
 // owner; then it removes the reference. It changes nothing that is not this owner's.
 func (a *applier) takeAway(ctx context.Context, k kind, obj client.Object, policy metav1.DeletionPropagation) error {
-	references, err := mcowner.References(obj, a.at.name)
-	mine := slices.DeleteFunc(references, func(r mcowner.Reference) bool { return r.Key() != a.ref.Key() && !r.Same(a.ref) })
+	references, err := a.at.references(obj)
+	mine := slices.DeleteFunc(references, func(r mcowner.Reference) bool { return !a.ref.Succeeds(r) })
 	if err != nil || len(mine) == 0 {
 		return nil //nolint:nilerr // what cannot be read is nobody's
 	}
@@ -128,10 +128,26 @@ func ownerKeys(obj client.Object) []string {
 	return keys
 }
 
-// isOf reports whether an object has a reference to the owner, or to one of the same name.
+// isOf reports whether an object has a reference to the owner, or to one that the owner succeeds.
 func isOf(obj client.Object, at place, owner mcowner.Reference) bool {
-	references, err := mcowner.References(obj, at.name)
-	return err == nil && slices.ContainsFunc(references, func(r mcowner.Reference) bool { return r.Key() == owner.Key() })
+	references, err := at.references(obj)
+	return err == nil && slices.ContainsFunc(references, owner.Succeeds)
+}
+
+// contested returns an error for an object that says it is this very owner's, of another cluster: the clusters' identities
+// may be of another kind than they were, and the owner must not go without a word.
+func (a *applier) contested(k kind, obj client.Object) error {
+	references, _ := a.at.references(obj) // what cannot be read is nobody's
+	i := slices.IndexFunc(references, func(r mcowner.Reference) bool { return r.Key() == a.ref.Key() && r.UID == a.ref.UID })
+	if i < 0 {
+		return nil
+	}
+	return &ConflictError{Cluster: a.at.name, Object: k.describe(obj), Why: a.otherCluster(obj, &references[i])}
+}
+
+// otherCluster says that an object's reference is to an owner of the same name that is in another cluster.
+func (a *applier) otherCluster(obj client.Object, owner *mcowner.Reference) error {
+	return &mcowner.AlreadyOwnedError{Dependent: locate(a.at, obj), Owner: owner, Now: &a.ref}
 }
 
 // empty takes the owner from all its dependents in the cluster, and returns how many are being deleted then. It asks the
@@ -147,6 +163,7 @@ func (a *applier) empty(ctx context.Context, policy metav1.DeletionPropagation) 
 		list := scan{namespaces: a.namespaces, pageSize: defaultPageSize}
 		err := list.each(ctx, a.places, a.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
 			if !isOf(obj, a.at, a.ref) {
+				errs = append(errs, a.contested(k, obj))
 				return nil
 			}
 			if policy != metav1.DeletePropagationOrphan {

@@ -58,7 +58,7 @@ func newController(mgr mcmanager.Manager, cfg config) (*controller, error) {
 	if cfg.requestTimeout <= 0 {
 		cfg.requestTimeout = defaultTimeout
 	}
-	all := &places{mgr: mgr, who: cfg.name, timeout: cfg.requestTimeout}
+	all := &places{mgr: mgr, who: cfg.name, timeout: cfg.requestTimeout, known: &Identities{Manager: mgr}}
 	kinds, err := kindsOf(cfg.protos, mgr.GetScheme())
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (c *controller) collector() *Collector {
 		sweep.Timeout = c.timeout
 	}
 	return &Collector{
-		Manager: c.mgr, Fleet: c.fleet, Owners: []client.Object{c.owner.proto}, Kinds: c.protos,
+		Manager: c.mgr, Fleet: c.fleet, Owners: []client.Object{c.owner.proto}, OwnersIn: c.ownersIn, Kinds: c.protos,
 		DependentsIn: c.dependentsIn, Namespaces: c.namespaces, Name: c.name, Sweep: sweep,
 		manager: c.name, user: c.user,
 	}

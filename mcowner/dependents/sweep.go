@@ -66,6 +66,8 @@ type sweptCluster struct {
 	// hung has dependents whose removal got no answer in time. They are left out until a sweep has reached the end, so that
 	// the others have their turn.
 	hung map[types.UID]struct{}
+	// strange is how many dependents have owners in another cluster than the one that has its name now, by that name.
+	strange map[mcreconcile.ClusterName]int
 }
 
 // round returns the clusters to sweep now, as busy. It forgets those that are no more.
@@ -93,9 +95,10 @@ func (s *sweeper) round(clusters map[mcreconcile.ClusterName]*sweptCluster) []*s
 type swept struct {
 	*sweptCluster
 	unproven int
-	errs     []error // of single dependents
-	hanging  int     // removals of the kind that is looked at
-	gaveUp   bool    // on a kind
+	strange  map[mcreconcile.ClusterName]int // dependents whose owners were in another cluster, by its name
+	errs     []error                         // of single dependents
+	hanging  int                             // removals of the kind that is looked at
+	gaveUp   bool                            // on a kind
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	silent   map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
@@ -121,7 +124,10 @@ func isHung(err error) bool {
 
 func (s *sweeper) sweepCluster(ctx context.Context, c *sweptCluster) {
 	name := c.name
-	found := swept{sweptCluster: c, silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}}
+	found := swept{
+		sweptCluster: c, strange: map[mcreconcile.ClusterName]int{},
+		silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{},
+	}
 	err := s.places.visit(ctx, name, func(ctx context.Context, at place) error {
 		list := scan{namespaces: s.Namespaces, pageSize: s.PageSize, before: s.limit.Wait}
 		var errs []error
@@ -151,6 +157,19 @@ func (s *sweeper) sweepCluster(ctx context.Context, c *sweptCluster) {
 		s.log.Info("Could not sweep all of a cluster; trying again with the next sweep", "cluster", name, "error", err.Error())
 	}
 	s.counts.swept(name, found.unproven, err)
+	s.tellStrange(c, found.strange)
+}
+
+// tellStrange logs how many dependents have owners in another cluster than the one that has its name, if that is news.
+func (s *sweeper) tellStrange(c *sweptCluster, now map[mcreconcile.ClusterName]int) {
+	for owners, n := range now {
+		if c.strange[owners] != n {
+			s.log.Info("Left dependents alone: another cluster has the name of their owners'. If two installations have the same name, "+
+				"give one another; if the cluster's credentials lead to the wrong one, mend them",
+				"cluster", c.name, "ownersIn", clusterText(owners), "dependents", n)
+		}
+	}
+	c.strange = now
 }
 
 // look removes a dependent if it is proved to be orphaned.
@@ -159,7 +178,7 @@ func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.Partia
 		return
 	}
 	log := s.log.WithValues("cluster", at.name, "object", k.describe(obj))
-	references, err := mcowner.References(obj, at.name)
+	references, err := at.references(obj)
 	if err != nil {
 		found.unproven++
 		log.V(1).Info("Left a dependent alone", "why", err.Error())
@@ -174,6 +193,9 @@ func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.Partia
 		if err != nil {
 			found.unproven++
 			log.V(1).Info("Left a dependent alone", "owner", owner.String(), "why", err.Error())
+		}
+		if errors.Is(err, errAnotherCluster) {
+			found.strange[owner.Cluster]++
 		}
 		if err == nil && why != "" {
 			log = log.WithValues("owner", owner.String(), "why", why)
@@ -211,7 +233,7 @@ func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *swept) (alive bool) {
 	k, ok := s.proof.kindOf(owner)
 	owners := ownersOf{owner.Cluster, owner.GroupKind()}
-	if _, unsynced := found.unsynced[owners]; unsynced || !ok {
+	if _, unsynced := found.unsynced[owners]; unsynced || !ok || !s.places.within(s.OwnersIn, owner.Cluster) {
 		return false
 	}
 	err := s.places.visit(ctx, owner.Cluster, func(ctx context.Context, home place) error {

@@ -362,6 +362,8 @@ type power struct {
 	off       context.CancelFunc
 	writes    atomic.Int32 // requests that change something, but for events
 	deletions atomic.Int32 // those of them that delete
+	// tap is called before each request, and what it returns with the answer. It may be nil.
+	tap atomic.Pointer[func(*http.Request) (answered func())]
 }
 
 func newPower() *power {
@@ -394,6 +396,11 @@ func (p powered) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if req.Method == http.MethodDelete {
 		p.deletions.Add(1)
+	}
+	if tap := p.tap.Load(); tap != nil {
+		if answered := (*tap)(req); answered != nil {
+			defer answered()
+		}
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	context.AfterFunc(p.ctx, func() { cancel(errNoPower) })
