@@ -89,7 +89,7 @@ func (f *Fleet) Set(described Member) error {
 	if f.stopped {
 		return fmt.Errorf("setting cluster %q: %w", described.Name, ErrStopped)
 	}
-	if m, ok := f.members[described.Name]; ok && !f.room.waits(described.Name) {
+	if m, ok := f.members[described.Name]; ok {
 		m.describeLocked(described)
 		return nil
 	}
@@ -100,7 +100,6 @@ func (f *Fleet) Set(described Member) error {
 func (f *Fleet) addLocked(described Member) {
 	m := newMember(f, described)
 	f.members[described.Name] = m
-	f.room.joined.add(described.Name)
 	f.series.addLocked(m, f.opts.MaxMemberSeries)
 	f.gone.forget(described.Name)
 	f.changedLocked(described.Name)
@@ -133,10 +132,7 @@ func (f *Fleet) Remove(ctx context.Context, name ClusterName) error {
 func (f *Fleet) endedLocked(m *member) {
 	delete(f.members, m.name)
 	f.series.removeLocked(m)
-	if !f.room.waits(m.name) {
-		f.room.leave(m.name)
-		f.gone.remember(m.name)
-	}
+	f.gone.remember(m.name)
 	f.changedLocked(m.name)
 	close(m.ended)
 	if m.successor != nil && !f.stopped {

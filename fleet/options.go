@@ -55,10 +55,9 @@ type Options struct {
 	// cluster "(other)". Default: 1000. A negative number means that none has.
 	MaxMemberSeries int
 
-	// MaxMembers is how many members there may be, with those that are being drained. Of more, the first by name join, on
-	// every replica the same; a member that comes before others by name takes the place of the last. The others are
-	// Pending until there is room, and a [Problem] says how many they are. Default: 20000. A negative number means that
-	// there is no limit.
+	// MaxMembers is how many members there may be, with those that are being drained. The others are Pending until there is
+	// room, of which the first by name joins first, and a [Problem] says how many they are. Default: 20000. A negative
+	// number means that there is no limit.
 	MaxMembers int
 }
 

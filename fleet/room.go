@@ -12,10 +12,10 @@ const ReasonTooManyMembers = "TooManyMembers"
 // defaultMembers is how many members a fleet has at most by default.
 const defaultMembers = 20_000
 
-// room decides who joins when more members are reported than there may be: the first by name. So every replica comes to
-// the same, whatever it heard of first. The fleet's lock guards it.
+// room keeps what is reported beyond the members that there may be. A member that has joined stays: if names decided,
+// somebody who may describe members could have others' drained. Of those that wait, the first by name joins first. The
+// fleet's lock guards it.
 type room struct {
-	joined  sortedNames // the members, without those that are withdrawn
 	waiting map[ClusterName]Member
 	queue   sortedNames // the names in waiting
 }
@@ -53,7 +53,6 @@ func (r *room) leave(name ClusterName) (waited bool) {
 	waited = r.waits(name)
 	delete(r.waiting, name)
 	r.queue.drop(name)
-	r.joined.drop(name)
 	return waited
 }
 
@@ -63,48 +62,15 @@ func (f *Fleet) joinLocked(described Member) {
 	f.fillLocked()
 }
 
-// fillLocked lets those join that wait and have room now. If one waits that comes before a member by name, the last member is
-// drained for it.
+// fillLocked lets those join that wait and have room now.
 func (f *Fleet) fillLocked() {
-	for more := !f.stopped; more; {
-		more = f.fillOneLocked()
+	for !f.stopped && len(f.room.queue) > 0 && len(f.members) < f.opts.MaxMembers {
+		name := f.room.queue[0]
+		described := f.room.waiting[name]
+		f.room.leave(name)
+		f.addLocked(described)
 	}
 	f.tellLeftOutLocked()
-}
-
-func (f *Fleet) fillOneLocked() (changed bool) {
-	r := &f.room
-	draining := func(name ClusterName) bool { return f.members[name] != nil }
-	next := slices.IndexFunc(r.queue, func(name ClusterName) bool { return !draining(name) })
-	if next < 0 {
-		return false
-	}
-	name := r.queue[next]
-	if len(f.members) < f.opts.MaxMembers {
-		described := r.waiting[name]
-		r.leave(name)
-		f.addLocked(described)
-		return true
-	}
-	if len(r.joined) < f.opts.MaxMembers { // there is room once what is being drained has ended
-		return false
-	}
-	last := r.joined[len(r.joined)-1]
-	if last < name {
-		return false
-	}
-	f.displaceLocked(f.members[last])
-	return true
-}
-
-// displaceLocked drains a member, which waits for room from now on.
-func (f *Fleet) displaceLocked(m *member) {
-	f.room.leave(m.name)
-	f.room.wait(m.described)
-	m.withdrawLocked()
-	if f.ctx == nil { // nothing runs yet that could end the member
-		f.endedLocked(m)
-	}
 }
 
 // tellLeftOutLocked keeps the problem that says how many members are left out.
@@ -117,7 +83,7 @@ func (f *Fleet) tellLeftOutLocked() {
 }
 
 func (f *Fleet) mostMembers() string {
-	return fmt.Sprintf("there may be %d (fleet.Options.MaxMembers), and the first by name join", f.opts.MaxMembers)
+	return fmt.Sprintf("there may be %d (fleet.Options.MaxMembers)", f.opts.MaxMembers)
 }
 
 // leftOutLocked returns the status of a member that waits for room.
