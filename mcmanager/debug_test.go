@@ -29,6 +29,7 @@ func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 				Status: fleet.Status{
 					Name: "east", State: fleet.Ready, Since: at.Add(-90 * time.Minute), Labels: map[string]string{"tier": "a", "region": "east"},
 					Reason: fleet.ReasonNotSynced, Message: "configmaps: Forbidden: no right to list", NotSynced: map[string]string{"configmaps": "Forbidden: no right to list"},
+					Identity: "5f0c-aa", Duplicates: []fleet.ClusterName{"<twin>"}, Expires: at.Add(time.Hour),
 				},
 				Queues: map[string]fleet.QueueStats{"shop": {Depth: 3, InFlight: 2}},
 			},
@@ -36,7 +37,7 @@ func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 				Status: fleet.Status{
 					Name: `<script>alert("name")</script>`, State: fleet.Unreachable, Since: at, Attempts: 2,
 					Reason: `"><img src=x>`, Message: "<b>bold</b>", Labels: map[string]string{"<i>": "</table>"},
-					NotSynced: map[string]string{"<u>": "javascript:alert(1)"},
+					NotSynced: map[string]string{"<u>": "javascript:alert(1)"}, Identity: "<identity>",
 				},
 				Queues: map[string]fleet.QueueStats{"<s>": {Depth: 1, Paused: true}},
 			},
