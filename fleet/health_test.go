@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 func TestAStateChangesOnlyAfterSeveralProbesInARow(t *testing.T) {
@@ -209,6 +212,29 @@ func TestAMemberThatDoesNotAnswerIsDialledAnew(t *testing.T) {
 					t.Errorf("dialled anew %d times, want %d", p.redials, tc.redials)
 				}
 			})
+		})
+	}
+}
+
+// TestRefusedCredentialsAndCertificatesAreTold: others may be in a file, or to be had from the provider.
+func TestRefusedCredentialsAndCertificatesAreTold(t *testing.T) {
+	cases := map[string]struct {
+		err  error
+		want bool
+	}{
+		"Unauthorized": {apierrors.NewUnauthorized("no"), true},
+		"Certificate":  {&url.Error{Op: "Get", Err: x509.UnknownAuthorityError{}}, true},
+		"Refused":      {errors.New("refused"), false},
+		"Answered":     {nil, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			told := false
+			h := newHealth(Options{}.withDefaults().Health, &probed{}, func(State, error) {}, func() { told = true })
+			h.judge(time.Now(), tc.err)
+			if told != tc.want {
+				t.Errorf("told: %v, want %v", told, tc.want)
+			}
 		})
 	}
 }
