@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -102,5 +103,37 @@ func TestNamesOfRemovedMembersAreBounded(t *testing.T) {
 	}
 	if len(g.names) != mostGoneNames || len(g.order) != mostGoneNames {
 		t.Errorf("%d names in %d places are remembered, want %d", len(g.names), len(g.order), mostGoneNames)
+	}
+}
+
+// TestNewsThatChangeNoAccessAreTold: followers show labels, and when credentials expire.
+func TestNewsThatChangeNoAccessAreTold(t *testing.T) {
+	cl := &existing{}
+	cases := map[string]Member{
+		"labels": {Name: "a", Cluster: cl, Labels: map[string]string{"x": "y"}},
+		"expiry": {Name: "a", Cluster: cl, Expires: time.Now()},
+	}
+	for name, news := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := New(Options{})
+			set := func(m Member) {
+				t.Helper()
+				if err := f.Set(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set(Member{Name: "a", Cluster: cl})
+			s := f.subscribe()
+			defer f.unsubscribe(s)
+			s.next()
+			set(news)
+			if _, told := s.next(); !told {
+				t.Error("nobody is told")
+			}
+			set(news)
+			if _, told := s.next(); told {
+				t.Error("the same again is told")
+			}
+		})
 	}
 }

@@ -19,11 +19,13 @@ type Fleet struct {
 	groups       sharedGroups // what the members' REST mappers have in common
 	clientSeries clientSeries
 	pace         pace
+	problems     problems
 
 	// mu guards what follows, and the fields of members that say so. Nothing remote is awaited under it.
 	mu            sync.Mutex
 	members       map[ClusterName]*member
 	gone          goneNames
+	room          room
 	identities    identities
 	indexes       []*index
 	subscriptions map[*subscription]struct{}
@@ -87,17 +89,18 @@ func (f *Fleet) Set(described Member) error {
 	if f.stopped {
 		return fmt.Errorf("setting cluster %q: %w", described.Name, ErrStopped)
 	}
-	if m, ok := f.members[described.Name]; ok {
+	if m, ok := f.members[described.Name]; ok && !f.room.waits(described.Name) {
 		m.describeLocked(described)
 		return nil
 	}
-	f.addLocked(described)
+	f.joinLocked(described)
 	return nil
 }
 
 func (f *Fleet) addLocked(described Member) {
 	m := newMember(f, described)
 	f.members[described.Name] = m
+	f.room.joined.add(described.Name)
 	f.series.addLocked(m, f.opts.MaxMemberSeries)
 	f.gone.forget(described.Name)
 	f.changedLocked(described.Name)
@@ -109,6 +112,10 @@ func (f *Fleet) addLocked(described Member) {
 // Remove implements [Members].
 func (f *Fleet) Remove(ctx context.Context, name ClusterName) error {
 	f.mu.Lock()
+	if f.room.leave(name) {
+		f.gone.remember(name)
+		f.tellLeftOutLocked()
+	}
 	m, ok := f.members[name]
 	if !ok {
 		f.mu.Unlock()
@@ -126,12 +133,16 @@ func (f *Fleet) Remove(ctx context.Context, name ClusterName) error {
 func (f *Fleet) endedLocked(m *member) {
 	delete(f.members, m.name)
 	f.series.removeLocked(m)
-	f.gone.remember(m.name)
+	if !f.room.waits(m.name) {
+		f.room.leave(m.name)
+		f.gone.remember(m.name)
+	}
 	f.changedLocked(m.name)
 	close(m.ended)
 	if m.successor != nil && !f.stopped {
-		f.addLocked(*m.successor)
+		f.room.wait(*m.successor)
 	}
+	f.fillLocked()
 }
 
 // Engagement returns the engagement of a member that can be used now, or a [StateError] that says why there is none.
@@ -145,6 +156,8 @@ func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
 		return m.engagement, nil
 	case ok:
 		return nil, &StateError{Err: ErrNotReady, Status: m.statusLocked()}
+	case f.room.waits(name):
+		return nil, &StateError{Err: ErrNotReady, Status: f.leftOutLocked(name)}
 	case f.gone.has(name):
 		return nil, &StateError{Err: ErrGone, Status: Status{Name: name}}
 	default:

@@ -213,6 +213,26 @@ func TestAMemberThatDoesNotAnswerIsDialledAnew(t *testing.T) {
 	}
 }
 
+func TestEachOutageIsDialledAnewOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		h := p.watch(t)
+		for outage := 1; outage <= 2; outage++ {
+			p.setBroken(context.DeadlineExceeded)
+			h.failed()
+			<-time.After(time.Minute)
+			restored := h.isRestored()
+			p.setBroken(nil)
+			<-restored
+			p.mu.Lock()
+			if p.redials != outage {
+				t.Errorf("dialled anew %d times in %d outages", p.redials, outage)
+			}
+			p.mu.Unlock()
+		}
+	})
+}
+
 func TestAnotherClusterDoesNotMakeAMemberReadyAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &probed{another: &anotherClusterError{known: "a", now: "b"}}

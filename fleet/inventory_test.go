@@ -134,3 +134,7 @@ func (p printer) Remove(_ context.Context, name fleet.ClusterName) error {
 	p.stop()
 	return nil
 }
+
+func (p printer) SetProblem(problem fleet.Problem) {
+	fmt.Printf("%s: %s\n", problem.About, problem.Message)
+}

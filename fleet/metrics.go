@@ -213,6 +213,7 @@ type collector struct {
 	fleet *Fleet
 
 	members, state, transition, timeToReady, expiry, probe, lastProbe, engagements, rotations, reconciles *prometheus.Desc
+	problems                                                                                              *prometheus.Desc
 }
 
 func newCollector(f *Fleet) *collector {
@@ -232,6 +233,7 @@ func newCollector(f *Fleet) *collector {
 		engagements: desc("member_engagements_total", "How often the member was engaged.", cluster),
 		rotations:   desc("member_rotations_total", "How often the member took over new credentials while it was engaged.", cluster),
 		reconciles:  desc("member_reconciles_total", "Reconciles of the member's requests, by controller and result.", cluster, "controller", "result"),
+		problems:    desc("discovery_problems", "Problems of providers that no member shows.", "provider", "reason"),
 	}
 }
 
@@ -239,6 +241,7 @@ func newCollector(f *Fleet) *collector {
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.members, c.state, c.transition, c.timeToReady, c.expiry, c.probe, c.lastProbe, c.engagements, c.rotations, c.reconciles,
+		c.problems,
 	} {
 		to <- d
 	}
@@ -256,6 +259,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	if others != nil {
 		c.sendTotals(to, otherMembers, *others)
+	}
+	for series, n := range c.fleet.problems.figures() {
+		gauge(to, c.problems, float64(n), series.provider, series.reason)
 	}
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"math"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -53,6 +54,12 @@ type Options struct {
 	// MaxMemberSeries is how many members have metrics of their own; the counts of those beyond are summed under the
 	// cluster "(other)". Default: 1000. A negative number means that none has.
 	MaxMemberSeries int
+
+	// MaxMembers is how many members there may be, with those that are being drained. Of more, the first by name join, on
+	// every replica the same; a member that comes before others by name takes the place of the last. The others are
+	// Pending until there is room, and a [Problem] says how many they are. Default: 20000. A negative number means that
+	// there is no limit.
+	MaxMembers int
 }
 
 // HealthOptions say how a member's health is found out. A member is asked only when nothing was heard from it, or when
@@ -101,6 +108,10 @@ func (o Options) withDefaults() Options {
 	if o.MaxMemberSeries == 0 {
 		o.MaxMemberSeries = defaultMemberSeries
 	}
+	if o.MaxMembers < 0 {
+		o.MaxMembers = math.MaxInt
+	}
+	defaultTo(&o.MaxMembers, defaultMembers)
 	return o
 }
 

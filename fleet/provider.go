@@ -51,6 +51,11 @@ type Members interface {
 	// reconciles has returned. When ctx ends first, it returns an error that names what still runs; draining goes on.
 	// Removing a name that is not known is no error.
 	Remove(ctx context.Context, name ClusterName) error
+
+	// SetProblem reports what keeps the provider from discovering, and no member can show; what is wrong with a member
+	// goes into [Member.Err]. A Problem with an empty Reason ends the one that has the same Provider, About and Member.
+	// Setting the same again changes nothing. It is logged when it begins and when it ends.
+	SetProblem(p Problem)
 }
 
 // Member is a cluster as a provider describes it. Exactly one of Config, Cluster and Err is set.

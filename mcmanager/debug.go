@@ -16,7 +16,7 @@ import (
 // debugPath is where the metrics server shows the members.
 const debugPath = "/debug/fleet"
 
-// debugPage shows every member with its state: as a table for people, or as JSON if that is what is accepted, or asked
+// debugPage shows every member with its state, and what keeps providers from discovering: as a table for people, or as JSON if that is what is accepted, or asked
 // for with ?format=json. It has what status, labels and queues say, and no credentials. It is safe for concurrent use.
 type debugPage struct{ fleet *fleet.Fleet }
 
@@ -33,9 +33,10 @@ func (m *mcManager) showMembers(metricsAddress string) error {
 
 // members is what the page shows.
 type members struct {
-	Time    time.Time           `json:"time"`
-	States  map[fleet.State]int `json:"states"`
-	Members []memberRow         `json:"members"`
+	Time     time.Time           `json:"time"`
+	States   map[fleet.State]int `json:"states"`
+	Problems []fleet.Problem     `json:"problems"`
+	Members  []memberRow         `json:"members"`
 }
 
 type memberRow struct {
@@ -82,7 +83,9 @@ func wantsJSON(req *http.Request) bool {
 
 func (p debugPage) read(now time.Time) members {
 	list := p.fleet.List(nil)
-	all := members{Time: now.UTC(), States: map[fleet.State]int{}, Members: make([]memberRow, 0, len(list))}
+	all := members{
+		Time: now.UTC(), States: map[fleet.State]int{}, Problems: p.fleet.Problems(), Members: make([]memberRow, 0, len(list)),
+	}
 	for _, status := range list {
 		all.States[status.State]++
 		all.Members = append(all.Members, memberRow{Status: status, Queues: p.fleet.Queues(status.Name)})

@@ -18,7 +18,11 @@ import (
 func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	got, err := renderHTML(members{
-		Time:   at,
+		Time: at,
+		Problems: []fleet.Problem{
+			{Provider: "kubeconfig", About: "Secret fleet/east", Reason: "NoMember", Message: "the Secret is empty", Since: at.Add(-time.Minute)},
+			{Provider: "<a>", About: "<b>", Member: "<c>", Reason: "<d>", Message: "<e>", Since: at},
+		},
 		States: map[fleet.State]int{fleet.Ready: 1, fleet.Unreachable: 1},
 		Members: []memberRow{
 			{
@@ -48,6 +52,20 @@ func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 	_, table, _ := strings.Cut(string(got), "<body>\n")
 	if diff := cmp.Diff(string(want), table); diff != "" {
 		t.Errorf("testdata/table.html and the page's body (-want, +got):\n%s", diff)
+	}
+}
+
+func TestProblemsOfDiscoveryShow(t *testing.T) {
+	f := fleet.New(fleet.Options{})
+	f.SetProblem(fleet.Problem{Provider: "kubeconfig", About: "Secret fleet/east", Reason: "NoMember"})
+	for target, want := range map[string]string{
+		"/debug/fleet": "<td>Secret fleet/east</td>", "/debug/fleet?format=json": `"about": "Secret fleet/east"`,
+	} {
+		resp := httptest.NewRecorder()
+		debugPage{f}.ServeHTTP(resp, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+		if !strings.Contains(resp.Body.String(), want) {
+			t.Errorf("%s has no %q:\n%s", target, want, resp.Body)
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ var reconciler = mcreconcile.Func(func(context.Context, mcreconcile.Request) (re
 
 // newManager returns a manager whose members are described by Secrets.
 func newManager() mcmanager.Manager {
-	mgr, err := mcmanager.New(ctrl.GetConfigOrDie(), kubeconfig.Provider{}, mcmanager.Options{})
+	mgr, err := mcmanager.New(ctrl.GetConfigOrDie(), kubeconfig.Provider{Namespace: "fleet"}, mcmanager.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

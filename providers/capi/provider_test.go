@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/capi"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 func TestAMemberFollowsTheLifeOfItsCluster(t *testing.T) {
@@ -125,7 +126,8 @@ func TestWhatAClusterBecomes(t *testing.T) {
 			initialize, withExec(t), capi.Provider{}, fleet.Pending, kubeconfig.ReasonRefused,
 		},
 		"a kubeconfig that may run a program": {
-			initialize, withExec(t), capi.Provider{Allow: kubeconfig.Allow{Exec: true}}, fleet.Connecting, "Error", // it runs, and fails
+			initialize, withExec(t), capi.Provider{Allow: kubeconfig.Allow{Exec: []kubeconfig.Program{{Command: "/bin/false"}}}},
+			fleet.Connecting, "Error", // it runs, and fails
 		},
 		"a paused Cluster":                      {pause, working, capi.Provider{}, "", ""},
 		"a Cluster with the annotation":         {annotate("true"), working, capi.Provider{}, "", ""},
@@ -185,6 +187,7 @@ func TestLabelsOfTheClusterAndItsTopologyArePassedOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h.create(t, name, tc.cluster)
 			s := f.waitFor(t, fleet.ClusterName(name), fleet.Pending, capi.ReasonNotInitialized)
+			tc.want[objects.NamespaceLabel] = h.namespace
 			if diff := cmp.Diff(tc.want, s.Labels, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}

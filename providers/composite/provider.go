@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -23,12 +24,17 @@ import (
 // "aws#team-a/prod". No name of a Kubernetes object has it.
 const Separator = "#"
 
+// ReasonProviderFailed is for the [fleet.Problem] of a provider that has returned an error or panicked.
+const ReasonProviderFailed = "ProviderFailed"
+
 // Provider is a [fleet.Provider] of the members of several, by prefix. The member NAME of the provider "aws" is
 // "aws#NAME". The names of the provider "", if there is one, stay as they are; it may report none that begin with the
 // prefix of another. So no two can report the same name. A Provider must not be changed after Run was called.
 //
+// Problems have the prefix as well: those of the provider "aws" are of "aws#NAME".
+//
 // A provider that returns an error or panics is started again, at first after a second, later after up to a minute.
-// That is logged, and stops no other. Its members stay as they are meanwhile, and after that: those that are no longer
+// That is logged, is a problem of [ReasonProviderFailed] until it reports a member again, and stops no other. Its members stay as they are meanwhile, and after that: those that are no longer
 // there when it is started again, it never withdraws, since it knows nothing of them. They show as Unreachable if their
 // clusters are gone, and leave with the process.
 type Provider map[string]fleet.Provider
@@ -44,7 +50,7 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	for prefix, provider := range p {
 		running.Go(func() {
 			ctx := logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("prefix", prefix))
-			keepRunning(ctx, provider, local, prefixed{prefix: prefix, all: p, members: members})
+			keepRunning(ctx, provider, local, &prefixed{prefix: prefix, all: p, members: members})
 		})
 	}
 	<-ctx.Done()
@@ -72,13 +78,14 @@ func (p Provider) validate() error {
 }
 
 // keepRunning runs a provider until ctx is done, or until it has ended without an error.
-func keepRunning(ctx context.Context, p fleet.Provider, local cluster.Cluster, members fleet.Members) {
+func keepRunning(ctx context.Context, p fleet.Provider, local cluster.Cluster, members *prefixed) {
 	// A run of ten minutes was a good one: the next failure is the first again.
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: time.Minute}
 	delay := backoff.DelayWithReset(clock.RealClock{}, 10*time.Minute)
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (ended bool, _ error) {
 		if err := runOnce(ctx, p, local, members); err != nil && ctx.Err() == nil {
 			logf.FromContext(ctx).Error(err, "A provider has failed. Its members stay as they are, and it is started again")
+			members.fail(err)
 			return false, nil
 		}
 		return true, nil
@@ -101,10 +108,11 @@ type prefixed struct {
 	prefix  string
 	all     Provider
 	members fleet.Members
+	failed  atomic.Bool // and has reported no member since
 }
 
 // Set implements [fleet.Members].
-func (p prefixed) Set(m fleet.Member) error {
+func (p *prefixed) Set(m fleet.Member) error {
 	if err := m.Validate(); err != nil { // no name is none, also under a prefix
 		return err
 	}
@@ -112,19 +120,49 @@ func (p prefixed) Set(m fleet.Member) error {
 		return fmt.Errorf("%w %q: names that begin with %q belong to another provider", fleet.ErrInvalidMember, m.Name, other+Separator)
 	}
 	m.Name = p.full(m.Name)
+	if p.failed.CompareAndSwap(true, false) {
+		p.members.SetProblem(p.failure(nil))
+	}
 	return p.members.Set(m)
 }
 
 // Remove implements [fleet.Members].
-func (p prefixed) Remove(ctx context.Context, name fleet.ClusterName) error {
+func (p *prefixed) Remove(ctx context.Context, name fleet.ClusterName) error {
 	if _, ok := p.others(name); ok {
 		return nil // it was refused when it was reported
 	}
 	return p.members.Remove(ctx, p.full(name))
 }
 
+// SetProblem implements [fleet.Members].
+func (p *prefixed) SetProblem(problem fleet.Problem) {
+	if problem.Member != "" {
+		problem.Member = p.full(problem.Member)
+	}
+	if p.prefix != "" {
+		problem.Provider = p.prefix + Separator + problem.Provider
+	}
+	p.members.SetProblem(problem)
+}
+
+// fail reports that the provider has failed.
+func (p *prefixed) fail(err error) {
+	p.failed.Store(true)
+	p.members.SetProblem(p.failure(err))
+}
+
+// failure returns the problem of a provider that has failed, or what ends it.
+func (p *prefixed) failure(err error) fleet.Problem {
+	problem := fleet.Problem{Provider: "composite", About: fmt.Sprintf("the provider %q", p.prefix)}
+	if err != nil {
+		problem.Reason = ReasonProviderFailed
+		problem.Message = fmt.Sprintf("its members stay as they are, and it is started again: %v", err)
+	}
+	return problem
+}
+
 // others returns the prefix of another provider, if the name would be one of its.
-func (p prefixed) others(name fleet.ClusterName) (prefix string, ok bool) {
+func (p *prefixed) others(name fleet.ClusterName) (prefix string, ok bool) {
 	before, _, found := strings.Cut(string(name), Separator)
 	if p.prefix != "" || before == "" || !found {
 		return "", false
@@ -133,7 +171,7 @@ func (p prefixed) others(name fleet.ClusterName) (prefix string, ok bool) {
 	return before, ok
 }
 
-func (p prefixed) full(name fleet.ClusterName) fleet.ClusterName {
+func (p *prefixed) full(name fleet.ClusterName) fleet.ClusterName {
 	if p.prefix == "" {
 		return name
 	}

@@ -22,8 +22,9 @@ import (
 
 // hosts has the members that were reported, with their hosts.
 type hosts struct {
-	mu sync.Mutex // guards at
-	at map[fleet.ClusterName]string
+	mu       sync.Mutex // guards what follows
+	at       map[fleet.ClusterName]string
+	problems map[string]string // by provider, subject and member, the reason and the message
 }
 
 func (h *hosts) Set(m fleet.Member) error {
@@ -41,6 +42,24 @@ func (h *hosts) Remove(_ context.Context, name fleet.ClusterName) error {
 	defer h.mu.Unlock()
 	delete(h.at, name)
 	return nil
+}
+
+func (h *hosts) SetProblem(p fleet.Problem) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := strings.TrimSpace(p.Provider + ": " + p.About + " " + string(p.Member))
+	if p.Reason == "" {
+		delete(h.problems, key)
+		return
+	}
+	h.problems[key] = p.Reason + ": " + p.Message
+}
+
+func (h *hosts) problemsNow() map[string]string {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.problems)
 }
 
 func (h *hosts) now() map[fleet.ClusterName]string {
@@ -62,7 +81,7 @@ type running struct {
 // start runs the provider until end is called, which returns what Run has returned.
 func start(t *testing.T, p fleet.Provider) *running {
 	t.Helper()
-	r := &running{hosts: hosts{at: map[fleet.ClusterName]string{}}}
+	r := &running{hosts: hosts{at: map[fleet.ClusterName]string{}, problems: map[string]string{}}}
 	logger := funcr.New(func(_, line string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -144,6 +163,49 @@ func TestAProviderThatFailsIsStartedAgainAndStopsNoOther(t *testing.T) {
 		if r.logged("secret") || r.logged(`"prefix"="good"`) {
 			t.Errorf("too much was logged:\n%s", r.log)
 		}
+	})
+}
+
+func TestAProviderThatFailsIsAProblemUntilItReportsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := newList()
+		r := start(t, composite.Provider{"late": starts(fails, late.Run)})
+		want := map[string]string{
+			`composite: the provider "late"`: "ProviderFailed: its members stay as they are, and it is started again: no answer",
+		}
+		if diff := cmp.Diff(want, r.problemsNow()); diff != "" {
+			t.Errorf("after the failure (-want +got):\n%s", diff)
+		}
+		<-time.After(time.Minute)
+		late.set(at("two", "2"))
+		if got := r.problemsNow(); len(got) > 0 {
+			t.Errorf("after it has reported a member, there are %q", got)
+		}
+		r.mustEnd(t)
+	})
+}
+
+func TestProblemsHaveThePrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		troubled := fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+			members.SetProblem(fleet.Problem{Provider: "list", About: "line 1", Reason: "NoMember", Message: "it is empty"})
+			members.SetProblem(fleet.Problem{Provider: "list", About: "line 2", Member: "m", Reason: "DuplicateName", Message: "m is there"})
+			members.SetProblem(fleet.Problem{Provider: "list", About: "line 3", Reason: "NoMember"})
+			members.SetProblem(fleet.Problem{Provider: "list", About: "line 3"})
+			<-ctx.Done()
+			return nil
+		})
+		r := start(t, composite.Provider{"": troubled, "lab": troubled})
+		want := map[string]string{
+			"list: line 1":           "NoMember: it is empty",
+			"list: line 2 m":         "DuplicateName: m is there",
+			"lab#list: line 1":       "NoMember: it is empty",
+			"lab#list: line 2 lab#m": "DuplicateName: m is there",
+		}
+		if diff := cmp.Diff(want, r.problemsNow()); diff != "" {
+			t.Errorf("problems (-want +got):\n%s", diff)
+		}
+		r.mustEnd(t)
 	})
 }
 

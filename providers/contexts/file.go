@@ -3,6 +3,7 @@ package contexts
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -47,22 +48,26 @@ func (f *file) read(away error) bool {
 	return true
 }
 
-// onlyFile returns an error for what exists and is no file. It must not be read: that of a pipe or a device may take for
-// ever.
+// onlyFile returns an error for what exists and must not be read: what is no file, such as a pipe or a device, which may
+// take for ever, and what is too large.
 func onlyFile(path string) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil //nolint:nilerr // see above
+	case !info.Mode().IsRegular():
 		return &fs.PathError{Op: "read", Path: path, Err: errors.New("it must be a regular file, or a symbolic link to one")}
+	case info.Size() > kubeconfig.MaxSize:
+		return &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("it has more than the %d bytes that are read", kubeconfig.MaxSize)}
 	}
 	return nil
 }
 
 // parse returns what the file says. Its errors quote nothing of the content.
 func parse(path string, content []byte) (*clientcmdapi.Config, error) {
-	config, err := clientcmd.Load(content)
-	if err != nil || len(bytes.TrimSpace(content)) == 0 {
-		// client-go's errors quote what they have read, and it takes an empty file, which is one that is being written,
-		// for one without contexts.
-		return nil, kubeconfig.Member("", content, "", kubeconfig.Allow{}).Err
+	config, err := kubeconfig.Load(content) // an empty file is one that is being written, and an error
+	if err != nil {
+		return nil, err
 	}
 	if err := clientcmd.ResolveConfigPaths(config, filepath.Dir(path)); err != nil {
 		return nil, err

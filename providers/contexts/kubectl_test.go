@@ -62,7 +62,8 @@ func TestContextsLeadWhereKubectlGoes(t *testing.T) {
 				}
 				must(t, rest.LoadTLSFiles(want))
 				want.CAFile = ""
-				if want.ExecProvider != nil { // plugins may not ask questions
+				if want.ExecProvider != nil && want.ExecProvider.InteractiveMode != clientcmdapi.NeverExecInteractiveMode {
+					// Plugins may not ask questions.
 					want.ExecProvider.StdinUnavailable = true
 					want.ExecProvider.StdinUnavailableMessage = m.Config.ExecProvider.StdinUnavailableMessage
 				}

@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,7 +66,11 @@ func (r *reader) describe(config *clientcmdapi.Config, found finding) {
 		c := Context{Name: name, File: config.Contexts[name].LocationOfOrigin}
 		m, err := r.member(config, c)
 		if err != nil {
-			m = fleet.Member{Err: fault{fmt.Errorf("%s: %w", c, err), kubeconfig.ReasonInvalid}}
+			reason := kubeconfig.ReasonInvalid
+			if known, ok := errors.AsType[*kubeconfig.Error](err); ok {
+				reason = known.Reason()
+			}
+			m = fleet.Member{Err: fault{fmt.Errorf("%s: %w", c, err), reason}}
 		}
 		m.Name, m.Labels = r.provider.name(c), r.provider.labels(c)
 		found.contexts[name] = true
@@ -91,9 +96,6 @@ func (r *reader) describeMissing(found finding, unread problems) {
 	}
 }
 
-// everything is what kubectl lets a kubeconfig do.
-var everything = kubeconfig.Allow{Exec: true, AuthProvider: true, Files: true, InsecureTLS: true, PlainHTTP: true}
-
 // member returns the member that a context describes, without name and labels.
 func (r *reader) member(config *clientcmdapi.Config, c Context) (fleet.Member, error) {
 	used, err := r.used(config, c.Name)
@@ -104,15 +106,19 @@ func (r *reader) member(config *clientcmdapi.Config, c Context) (fleet.Member, e
 	if err != nil {
 		return fleet.Member{}, err
 	}
-	m := kubeconfig.Member("", text, c.Name, everything)
-	if m.Err != nil {
-		return fleet.Member{}, m.Err
+	m := kubeconfig.Member("", text, c.Name, everything(used))
+	return m, m.Err
+}
+
+// everything is what kubectl lets a kubeconfig do.
+func everything(config *clientcmdapi.Config) kubeconfig.Allow {
+	allow := kubeconfig.Allow{AuthProvider: true, Files: true, InsecureTLS: true, PlainHTTP: true}
+	for _, user := range config.AuthInfos {
+		if user.Exec != nil {
+			allow.Exec = append(allow.Exec, kubeconfig.Exactly(*user.Exec))
+		}
 	}
-	if m.Config.ExecProvider != nil {
-		m.Config.ExecProvider.StdinUnavailable = true
-		m.Config.ExecProvider.StdinUnavailableMessage = "the manager of many clusters asks no questions"
-	}
-	return m, nil
+	return allow
 }
 
 // used returns a kubeconfig of what a context uses alone. It holds certificates and keys that are in files: client-go
@@ -133,8 +139,6 @@ func (r *reader) used(config *clientcmdapi.Config, name string) (*clientcmdapi.C
 		used.AuthInfos[context.AuthInfo] = user
 		origins = append(origins, user.LocationOfOrigin)
 		named = append(named, user.ClientCertificate, user.ClientKey, user.TokenFile)
-	} else if context.AuthInfo == "" {
-		used.AuthInfos[""] = clientcmdapi.NewAuthInfo() // as kubectl does, for servers that ask for no credentials
 	}
 	r.watch(named...)
 	for _, path := range origins {

@@ -69,6 +69,9 @@ func (r *running) Remove(_ context.Context, name fleet.ClusterName) error {
 	return nil
 }
 
+// SetProblem implements [fleet.Members].
+func (r *running) SetProblem(fleet.Problem) {}
+
 func (r *running) change(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,18 +12,22 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-runtime/fleet-runtime/providers/contexts"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 )
 
 func TestAFileThatCannotBeUsedKeepsItsMembers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		content string
 		says    string // part of the message
+		reason  string
 	}{
-		"cut off":      {"users:\n- name: a\n  user:\n    token: \"" + secret, "line 4"},
-		"empty":        {"", "empty"},
-		"blank":        {"\n  \n", "empty"},
-		"another kind": {"apiVersion: v1\nkind: Pod\nmetadata: {name: " + secret + "}", "kind Config"},
-		"no YAML":      {"\x00\x01" + secret, "kind Config"},
+		"cut off":      {"users:\n- name: a\n  user:\n    token: \"" + secret, "line 4", kubeconfig.ReasonInvalid},
+		"empty":        {"", "empty", kubeconfig.ReasonInvalid},
+		"blank":        {"\n  \n", "empty", kubeconfig.ReasonInvalid},
+		"another kind": {"apiVersion: v1\nkind: Pod\nmetadata: {name: " + secret + "}", "kind Config", kubeconfig.ReasonInvalid},
+		"no YAML":      {"\x00\x01" + secret, "kind Config", kubeconfig.ReasonInvalid},
+		"an alias":     {"a: &a " + secret + "\nb: *a", "line 2 has a YAML alias", kubeconfig.ReasonRefused},
+		"too large":    {strings.Repeat("#", kubeconfig.MaxSize+1), "more than the 16777216 bytes that are read", kubeconfig.ReasonInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -36,7 +40,7 @@ func TestAFileThatCannotBeUsedKeepsItsMembers(t *testing.T) {
 
 			putText(t, path, []byte(tc.content))
 			put(t, filepath.Join(dir, "later"), with("later"))
-			r.waitFor("a !InvalidKubeconfig", "b !InvalidKubeconfig", "good@good", "later@later")
+			r.waitFor("a !"+tc.reason, "b !"+tc.reason, "good@good", "later@later")
 			message := r.member("a").Err.Error()
 			for _, part := range []string{`context "a" of ` + path, "what it had before stays in use", tc.says} {
 				if !strings.Contains(message, part) {

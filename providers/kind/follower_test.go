@@ -94,6 +94,8 @@ func (s *scripted) Remove(_ context.Context, name fleet.ClusterName) error {
 	return nil
 }
 
+func (s *scripted) SetProblem(fleet.Problem) {}
+
 // change changes the script.
 func (s *scripted) change(change func()) {
 	s.mu.Lock()

@@ -1,10 +1,10 @@
 package kubeconfig
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -17,7 +17,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 // Labels that members of the format [ArgoCD] have if their Secrets have the key, and its value can be that of a label.
@@ -47,7 +46,9 @@ const (
 //
 // Its execProviderConfig and awsAuthConfig run programs, so they need [Allow.Exec]. For awsAuthConfig that is Argo CD's
 // argocd-k8s-auth, as in Argo CD. A Secret with the server https://kubernetes.default.svc describes no member: that is
-// the local cluster.
+// the local cluster, which is watched with mcbuilder.InLocalCluster.
+//
+// A project that cannot be the value of a label is an error: who selects members by their projects would not know of it.
 func ArgoCD() Format {
 	return Format{
 		Selectors: []labels.Selector{labels.SelectorFromSet(labels.Set{argoCDLabel: argoCDLabelValue})},
@@ -59,11 +60,10 @@ func argoCDMembers(secret *corev1.Secret, reading Reading) ([]fleet.Member, erro
 	// Argo CD ignores slashes at the end.
 	server := strings.TrimRight(string(secret.Data["server"]), "/")
 	if server == argoCDLocalServer {
-		return nil, fmt.Errorf("%w: the server %s is the local cluster, which is watched with mcbuilder.InLocalCluster",
-			objects.ErrNone, argoCDLocalServer)
+		return nil, nil
 	}
 	m := fleet.Member{}
-	if selected, err := selectArgoCD(server, secret.Data["config"]); err != nil {
+	if selected, err := selectArgoCD(server, secret.Data); err != nil {
 		m.Err = err
 	} else {
 		m = selected.member("", reading.Allow)
@@ -158,17 +158,22 @@ func termsOfArgoCD(exec string) terms {
 	}
 }
 
-// selectArgoCD reads the keys server and config of a Secret.
-func selectArgoCD(server string, text []byte) (*selection, error) {
-	invalid := termsOfArgoCD(argoCDExecField).invalid
+// selectArgoCD reads the keys config and project of a Secret. A config that is empty or missing has nothing in it.
+func selectArgoCD(server string, data map[string][]byte) (*selection, error) {
+	whole := termsOfArgoCD(argoCDExecField)
+	invalid := whole.invalid
 	if server == "" {
 		return nil, invalid("it has no server")
 	}
-	if len(text) == 0 {
-		return nil, invalid("it has no config")
+	if len(validation.IsValidLabelValue(string(data["project"]))) > 0 {
+		return nil, invalid("its project cannot be the value of the label %s", ArgoCDProjectLabel)
+	}
+	text := cmp.Or(string(data["config"]), "{}")
+	if err := whole.checkSize(len(text)); err != nil {
+		return nil, err
 	}
 	c := argoCDConfig{}
-	if err := json.Unmarshal(text, &c); err != nil {
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		// The parser's message quotes what it has read; the path of the field is made of names alone.
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			return nil, invalid("%s in config has a value of the wrong type", wrong.Field)

@@ -3,12 +3,9 @@ package kubeconfig_test
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +18,6 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
-	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 // object is a JSON object.
@@ -123,7 +119,7 @@ func TestAMemberHasWhatItsArgoCDSecretSays(t *testing.T) {
 				"command": "login", "args": []string{"-x", secret}, "env": object{"B": "2", "A": secret}, "apiVersion": "client.authentication.k8s.io/v1",
 				"installHint": "get it", "provideClusterInfo": true, "config": object{"clusterName": "east"},
 			}, "bearerToken": "ignored", "username": "ignored"},
-			kubeconfig.Allow{Exec: true},
+			kubeconfig.Allow{Exec: programs},
 			exec(&clientcmdapi.ExecConfig{
 				Command: "login", Args: []string{"-x", secret}, APIVersion: "client.authentication.k8s.io/v1",
 				Env:         []clientcmdapi.ExecEnvVar{{Name: "A", Value: secret}, {Name: "B", Value: "2"}},
@@ -133,7 +129,7 @@ func TestAMemberHasWhatItsArgoCDSecretSays(t *testing.T) {
 		},
 		"a program without more": {
 			object{"execProviderConfig": object{"command": "login", "apiVersion": "client.authentication.k8s.io/v1", "config": nil}},
-			kubeconfig.Allow{Exec: true},
+			kubeconfig.Allow{Exec: programs},
 			exec(&clientcmdapi.ExecConfig{Command: "login", APIVersion: "client.authentication.k8s.io/v1"}),
 		},
 		"AWS, which goes before another program": {
@@ -141,7 +137,7 @@ func TestAMemberHasWhatItsArgoCDSecretSays(t *testing.T) {
 				"awsAuthConfig":      object{"clusterName": "east", "roleARN": "arn:aws:iam::1:role/x", "profile": "dev"},
 				"execProviderConfig": object{"command": "login"},
 			},
-			kubeconfig.Allow{Exec: true},
+			kubeconfig.Allow{Exec: programs},
 			exec(&clientcmdapi.ExecConfig{
 				Command: "argocd-k8s-auth", APIVersion: "client.authentication.k8s.io/v1beta1",
 				Args:        []string{"aws", "--cluster-name", "east", "--role-arn", "arn:aws:iam::1:role/x", "--profile", "dev"},
@@ -150,7 +146,7 @@ func TestAMemberHasWhatItsArgoCDSecretSays(t *testing.T) {
 		},
 		"AWS with the role of the manager": {
 			object{"awsAuthConfig": object{"clusterName": "east"}},
-			kubeconfig.Allow{Exec: true},
+			kubeconfig.Allow{Exec: programs},
 			exec(&clientcmdapi.ExecConfig{
 				Command: "argocd-k8s-auth", APIVersion: "client.authentication.k8s.io/v1beta1",
 				Args:        []string{"aws", "--cluster-name", "east"},
@@ -194,18 +190,18 @@ var argoCDRefusals = map[string]struct {
 	want   []string // in the message
 }{
 	"execProviderConfig": {
-		config: `{"execProviderConfig": {"command": "/bin/` + secret + `", "args": ["` + secret + `"], "apiVersion": "client.authentication.k8s.io/v1"}}`,
-		allow:  kubeconfig.Allow{Exec: true},
+		config: `{"execProviderConfig": {"command": "/bin/` + secret + `", "args": ["` + secret + `"], "env": {"X": "` + secret + `"}, "apiVersion": "client.authentication.k8s.io/v1"}}`,
+		allow:  kubeconfig.Allow{Exec: programs},
 		want:   []string{"execProviderConfig needs the provider's option Allow.Exec"},
 	},
 	"execProviderConfig beside a token": {
 		config: `{"bearerToken": "` + secret + `", "execProviderConfig": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1"}}`,
-		allow:  kubeconfig.Allow{Exec: true},
+		allow:  kubeconfig.Allow{Exec: programs},
 		want:   []string{"execProviderConfig needs the provider's option Allow.Exec"},
 	},
 	"awsAuthConfig": {
 		config: `{"awsAuthConfig": {"clusterName": "` + secret + `"}}`,
-		allow:  kubeconfig.Allow{Exec: true},
+		allow:  kubeconfig.Allow{Exec: programs},
 		want:   []string{"awsAuthConfig needs the provider's option Allow.Exec"},
 	},
 	"tlsClientConfig.insecure": {
@@ -220,13 +216,13 @@ var argoCDRefusals = map[string]struct {
 	},
 	"several at once": {
 		config: `{"awsAuthConfig": {}, "tlsClientConfig": {"insecure": true}}`,
-		allow:  kubeconfig.Allow{Exec: true, InsecureTLS: true},
-		want:   []string{"awsAuthConfig needs", "Allow.Exec; tlsClientConfig.insecure needs", "Allow.InsecureTLS"},
+		allow:  kubeconfig.Allow{Exec: programs, InsecureTLS: true},
+		want:   []string{"awsAuthConfig needs", "Allow.Exec: its command is not listed there; tlsClientConfig.insecure needs", "Allow.InsecureTLS"},
 	},
 }
 
 func TestAnArgoCDSecretMayDoNoMoreThanAKubeconfig(t *testing.T) {
-	everything := kubeconfig.Allow{Exec: true, AuthProvider: true, Files: true, InsecureTLS: true, PlainHTTP: true}
+	everything := kubeconfig.Allow{Exec: programs, AuthProvider: true, Files: true, InsecureTLS: true, PlainHTTP: true}
 	for name, tc := range argoCDRefusals {
 		t.Run(name, func(t *testing.T) {
 			data := argoCDConfig([]byte(tc.config))
@@ -269,8 +265,9 @@ func badArgoCD(tb testing.TB) map[string]struct {
 		"a server in two lines":      {server("https://east.example.com\n"), "server must be a URL that begins with https://"},
 		"a server of another scheme": {server("file:///etc/" + secret), "server must be a URL that begins with https://"},
 		"credentials in the server":  {server("https://me:" + secret + "@x"), "server has a user or password in the URL; they belong into config"},
-		"no config":                  {argoCDData(map[string][]byte{"config": nil}), "it has no config"},
-		"an empty config":            {argoCDConfig([]byte{}), "it has no config"},
+		"many workspaces of kcp":     {server("https://kcp.example.com/clusters/*"), "server is the address of many workspaces of kcp"},
+		"a project of two words":     {argoCDData(map[string][]byte{"project": []byte("a b")}), "its project cannot be the value of the label fleet-runtime.dev/argocd-project"},
+		"a project of 64 letters":    {argoCDData(map[string][]byte{"project": []byte(strings.Repeat("a", 64))}), "its project cannot be the value of the label"},
 		"broken JSON":                {argoCDConfig([]byte(`{"bearerToken": "` + secret)), "config is no JSON object"},
 		"YAML":                       {argoCDConfig([]byte("bearerToken: " + secret)), "config is no JSON object"},
 		"a token alone":              {argoCDConfig([]byte(secret)), "config is no JSON object"},
@@ -316,7 +313,7 @@ func badArgoCD(tb testing.TB) map[string]struct {
 func TestAnArgoCDSecretThatCannotBeUsedSaysWhy(t *testing.T) {
 	for name, tc := range badArgoCD(t) {
 		t.Run(name, func(t *testing.T) {
-			m := readArgoCD(t, tc.data, kubeconfig.Allow{Exec: true, InsecureTLS: true})
+			m := readArgoCD(t, tc.data, kubeconfig.Allow{Exec: programs, InsecureTLS: true})
 			wantError(t, m.Err, kubeconfig.ReasonInvalid, "the Secret of Argo CD cannot be used: ", tc.want)
 		})
 	}
@@ -344,7 +341,7 @@ func TestWhatElseIsInAnArgoCDSecretBecomesNameAndLabels(t *testing.T) {
 		},
 		"what is no value for a label": {
 			map[string][]byte{
-				"project": []byte("a b"), "shard": []byte("-"), "namespaces": []byte(strings.Repeat("n", 64)), "clusterResources": {},
+				"shard": []byte("-"), "namespaces": []byte(strings.Repeat("n", 64)), "clusterResources": {},
 			},
 			"east",
 			map[string]string{},
@@ -377,8 +374,18 @@ func TestTheLocalClusterOfArgoCDIsNoMember(t *testing.T) {
 	for _, server := range []string{"https://kubernetes.default.svc", "https://kubernetes.default.svc/"} {
 		s := &corev1.Secret{Data: argoCDData(map[string][]byte{"server": []byte(server)})}
 		members, err := kubeconfig.ArgoCD().Members(s, kubeconfig.Reading{})
-		if !errors.Is(err, objects.ErrNone) || len(members) > 0 || !strings.Contains(err.Error(), "is the local cluster") {
+		if err != nil || len(members) > 0 {
 			t.Errorf("%s: got %d members and the error %v", server, len(members), err)
+		}
+	}
+}
+
+// TestAnArgoCDSecretNeedsNoConfig: some servers ask for no credentials, and Argo CD takes such a Secret.
+func TestAnArgoCDSecretNeedsNoConfig(t *testing.T) {
+	for name, config := range map[string][]byte{"missing": nil, "empty": {}} {
+		m := readArgoCD(t, argoCDConfig(config), kubeconfig.Allow{})
+		if diff := cmp.Diff(&rest.Config{Host: "https://east.example.com"}, m.Config); diff != "" {
+			t.Errorf("%s: %v; config (-want +got):\n%s", name, m.Err, diff)
 		}
 	}
 }
@@ -393,7 +400,7 @@ func TestAnArgoCDSecretOfTheGreatestSizeIsRead(t *testing.T) {
 
 func TestTheRevisionOfAnArgoCDSecretFollowsWhatIsUsed(t *testing.T) {
 	revision := func(data map[string][]byte) string {
-		m := readArgoCD(t, data, kubeconfig.Allow{Exec: true, InsecureTLS: true})
+		m := readArgoCD(t, data, kubeconfig.Allow{Exec: programs, InsecureTLS: true})
 		if m.Err != nil {
 			t.Fatal(m.Err)
 		}
@@ -436,63 +443,6 @@ func TestArgoCDReadsTheLabelOfItsSecretsAlone(t *testing.T) {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"argocd.argoproj.io/secret-type": value}}}
 		if got := has(kubeconfig.ArgoCD(), s); got != want {
 			t.Errorf("Secrets of type %s are read: %t, want %t", value, got, want)
-		}
-	}
-}
-
-func FuzzArgoCD(f *testing.F) {
-	// What messages say when nothing leaks into them.
-	known := &strings.Builder{}
-	seed := func(data map[string][]byte) {
-		f.Add(data["server"], data["config"])
-		for _, allow := range []kubeconfig.Allow{{}, {Exec: true, InsecureTLS: true}} {
-			if err := readArgoCD(f, data, allow).Err; err != nil {
-				fmt.Fprintln(known, err)
-			}
-		}
-	}
-	seed(argoCDData(nil))
-	for _, tc := range argoCDRefusals {
-		seed(argoCDConfig([]byte(tc.config)))
-	}
-	bad := badArgoCD(f)
-	for _, name := range slices.Sorted(maps.Keys(bad)) {
-		seed(bad[name].data)
-	}
-	f.Fuzz(func(t *testing.T, server, config []byte) {
-		s := &corev1.Secret{Data: argoCDData(map[string][]byte{"server": server, "config": config})}
-		members, err := kubeconfig.ArgoCD().Members(s, kubeconfig.Reading{})
-		if err != nil {
-			if !errors.Is(err, objects.ErrNone) || len(members) > 0 {
-				t.Fatalf("got %d members and the error %v", len(members), err)
-			}
-			return
-		}
-		m := members[0]
-		if err := m.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		if m.Err == nil {
-			wantHarmless(t, m)
-			return
-		}
-		if _, ok := errors.AsType[*kubeconfig.Error](m.Err); !ok {
-			t.Fatalf("got %T", m.Err)
-		}
-		wantReadable(t, m.Err)
-		wantNothingOf(t, m.Err, config, known.String())
-		wantNothingOf(t, m.Err, server, known.String())
-	})
-}
-
-// wantNothingOf checks that err quotes nothing of a text but what messages say anyway.
-func wantNothingOf(t *testing.T, err error, text []byte, known string) {
-	t.Helper()
-	const length = 12 // too long for coincidence
-	for i := range max(0, len(text)-length+1) {
-		part := string(text[i : i+length])
-		if strings.Contains(err.Error(), part) && !strings.Contains(known, part) {
-			t.Fatalf("the error quotes %q: %v", part, err)
 		}
 	}
 }

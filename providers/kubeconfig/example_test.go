@@ -1,8 +1,13 @@
 package kubeconfig_test
 
 import (
+	"context"
 	"fmt"
 	"log"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -79,7 +84,88 @@ func ExampleArgoCD() {
 	}
 	// Output:
 	// east is at https://east.example.com
-	// east is not used: the Secret of Argo CD is refused: awsAuthConfig needs the provider's option Allow.Exec
+	// east is not used: the Secret of Argo CD is refused: awsAuthConfig needs the provider's option Allow.Exec: its command is not listed there
+}
+
+// The clusters of Argo CD are in EKS. What their Secrets may run is Argo CD's own program, for clusters and roles with
+// these names, and its tokens go to EKS alone.
+func ExampleProgram() {
+	eks := kubeconfig.Program{Command: "argocd-k8s-auth", Hosts: []string{"*.eks.amazonaws.com"}}
+	withRole := eks
+	eks.Args = []string{"aws", "--cluster-name", "fleet-*"}
+	withRole.Args = []string{"aws", "--cluster-name", "fleet-*", "--role-arn", "arn:aws:iam::111122223333:role/fleet-*"}
+
+	reading := kubeconfig.Reading{Allow: kubeconfig.Allow{Exec: []kubeconfig.Program{eks, withRole}}}
+	for _, config := range []string{
+		`{"awsAuthConfig": {"clusterName": "fleet-east", "roleARN": "arn:aws:iam::111122223333:role/fleet-reader"}}`,
+		`{"awsAuthConfig": {"clusterName": "fleet-east", "roleARN": "arn:aws:iam::111122223333:role/admin"}}`,
+		`{"execProviderConfig": {"command": "sh", "args": ["-c", "id"], "apiVersion": "client.authentication.k8s.io/v1"}}`,
+	} {
+		secret := &corev1.Secret{Data: map[string][]byte{"server": []byte("https://a.b.eks.amazonaws.com"), "config": []byte(config)}}
+		members, err := kubeconfig.ArgoCD().Members(secret, reading)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(members[0].Err)
+	}
+	// Output:
+	// <nil>
+	// the Secret of Argo CD is refused: awsAuthConfig needs the provider's option Allow.Exec: its args are not those that are listed for the command
+	// the Secret of Argo CD is refused: execProviderConfig needs the provider's option Allow.Exec: its command is not listed there
+}
+
+// Each tenant has a namespace for the Secrets of its clusters, and a role of its own for them. Without this, one tenant's
+// Secret could use the role of another.
+func ExampleFormat_tenants() {
+	format := kubeconfig.Labelled()
+	members := format.Members
+	format.Members = func(secret *corev1.Secret, reading kubeconfig.Reading) ([]fleet.Member, error) {
+		reading.Allow.Exec = []kubeconfig.Program{{
+			Command: "aws",
+			Args:    []string{"eks", "get-token", "--cluster-name", secret.Namespace + "-*", "--region", "*"},
+			Env:     map[string]string{"AWS_PROFILE": secret.Namespace},
+			Hosts:   []string{"*.eks.amazonaws.com"},
+		}}
+		return members(secret, reading)
+	}
+	provider := kubeconfig.Provider{
+		NamespaceSelector: labels.SelectorFromSet(labels.Set{"example.com/tenant": "true"}),
+		Formats:           []kubeconfig.Format{format},
+	}
+	if _, err := mcmanager.New(ctrl.GetConfigOrDie(), provider, mcmanager.Options{}); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// dial connects to members, but not to the manager's own host, nor to link-local addresses, where clouds have the
+// credentials of the machine. It is called with addresses that names were resolved to.
+var dial = (&net.Dialer{
+	Timeout: 10 * time.Second,
+	ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		if ip := to.Addr().Unmap(); ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified() {
+			return fmt.Errorf("no member may be at %s", ip)
+		}
+		return nil
+	},
+}).DialContext
+
+// Secrets name servers, and so choose where the manager connects to. A dialer of one's own can limit that; where there are
+// network policies, these do it better.
+func ExampleProvider_dial() {
+	mgr, err := mcmanager.New(ctrl.GetConfigOrDie(), kubeconfig.Provider{Namespace: "fleet"}, mcmanager.Options{},
+		func(o *fleet.Options) {
+			o.RESTConfig = func(_ fleet.Member, cfg *rest.Config) { cfg.Dial = dial }
+		})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // A format of one's own: Secrets with an address, a CA and a token, as many scripts make them.

@@ -3,6 +3,7 @@ package kubeconfig
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,13 +22,15 @@ type Format struct {
 	Selectors []labels.Selector
 
 	// Members returns the members that a Secret describes. Each name need be unique only in the Secret's namespace; an
-	// empty one stands for the name of the Secret. Labels are added to those of the Secret, which a member has anyway.
+	// empty one stands for the name of the Secret. Labels are added to those of the Secret, which a member has anyway; of
+	// those that begin with fleet-runtime.dev/, it has [Label] alone.
 	//
 	// What is wrong with one member goes into [fleet.Member.Err]. An error that wraps [objects.ErrNone] says why the
 	// Secret describes no member; without one, no members mean that the Secret is for something else. After any other
 	// error the members stay as they are, and Members is called again. Errors become events, and must carry no secrets.
 	//
-	// Members must not wait for anything remote, and must not change the Secret. Required.
+	// Members may be called for several Secrets at once. It must not wait for anything remote, nor change the Secret.
+	// Required.
 	Members func(secret *corev1.Secret, reading Reading) ([]fleet.Member, error)
 }
 
@@ -133,7 +136,18 @@ func (fs formats) members(secret *corev1.Secret, reading Reading) ([]fleet.Membe
 		none = nil
 	}
 	for i := range all {
-		all[i].Labels = labels.Merge(secret.Labels, all[i].Labels)
+		all[i].Labels = labels.Merge(labelsOf(secret), all[i].Labels)
 	}
 	return all, none
+}
+
+// reserved begins the names of labels that say where a member comes from.
+const reserved = "fleet-runtime.dev/"
+
+// labelsOf returns the labels of a Secret that its members have. What is reserved is for formats to say: a Secret could
+// claim a project that is not its own.
+func labelsOf(secret *corev1.Secret) map[string]string {
+	own := maps.Clone(secret.Labels)
+	maps.DeleteFunc(own, func(name, _ string) bool { return strings.HasPrefix(name, reserved) && name != Label })
+	return own
 }

@@ -145,7 +145,7 @@ func TestEveryFormatRefusesWhatIsNotAllowed(t *testing.T) {
 				t.Fatalf("got %d members and the error %v", len(members), err)
 			}
 			wantError(t, members[0].Err, kubeconfig.ReasonRefused, tc.want, "Allow.Exec")
-			members, err = tc.format.Members(tc.secret, kubeconfig.Reading{Allow: kubeconfig.Allow{Exec: true}})
+			members, err = tc.format.Members(tc.secret, kubeconfig.Reading{Allow: kubeconfig.Allow{Exec: programs}})
 			if err != nil || members[0].Err != nil || members[0].Config.ExecProvider == nil {
 				t.Errorf("got %v, %v although exec is allowed", err, members[0].Err)
 			}
@@ -179,6 +179,9 @@ func TestFieldsThatContradictEachOtherOrAreMissingEndTheProvider(t *testing.T) {
 		"a format without Members":      {kubeconfig.Provider{Formats: []kubeconfig.Format{kubeconfig.ArgoCD(), noMembers}}, "format 1 has no function Members"},
 		"a format without any selector": {kubeconfig.Provider{Formats: []kubeconfig.Format{noSelectors}}, "format 0 has no selector"},
 		"a nil selector of a format":    {kubeconfig.Provider{Formats: []kubeconfig.Format{kubeconfig.Flux(nil)}}, "format 0 has no selector, or a nil one"},
+		"two ways to say where":         {kubeconfig.Provider{Namespace: "a", AllNamespaces: true}, "set one of Provider.Namespace"},
+		"a list and a selector":         {kubeconfig.Provider{Namespaces: []string{"a"}, NamespaceSelector: mine}, "set one of Provider.Namespace"},
+		"a namespace without a name":    {kubeconfig.Provider{Namespaces: []string{"a", ""}}, "set AllNamespaces"},
 		"a nil selector":                {kubeconfig.Provider{Selectors: []labels.Selector{mine, nil}}, "a nil one"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 // everyFormat are all formats at once; Flux's Secrets have the label "mine".
@@ -174,14 +176,18 @@ func TestProgramsOfAnArgoCDSecretGetTheCredentials(t *testing.T) {
 		"status": {"token": "`+tokenOf(t, member)+`"}}`)
 	write(filepath.Join(folder, "argocd-k8s-auth"), `#!/bin/sh
 		[ "$*" = "aws --cluster-name prod --role-arn some:role" ] && exec cat `+credential)
+	write(filepath.Join(folder, "print"), "#!/bin/sh\nexec cat \"$CREDENTIAL\"")
 	t.Setenv("PATH", folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
 
 	f := startManager(t, cp, kubeconfig.Provider{
-		Namespace: ns, Formats: []kubeconfig.Format{kubeconfig.ArgoCD()}, Allow: kubeconfig.Allow{Exec: true},
+		Namespace: ns, Formats: []kubeconfig.Format{kubeconfig.ArgoCD()}, Allow: kubeconfig.Allow{Exec: []kubeconfig.Program{
+			{Command: "print", Env: map[string]string{"CREDENTIAL": folder + "/*.json"}},
+			{Command: "argocd-k8s-auth", Args: []string{"aws", "--cluster-name", "*", "--role-arn", "some:*"}},
+		}},
 	})
 	for name, how := range map[string]object{
 		"exec": {"execProviderConfig": object{
-			"command": "sh", "args": []string{"-c", `exec cat "$CREDENTIAL"`}, "env": object{"CREDENTIAL": credential},
+			"command": "print", "env": object{"CREDENTIAL": credential},
 			"apiVersion": "client.authentication.k8s.io/v1beta1",
 		}},
 		"aws": {"awsAuthConfig": object{"clusterName": "prod", "roleARN": "some:role"}},
@@ -261,7 +267,7 @@ func TestNamesOfAllFormatsAreUniqueInAllNamespaces(t *testing.T) {
 	cp := pool.Start(t, mctest.Options{}).Local
 	here, there := cp.CreateNamespace(t), cp.CreateNamespace(t)
 	text := write(t, newKubeconfig())
-	r := start(t, cp, kubeconfig.Provider{Formats: everyFormat()})
+	r := start(t, cp, kubeconfig.Provider{AllNamespaces: true, Formats: everyFormat()})
 	for _, ns := range []string{here, there} {
 		for name, s := range map[string]*corev1.Secret{
 			"argo":      argoCDSecret("one", argoCDData(map[string][]byte{"name": []byte("argo")})),
@@ -279,7 +285,8 @@ func TestNameAndContextAreForAllFormats(t *testing.T) {
 	cp := pool.Start(t, mctest.Options{}).Local
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{
-		Formats: everyFormat(),
+		AllNamespaces: true,
+		Formats:       everyFormat(),
 		Name: func(s *corev1.Secret, name string) fleet.ClusterName {
 			return fleet.ClusterName(fmt.Sprintf("%s-of-%s", name, s.Name))
 		},
@@ -313,7 +320,9 @@ func TestAMemberHasTheLabelsOfItsSecretAndOfItsFormat(t *testing.T) {
 	s := argoCDSecret("east", argoCDData(map[string][]byte{"project": []byte("shop")}))
 	s.Labels["tier"] = "test"
 	createIn(t, cp, ns, s)
-	want := map[string]string{argoCDLabel: "cluster", "tier": "test", kubeconfig.ArgoCDProjectLabel: "shop"}
+	want := map[string]string{
+		argoCDLabel: "cluster", "tier": "test", kubeconfig.ArgoCDProjectLabel: "shop", objects.NamespaceLabel: ns,
+	}
 	first := r.next(t, "east")
 	if !maps.Equal(first.Labels, want) {
 		t.Errorf("labels %v, want %v", first.Labels, want)
@@ -322,6 +331,80 @@ func TestAMemberHasTheLabelsOfItsSecretAndOfItsFormat(t *testing.T) {
 	delete(want, kubeconfig.ArgoCDProjectLabel)
 	if m := r.next(t, "east"); !maps.Equal(m.Labels, want) || m.Revision != first.Revision {
 		t.Errorf("labels %v, want %v; the revision is the same: %t", m.Labels, want, m.Revision == first.Revision)
+	}
+}
+
+// TestASecretCannotForgeLabelsThatSayWhereAMemberComesFrom: a selector of a project must not match a cluster of another.
+func TestASecretCannotForgeLabelsThatSayWhereAMemberComesFrom(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	ns := cp.CreateNamespace(t)
+	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
+	s := argoCDSecret("east", argoCDData(nil))
+	s.Labels[kubeconfig.ArgoCDProjectLabel], s.Labels[objects.NamespaceLabel] = "forged", "forged"
+	createIn(t, cp, ns, s)
+	if m := r.next(t, "east"); m.Labels[kubeconfig.ArgoCDProjectLabel] != "" || m.Labels[objects.NamespaceLabel] != ns {
+		t.Errorf("the member has the labels %v", m.Labels)
+	}
+}
+
+// TestTheRightsThatTheDocsGiveAMemberTellWhichClusterItIs: and they give no more.
+func TestTheRightsThatTheDocsGiveAMemberTellWhichClusterItIs(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	config := cp.AddUser(t, "manager", rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"},
+	})
+	reader, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	system := &corev1.Namespace{}
+	if err := cp.Client().Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fleet.ReadIdentity(t.Context(), reader); err != nil || got != string(system.UID) {
+		t.Errorf("got %q, %v, want %q", got, err, system.UID)
+	}
+	if err := reader.List(t.Context(), &corev1.NamespaceList{}); !apierrors.IsForbidden(err) {
+		t.Errorf("listing namespaces: got %v", err)
+	}
+}
+
+// TestADialerOfOnesOwnKeepsMembersOffTheHost is about the dialer of the example.
+func TestADialerOfOnesOwnKeepsMembersOffTheHost(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	f := fleet.New(fleet.Options{
+		Logger: logr.Discard(), RESTConfig: func(_ fleet.Member, cfg *rest.Config) { cfg.Dial = dial },
+	})
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- f.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	byName := cp.Config()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(byName.Host, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName.Host = "https://" + net.JoinHostPort("localhost", port)
+	for name, config := range map[fleet.ClusterName]*rest.Config{"by-address": cp.Config(), "by-name": byName} {
+		if err := f.Set(fleet.Member{Name: name, Config: config}); err != nil {
+			t.Fatal(err)
+		}
+		waiting, stop := context.WithTimeout(t.Context(), patience)
+		defer stop()
+		status := fleet.Status{}
+		for range f.Changes(waiting) {
+			if status, _ = f.Status(name); strings.Contains(status.Message, "no member may be at") {
+				break
+			}
+		}
+		if !strings.Contains(status.Message, "no member may be at") {
+			t.Errorf("%s is %s: %s", name, status.State, status.Message)
+		}
 	}
 }
 

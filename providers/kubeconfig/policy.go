@@ -1,7 +1,6 @@
 package kubeconfig
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
@@ -10,16 +9,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 // Allow says what kubeconfigs, and what takes their place in other formats, may do beyond naming a server and holding
@@ -30,9 +28,10 @@ import (
 // connection on without reading it, and a kubeconfig may name any server anyway: where a manager may connect to is for
 // network policies to limit.
 type Allow struct {
-	// Exec allows users with exec: running a program on the manager's host to get credentials. In Secrets of Argo CD
-	// these are execProviderConfig and awsAuthConfig.
-	Exec bool
+	// Exec has the programs that users with exec may run on the manager's host to get credentials, in the ways that are
+	// listed. A program may be listed several times. In Secrets of Argo CD, execProviderConfig and awsAuthConfig run
+	// programs.
+	Exec []Program
 	// AuthProvider allows users with auth-provider. The manager must import the client-go plugin for it.
 	AuthProvider bool
 	// Files allows certificate-authority, client-certificate, client-key and tokenFile: reading files on the manager's
@@ -67,30 +66,19 @@ func (e *Error) Reason() string { return e.reason }
 const maxMessage = 800
 
 func newError(reason, format string, args ...any) *Error {
-	message := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, fmt.Sprintf(format, args...))
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
-	}
-	return &Error{reason: reason, message: message}
+	return &Error{reason: reason, message: oneline.Text(fmt.Sprintf(format, args...), maxMessage)}
 }
 
 // entry names an entry of a kubeconfig in messages.
 func entry(kind, name string) string {
-	if len(name) > 80 {
-		name = strings.ToValidUTF8(name[:80], "") + "…"
-	}
-	return fmt.Sprintf("%s %q", kind, name)
+	return fmt.Sprintf("%s %q", kind, oneline.Text(name, 80))
 }
 
 // Member returns the member that a kubeconfig describes: with Config and Revision, or with an [Error] as Err. The empty
-// contextName stands for the kubeconfig's current context.
+// contextName stands for the kubeconfig's current context. What is read is limited as by [Load].
 //
 // Revision is a hash of the entries of the context, whatever else is in the kubeconfig and however it is written.
+// Expires is when its client certificate or its token ends, of a token if that is a JWT.
 func Member(name fleet.ClusterName, kubeconfig []byte, contextName string, allow Allow) fleet.Member {
 	selected, err := selectContext(kubeconfig, contextName)
 	if err != nil {
@@ -154,24 +142,17 @@ func (t terms) invalid(format string, args ...any) *Error {
 	return newError(ReasonInvalid, "the "+t.whole+" cannot be used: "+format, args...)
 }
 
-// lineOf finds the line that a parser's message tells.
-var lineOf = regexp.MustCompile(`line \d+`)
+// refused returns the error of a description that others might use.
+func (t terms) refused(format string, args ...any) *Error {
+	return newError(ReasonRefused, "the "+t.whole+" is refused: "+format, args...)
+}
 
 func selectContext(kubeconfig []byte, contextName string) (*selection, error) {
+	loaded, err := Load(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
 	invalid := terms{whole: wholeKubeconfig}.invalid
-	if len(bytes.TrimSpace(kubeconfig)) == 0 {
-		return nil, invalid("it is empty")
-	}
-	loaded, err := clientcmd.Load(kubeconfig)
-	switch {
-	case err == nil:
-	// Of the parsers' messages nothing is passed on but the line, because they quote what they have read.
-	case strings.Contains(err.Error(), "duplicate name"):
-		return nil, invalid("two of its clusters, users or contexts have the same name")
-	default:
-		line := cmp.Or(lineOf.FindString(err.Error()), "its content")
-		return nil, invalid("%s is no YAML or JSON of apiVersion v1, kind Config", line)
-	}
 	contextName = cmp.Or(contextName, loaded.CurrentContext)
 	if contextName == "" {
 		return nil, invalid("it has no current-context, and no other context was asked for")
@@ -184,6 +165,9 @@ func selectContext(kubeconfig []byte, contextName string) (*selection, error) {
 	if cluster == nil {
 		return nil, invalid("%s of %s is not in it", entry("cluster", found.Cluster), entry("context", contextName))
 	}
+	if found.AuthInfo == "" && user == nil {
+		user = clientcmdapi.NewAuthInfo() // as kubectl does, for servers that ask for no credentials
+	}
 	if user == nil {
 		return nil, invalid("%s of %s is not in it", entry("user", found.AuthInfo), entry("context", contextName))
 	}
@@ -192,9 +176,11 @@ func selectContext(kubeconfig []byte, contextName string) (*selection, error) {
 
 // member returns what is selected as a member, if it needs no more than is allowed.
 func (s *selection) member(name fleet.ClusterName, allow Allow) fleet.Member {
-	m := fleet.Member{Name: name}
-	m.Config, m.Revision, m.Err = s.read(allow)
-	return m
+	config, revision, err := s.read(allow)
+	if err != nil {
+		return fleet.Member{Name: name, Err: err}
+	}
+	return fleet.Member{Name: name, Config: config, Revision: revision, Expires: expiry(config)}
 }
 
 func (s *selection) read(allow Allow) (config *rest.Config, revision string, err error) {
@@ -230,12 +216,14 @@ func (s *selection) check(allow Allow) error {
 	}
 	field, files := s.terms.field, power{"Files", allow.Files}
 	var refused []string
+	if why := s.whyNotRun(allow.Exec, server.Hostname()); why != "" {
+		refused = append(refused, fmt.Sprintf("%s needs the provider's option Allow.Exec: %s", field(fieldExec), why))
+	}
 	for _, f := range []struct {
 		field string
 		used  bool
 		needs power
 	}{
-		{field(fieldExec), s.user.Exec != nil, power{"Exec", allow.Exec}},
 		{field("auth-provider"), s.user.AuthProvider != nil, power{"AuthProvider", allow.AuthProvider}},
 		{field("auth-provider's idp-certificate-authority"), idpFile != "", files},
 		{field("tokenFile"), s.user.TokenFile != "", files},
@@ -250,7 +238,7 @@ func (s *selection) check(allow Allow) error {
 		}
 	}
 	if len(refused) > 0 {
-		return newError(ReasonRefused, "the %s is refused: %s", s.terms.whole, strings.Join(refused, "; "))
+		return s.terms.refused("%s", strings.Join(refused, "; "))
 	}
 	return nil
 }
@@ -262,6 +250,9 @@ func (s *selection) server() (*url.URL, error) {
 	switch {
 	case err != nil || server.Hostname() == "" || !slices.Contains([]string{schemeHTTP, schemeHTTPS}, server.Scheme):
 		return nil, invalid("%s must be a URL that begins with https://", field(fieldServer))
+	case slices.Contains(strings.Split(server.Path, "/"), "*"):
+		return nil, invalid("%s is the address of many workspaces of kcp, and a member is one: put its path in place of *",
+			field(fieldServer))
 	case server.User != nil:
 		return nil, invalid("%s has a user or password in the URL; they belong into %s", field(fieldServer), s.terms.user)
 	case s.cluster.ProxyURL == "":
@@ -274,9 +265,17 @@ func (s *selection) server() (*url.URL, error) {
 	return server, nil
 }
 
+var interactiveModes = []clientcmdapi.ExecInteractiveMode{
+	clientcmdapi.NeverExecInteractiveMode, clientcmdapi.IfAvailableExecInteractiveMode, clientcmdapi.AlwaysExecInteractiveMode,
+}
+
 // restConfig must only be called after check: it may read files that a kubeconfig names.
 func (s *selection) restConfig() (*rest.Config, error) {
 	field, invalid := s.terms.field, s.terms.invalid
+	if s.user.Exec != nil && !slices.Contains(interactiveModes, s.user.Exec.InteractiveMode) {
+		// client-go would quote it.
+		return nil, invalid("interactiveMode in %s must be one of %q", field(fieldExec), interactiveModes)
+	}
 	// The entries get plain names, so that client-go's messages name nothing from the kubeconfig.
 	const cluster, user, context = "cluster", "user", "context"
 	config, err := clientcmd.NewNonInteractiveClientConfig(clientcmdapi.Config{
@@ -286,6 +285,10 @@ func (s *selection) restConfig() (*rest.Config, error) {
 	}, context, nil, nil).ClientConfig()
 	if err != nil {
 		return nil, invalid("%s: %v", s.terms.parts, err)
+	}
+	if config.ExecProvider != nil && config.ExecProvider.InteractiveMode != clientcmdapi.NeverExecInteractiveMode {
+		config.ExecProvider.StdinUnavailable = true
+		config.ExecProvider.StdinUnavailableMessage = "the manager of many clusters asks no questions"
 	}
 	if config.Insecure && (len(config.CAData) > 0 || config.CAFile != "") {
 		return nil, invalid("%s cannot be set beside a certificate authority", field(fieldInsecure))

@@ -6,6 +6,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,14 +32,29 @@ const (
 )
 
 // Provider is a [fleet.Provider] of the clusters that Secrets of the local cluster describe. The labels of a Secret are
-// the labels of its members. The zero value works. A provider must not be changed after Run was called.
+// the labels of its members. The zero value looks in the manager's own namespace. A provider must not be changed after Run
+// was called.
 //
-// The manager needs the rights to get, list and watch Secrets where the provider looks, and to create and patch events
-// (of events.k8s.io). Restrict it to one namespace where possible: rights on Secrets cannot be limited to a label.
+// Whoever may write Secrets where the provider looks can add clusters to the fleet. Namespace, Namespaces,
+// NamespaceSelector and AllNamespaces say where that is; at most one of them may be set.
+//
+// The manager needs the rights to get, list and watch Secrets there, and to create and patch events (of events.k8s.io).
+// Rights on Secrets cannot be limited to a label.
 type Provider struct {
-	// Namespace is where the Secrets are.
-	// Default: in all namespaces.
+	// Namespace is the one namespace of the Secrets.
+	// Default: that of the manager, which is in the environment variable POD_NAMESPACE, or else known to every pod with a
+	// service account.
 	Namespace string
+
+	// Namespaces are the namespaces of the Secrets, if there are several.
+	Namespaces []string
+
+	// NamespaceSelector matches the labels of the namespaces of the Secrets. The manager needs the rights to list and watch
+	// namespaces, and those on Secrets in all of them.
+	NamespaceSelector labels.Selector
+
+	// AllNamespaces takes the Secrets of all namespaces.
+	AllNamespaces bool
 
 	// Formats are the conventions that the Secrets follow, several at once if need be. If a Secret follows several, it
 	// describes members in all of them; of two with the same name, that of the first format counts.
@@ -52,11 +71,13 @@ type Provider struct {
 	Key string
 
 	// Name returns the name of a member; name is what the format calls it, which is unique in the Secret's namespace.
-	// In the default format that is the name of the Secret. Name must give each member a different one.
-	// Default: name if Namespace is set, otherwise "namespace/name".
+	// In the default format that is the name of the Secret. Name must give each member a different one. It may be called
+	// for several Secrets at once.
+	// Default: name in one namespace, otherwise "namespace/name".
 	Name func(secret *corev1.Secret, name string) fleet.ClusterName
 
-	// Context returns the context to use of the kubeconfigs in a Secret; "" stands for their current contexts.
+	// Context returns the context to use of the kubeconfigs in a Secret; "" stands for their current contexts. It may be
+	// called for several Secrets at once.
 	// Default: the value of [ContextAnnotation], or "" without it.
 	Context func(secret *corev1.Secret) string
 
@@ -74,18 +95,61 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	if err != nil {
 		return err
 	}
-	engine := objects.Provider[*corev1.Secret]{
-		Name:      "kubeconfig",
-		Object:    &corev1.Secret{},
-		Selectors: formats.selectors(),
+	namespaces, err := p.namespaces()
+	if err != nil {
+		return err
+	}
+	return objects.Provider[*corev1.Secret]{
+		Name:              "kubeconfig",
+		Object:            &corev1.Secret{},
+		Selectors:         formats.selectors(),
+		Namespaces:        namespaces,
+		NamespaceSelector: p.NamespaceSelector,
 		Members: func(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fleet.Member, error) {
 			return p.members(formats, secret)
 		},
+	}.Run(ctx, local, members)
+}
+
+// namespaces returns where the Secrets are; nothing stands for all namespaces.
+func (p Provider) namespaces() ([]string, error) {
+	ways := 0
+	for _, set := range []bool{p.Namespace != "", len(p.Namespaces) > 0, p.NamespaceSelector != nil, p.AllNamespaces} {
+		if set {
+			ways++
+		}
 	}
-	if p.Namespace != "" {
-		engine.Namespaces = []string{p.Namespace}
+	switch {
+	case ways > 1:
+		return nil, errors.New("providers/kubeconfig: set one of Provider.Namespace, Namespaces, NamespaceSelector and AllNamespaces")
+	case slices.Contains(p.Namespaces, ""):
+		return nil, errors.New("providers/kubeconfig: an element of Provider.Namespaces is empty; for all namespaces, set AllNamespaces")
+	case p.NamespaceSelector != nil, p.AllNamespaces:
+		return nil, nil
+	case len(p.Namespaces) > 0:
+		return p.Namespaces, nil
+	case p.Namespace != "":
+		return []string{p.Namespace}, nil
 	}
-	return engine.Run(ctx, local, members)
+	own, err := ownNamespace(serviceAccountFile)
+	return []string{own}, err
+}
+
+// serviceAccountFile is where a pod has the name of its namespace:
+// https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/#directly-accessing-the-rest-api
+const serviceAccountFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// ownNamespace returns the namespace of the manager.
+func ownNamespace(file string) (string, error) {
+	if own := os.Getenv("POD_NAMESPACE"); own != "" {
+		return own, nil
+	}
+	text, err := os.ReadFile(file) //nolint:gosec // a constant, but in tests
+	if err != nil {
+		return "", fmt.Errorf("providers/kubeconfig: finding the manager's own namespace, where the Secrets are by default: %w; "+
+			"outside a pod, set Provider.Namespace or the environment variable POD_NAMESPACE", err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 func (p Provider) formats() (formats, error) {
@@ -118,10 +182,10 @@ func (p Provider) name(secret *corev1.Secret, name string) fleet.ClusterName {
 	switch {
 	case p.Name != nil:
 		return p.Name(secret, name)
-	case p.Namespace != "":
-		return fleet.ClusterName(name)
+	case len(p.Namespaces) > 0, p.NamespaceSelector != nil, p.AllNamespaces:
+		return fleet.ClusterName(secret.Namespace + "/" + name)
 	}
-	return fleet.ClusterName(secret.Namespace + "/" + name)
+	return fleet.ClusterName(name)
 }
 
 func (p Provider) context(secret *corev1.Secret) string {

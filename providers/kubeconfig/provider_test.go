@@ -54,6 +54,8 @@ func (r reports) Remove(_ context.Context, name fleet.ClusterName) error {
 	return nil
 }
 
+func (r reports) SetProblem(fleet.Problem) {}
+
 // any returns the next report, whatever it is.
 func (r reports) any(t *testing.T, want any) report {
 	t.Helper()
@@ -163,12 +165,55 @@ func withKey(key string, kubeconfig []byte) map[string][]byte {
 	return map[string][]byte{key: kubeconfig}
 }
 
-func TestTheZeroValueDiscoversLabelledSecretsOfAllNamespaces(t *testing.T) {
+// TestTheZeroValueLooksInTheManagersOwnNamespace: who may write Secrets elsewhere must not be able to add clusters.
+func TestTheZeroValueLooksInTheManagersOwnNamespace(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	own := cp.CreateNamespace(t)
+	t.Setenv("POD_NAMESPACE", own)
+	data := withKey(kubeconfig.DefaultKey, write(t, newKubeconfig()))
+	create(t, cp, cp.CreateNamespace(t), "elsewhere", data, kubeconfig.Label)
+	create(t, cp, own, "east", data, kubeconfig.Label)
+	r := start(t, cp, kubeconfig.Provider{})
+	r.next(t, "east")
+	create(t, cp, cp.CreateNamespace(t), "later", data, kubeconfig.Label)
+	create(t, cp, own, "west", data, kubeconfig.Label)
+	r.next(t, "west")
+}
+
+func TestSecretsOfSeveralNamespacesAreNamedAfterTheirs(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	here, there := cp.CreateNamespace(t), cp.CreateNamespace(t)
+	data := withKey(kubeconfig.DefaultKey, write(t, newKubeconfig()))
+	create(t, cp, cp.CreateNamespace(t), "elsewhere", data, kubeconfig.Label)
+	r := start(t, cp, kubeconfig.Provider{Namespaces: []string{here, there}})
+	for _, ns := range []string{here, there} {
+		create(t, cp, ns, "east", data, kubeconfig.Label)
+		r.next(t, fleet.ClusterName(ns+"/east"))
+	}
+}
+
+func TestSecretsCountInNamespacesThatTheSelectorMatches(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-", Labels: map[string]string{"mine": "true"}}}
+	if err := cp.Client().Create(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
+	data := withKey(kubeconfig.DefaultKey, write(t, newKubeconfig()))
+	create(t, cp, cp.CreateNamespace(t), "elsewhere", data, kubeconfig.Label)
+	create(t, cp, tenant.Name, "east", data, kubeconfig.Label)
+	r := start(t, cp, kubeconfig.Provider{NamespaceSelector: mine})
+	r.next(t, fleet.ClusterName(tenant.Name+"/east"))
+	create(t, cp, cp.CreateNamespace(t), "later", data, kubeconfig.Label)
+	create(t, cp, tenant.Name, "west", data, kubeconfig.Label)
+	r.next(t, fleet.ClusterName(tenant.Name+"/west"))
+}
+
+func TestLabelledSecretsOfAllNamespacesAreFollowed(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	cp, member := f.Local, f.Members[0]
 	here, there := cp.CreateNamespace(t), cp.CreateNamespace(t)
 	data := withKey(kubeconfig.DefaultKey, member.Kubeconfig())
-	r := start(t, cp, kubeconfig.Provider{})
+	r := start(t, cp, kubeconfig.Provider{AllNamespaces: true})
 
 	ours := create(t, cp, here, "east", data, kubeconfig.Label)
 	m := r.next(t, fleet.ClusterName(here+"/east"))
@@ -273,7 +318,7 @@ func TestARefusedKubeconfigIsTheMembersStateAndAnEvent(t *testing.T) {
 	wantError(t, strict.next(t, "secret").Err, kubeconfig.ReasonRefused, `exec of user "admin"`, "Allow.Exec")
 	waitForEvent(t, cp, secret, kubeconfig.ReasonRefused, `exec of user "admin"`)
 
-	lenient := start(t, cp, kubeconfig.Provider{Namespace: ns, Allow: kubeconfig.Allow{Exec: true}})
+	lenient := start(t, cp, kubeconfig.Provider{Namespace: ns, Allow: kubeconfig.Allow{Exec: programs}})
 	if m := lenient.next(t, "secret"); m.Err != nil || m.Config.ExecProvider == nil {
 		t.Errorf("got %v although exec is allowed", m.Err)
 	}
@@ -296,7 +341,7 @@ func TestSecretsOfTheGreatestSizeAndNamesOfTheGreatestLengthWork(t *testing.T) {
 	if err := cp.Client().Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, cp, kubeconfig.Provider{})
+	r := start(t, cp, kubeconfig.Provider{AllNamespaces: true})
 	config := newKubeconfig()
 	text := write(t, config)
 	filler := []byte("\n# " + strings.Repeat("x", corev1.MaxSecretSize-len(text)-3))

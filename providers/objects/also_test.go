@@ -109,21 +109,17 @@ func TestMembersFollowObjectsOfASecondKind(t *testing.T) {
 func TestAKindThatIsInstalledLaterIsWaitedFor(t *testing.T) {
 	cp := pool.Start(t, mctest.Options{}).Local
 	ns := newNamespace(t, cp)
-	messages, r := newMessages(), newRecording()
-	t.Cleanup(startWith(messages.context(t.Context()), t, startLocal(t, cp.Config()), gadgetProvider(ns.string), r))
-	messages.waitFor(t, "Clusters are not discovered yet", "no matches for kind")
+	r := start(t, cp.Config(), gadgetProvider(ns.string))
+	about := "Gadget objects in namespace " + ns.string
+	r.waitForProblem(t, about, "NoKind: clusters are not discovered: the local cluster does not serve the kind: no matches for kind")
 
 	options := envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{gadgets()}, MaxTime: patience}
 	if _, err := envtest.InstallCRDs(cp.Config(), options); err != nil {
 		t.Fatal(err)
 	}
-	obj := gadget()
-	obj.SetNamespace(ns.string)
-	obj.SetName("g")
-	if err := cp.Client().Create(t.Context(), obj); err != nil {
-		t.Fatal(err)
-	}
+	newGadget(ns, "g")
 	r.waitForHosts(t, hosts{"g": "no host yet"})
+	r.waitForProblem(t, about)
 }
 
 func TestOnlyWhatIsWatchedCanBeRead(t *testing.T) {

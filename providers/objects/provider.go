@@ -3,7 +3,8 @@
 // one becomes members; watching, conflicts, retries, removals and events are done here.
 //
 // The engine watches with caches of its own, limited at the server by label and namespace. The manager needs the rights
-// to get, list and watch the objects in these namespaces, and to create and patch events (of events.k8s.io).
+// to get, list and watch the objects in these namespaces, and to create and patch events (of events.k8s.io). What is
+// wrong shows as an event on the object, and, where no member shows it, as a [fleet.Problem].
 package objects
 
 import (
@@ -14,7 +15,9 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,7 +33,16 @@ import (
 // Provider is a [fleet.Provider] whose members are described by objects of one kind in the local cluster.
 //
 // If several objects describe a member of the same name, the oldest has it (by creation, then by namespace and name).
-// The others get an event, and the next of them takes over when the first lets go.
+// The others get an event and a [fleet.Problem], and the next of them takes over when the first lets go.
+//
+// An object that is deleted takes its member with it at once. Its names are kept for it for ten seconds, so that a tool that
+// replaces it, by deleting it and creating it under the same namespace and name, does not lose them to a duplicate that
+// waits. The new object is then as old as the one before, for as long as the process runs. A process that starts later knows
+// the times of creation alone: there the duplicate is the older. So a duplicate is to be removed, and not to be left
+// waiting.
+//
+// Objects are described side by side, so a slow one holds up no other. What an object says is that object's affair: a
+// panic, a call that takes longer than Timeout, or too many members show as its problem.
 type Provider[T client.Object] struct {
 	// Name tells providers apart in logs, and is the controller "fleet-runtime.dev/NAME" in events.
 	// Default: "objects".
@@ -51,16 +63,35 @@ type Provider[T client.Object] struct {
 	// Default: in all namespaces.
 	Namespaces []string
 
+	// NamespaceSelector says from which namespaces objects count: from those whose labels match it, now. It is for
+	// kinds that have namespaces, and not to be combined with Namespaces. All objects are watched nevertheless, and the
+	// manager needs the rights to list and watch namespaces.
+	// Default: objects of all namespaces count.
+	NamespaceSelector labels.Selector
+
+	// MaxMembers is how many members one object may describe. Of more, the first by name count. A negative number means
+	// that there is no limit.
+	// Default: 100.
+	MaxMembers int
+
+	// Timeout bounds one call of Members. What takes longer is tried again, with increasing delays. A call that has not
+	// returned after it goes on beside the others; of those there may be 32, and when there are more, discovery waits.
+	// Default: 10 seconds.
+	Timeout time.Duration
+
 	// Members returns the members that obj describes; others that it described before are removed. Members is called
 	// when obj has changed, or an object in Also that belongs to it. obj is a copy, without managed fields. also reads
 	// the objects that Also names, and no others. Required.
+	//
+	// Members of an object with a namespace have the label [NamespaceLabel], whatever Members says.
 	//
 	// What is wrong with one member goes into [fleet.Member.Err]. An error that wraps [ErrNone] says that obj describes
 	// no member, and why. After any other error the members stay as they are, and Members is called again, with
 	// increasing delays. It is also called again if it asked also for what is not listed yet. All of these become events on obj, so none may carry secrets; an error with the method
 	// Reason() string chooses the reason of its event.
 	//
-	// Calls follow each other in one goroutine, so Members must not wait for anything remote.
+	// Calls for different objects run side by side, those for one object follow each other. Members must not wait for
+	// anything remote. Its ctx ends after Timeout.
 	Members func(ctx context.Context, obj T, also Reader) ([]fleet.Member, error)
 
 	// Also says what else the members are made of, such as the Secret beside a Cluster: one entry for each kind.
@@ -100,9 +131,17 @@ type Reader interface {
 // ErrNone says that an object describes no member.
 var ErrNone = errors.New("no member is described")
 
+// NamespaceLabel is the label of a member with the namespace of the object that describes it. No object can set it.
+const NamespaceLabel = "fleet-runtime.dev/namespace"
+
+const (
+	defaultMaxMembers = 100
+	defaultTimeout    = 10 * time.Second
+)
+
 // Run implements [fleet.Provider]. It returns an error only for a provider that can never work, such as one for a kind
-// that the scheme does not know. While a kind is not served, or may not be watched, Run says so in the log and goes on
-// trying.
+// that the scheme does not know. While a kind is not served, or may not be watched, that is a [fleet.Problem], and Run
+// goes on trying. A call of Members that does not heed its context is left behind when Run returns.
 func (p Provider[T]) Run(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
 	if p.Scheme != nil {
 		local = withScheme{local, p.Scheme}
@@ -111,6 +150,8 @@ func (p Provider[T]) Run(ctx context.Context, local cluster.Cluster, members fle
 		return err
 	}
 	p.Name = cmp.Or(p.Name, "objects")
+	p.MaxMembers = cmp.Or(p.MaxMembers, defaultMaxMembers)
+	p.Timeout = cmp.Or(p.Timeout, defaultTimeout)
 	ctx = logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("provider", p.Name))
 	w, err := newWorker(p, local, members)
 	if err != nil {
@@ -123,26 +164,25 @@ func (p Provider[T]) Run(ctx context.Context, local cluster.Cluster, members fle
 	defer cancel()
 	running.Go(func() {
 		<-ctx.Done()
-		w.queue.ShutDown()
+		w.shutDown()
 	})
-	own, also := p.scopes()
-	opened, err := openAll(ctx, local, slices.Concat(own, also), func(key client.ObjectKey) {
-		if p.watchesIn(key.Namespace) {
-			w.queue.Add(key)
-		}
-	})
+	own, also, namespaces := p.scopes(w.seen.in)
+	opened, err := openAll(ctx, local, slices.Concat(own, also, namespaces), w.troubles, w.enqueue)
 	if err != nil {
 		return nil // ctx is done
 	}
 	for _, watch := range opened {
 		running.Go(func() { watch.run(ctx) })
 	}
-	// The queue keeps its order. With all that exists in it before the work begins, the oldest claimant of a name is
-	// known before the name is reported. A watch that the server refuses holds nothing up.
+	// With all that exists in the queue before the work begins, the oldest claimant of a name is known before the name
+	// is reported. A watch that the server refuses holds nothing up.
 	for _, watch := range opened {
 		watch.waitForAnswer(ctx)
 	}
-	w.own, w.also = watches{local.GetScheme(), opened[:len(own)]}, watches{local.GetScheme(), opened[len(own):]}
+	scheme := local.GetScheme()
+	w.own = watches{scheme, opened[:len(own)]}
+	w.also = watches{scheme, opened[len(own) : len(own)+len(also)]}
+	w.namespaces = watches{scheme, opened[len(own)+len(also):]}
 	w.work(ctx)
 	return nil
 }
@@ -155,23 +195,24 @@ type withScheme struct {
 
 func (c withScheme) GetScheme() *runtime.Scheme { return c.scheme }
 
-// scopes returns what to watch: the provider's own objects, and those in Also.
-func (p Provider[T]) scopes() (own, also []scope) {
-	selectors, namespaces := p.Selectors, p.Namespaces
+// scopes returns what to watch: the provider's own objects, those in Also, and the namespaces if these matter. objectsIn
+// returns the keys of the own objects in a namespace.
+func (p Provider[T]) scopes(objectsIn func(namespace string) []client.ObjectKey) (own, also, namespaces []scope) {
+	selectors, where := p.Selectors, p.Namespaces
 	if len(selectors) == 0 {
 		selectors = []labels.Selector{nil}
 	}
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
+	if len(where) == 0 {
+		where = []string{metav1.NamespaceAll}
 	}
 	itself := func(obj client.Object) []client.ObjectKey { return []client.ObjectKey{client.ObjectKeyFromObject(obj)} }
-	for _, namespace := range namespaces {
+	for _, namespace := range where {
 		for _, selector := range selectors {
 			own = append(own, scope{object: p.Object, selector: selector, namespace: namespace, keys: itself})
 		}
 	}
 	for _, a := range p.Also {
-		in := namespaces
+		in := where
 		if len(a.Namespaces) > 0 {
 			in = a.Namespaces
 		}
@@ -179,7 +220,18 @@ func (p Provider[T]) scopes() (own, also []scope) {
 			also = append(also, scope{object: a.Object, selector: a.Selector, namespace: namespace, keys: a.Keys, trim: a.Trim})
 		}
 	}
-	return own, also
+	if p.NamespaceSelector != nil {
+		keys := func(namespace client.Object) []client.ObjectKey { return objectsIn(namespace.GetName()) }
+		namespaces = []scope{{object: aNamespace(), selector: p.NamespaceSelector, namespace: metav1.NamespaceAll, keys: keys}}
+	}
+	return own, also, namespaces
+}
+
+// aNamespace returns an empty namespace, of which the metadata is enough.
+func aNamespace() *metav1.PartialObjectMetadata {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return ns
 }
 
 func (p Provider[T]) watchesIn(namespace string) bool {
@@ -190,6 +242,9 @@ func (p Provider[T]) watchesIn(namespace string) bool {
 func (p Provider[T]) validate(scheme *runtime.Scheme) error {
 	if p.Members == nil {
 		return errors.New("providers/objects: set Provider.Members")
+	}
+	if p.NamespaceSelector != nil && len(p.Namespaces) > 0 {
+		return errors.New("providers/objects: set either Provider.NamespaceSelector or Provider.Namespaces")
 	}
 	if _, err := kindOf("Provider.Object", p.Object, scheme); err != nil {
 		return err

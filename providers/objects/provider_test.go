@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 var pool mctest.Pool
@@ -38,7 +39,7 @@ func TestMembersFollowTheObjects(t *testing.T) {
 	update(ns, late, func(s *corev1.Secret) { s.Labels = map[string]string{ours: "true", "tier": "test"} })
 	r.waitForHosts(t, hosts{"b": "2"})
 	r.read(func() {
-		if diff := cmp.Diff(map[string]string{ours: "true", "tier": "test"}, r.members["b"].Labels); diff != "" {
+		if diff := cmp.Diff(map[string]string{ours: "true", "tier": "test", objects.NamespaceLabel: ns.string}, r.members["b"].Labels); diff != "" {
 			t.Errorf("labels (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(map[fleet.ClusterName]int{"a": 1, "b": 1, "c": 1}, r.removals); diff != "" {

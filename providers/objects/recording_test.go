@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,9 +24,11 @@ type recording struct {
 	members  map[fleet.ClusterName]fleet.Member
 	sets     map[fleet.ClusterName]int
 	removals map[fleet.ClusterName]int
+	hostsOf  map[fleet.ClusterName][]string      // that were reported, one after the other
 	busy     map[fleet.ClusterName]chan struct{} // a removal waits until the channel is closed
 	draining map[fleet.ClusterName]bool
-	broken   []string // what a provider must not do
+	problems map[string]string // by subject and member, the reason and the message
+	broken   []string          // what a provider must not do
 }
 
 func newRecording() *recording {
@@ -34,8 +37,10 @@ func newRecording() *recording {
 		members:  map[fleet.ClusterName]fleet.Member{},
 		sets:     map[fleet.ClusterName]int{},
 		removals: map[fleet.ClusterName]int{},
+		hostsOf:  map[fleet.ClusterName][]string{},
 		busy:     map[fleet.ClusterName]chan struct{}{},
 		draining: map[fleet.ClusterName]bool{},
+		problems: map[string]string{},
 	}
 }
 
@@ -49,6 +54,9 @@ func (r *recording) Set(m fleet.Member) error {
 		}
 		r.members[m.Name] = m
 		r.sets[m.Name]++
+		if m.Config != nil {
+			r.hostsOf[m.Name] = append(r.hostsOf[m.Name], m.Config.Host)
+		}
 	})
 	return nil
 }
@@ -75,6 +83,27 @@ func (r *recording) Remove(ctx context.Context, name fleet.ClusterName) (err err
 	return err
 }
 
+// SetProblem implements [fleet.Members].
+func (r *recording) SetProblem(p fleet.Problem) {
+	r.change(func() {
+		key := strings.TrimSpace(p.About + " " + string(p.Member))
+		if p.Reason == "" {
+			delete(r.problems, key)
+			return
+		}
+		r.problems[key] = p.Reason + ": " + p.Message
+	})
+}
+
+// waitForProblem waits until there is a problem about the subject that has all the parts; without parts, until there is none.
+func (r *recording) waitForProblem(t *testing.T, about string, parts ...string) {
+	t.Helper()
+	r.waitUntil(t, fmt.Sprintf("a problem of %s with %q", about, parts), func() bool {
+		text, ok := r.problems[about]
+		return ok == (len(parts) > 0) && hasAll(text, parts)
+	})
+}
+
 // makeBusy lets removals of the member wait until the returned function is called.
 func (r *recording) makeBusy(name fleet.ClusterName) (done func()) {
 	busy := make(chan struct{})
@@ -97,7 +126,7 @@ func (r *recording) waitUntil(t *testing.T, what string, condition func() bool) 
 	for {
 		r.mu.Lock()
 		ok, news := condition(), r.news
-		now := fmt.Sprintf("members %v, sets %v, removals %v", slices.Sorted(maps.Keys(r.members)), r.sets, r.removals)
+		now := fmt.Sprintf("members %v, sets %v, removals %v, problems %q", slices.Sorted(maps.Keys(r.members)), r.sets, r.removals, r.problems)
 		r.mu.Unlock()
 		if ok {
 			return

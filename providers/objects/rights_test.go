@@ -21,17 +21,31 @@ func mayReadSecrets(verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs}
 }
 
-func TestMissingRightsAreLoggedAndWaitedFor(t *testing.T) {
+// secretsIn is what the problem of a watch is about.
+func secretsIn(ns namespace, label string) string {
+	return "Secret objects in namespace " + ns.string + " with " + label + "=true"
+}
+
+func TestMissingRightsAreAProblemAndWaitedFor(t *testing.T) {
 	cp := pool.Start(t, mctest.Options{}).Local
 	ns := newNamespace(t, cp)
 	ns.secret("secret", map[string]string{"a": "1"}, ours)
 	local := startLocal(t, cp.AddUser(t, "manager"))
 	messages, r := newMessages(), newRecording()
 	t.Cleanup(startWith(messages.context(t.Context()), t, local, provider(ns.string), r))
-	messages.waitFor(t, "Grant it get, list and watch", `User \"manager\" cannot list resource \"secrets\"`, ns.string)
-
+	for _, label := range []string{ours, theirs} {
+		r.waitForProblem(t, secretsIn(ns, label),
+			"Forbidden: ", "grant the manager get, list and watch", `User "manager" cannot list resource "secrets"`)
+	}
+	cp.AddUser(t, "manager", mayReadSecrets("get", "list"))
+	r.waitForProblem(t, secretsIn(ns, ours), `User "manager" cannot watch resource "secrets"`)
 	cp.AddUser(t, "manager", mayReadSecrets("get", "list", "watch"))
 	r.waitForHosts(t, hosts{"a": "1"})
+	r.waitForProblem(t, secretsIn(ns, ours))
+	r.waitForProblem(t, secretsIn(ns, theirs))
+	if lines := messages.all(); len(lines) > 0 {
+		t.Errorf("this was logged beside the problem:\n%s", strings.Join(lines, "\n"))
+	}
 }
 
 func TestRightsInOneNamespaceDiscoverItsObjects(t *testing.T) {
@@ -56,10 +70,11 @@ func TestRightsInOneNamespaceDiscoverItsObjects(t *testing.T) {
 
 	p := provider(mine.string)
 	p.Namespaces = append(p.Namespaces, foreign.string)
-	messages, r := newMessages(), newRecording()
-	t.Cleanup(startWith(messages.context(t.Context()), t, local, p, r))
+	r := newRecording()
+	t.Cleanup(startWith(t.Context(), t, local, p, r))
 	r.waitForHosts(t, hosts{"a": "1"})
-	messages.waitFor(t, "Grant it get, list and watch", foreign.string)
+	r.waitForProblem(t, secretsIn(foreign, ours), "Forbidden")
+	r.waitForProblem(t, secretsIn(mine, ours))
 }
 
 func TestWithoutTheRightToGetMembersAreStillRemoved(t *testing.T) {
@@ -124,6 +139,9 @@ func TestAProviderThatCanNeverWorkSaysSo(t *testing.T) {
 		local  cluster.Cluster
 		want   string
 	}{
+		"a selector of namespaces beside namespaces": {
+			func(p *objects.Provider[*corev1.Secret]) { p.NamespaceSelector = labelled(ours) }, local, "NamespaceSelector",
+		},
 		"no Members":      {func(p *objects.Provider[*corev1.Secret]) { p.Members = nil }, local, "Provider.Members"},
 		"no Object":       {func(p *objects.Provider[*corev1.Secret]) { p.Object = nil }, local, "Provider.Object"},
 		"an unknown kind": {func(*objects.Provider[*corev1.Secret]) {}, empty, "scheme"},

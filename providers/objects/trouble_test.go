@@ -176,7 +176,9 @@ func TestDiscoveryGoesOnAfterARestartOfTheServer(t *testing.T) {
 	r.waitForHosts(t, hosts{"a": "1"})
 
 	cp.Stop(t)
+	r.waitForProblem(t, secretsIn(ns, ours), "Refused: ")
 	cp.Restart(t)
+	r.waitForProblem(t, secretsIn(ns, ours))
 	after := ns.secret("after", map[string]string{"b": "1"}, ours)
 	r.waitForHosts(t, hosts{"a": "1", "b": "1"})
 	ns.delete(after)
@@ -194,9 +196,10 @@ func TestAServerThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
 	ns.secret("secret", map[string]string{"a": "1"}, ours)
 	local := startLocal(t, cp.Config())
 	cp.Stop(t)
-	messages, r := newMessages(), newRecording()
-	t.Cleanup(startWith(messages.context(t.Context()), t, local, provider(ns.string), r))
-	messages.waitFor(t, "Clusters are not discovered yet", "connection refused")
+	r := newRecording()
+	t.Cleanup(startWith(t.Context(), t, local, provider(ns.string), r))
+	r.waitForProblem(t, secretsIn(ns, ours), "Refused: clusters are not discovered: the local cluster cannot be asked", "connection refused")
 	cp.Restart(t)
 	r.waitForHosts(t, hosts{"a": "1"})
+	r.waitForProblem(t, secretsIn(ns, ours))
 }

@@ -1,15 +1,24 @@
 package objects
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/reference"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
-// Reasons of the events that tell what is wrong with an object. Errors of a provider may bring others.
+// Reasons of the events and problems that tell what is wrong with an object. Errors of a provider may bring others.
 const (
 	// ReasonDuplicateName is for an object that describes a member which an older object describes already.
 	ReasonDuplicateName = "DuplicateName"
@@ -19,57 +28,149 @@ const (
 	ReasonNoMember = "NoMember"
 	// ReasonNotDescribed is for an object of which it could not be found out what it describes.
 	ReasonNotDescribed = "NotDescribed"
+	// ReasonNotReported is for a member that the fleet did not take, for now.
+	ReasonNotReported = "NotReported"
+	// ReasonTooManyMembers is for an object that describes more members than one may.
+	ReasonTooManyMembers = "TooManyMembers"
+	// ReasonTooSlow is for an object of which it takes too long to find out what it describes.
+	ReasonTooSlow = "TooSlow"
 )
 
-// maxNote is how long the API allows the text of an event to be, in bytes.
-const maxNote = 1024
+const (
+	// maxNote is how long the API allows the text of an event to be, in bytes.
+	maxNote = 1024
+	// firstEvents is how many events an object gets at once, and eventsPerSecond how many more.
+	firstEvents, eventsPerSecond = 20, 1.0 / 30
+)
 
-// aboutObject is the subject of warnings about an object as a whole.
-const aboutObject = "object"
-
-// aboutMember returns the subject of warnings about one member that an object describes.
-func aboutMember(name fleet.ClusterName) string { return "member " + string(name) }
-
-// description is what one object describes.
+// description is what one object describes. The worker's lock guards it.
 type description struct {
 	ref     *corev1.ObjectReference
 	members map[fleet.ClusterName]fleet.Member
-	warned  map[string]string // by subject, the last warning, while it holds
+	told    map[fleet.ClusterName]told // by member what was told last, while it holds; "" for the object as a whole
+	events  flowcontrol.PassiveRateLimiter
 }
 
-// setMembers replaces the members, and returns their names, each once. Of several with one name, the first counts.
-func (d *description) setMembers(members []fleet.Member) []fleet.ClusterName {
-	names := make([]fleet.ClusterName, 0, len(members))
-	before := d.members
-	d.members = make(map[fleet.ClusterName]fleet.Member, len(members))
-	for _, m := range members {
-		if _, ok := d.members[m.Name]; ok {
-			continue
+// told is what the object's owner is told by an event.
+type told struct {
+	reason, message string
+	noMember        bool // no member shows it, so it is a problem too
+}
+
+// about names an object in texts.
+func (w *worker[T]) about(key client.ObjectKey) string {
+	return w.kind + " " + strings.TrimPrefix(key.String(), "/")
+}
+
+// descriptionLocked returns what was known of the object until now, to be changed.
+func (w *worker[T]) descriptionLocked(key client.ObjectKey, obj T) (*description, error) {
+	ref, err := reference.GetReference(w.local.GetScheme(), obj)
+	if err != nil {
+		return nil, err
+	}
+	d := w.described[key]
+	if d == nil {
+		d = &description{
+			told: map[fleet.ClusterName]told{}, events: flowcontrol.NewTokenBucketPassiveRateLimiter(eventsPerSecond, firstEvents),
 		}
-		d.members[m.Name] = m
-		names = append(names, m.Name)
+		w.described[key] = d
+	}
+	if d.ref != nil && d.ref.UID != ref.UID { // what holds is news for the owner of the new object
+		for subject, t := range d.told {
+			d.told[subject] = told{noMember: t.noMember}
+		}
+	}
+	d.ref = ref
+	return d, nil
+}
+
+// setMembersLocked replaces the members. It returns the names that count, each once, in their order, and how many are left
+// out because there are too many. Of several members with one name, the first counts.
+func (w *worker[T]) setMembersLocked(d *description, members []fleet.Member) (names []fleet.ClusterName, excess int) {
+	all := make(map[fleet.ClusterName]fleet.Member, len(members))
+	for _, m := range members {
+		if _, ok := all[m.Name]; !ok {
+			all[m.Name] = m
+		}
+	}
+	names = slices.Sorted(maps.Keys(all))
+	if most := w.provider.MaxMembers; most > 0 && len(names) > most {
+		names, excess = names[:most:most], len(names)-most
+	}
+	before := d.members
+	d.members = make(map[fleet.ClusterName]fleet.Member, len(names))
+	for _, name := range names {
+		d.members[name] = inNamespace(all[name], d.ref.Namespace)
 	}
 	for name := range before {
 		if _, ok := d.members[name]; !ok {
-			d.settle(aboutMember(name))
+			w.settleLocked(d, name)
 		}
 	}
-	return names
+	return names, excess
 }
 
-// settle notes that there is no reason for a warning any more, so that the next one is news again.
-func (d *description) settle(subject string) { delete(d.warned, subject) }
+// inNamespace returns the member with the label of the object's namespace, and without it for an object that has none.
+func inNamespace(m fleet.Member, namespace string) fleet.Member {
+	if _, ok := m.Labels[NamespaceLabel]; !ok && namespace == "" {
+		return m
+	}
+	m.Labels = maps.Clone(m.Labels)
+	if namespace == "" {
+		delete(m.Labels, NamespaceLabel)
+		return m
+	}
+	if m.Labels == nil {
+		m.Labels = map[string]string{}
+	}
+	m.Labels[NamespaceLabel] = namespace
+	return m
+}
 
-// warn puts an event on the object, unless it would only repeat the last one about the subject.
-func (w *worker[T]) warn(d *description, subject, reason, message string) {
-	if d.warned[subject] == reason+message {
-		return
+// tellLocked puts an event on the object, and reports a problem if no member shows it. It returns false and does nothing
+// if that is what was told last about the subject: a member's name, or "".
+func (w *worker[T]) tellLocked(d *description, subject fleet.ClusterName, t told) (news bool) {
+	t.message = oneline.Text(t.message, maxNote)
+	if d.told[subject] == t {
+		return false
 	}
-	d.warned[subject] = reason + message
-	if len(message) > maxNote {
-		message = strings.ToValidUTF8(message[:maxNote-len("…")], "") + "…"
+	if d.told[subject].noMember && !t.noMember {
+		w.troubles.end(w.about(d.key()), subject)
 	}
-	w.recorder.Eventf(d.ref, nil, corev1.EventTypeWarning, reason, "Discover", "%s", message)
+	d.told[subject] = t
+	if t.noMember {
+		w.troubles.begin(w.about(d.key()), subject, t.reason, t.message)
+	}
+	if d.events.TryAccept() {
+		w.recorder.Eventf(d.ref, nil, corev1.EventTypeWarning, t.reason, action(t.message), "%s", t.message)
+	}
+	return true
+}
+
+func (d *description) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: d.ref.Namespace, Name: d.ref.Name}
+}
+
+// action returns the action of an event with the text. client-go takes events for the same that differ in their texts
+// alone, and keeps the first text. So their actions differ too.
+func action(message string) string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(message)) // it never fails
+	return fmt.Sprintf("Discover-%08x", hash.Sum32())
+}
+
+// settleLocked notes that nothing is wrong with the subject any more, so that the next trouble is news again.
+func (w *worker[T]) settleLocked(d *description, subject fleet.ClusterName) {
+	if d.told[subject].noMember {
+		w.troubles.end(w.about(d.key()), subject)
+	}
+	delete(d.told, subject)
+}
+
+func (w *worker[T]) settleAllLocked(d *description) {
+	for subject := range d.told {
+		w.settleLocked(d, subject)
+	}
 }
 
 // waiting is the error of [Waiting].
@@ -93,7 +194,7 @@ func isWaiting(err error) bool {
 func reasonOf(err error, otherwise string) string {
 	var with interface{ Reason() string }
 	if errors.As(err, &with) {
-		return with.Reason()
+		return cmp.Or(with.Reason(), otherwise)
 	}
 	return otherwise
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,27 +82,20 @@ type watch struct {
 }
 
 // open prepares a watch; nothing runs until its run is called.
-func open(ctx context.Context, local cluster.Cluster, s scope, enqueue func(client.ObjectKey)) (*watch, error) {
-	kind, err := apiutil.GVKForObject(s.object, local.GetScheme())
-	if err != nil {
-		return nil, err
-	}
+func open(ctx context.Context, local cluster.Cluster, s scope, kind schema.GroupVersionKind, a answers, enqueue func(client.ObjectKey)) (*watch, error) {
 	refused := make(chan struct{})
 	refuse := sync.OnceFunc(func() { close(refused) })
 	options := cache.Options{
-		HTTPClient:           local.GetHTTPClient(),
+		HTTPClient:           a.client(local.GetHTTPClient()),
 		Scheme:               local.GetScheme(),
 		Mapper:               local.GetRESTMapper(),
 		DefaultLabelSelector: s.selector,
 		DefaultTransform:     s.transform(),
-		DefaultWatchErrorHandler: func(reflectorCtx context.Context, r *toolscache.Reflector, err error) {
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
 			refuse()
-			if !apierrors.IsForbidden(err) {
-				toolscache.DefaultWatchErrorHandler(reflectorCtx, r, err)
-				return
+			if ctx.Err() == nil {
+				a.failed(err)
 			}
-			logf.FromContext(ctx).Error(err, "Clusters are not discovered: the manager may not watch the objects that "+
-				"describe them. Grant it get, list and watch; it goes on trying", "kind", kind.Kind, "namespace", s.namespace)
 		},
 		ReaderFailOnMissingInformer: true,
 	}
@@ -123,17 +117,23 @@ func open(ctx context.Context, local cluster.Cluster, s scope, enqueue func(clie
 	return &watch{kind: kind, namespace: s.namespace, cache: c, handled: handled, refused: refused}, nil
 }
 
-// openAll opens a watch for each scope. While a kind is not served or the server is away, it tries again. It returns an
-// error only when ctx is done.
-func openAll(ctx context.Context, local cluster.Cluster, scopes []scope, enqueue func(client.ObjectKey)) ([]*watch, error) {
+// openAll opens a watch for each scope. While a kind is not served or the server is away, that is a problem, and it tries
+// again. It returns an error only when ctx is done.
+func openAll(
+	ctx context.Context, local cluster.Cluster, scopes []scope, troubles troubles, enqueue func(client.ObjectKey),
+) ([]*watch, error) {
 	delay := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 30 * time.Second}.DelayFunc()
 	opened := make([]*watch, 0, len(scopes))
 	err := delay.Until(ctx, true, false, func(context.Context) (bool, error) {
 		for _, s := range scopes[len(opened):] {
-			w, err := open(ctx, local, s, enqueue)
+			kind, err := apiutil.GVKForObject(s.object, local.GetScheme())
 			if err != nil {
-				logf.FromContext(ctx).Error(err, "Clusters are not discovered yet: the kind of object that describes them "+
-					"cannot be watched. Is it served by the local cluster?", "object", fmt.Sprintf("%T", s.object))
+				return false, err
+			}
+			a := answers{about: s.about(kind.Kind), troubles: troubles}
+			w, err := open(ctx, local, s, kind, a, enqueue)
+			if err != nil {
+				a.failed(err)
 				return false, nil
 			}
 			opened = append(opened, w)
@@ -167,13 +167,13 @@ type watches struct {
 
 var _ Reader = watches{}
 
-// errNotListed says that it is not known yet whether there is an object.
+// errNotListed says that the server has not answered yet, or has refused to. The problem of the watch says more.
 var errNotListed = errors.New("not all objects of the kind are listed yet")
 
 // asked is a Reader that notes whether it could not answer yet. It is for one call of Members.
 type asked struct {
 	Reader
-	tooEarly bool
+	tooEarly atomic.Bool
 }
 
 // Get implements [Reader].
@@ -187,7 +187,9 @@ func (a *asked) List(ctx context.Context, list client.ObjectList, opts ...client
 }
 
 func (a *asked) note(err error) error {
-	a.tooEarly = a.tooEarly || errors.Is(err, errNotListed)
+	if errors.Is(err, errNotListed) {
+		a.tooEarly.Store(true)
+	}
 	return err
 }
 
@@ -232,7 +234,7 @@ func (ws watches) List(ctx context.Context, list client.ObjectList, opts ...clie
 		case w.kind != kind || (w.namespace != metav1.NamespaceAll && w.namespace != options.Namespace):
 			continue
 		case !w.handled.HasSynced(): // reading would wait for that
-			return fmt.Errorf("objects of kind %s in namespace %q: %w", kind.Kind, options.Namespace, errNotListed)
+			return fmt.Errorf("objects of kind %s in namespace %q are not known: %w", kind.Kind, options.Namespace, errNotListed)
 		}
 		return w.cache.List(ctx, list, opts...)
 	}

@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/reference"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -25,24 +21,32 @@ import (
 const (
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 
-	// liveTimeout bounds the one remote call of the worker.
-	liveTimeout = 10 * time.Second
-	// liveRecheck is the time until an object that was found at the server alone is looked for again.
-	liveRecheck = time.Second
+	// keepNames is how long names are kept for an object that was deleted. Tools that replace an object take less.
+	keepNames = 10 * time.Second
 )
 
-// worker reports what objects describe. Its queue holds keys of objects that are to be looked at, and names of members
-// that are to be reported. The goroutine of work takes them one by one, and it alone touches what the worker keeps.
+// worker reports what objects describe, in two steps. Describers take keys of objects that are to be looked at, and note
+// what these claim. One reporter takes names of members, and tells the fleet what holds for them. So an object is described
+// once at a time, and a name reported once at a time.
 type worker[T client.Object] struct {
-	provider  Provider[T]
-	local     cluster.Cluster
-	members   fleet.Members
-	recorder  recorder.EventRecorder
-	live      client.Reader                             // asks the server
-	queue     workqueue.TypedRateLimitingInterface[any] // of client.ObjectKey and fleet.ClusterName
-	own, also watches
+	provider              Provider[T]
+	kind                  string // of the objects
+	local                 cluster.Cluster
+	members               fleet.Members
+	troubles              troubles
+	recorder              recorder.EventRecorder
+	live                  client.Reader // asks the server
+	keys                  workqueue.TypedRateLimitingInterface[client.ObjectKey]
+	names                 workqueue.TypedRateLimitingInterface[fleet.ClusterName]
+	own, also, namespaces watches
+	start                 *start
+	seen                  seen          // empty unless labels of namespaces matter
+	slow                  chan struct{} // has an entry for each call that is not waited for
 
+	mu        sync.Mutex // guards what follows; nothing remote is awaited under it
 	described map[client.ObjectKey]*description
+	overdue   map[client.ObjectKey]*call
+	heldUp    int // describers that wait, since too many objects are slow
 	claims    claims
 	reported  map[fleet.ClusterName]client.ObjectKey // the object whose description the fleet has
 }
@@ -56,189 +60,190 @@ func newWorker[T client.Object](p Provider[T], local cluster.Cluster, members fl
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the local cluster: %w", err)
 	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[any](firstRetry, lastRetry)
+	kind, err := apiutil.GVKForObject(p.Object, local.GetScheme())
+	if err != nil {
+		return nil, err
+	}
 	return &worker[T]{
 		provider:  p,
+		kind:      kind.Kind,
 		local:     local,
 		members:   members,
+		troubles:  troubles{p.Name, members},
 		recorder:  local.GetEventRecorder("fleet-runtime.dev/" + p.Name),
 		live:      live,
-		queue:     workqueue.NewTypedRateLimitingQueue(limiter),
+		keys:      newQueue[client.ObjectKey](),
+		names:     newQueue[fleet.ClusterName](),
+		start:     newStart(),
+		slow:      make(chan struct{}, mostSlow),
 		described: map[client.ObjectKey]*description{},
+		overdue:   map[client.ObjectKey]*call{},
 		reported:  map[fleet.ClusterName]client.ObjectKey{},
 	}, nil
 }
 
+func newQueue[T comparable]() workqueue.TypedRateLimitingInterface[T] {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, lastRetry))
+}
+
+// enqueue has the object of the key looked at, if it is one that the provider watches.
+func (w *worker[T]) enqueue(key client.ObjectKey) {
+	if !w.provider.watchesIn(key.Namespace) {
+		return
+	}
+	w.start.expect(key)
+	w.note(key)
+	w.keys.Add(key)
+}
+
+// note keeps the key in mind for when labels of its namespace change.
+func (w *worker[T]) note(key client.ObjectKey) {
+	if w.provider.NamespaceSelector != nil {
+		w.seen.add(key)
+	}
+}
+
+func (w *worker[T]) shutDown() {
+	w.keys.ShutDown()
+	w.names.ShutDown()
+}
+
 // work returns when ctx is done and the removals under way have returned.
 func (w *worker[T]) work(ctx context.Context) {
-	var removals sync.WaitGroup
-	defer removals.Wait()
+	w.start.noMore()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for range describers {
+		running.Go(func() { w.describeAll(ctx) })
+	}
+	patience := time.NewTimer(w.provider.Timeout)
+	defer patience.Stop()
+	select {
+	case <-w.start.over:
+	case <-patience.C: // who is not known yet takes over later what is its own
+	case <-ctx.Done():
+	}
+	w.reportAll(ctx, &running)
+}
+
+// reportAll reports members until ctx is done. Removals run beside it.
+func (w *worker[T]) reportAll(ctx context.Context, removals *sync.WaitGroup) {
 	for {
-		item, shutdown := w.queue.Get()
+		name, shutdown := w.names.Get()
 		if shutdown || ctx.Err() != nil {
 			return
 		}
-		var err error
-		switch item := item.(type) {
-		case client.ObjectKey:
-			err = w.describe(ctx, item)
-		case fleet.ClusterName:
-			if w.letGo(item) {
-				// Draining may take long, and must not hold up others. The queue hands the name out again only after Done,
-				// so whoever claims it now or meanwhile is reported after the removal.
-				removals.Go(func() {
-					w.remove(ctx, item)
-					w.queue.Add(item)
-					w.queue.Done(item)
-				})
-				continue
-			}
-			err = w.report(item)
+		if w.letGo(name) {
+			// Draining may take long, and must not hold up others. The queue hands the name out again only after Done,
+			// so whoever claims it now or meanwhile is reported after the removal.
+			removals.Go(func() {
+				w.remove(ctx, name)
+				w.names.Add(name)
+				w.names.Done(name)
+			})
+			continue
 		}
-		if err != nil && !errors.Is(err, fleet.ErrStopped) {
-			logf.FromContext(ctx).Error(err, "Discovery is behind; this is tried again", "item", fmt.Sprint(item))
-			w.queue.AddRateLimited(item)
+		if w.report(name) {
+			w.names.Forget(name)
 		} else {
-			w.queue.Forget(item)
+			w.names.AddRateLimited(name)
 		}
-		w.queue.Done(item)
+		w.names.Done(name)
 	}
-}
-
-// describe learns anew what an object describes, and queues the members for which this may matter.
-func (w *worker[T]) describe(ctx context.Context, key client.ObjectKey) error {
-	obj, err := w.find(ctx, key)
-	if apierrors.IsNotFound(err) {
-		delete(w.described, key)
-		w.enqueue(w.claims.release(key))
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	d, err := w.descriptionOf(key, obj)
-	if err != nil {
-		return err
-	}
-	also := &asked{Reader: w.also}
-	members, err := w.callMembers(ctx, obj, also)
-	if err != nil && !errors.Is(err, ErrNone) {
-		w.warn(d, aboutObject, reasonOf(err, ReasonNotDescribed), err.Error())
-		return fmt.Errorf("describe the members of %s %s: %w", d.ref.Kind, key, err)
-	}
-	if err != nil {
-		members = nil
-	}
-	names := d.setMembers(members)
-	w.enqueue(w.claims.set(claimant{key: key, created: obj.GetCreationTimestamp().Time}, names))
-	switch {
-	case err != nil:
-		w.warn(d, aboutObject, reasonOf(err, ReasonNoMember), err.Error())
-	case len(names) < len(members):
-		w.warn(d, aboutObject, ReasonDuplicateName, "the object describes several members of the same name; the first counts")
-	default:
-		d.settle(aboutObject)
-	}
-	if also.tooEarly { // no event tells when all are listed
-		return fmt.Errorf("describe the members of %s %s: %w", d.ref.Kind, key, errNotListed)
-	}
-	return nil
-}
-
-// find returns the object as the caches have it.
-func (w *worker[T]) find(ctx context.Context, key client.ObjectKey) (T, error) {
-	obj := w.provider.Object.DeepCopyObject().(T)
-	err := w.own.Get(ctx, key, obj)
-	if !apierrors.IsNotFound(err) || w.described[key] == nil || len(w.provider.Selectors) < 2 {
-		return obj, err
-	}
-	// An object that goes from one selector to another leaves the one watch before the other has it, and is no reason
-	// to drain. So ask the server.
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
-	live := w.provider.Object.DeepCopyObject().(T)
-	liveErr := w.live.Get(ctx, key, live)
-	matches := func(s labels.Selector) bool { return s.Matches(labels.Set(live.GetLabels())) }
-	switch {
-	case apierrors.IsForbidden(liveErr):
-		return obj, err
-	case liveErr == nil && slices.ContainsFunc(w.provider.Selectors, matches):
-		w.queue.AddAfter(key, liveRecheck)
-		return live, nil
-	case liveErr == nil:
-		return obj, err
-	}
-	return obj, liveErr
-}
-
-// descriptionOf returns what was known of the object until now, to be changed.
-func (w *worker[T]) descriptionOf(key client.ObjectKey, obj T) (*description, error) {
-	ref, err := reference.GetReference(w.local.GetScheme(), obj)
-	if err != nil {
-		return nil, err
-	}
-	d := w.described[key]
-	if d == nil {
-		d = &description{}
-		w.described[key] = d
-	}
-	if d.ref == nil || d.ref.UID != ref.UID {
-		d.warned = map[string]string{}
-	}
-	d.ref = ref
-	return d, nil
-}
-
-// callMembers calls Members. What the objects hold is not to be trusted, so a panic over it ends nothing.
-func (w *worker[T]) callMembers(ctx context.Context, obj T, also Reader) (members []fleet.Member, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			logf.FromContext(ctx).Error(nil, "Panic while an object was read", "object", client.ObjectKeyFromObject(obj),
-				"stack", string(debug.Stack()))
-			err = fmt.Errorf("the content of the object led to a panic (%T)", p)
-		}
-	}()
-	return w.provider.Members(ctx, obj, also)
 }
 
 // letGo reports whether the fleet has the member from an object that does not hold the name any more, and forgets that.
 // Another object's member of the same name may be another cluster, so the first is drained in any case.
 func (w *worker[T]) letGo(name fleet.ClusterName) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	from, ok := w.reported[name]
-	claimants := w.claims.of(name)
-	if !ok || len(claimants) > 0 && claimants[0].key == from {
+	if !ok {
+		return false
+	}
+	if holder, ok := w.holderLocked(name); ok && holder == from {
 		return false
 	}
 	delete(w.reported, name)
 	return true
 }
 
-// report reports the member as the holder of its name describes it, if any object does.
-func (w *worker[T]) report(name fleet.ClusterName) error {
+// holderLocked returns the key of the object that has the name, if there is one.
+func (w *worker[T]) holderLocked(name fleet.ClusterName) (key client.ObjectKey, ok bool) {
+	claimants := w.claims.of(name)
+	if len(claimants) == 0 || claimants[0].isDeleted() {
+		return client.ObjectKey{}, false
+	}
+	return claimants[0].key, true
+}
+
+// report reports the member as the holder of its name describes it, if any object does. It returns false if that must be
+// tried again.
+func (w *worker[T]) report(name fleet.ClusterName) (done bool) {
+	m, from, ok := w.toReport(name)
+	if !ok {
+		return true
+	}
+	err := w.members.Set(m)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.reported[name] = from
+	}
+	d := w.described[from]
+	if holder, ok := w.holderLocked(name); !ok || holder != from || d == nil {
+		return true // the name has changed hands meanwhile, and is in the queue
+	}
+	switch {
+	case errors.Is(err, fleet.ErrStopped):
+	case errors.Is(err, fleet.ErrInvalidMember):
+		w.tellLocked(d, name, told{reason: ReasonInvalidMember, message: err.Error(), noMember: true})
+	case err != nil:
+		w.tellLocked(d, name, told{reason: ReasonNotReported, message: err.Error(), noMember: true})
+		return false
+	case m.Err == nil || isWaiting(m.Err):
+		w.settleLocked(d, name)
+	default:
+		w.tellLocked(d, name, told{reason: reasonOf(m.Err, ReasonInvalidMember), message: m.Err.Error()})
+	}
+	return true
+}
+
+// toReport returns the member as the holder of its name describes it, and tells the others that they do not have it.
+func (w *worker[T]) toReport(name fleet.ClusterName) (m fleet.Member, from client.ObjectKey, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expireLocked(name)
 	claimants := w.claims.of(name)
 	if len(claimants) == 0 {
-		return nil
+		return m, from, false
 	}
-	holder := w.described[claimants[0].key]
+	first := claimants[0]
+	message := fmt.Sprintf("the member %q is described by %s, which is older", name, w.about(first.key))
+	if first.isDeleted() {
+		message = fmt.Sprintf("the name %q is kept for %s for a moment, which was deleted", name, w.about(first.key))
+	}
 	for _, other := range claimants[1:] {
-		w.warn(w.described[other.key], aboutMember(name), ReasonDuplicateName,
-			fmt.Sprintf("the member %q is described by %s %s, which is older", name, holder.ref.Kind, claimants[0].key))
+		if d := w.described[other.key]; d != nil && !other.isDeleted() {
+			w.tellLocked(d, name, told{reason: ReasonDuplicateName, message: message, noMember: true})
+		}
 	}
-	m := holder.members[name]
-	switch err := w.members.Set(m); {
-	case errors.Is(err, fleet.ErrInvalidMember):
-		w.warn(holder, aboutMember(name), ReasonInvalidMember, err.Error())
-		return nil
-	case err != nil:
-		return err
+	if first.isDeleted() {
+		return m, from, false
 	}
-	w.reported[name] = claimants[0].key
-	if m.Err == nil || isWaiting(m.Err) {
-		holder.settle(aboutMember(name))
-	} else {
-		w.warn(holder, aboutMember(name), reasonOf(m.Err, ReasonInvalidMember), m.Err.Error())
+	return w.described[first.key].members[name], first.key, true
+}
+
+// expireLocked ends that the name is kept for objects whose time is up. It has the name looked at again when it is for the
+// others.
+func (w *worker[T]) expireLocked(name fleet.ClusterName) {
+	now := time.Now()
+	w.claims.expire(name, now)
+	for _, c := range w.claims.of(name) {
+		if c.isDeleted() {
+			w.names.AddAfter(name, c.kept.Sub(now))
+		}
 	}
-	return nil
 }
 
 // remove withdraws a member that no object describes any more, and returns when it is drained.
@@ -248,8 +253,8 @@ func (w *worker[T]) remove(ctx context.Context, name fleet.ClusterName) {
 	}
 }
 
-func (w *worker[T]) enqueue(names []fleet.ClusterName) {
+func (w *worker[T]) enqueueNames(names []fleet.ClusterName) {
 	for _, name := range names {
-		w.queue.Add(name)
+		w.names.Add(name)
 	}
 }

@@ -100,5 +100,17 @@ func brokenManners() []broken {
 			}),
 			fails: map[string]string{"no credentials are told": "there is a token in the log or in an error: cannot make anything of"},
 		},
+		{
+			fault: "tokens are in problems",
+			make: filtered(func(*memory) filter {
+				return filter{set: func(_ context.Context, to fleet.Members, m fleet.Member) error {
+					if m.Config != nil {
+						to.SetProblem(fleet.Problem{Provider: "memory", About: "an entry", Reason: "Odd", Message: m.Config.BearerToken})
+					}
+					return to.Set(m)
+				}}
+			}),
+			fails: map[string]string{"no credentials are told": "there is a token in the log or in an error: {Provider:memory"},
+		},
 	}
 }

@@ -3,6 +3,7 @@ package providertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -108,6 +109,9 @@ func (c *trial) noCredentialsAreTold() {
 		if call.member.Err != nil {
 			told = append(told, call.member.Err.Error())
 		}
+	}
+	for _, p := range d.problems {
+		told = append(told, fmt.Sprintf("%+v", p))
 	}
 	if d.err != nil {
 		told = append(told, d.err.Error())

@@ -21,6 +21,7 @@ type members struct {
 	refused  map[fleet.ClusterName]error         // what Set returns
 	held     map[fleet.ClusterName]chan struct{} // Remove waits until the channel is closed
 	draining map[fleet.ClusterName]int
+	problems []fleet.Problem // as they were reported, those that end with them
 }
 
 // call is one call of a method.
@@ -103,6 +104,11 @@ func (ms *members) Remove(ctx context.Context, name fleet.ClusterName) (err erro
 	return err
 }
 
+// SetProblem implements [fleet.Members].
+func (ms *members) SetProblem(p fleet.Problem) {
+	ms.change(func() { ms.problems = append(ms.problems, p) })
+}
+
 // refuse lets Set return err for the member from now on; nil ends that.
 func (ms *members) refuse(name fleet.ClusterName, err error) {
 	ms.change(func() { ms.refused[name] = err })
@@ -156,13 +162,16 @@ func (ms *members) withdrawn() []fleet.ClusterName {
 	return names
 }
 
-// String has one line for each call.
+// String has one line for each call, those of SetProblem last.
 func (ms *members) String() string {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	lines := make([]string, len(ms.calls))
-	for i, c := range ms.calls {
-		lines[i] = c.String()
+	lines := make([]string, 0, len(ms.calls)+len(ms.problems))
+	for _, c := range ms.calls {
+		lines = append(lines, c.String())
+	}
+	for _, p := range ms.problems {
+		lines = append(lines, fmt.Sprintf("SetProblem(%s of %s, %q: %s: %s)", p.About, p.Provider, p.Member, p.Reason, p.Message))
 	}
 	return strings.Join(lines, "\n")
 }

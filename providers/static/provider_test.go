@@ -44,6 +44,8 @@ func (reports) Remove(context.Context, fleet.ClusterName) error {
 	return errors.New("nothing is to be removed")
 }
 
+func (reports) SetProblem(fleet.Problem) {}
+
 func TestAListThatCannotBeUsedIsAnErrorAndNothingIsReported(t *testing.T) {
 	good := fleet.Member{Name: "good", Config: &rest.Config{}}
 	for name, tc := range map[string]struct {
@@ -102,6 +104,8 @@ type refusing struct{ with error }
 func (r refusing) Set(fleet.Member) error { return r.with }
 
 func (refusing) Remove(context.Context, fleet.ClusterName) error { return nil }
+
+func (refusing) SetProblem(fleet.Problem) {}
 
 func TestARefusalIsLoggedButTheEndOfTheFleetIsNot(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -59,6 +59,9 @@ func (c *calls) Remove(ctx context.Context, name fleet.ClusterName) error {
 	return nil
 }
 
+// SetProblem implements fleet.Members.
+func (c *calls) SetProblem(fleet.Problem) {}
+
 // want fails the test unless the fleet was told exactly this. It forgets it then.
 func (c *calls) want(t *testing.T, want ...string) {
 	t.Helper()
