@@ -97,7 +97,8 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	if err := validate(p.AccessProviders); err != nil {
 		return fmt.Errorf("providers/clusterprofile: Provider.AccessProviders: %w", err)
 	}
-	kind, ok := served.Wait(ctx, local, v1alpha1.GroupVersion.WithKind("ClusterProfile").GroupKind(), versions...)
+	const name = "clusterprofile"
+	kind, ok := served.Provider{Name: name, Members: members}.Wait(ctx, local, v1alpha1.GroupVersion.WithKind("ClusterProfile").GroupKind(), versions...)
 	if !ok {
 		return nil // ctx is done
 	}
@@ -106,7 +107,7 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 		return err
 	}
 	engine := objects.Provider[*v1alpha1.ClusterProfile]{
-		Name:    "clusterprofile",
+		Name:    name,
 		Object:  &v1alpha1.ClusterProfile{},
 		Scheme:  scheme,
 		Members: p.members,

@@ -126,7 +126,7 @@ func (w *worker[T]) look(ctx context.Context, key client.ObjectKey) {
 		delete(w.overdue, key)
 		w.keys.AddRateLimited(key)
 		return
-	case w.takeLocked(ctx, key, obj, members, err) && !also.tooEarly: // no event tells when all are listed
+	case w.takeLocked(ctx, key, obj, members, err) && !also.tooEarly.Load(): // no event tells when all are listed
 		w.keys.Forget(key)
 	default:
 		w.keys.AddRateLimited(key)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -172,7 +173,7 @@ var errNotListed = errors.New("not all objects of the kind are listed yet")
 // asked is a Reader that notes whether it could not answer yet. It is for one call of Members.
 type asked struct {
 	Reader
-	tooEarly bool
+	tooEarly atomic.Bool
 }
 
 // Get implements [Reader].
@@ -186,7 +187,9 @@ func (a *asked) List(ctx context.Context, list client.ObjectList, opts ...client
 }
 
 func (a *asked) note(err error) error {
-	a.tooEarly = a.tooEarly || errors.Is(err, errNotListed)
+	if errors.Is(err, errNotListed) {
+		a.tooEarly.Store(true)
+	}
 	return err
 }
 

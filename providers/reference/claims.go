@@ -87,6 +87,12 @@ func (c *claims) Remove(ctx context.Context, claim fleet.ClusterName) error {
 	return errors.Join(err, c.Members.Set(of.best()))
 }
 
+// SetProblem implements [fleet.Members].
+func (c *claims) SetProblem(p fleet.Problem) {
+	p.Member, _ = parseClaim(p.Member)
+	c.Members.SetProblem(p)
+}
+
 // let lets go of a claim. The answer is whether the member is to be removed, which the caller then does.
 func (c *claims) let(ctx context.Context, name, claim fleet.ClusterName) (last bool) {
 	c.mu.Lock()

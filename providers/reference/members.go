@@ -160,7 +160,6 @@ func (c *Cluster) member(secret *corev1.Secret, allow kubeconfig.Allow) fleet.Me
 	if !c.InsecureSkipTLSVerify && c.CAKey != "" {
 		described.CertificateAuthorityData = secret.Data[c.CAKey]
 	}
-	const name = "reference"
 	text, err := json.Marshal(clientcmdv1.Config{
 		APIVersion: "v1", Kind: "Config", CurrentContext: name,
 		Contexts:  []clientcmdv1.NamedContext{{Name: name, Context: clientcmdv1.Context{Cluster: name, AuthInfo: name}}},

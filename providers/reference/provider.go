@@ -71,7 +71,7 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	for _, kind := range p.Format.Kinds {
 		f := &follower{provider: p, kind: kind.Kind, named: newIndex()}
 		running.Go(func() error {
-			version, ok := served.Wait(ctx, local, kind)
+			version, ok := served.Provider{Name: name, Members: members}.Wait(ctx, local, kind)
 			if !ok {
 				return nil // ctx is done
 			}
@@ -113,6 +113,9 @@ func (p Provider) oneNamespace() bool {
 	return len(where) == 1 && where[0] != metav1.NamespaceAll
 }
 
+// name is that of the provider, in logs, events and problems.
+const name = "reference"
+
 // follower follows the objects of one kind.
 type follower struct {
 	provider Provider
@@ -124,7 +127,7 @@ func (f *follower) engine(version schema.GroupVersionKind, scheme *runtime.Schem
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(version)
 	engine := objects.Provider[*unstructured.Unstructured]{
-		Name:       "reference",
+		Name:       name,
 		Object:     obj,
 		Scheme:     scheme,
 		Namespaces: f.provider.Namespaces,

@@ -5,34 +5,54 @@ package served
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
 const firstRetry, lastRetry = time.Second, 30 * time.Second
 
+// Provider is the provider that asks, and the fleet that hears of its problems.
+type Provider struct {
+	// Name is the [fleet.Problem.Provider].
+	Name string
+	// Members are those of the provider.
+	Members fleet.Members
+}
+
 // Wait returns the kind in the first of the versions that the cluster serves, or in the version that the server prefers if
-// none is given. While the cluster serves none of them, or is away, Wait says so in the log and tries again. ok is false only
-// when ctx is done.
-func Wait(
+// none is given. While the cluster serves none of them, or is away, that is a problem of the provider, and Wait tries again.
+// ok is false only when ctx is done.
+func (p Provider) Wait(
 	ctx context.Context, cl cluster.Cluster, kind schema.GroupKind, versions ...string,
 ) (found schema.GroupVersionKind, ok bool) {
 	delay := wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.1, Steps: 6, Cap: lastRetry}.DelayFunc()
-	err := delay.Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+	err := delay.Until(ctx, true, false, func(context.Context) (bool, error) {
 		var err error
-		if found, err = version(cl.GetRESTMapper(), kind, versions); err != nil {
-			logf.FromContext(ctx).Error(err, "Clusters are not discovered yet: the kind of object that describes them cannot be "+
-				"watched. Is it served by the local cluster?", "kind", kind)
-		}
+		found, err = version(cl.GetRESTMapper(), kind, versions)
+		p.tell(kind, err)
 		return err == nil, nil
 	})
 	return found, err == nil
+}
+
+// tell reports that the kind cannot be watched for this reason, or that it can.
+func (p Provider) tell(kind schema.GroupKind, why error) {
+	problem := fleet.Problem{Provider: p.Name, About: kind.Kind + " objects"}
+	if why != nil {
+		advice := "the local cluster cannot be asked"
+		if meta.IsNoMatchError(why) {
+			advice = "the local cluster does not serve the kind"
+		}
+		problem.Reason = fleet.ReasonOf(why)
+		problem.Message = fmt.Sprintf("clusters are not discovered: %s: %v", advice, why)
+	}
+	p.Members.SetProblem(problem)
 }
 
 func version(mapper meta.RESTMapper, kind schema.GroupKind, versions []string) (schema.GroupVersionKind, error) {
@@ -46,7 +66,7 @@ func version(mapper meta.RESTMapper, kind schema.GroupKind, versions []string) (
 			return found, err
 		}
 	}
-	return schema.GroupVersionKind{}, fmt.Errorf("%s is served in none of the versions %s", kind, strings.Join(versions, ", "))
+	return schema.GroupVersionKind{}, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
 }
 
 func mapped(mapper meta.RESTMapper, kind schema.GroupKind, versions ...string) (schema.GroupVersionKind, error) {

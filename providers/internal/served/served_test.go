@@ -3,11 +3,9 @@ package served_test
 import (
 	"context"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/internal/served"
 )
@@ -56,6 +55,20 @@ func start(t *testing.T, versions ...string) cluster.Cluster {
 	return cl
 }
 
+// problems is a fleet that passes on the problems of its provider.
+type problems struct {
+	fleet.Members // for methods that are not called
+
+	tell func(fleet.Problem) // nil for nobody who hears
+}
+
+// SetProblem implements fleet.Members.
+func (p problems) SetProblem(problem fleet.Problem) {
+	if p.tell != nil {
+		p.tell(problem)
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -77,7 +90,7 @@ func TestTheFirstVersionThatIsServedIsTaken(t *testing.T) {
 			cl := start(t, tc.served...)
 			_, err := cl.GetRESTMapper().RESTMapping(kind, tc.served[0]) // the mapper knows one version from others
 			must(t, err)
-			got, ok := served.Wait(t.Context(), cl, kind, tc.asked...)
+			got, ok := served.Provider{Members: problems{}}.Wait(t.Context(), cl, kind, tc.asked...)
 			if want := kind.WithVersion(tc.want); !ok || got != want {
 				t.Errorf("got %v, %v, want %v", got, ok, want)
 			}
@@ -89,19 +102,26 @@ func TestAKindThatComesLaterIsWaitedFor(t *testing.T) {
 	for name, versions := range map[string][]string{"in a version": {"v2", "v1"}, "in any version": nil} {
 		t.Run(name, func(t *testing.T) {
 			cl := start(t)
-			said := make(chan string, 100)
-			ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { said <- args }, funcr.Options{}))
+			told := make(chan fleet.Problem, 100)
+			p := served.Provider{Name: "test", Members: problems{tell: func(p fleet.Problem) { told <- p }}}
 			found := make(chan schema.GroupVersionKind, 1)
 			go func() {
-				got, _ := served.Wait(ctx, cl, kind, versions...)
+				got, _ := p.Wait(t.Context(), cl, kind, versions...)
 				found <- got
 			}()
-			if text := <-said; !strings.Contains(text, kind.String()) {
-				t.Errorf("the log says %s, and does not name %s", text, kind)
+			if p := <-told; p.Provider != "test" || p.About != "Cluster objects" || p.Reason != fleet.ReasonNoKind {
+				t.Errorf("the problem is %+v", p)
 			}
 			must(t, cl.GetClient().Create(t.Context(), definition("v1")))
 			if got := <-found; got != kind.WithVersion("v1") {
 				t.Errorf("got %v", got)
+			}
+			var last fleet.Problem
+			for len(told) > 0 {
+				last = <-told
+			}
+			if last.Reason != "" || last.About != "Cluster objects" {
+				t.Errorf("the problem has not ended: %+v", last)
 			}
 		})
 	}
@@ -110,8 +130,8 @@ func TestAKindThatComesLaterIsWaitedFor(t *testing.T) {
 func TestTheEndOfTheContextEndsTheWait(t *testing.T) {
 	cl := start(t)
 	ctx, stop := context.WithCancel(t.Context())
-	ctx = log.IntoContext(ctx, funcr.New(func(_, _ string) { stop() }, funcr.Options{}))
-	if got, ok := served.Wait(ctx, cl, kind, "v1"); ok {
+	p := served.Provider{Members: problems{tell: func(fleet.Problem) { stop() }}}
+	if got, ok := p.Wait(ctx, cl, kind, "v1"); ok {
 		t.Errorf("got %v although the kind is not served", got)
 	}
 }
