@@ -126,7 +126,8 @@ func TestWhatAClusterBecomes(t *testing.T) {
 			initialize, withExec(t), capi.Provider{}, fleet.Pending, kubeconfig.ReasonRefused,
 		},
 		"a kubeconfig that may run a program": {
-			initialize, withExec(t), capi.Provider{Allow: kubeconfig.Allow{Exec: []kubeconfig.Program{{Command: "/bin/false"}}}},
+			initialize, withExec(t),
+			capi.Provider{Allow: kubeconfig.Allow{Exec: []kubeconfig.Program{{Command: "/bin/false"}}}},
 			fleet.Connecting, "Error", // it runs, and fails
 		},
 		"a paused Cluster":                      {pause, working, capi.Provider{}, "", ""},
