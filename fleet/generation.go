@@ -201,7 +201,7 @@ func (i interruptible) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	answers, abandoned := make(chan answer), make(chan struct{})
 	go func() {
-		resp, err := i.RoundTripper.RoundTrip(req) //nolint:bodyclose // the one that gets the answer closes it
+		resp, err := i.RoundTripper.RoundTrip(req)
 		select {
 		case answers <- answer{resp, err}:
 		case <-abandoned:

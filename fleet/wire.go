@@ -86,7 +86,7 @@ func (w *wire) send(g *generation, req *http.Request, isWatch bool) (resp *http.
 	if isWatch {
 		sent = uncompressed(sent)
 	}
-	resp, err = g.RoundTrip(sent) //nolint:bodyclose // the caller closes it
+	resp, err = g.RoundTrip(sent)
 	if err == nil {
 		return resp, func() { cancel(nil) }, nil
 	}

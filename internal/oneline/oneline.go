@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// Text returns text on one line of at most most bytes, with "…" at the end if it was cut, which takes three of them. What
+// Text returns text on one line that has no more than most bytes, with "…" at the end if it was cut, which takes three of them. What
 // moves a cursor, colours a terminal or turns the direction of writing is left out: control and format characters, and
 // bytes that are no UTF-8. Spaces of any kind and number become one space.
 func Text(text string, most int) string {

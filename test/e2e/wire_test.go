@@ -80,7 +80,11 @@ func TestARedirectIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if resp, err := own.Get(g.server.URL + "/api"); err == nil {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.server.URL+"/api", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp, err := own.Do(req); err == nil {
 				_ = resp.Body.Close()
 				t.Error("a client of the member's config follows redirects")
 			}
