@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 // retrying is an informer's lister and watcher that does not give up: it retries what may pass, notes why it has to,
@@ -103,7 +105,7 @@ func retry[T any](ctx context.Context, r *retrying, request func() (T, error)) (
 			if r.kinds.report(r.gvk, r, nil) && err == nil {
 				r.log.Info("Listing and watching works again", "kind", r.gvk.Kind)
 			}
-			return result, err
+			return result, oneline.Error(err, maxMessage) // client-go logs it
 		}
 		if r.kinds.report(r.gvk, r, err) {
 			r.log.Info("Cannot list or watch; trying again", "kind", r.gvk.Kind, "group", r.gvk.Group,

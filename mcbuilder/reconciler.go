@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -66,7 +67,7 @@ func (r *reconciler[request]) engaged(ctx context.Context, e *fleet.Engagement, 
 		return reconcile.Result{}, nil // the request was for the cluster that had the name before
 	}
 	if err != nil && e.Context().Err() != nil {
-		log.FromContext(ctx).Info("The engagement ended while reconciling", "why", context.Cause(e.Context()).Error(), "result", err.Error())
+		log.FromContext(ctx).Info("The engagement ended while reconciling", "why", context.Cause(e.Context()).Error(), "result", oneline.Text(err.Error(), maxError))
 		return r.disengaged(req), nil
 	}
 	return r.answer(ctx, req, result, err)
@@ -96,7 +97,7 @@ func (r *reconciler[request]) answer(ctx context.Context, req request, result re
 		what.add(err)
 	}
 	if err == nil || what.another {
-		return result, err
+		return result, oneline.Error(err, maxError) // controller-runtime logs it
 	}
 	var others []fleet.ClusterName
 	for _, name := range what.missing {
@@ -109,10 +110,10 @@ func (r *reconciler[request]) answer(ctx context.Context, req request, result re
 	case len(others) < len(what.missing) && known && own.State != fleet.Draining:
 		return reconcile.Result{RequeueAfter: soon, Priority: result.Priority}, nil // the queue is about to park it
 	case len(others) == 0 && !what.kinds:
-		log.FromContext(ctx).Info("Dropped the request: what it needs is gone, or is no member", "why", err.Error())
+		log.FromContext(ctx).Info("Dropped the request: what it needs is gone, or is no member", "why", oneline.Text(err.Error(), maxError))
 		return reconcile.Result{}, nil
 	}
-	log.FromContext(ctx).V(1).Info("Waiting", "why", err.Error())
+	log.FromContext(ctx).V(1).Info("Waiting", "why", oneline.Text(err.Error(), maxError))
 	return reconcile.Result{RequeueAfter: r.wait(req, others, what.kinds), Priority: result.Priority}, nil
 }
 
@@ -131,6 +132,10 @@ func (r *reconciler[request]) wait(req request, names []fleet.ClusterName, kinds
 	}
 	return after
 }
+
+// maxError is as much of a reconciler's error as is logged, in bytes. It may have what servers answer, which is theirs to
+// choose, as it is how long that is.
+const maxError = 4096
 
 // complaint is what an error says of clusters that cannot be used.
 type complaint struct {

@@ -3,14 +3,17 @@ package mcbuilder
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 func TestWhatAnErrorSaysOfClusters(t *testing.T) {
@@ -46,6 +49,19 @@ func TestWhatAnErrorSaysOfClusters(t *testing.T) {
 				t.Errorf("%v (-want, +got):\n%s", tc.err, diff)
 			}
 		})
+	}
+}
+
+// TestWhatServersSayIsFitForTheLog: controller-runtime logs the errors of reconcilers as they are.
+func TestWhatServersSayIsFitForTheLog(t *testing.T) {
+	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "one", errors.New("\x1b[2Jno\u202e"+strings.Repeat("x", maxError)))
+	r := &reconciler[mcreconcile.Request]{}
+	_, err := r.answer(t.Context(), mcreconcile.Request{}, reconcile.Result{}, fmt.Errorf("creating: %w", denied))
+	if strings.ContainsAny(err.Error(), "\x1b\u202e") || len(err.Error()) > maxError {
+		t.Errorf("the error is %q", err)
+	}
+	if !apierrors.IsForbidden(err) {
+		t.Error("it is another error")
 	}
 }
 

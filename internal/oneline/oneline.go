@@ -45,3 +45,25 @@ func cut(text string, most int) string {
 	}
 	return text[:end]
 }
+
+// Error returns err with a text that is fit to be shown. It is err itself if its text is, and wraps it otherwise.
+func Error(err error, most int) error {
+	if err == nil {
+		return nil
+	}
+	shown := Text(err.Error(), most)
+	if shown == err.Error() {
+		return err
+	}
+	return &shownError{text: shown, err: err}
+}
+
+type shownError struct {
+	text string
+	err  error
+}
+
+func (e *shownError) Error() string { return e.text }
+
+// Unwrap returns the error as it was.
+func (e *shownError) Unwrap() error { return e.err }

@@ -1,6 +1,7 @@
 package oneline_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"unicode"
@@ -28,6 +29,19 @@ func TestTextIsFitToBeShown(t *testing.T) {
 				t.Errorf("Text(%q, 20) = %q, want %q", c.text, got, c.want)
 			}
 		})
+	}
+}
+
+func TestAnErrorIsFitToBeShownAndTheSame(t *testing.T) {
+	plain, odd := errors.New("plain"), errors.New("\x1b[31mred\n")
+	if got := oneline.Error(plain, 100); got != plain { //nolint:errorlint // it is the very same
+		t.Errorf("Error(%v) = %v", plain, got)
+	}
+	if got := oneline.Error(odd, 100); got.Error() != "[31mred" || !errors.Is(got, odd) {
+		t.Errorf("Error(%q) = %q, which is %v", odd, got, errors.Unwrap(got))
+	}
+	if got := oneline.Error(nil, 100); got != nil {
+		t.Errorf("Error(nil) = %v", got)
 	}
 }
 
