@@ -162,7 +162,11 @@ func TestTheMetricsServerShowsTheMembers(t *testing.T) {
 	s.becomes(s.metrics, "/metrics", 200, `fleet_runtime_member_rotations_total{cluster="east"} 1`)
 	s.becomes(s.metrics, "/metrics", 200, `fleet_runtime_member_engagements_total{cluster="east"} 1`)
 
-	s.becomes(s.metrics, "/debug/fleet", 200, "<td>east</td>\n<td class=\"Ready\">Ready</td>")
+	identity, err := fleet.ReadIdentity(t.Context(), f.Members[0].Client())
+	if err != nil || identity == "" {
+		t.Fatalf("the identity of the member: %q, %v", identity, err)
+	}
+	s.becomes(s.metrics, "/debug/fleet", 200, `<td>east<div class="quiet">`+identity+"</div></td>\n<td class=\"Ready\">Ready</td>")
 	s.becomes(s.metrics, "/debug/fleet", 200, "region=&lt;east&gt;")
 	s.becomes(s.metrics, "/debug/fleet", 200, "shown: 0 / 0")
 	_, page := s.get(s.metrics, "/debug/fleet?format=json")
