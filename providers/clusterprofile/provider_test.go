@@ -22,6 +22,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/clusterprofile"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 )
 
@@ -288,6 +289,7 @@ func TestLabelsPropertiesAndVersionArePassedOn(t *testing.T) {
 	h.update(t, profile, func(p *v1alpha1.ClusterProfile) { p.Labels = map[string]string{"tier": "label", "empty": ""} })
 	want := map[string]string{
 		clusterprofile.VersionLabel: "v1.34.1_k3s1", "clusterset.k8s.io": "prod", "example.com/zone": "a", "tier": "label", "empty": "",
+		objects.NamespaceLabel: h.namespace,
 	}
 	f.waitUntil(t, "east", "labelled", func(s fleet.Status, _ bool) bool { return s.Labels["tier"] == "label" })
 	s, _ := f.Status("east")
