@@ -79,8 +79,7 @@ func (p *pass) isReleased(name mcreconcile.ClusterName, err error) bool {
 
 // isOverdue reports whether a cluster has been missed for so long that it no longer holds up anything.
 func (p *pass) isOverdue(s site) bool {
-	missing := p.memories.missingFor(s)
-	return p.releaseAfter > 0 && missing >= p.releaseAfter
+	return p.releaseAfter > 0 && p.memories.missingFor(s) >= p.releaseAfter
 }
 
 // untilRelease returns how long a cluster goes on to hold up the owner, zero if there is no end to it.

@@ -104,7 +104,8 @@ func mayBePlaced(owner client.Object, ref mcowner.Reference, in mcreconcile.Clus
 	}
 	r := newRecord(ref.Fleet, ref.Manager)
 	placed, ok := r.read(owner)
-	return !ok || !hasFinalizer(owner, r) || len(placed) == 0 || len(sitesOf(placed, in)) > 0
+	return !ok || !hasFinalizer(owner, r) || len(placed) == 0 ||
+		slices.ContainsFunc(placed, func(s site) bool { return s.name == in })
 }
 
 // ownerGone removes the dependents of an owner that the cache does not have, where they are known. What it cannot reach is

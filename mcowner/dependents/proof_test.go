@@ -1,9 +1,12 @@
 package dependents
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -65,7 +69,7 @@ func FuzzRecord(f *testing.F) {
 			t.Fatal("there is a record, and it is not seen")
 		}
 		more := site{mcreconcile.ClusterName(strings.ToValidUTF8(name, "")), types.UID(strings.ToValidUTF8(identity, ""))}
-		if len(sitesOf(placed, more.name)) == 0 {
+		if len(byName(placed)[more.name]) == 0 {
 			placed = append(placed, more)
 		}
 		r.set(owner, placed, true)
@@ -109,7 +113,7 @@ func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
 	p := &pass{controller: &controller{}, home: silent{}}
 	var placed []site
 	for i := range 10 * mostSites {
-		placed = p.withinBounds(append(placed, site{"member", uidOf(fmt.Sprint(i, strings.Repeat("x", 1<<20)))}), "member")
+		placed = p.withinBounds(append(placed, site{"member", uidOf(fmt.Sprint(i, strings.Repeat("x", 1<<20)))}))
 	}
 	placed = append(placed, site{name: "other"})
 	owner := &corev1.ConfigMap{}
@@ -121,6 +125,41 @@ func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
 	last := site{"member", uidOf(fmt.Sprint(10*mostSites-1, strings.Repeat("x", 1<<20)))}
 	if got, _ := r.read(owner); len(got) != mostSites+1 || !slices.Contains(got, last) {
 		t.Errorf("%d clusters are noted, want %d, the last among them", len(got), mostSites+1)
+	}
+}
+
+// TestWhatSomebodyNotesOnAnOwnerCostsLittle: who may edit an owner fills its annotations.
+func TestWhatSomebodyNotesOnAnOwnerCostsLittle(t *testing.T) {
+	many := make([]string, 8000)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	names, _ := json.Marshal(many)
+	identities, _ := json.Marshal(map[string][]string{"0": many})
+	r := newRecord("payments", "copier")
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		r.annotation: string(names), r.identities: string(identities),
+	}}}
+	c := &controller{memories: newMemory()}
+	p := &pass{controller: c, home: silent{}, memory: c.memories.of(mcreconcile.Request{})}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	placed, ok := r.read(owner)
+	if last := (site{"0", "7999"}); !ok || len(byName(placed)["0"]) != mostSites || !slices.Contains(placed, last) {
+		t.Errorf("%d clusters of one name were read, want the last %d", len(byName(placed)["0"]), mostSites)
+	}
+	_, left := p.each(t.Context(), namesOf(placed), placed, func(_ context.Context, name mcreconcile.ClusterName, sites []site) outcome {
+		return p.left(name, sites, fleet.ErrUnknown)
+	})
+	runtime.ReadMemStats(&after)
+	if len(left) != len(placed) {
+		t.Errorf("of %d clusters %d are left", len(placed), len(left))
+	}
+	if megabytes := (after.TotalAlloc - before.TotalAlloc) >> 20; megabytes > 100 {
+		t.Errorf("it took %d MB", megabytes)
+	}
+	if n := len(c.memories.missing); n > 0 {
+		t.Errorf("%d clusters are remembered as missed, though none is ever released", n)
 	}
 }
 
