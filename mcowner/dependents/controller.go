@@ -334,7 +334,7 @@ func (p *pass) leave(ctx context.Context, name mcreconcile.ClusterName, sites []
 // left returns what came of leaving a cluster. One that is released holds up nothing.
 func (p *pass) left(name mcreconcile.ClusterName, sites []site, err error) outcome {
 	if p.isReleased(name, err) {
-		p.tellReleased(name, fmt.Errorf("it has not been in the fleet for %s: %w", p.releaseAfter, err))
+		p.tellReleased(site{name: name}, fmt.Errorf("it has not been in the fleet for %s: %w", p.releaseAfter, err))
 		return outcome{Result: Result{Cluster: name}}
 	}
 	return outcome{Result{Cluster: name, Err: err}, sites}

@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -142,8 +145,8 @@ func TestWhatSomebodyNotesOnAnOwnerCostsLittle(t *testing.T) {
 	}}}
 	c := &controller{memories: newMemory()}
 	p := &pass{controller: c, home: silent{}, memory: c.memories.of(mcreconcile.Request{})}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
 	placed, ok := r.read(owner)
 	if last := (site{"0", "7999"}); !ok || len(byName(placed)["0"]) != mostSites || !slices.Contains(placed, last) {
 		t.Errorf("%d clusters of one name were read, want the last %d", len(byName(placed)["0"]), mostSites)
@@ -151,7 +154,7 @@ func TestWhatSomebodyNotesOnAnOwnerCostsLittle(t *testing.T) {
 	_, left := p.each(t.Context(), namesOf(placed), placed, func(_ context.Context, name mcreconcile.ClusterName, sites []site) outcome {
 		return p.left(name, sites, fleet.ErrUnknown)
 	})
-	runtime.ReadMemStats(&after)
+	goruntime.ReadMemStats(&after)
 	if len(left) != len(placed) {
 		t.Errorf("of %d clusters %d are left", len(placed), len(left))
 	}
@@ -160,6 +163,51 @@ func TestWhatSomebodyNotesOnAnOwnerCostsLittle(t *testing.T) {
 	}
 	if n := len(c.memories.missing); n > 0 {
 		t.Errorf("%d clusters are remembered as missed, though none is ever released", n)
+	}
+}
+
+// TestEachClusterThatIsGivenUpIsToldOf: events about the same thing, for the same reason, would be one with the first text.
+func TestEachClusterThatIsGivenUpIsToldOf(t *testing.T) {
+	heard := &listener{}
+	p := &pass{controller: &controller{config: config{releaseAfter: 1}, memories: newMemory()}, home: heard}
+	sites := []site{{"member", "1"}, {"member", "2"}}
+	for _, s := range sites {
+		p.memories.missing[s] = time.Time{}
+	}
+	if left := p.unreleased(sites); len(left) > 0 {
+		t.Errorf("%q still hold up the owner", left)
+	}
+	if diff := cmp.Diff([]string{"member 1", "member 2"}, heard.about); diff != "" {
+		t.Errorf("events are about (-want, +got):\n%s", diff)
+	}
+}
+
+// listener hears what events of a cluster are about.
+type listener struct {
+	silent
+	events.FakeRecorder
+	about []string
+}
+
+// GetEventRecorder implements recorder.Provider.
+func (l *listener) GetEventRecorder(string) recorder.EventRecorder { return l }
+
+// Eventf implements events.EventRecorder.
+func (l *listener) Eventf(_, related runtime.Object, _, _, _, _ string, _ ...any) {
+	ref := related.(*corev1.ObjectReference) //nolint:forcetypeassert // as emit says it
+	l.about = append(l.about, ref.Name+" "+ref.FieldPath)
+}
+
+// TestAnOwnerCanNoteAFleet of 3000 clusters: the API server takes 256 KiB of annotations.
+func TestAnOwnerCanNoteAFleet(t *testing.T) {
+	var placed []site
+	for i := range 3000 {
+		placed = append(placed, site{mcreconcile.ClusterName(fmt.Sprintf("%020d", i)), "ec4a8a5e-3b0f-4d0e-b7dd-70f4bd7d9d35"})
+	}
+	owner := &corev1.ConfigMap{}
+	newRecord("payments", "copier").set(owner, placed, true)
+	if err := apivalidation.ValidateAnnotationsSize(owner.Annotations); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -70,7 +70,7 @@ func (p *pass) unreleased(sites []site) []site {
 		if !p.isOverdue(s) {
 			return false
 		}
-		p.tellReleased(s.name, fmt.Errorf("for %s another cluster has had the name of the one with the identity %.64q", p.releaseAfter, string(s.identity)))
+		p.tellReleased(s, fmt.Errorf("for %s another cluster has had the name of the one with the identity %.64q", p.releaseAfter, string(s.identity)))
 		return true
 	})
 }
@@ -83,7 +83,7 @@ const mostSites = 16
 func (p *pass) withinBounds(named []site) []site {
 	given := named[:max(0, len(named)-mostSites)]
 	for _, s := range given {
-		p.tellReleased(s.name, fmt.Errorf("%d clusters had the name after the one with the identity %.64q", mostSites, string(s.identity)))
+		p.tellReleased(s, fmt.Errorf("%d clusters had the name after the one with the identity %.64q", mostSites, string(s.identity)))
 	}
 	return named[len(given):]
 }
