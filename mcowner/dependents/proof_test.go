@@ -131,7 +131,7 @@ func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatSomebodyNotesOnAnOwnerCostsLittle: who may edit an owner fills its annotations.
+// TestWhatSomebodyNotesOnAnOwnerCostsLittle: whoever may edit an owner may fill its annotations.
 func TestWhatSomebodyNotesOnAnOwnerCostsLittle(t *testing.T) {
 	many := make([]string, 8000)
 	for i := range many {
