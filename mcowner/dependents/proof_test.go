@@ -2,7 +2,6 @@ package dependents
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -137,12 +136,9 @@ func TestWhatSomebodyNotesOnAnOwnerCostsLittle(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint(i)
 	}
-	names, _ := json.Marshal(many)
-	identities, _ := json.Marshal(map[string][]string{"0": many})
 	r := newRecord("payments", "copier")
-	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		r.annotation: string(names), r.identities: string(identities),
-	}}}
+	owner := &corev1.ConfigMap{}
+	owner.Annotations = withJSON(withJSON(nil, r.annotation, many, true), r.identities, map[string][]string{"0": many}, true)
 	c := &controller{memories: newMemory()}
 	p := &pass{controller: c, home: silent{}, memory: c.memories.of(mcreconcile.Request{})}
 	var before, after goruntime.MemStats
@@ -200,9 +196,9 @@ func (l *listener) Eventf(_, related runtime.Object, _, _, _, _ string, _ ...any
 
 // TestAnOwnerCanNoteAFleet of 3000 clusters: the API server takes 256 KiB of annotations.
 func TestAnOwnerCanNoteAFleet(t *testing.T) {
-	var placed []site
-	for i := range 3000 {
-		placed = append(placed, site{mcreconcile.ClusterName(fmt.Sprintf("%020d", i)), "ec4a8a5e-3b0f-4d0e-b7dd-70f4bd7d9d35"})
+	placed := make([]site, 3000)
+	for i := range placed {
+		placed[i] = site{mcreconcile.ClusterName(fmt.Sprintf("%020d", i)), "ec4a8a5e-3b0f-4d0e-b7dd-70f4bd7d9d35"}
 	}
 	owner := &corev1.ConfigMap{}
 	newRecord("payments", "copier").set(owner, placed, true)
