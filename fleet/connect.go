@@ -99,8 +99,8 @@ func (e *Engagement) identifyCluster(attempt context.Context) {
 	if e.identity != "" {
 		return
 	}
-	if reader := e.cluster.GetAPIReader(); reader != nil {
-		e.identity, _ = ReadIdentity(attempt, reader)
+	if e.asked = e.cluster.GetAPIReader(); e.asked != nil {
+		e.identity, _ = ReadIdentity(attempt, e.asked)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
@@ -17,7 +18,8 @@ type Engagement struct {
 	name      ClusterName
 	identity  string
 	cluster   cluster.Cluster
-	wire      *wire // nil for a cluster that the provider made
+	wire      *wire         // nil for a cluster that the provider made
+	asked     client.Reader // which cluster it is, nil if the wire proves it or the provider says it
 	kinds     *kinds
 	tally     *tally
 	informers informers
@@ -58,6 +60,15 @@ func (e *Engagement) Name() ClusterName { return e.name }
 // provider says, see [Member.Identity]. It is empty if that is not known, as without the right to get the namespace. It
 // never changes: when another cluster answers at the member's name, that is another engagement.
 func (e *Engagement) Identity() string { return e.identity }
+
+// IdentityNow is Identity, and asks anew where nobody would notice that another cluster answers: in a cluster that the
+// provider made and does not name. The context bounds the request.
+func (e *Engagement) IdentityNow(ctx context.Context) (string, error) {
+	if e.asked == nil {
+		return e.identity, nil
+	}
+	return ReadIdentity(ctx, e.asked)
+}
 
 // Cluster returns the member's client, cache, scheme and mapper. They are usable until the engagement ends.
 func (e *Engagement) Cluster() cluster.Cluster { return e.cluster }

@@ -88,8 +88,8 @@ func (a *applier) refHere() mcowner.Reference {
 	return ref
 }
 
-// keepIdentities returns what is wanted with what the existing reference says of which clusters these are, where that is not
-// known now: a right that is taken away for a while must not have it forgotten.
+// keepIdentities returns what is wanted. Where it is not known now which clusters these are, that is taken from the existing
+// reference: the right to know it may be back later.
 func (a *applier) keepIdentities(wanted *unstructured.Unstructured, existing client.Object) (*unstructured.Unstructured, error) {
 	before, ok := existing.GetAnnotations()[a.ref.Key()]
 	if !ok || a.ref.ClusterUID != "" && a.at.identity != "" {

@@ -79,8 +79,7 @@ func (p *pass) isReleased(name mcreconcile.ClusterName, err error) bool {
 
 // isOverdue reports whether a cluster has been missed for so long that it no longer holds up anything.
 func (p *pass) isOverdue(s site) bool {
-	missing := p.memories.missingFor(s)
-	return p.releaseAfter > 0 && missing >= p.releaseAfter
+	return p.releaseAfter > 0 && p.memories.missingFor(s) >= p.releaseAfter
 }
 
 // untilRelease returns how long a cluster goes on to hold up the owner, zero if there is no end to it.
@@ -109,9 +108,9 @@ func isMissing(err error) bool {
 	return errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown)
 }
 
-func (p *pass) tellReleased(name mcreconcile.ClusterName, why error) {
-	p.emit(corev1.EventTypeWarning, EventReleased, "Delete", about(name, ""), fmt.Sprintf(
-		"The owner no longer waits for %s; dependents there are left: %v", clusterText(name), why))
+func (p *pass) tellReleased(s site, why error) {
+	p.emit(corev1.EventTypeWarning, EventReleased, "Delete", about(s.name, string(s.identity)), fmt.Sprintf(
+		"The owner no longer waits for %s; dependents there are left: %v", clusterText(s.name), why))
 }
 
 // reasonOf returns the reason of the event that tells of an error, empty if it is no news to a user.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 
@@ -208,14 +209,15 @@ func (p *pass) placed() []site {
 // withTargets returns the clusters in which the owner may have dependents once there are some in all targets that can be used
 // now. A target of which it was not known which cluster it is becomes the one that has its name.
 func (p *pass) withTargets(ctx context.Context, placed []site, targets []mcreconcile.ClusterName) []site {
+	named := byName(placed)
 	for _, name := range targets {
 		identity, err := p.identityNow(ctx, name)
-		if now := (site{name, identity}); err == nil && !now.isNoted(placed) {
-			placed = slices.DeleteFunc(slices.Clone(placed), func(s site) bool { return s == site{name: name} })
-			placed = p.withinBounds(append(placed, now), name)
+		if now := (site{name, identity}); err == nil && !now.isNoted(named[name]) {
+			known := slices.DeleteFunc(named[name], func(s site) bool { return s.identity == "" })
+			named[name] = p.withinBounds(append(known, now))
 		}
 	}
-	return placed
+	return slices.Concat(slices.Collect(maps.Values(named))...)
 }
 
 // note stores in the owner's metadata in which clusters there may be dependents, and how it is being deleted.
@@ -262,8 +264,9 @@ func (p *pass) each(
 	do func(context.Context, mcreconcile.ClusterName, []site) outcome,
 ) (results []Result, left []site) {
 	outcomes := make([]outcome, len(names))
+	named := byName(placed)
 	sideBySide(names, func(i int, name mcreconcile.ClusterName) {
-		sites := sitesOf(placed, name)
+		sites := named[name]
 		defer func() {
 			if v := recover(); v != nil { // as the controller does on its own goroutine
 				err := fmt.Errorf("panic: %v", v)
@@ -331,7 +334,7 @@ func (p *pass) leave(ctx context.Context, name mcreconcile.ClusterName, sites []
 // left returns what came of leaving a cluster. One that is released holds up nothing.
 func (p *pass) left(name mcreconcile.ClusterName, sites []site, err error) outcome {
 	if p.isReleased(name, err) {
-		p.tellReleased(name, fmt.Errorf("it has not been in the fleet for %s: %w", p.releaseAfter, err))
+		p.tellReleased(site{name: name}, fmt.Errorf("it has not been in the fleet for %s: %w", p.releaseAfter, err))
 		return outcome{Result: Result{Cluster: name}}
 	}
 	return outcome{Result{Cluster: name, Err: err}, sites}

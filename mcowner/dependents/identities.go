@@ -92,3 +92,15 @@ func (i *Identities) ofLocalNow(ctx context.Context) (types.UID, error) {
 	}
 	return uidOf(identity), nil
 }
+
+// now returns which cluster it is, asked at this moment where nobody else notices when another one answers.
+func (i *Identities) now(ctx context.Context, at place) (types.UID, error) {
+	if at.engagement == nil {
+		return i.ofLocalNow(ctx)
+	}
+	identity, err := at.engagement.IdentityNow(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", clusterText(at.name), err)
+	}
+	return uidOf(identity), nil
+}

@@ -18,7 +18,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
@@ -87,7 +89,7 @@ func (w *world) restore(cp *mctest.ControlPlane, obj *corev1.ConfigMap) *corev1.
 }
 
 // TestTwoInstallationsOfOneNameLeaveEachOthersDependentsAlone: two local clusters have owners of the same names, whose
-// dependents are to be in the same member. Who comes second finds a conflict, and deletes nothing, whatever happens.
+// dependents are to be in the same member. The second one finds a conflict, and deletes nothing, whatever happens.
 func TestTwoInstallationsOfOneNameLeaveEachOthersDependentsAlone(t *testing.T) {
 	const owners = 5
 	first := newWorld(t, 2)
@@ -182,6 +184,33 @@ func TestAnotherClusterWithTheNameOfTheOwnersTakesNothing(t *testing.T) {
 	}
 }
 
+// TestTheOwnersClusterIsSetUpAnew: a conflict says so, and once what it had is deleted, there are new dependents.
+func TestTheOwnersClusterIsSetUpAnew(t *testing.T) {
+	w := newWorld(t, 3)
+	one, two, anew := w.Members[0], w.Members[1], w.Members[2]
+	w.Members = w.Members[:2]
+	r := w.spread()
+	r.OwnersIn = dependents.Clusters{Members: named(one.Name)}
+	r.DependentsIn = dependents.Clusters{Members: named(two.Name)}
+	p := w.run(r)
+	for _, name := range []string{"there-again", "not-there"} {
+		w.create(one, w.owner(name, two.Name))
+		w.isCopied(two, name)
+	}
+	w.create(anew, w.owner("there-again", two.Name))
+	p.lead(anew)
+	w.told(anew, "there-again", dependents.EventConflict, "replaced for good")
+	before := w.uids(two)
+	err := two.Client().DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(w.ns), client.MatchingLabels{mcowner.FleetLabel: fleetName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the owner that is there again has a new dependent", func() bool {
+		now := w.uids(two)
+		return len(now) == 1 && now[copyOf("there-again")] != "" && now[copyOf("there-again")] != before[copyOf("there-again")]
+	})
+}
+
 // TestADependentInAnotherClusterOfTheNameIsACopy, such as one that was restored from a backup in a cluster that has the
 // member's name now: it is not the owner's.
 func TestADependentInAnotherClusterOfTheNameIsACopy(t *testing.T) {
@@ -261,11 +290,19 @@ func TestDeletionWaitsForAClusterWhoseNameLeadsToAnother(t *testing.T) {
 		p, decoy := begin(t, "b", 0, w.kubeSystem(one))
 		waits(t, "b")
 		w.change(w.Local, "b", func(cm *corev1.ConfigMap) {
-			cm.Annotations[domain+"/placed-in"] = "[]"
-			delete(cm.Annotations, domain+"/identities")
+			identities := cm.Annotations[domain+"/identities"]
+			cm.Annotations[domain+"/identities"] = strings.Replace(identities, `"`+string(w.kubeSystem(one))+`"`, "", 1)
 		})
 		w.isGone(w.Local, "b")
 		w.mustGet(one, copyOf("b"))
+		w.unharmed(other, decoy)
+		p.stop()
+	})
+	t.Run("UntilAllIdentitiesAreTakenFromTheOwner", func(t *testing.T) {
+		p, decoy := begin(t, "all", 0, w.kubeSystem(one))
+		waits(t, "all")
+		w.change(w.Local, "all", func(cm *corev1.ConfigMap) { delete(cm.Annotations, domain+"/identities") })
+		w.isGone(w.Local, "all")
 		w.unharmed(other, decoy)
 		p.stop()
 	})
@@ -476,7 +513,7 @@ func (o *overheard) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets idle connections of the transport be closed.
 func (o *overheard) WrappedRoundTripper() http.RoundTripper { return o.through }
 
-// TestAClaimFillsNoCache: whoever may write a reference in one cluster has no other one listed by it.
+// TestAClaimFillsNoCache: a reference that somebody writes in one cluster leads to no list in another.
 func TestAClaimFillsNoCache(t *testing.T) {
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
@@ -607,4 +644,55 @@ func TestAnOwnerWaitsForWhatSaysThatItIsItsOwn(t *testing.T) {
 	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { edit(t, cm, func(r *mcowner.Reference) { r.ClusterUID = "" }) })
 	w.isGone(w.Local, "a")
 	w.isGone(one, copyOf("a"))
+}
+
+// TestACollectorAsksWhichClusterItIsThatAProviderMade: the fleet does not notice when another one answers there.
+func TestACollectorAsksWhichClusterItIsThatAProviderMade(t *testing.T) {
+	w := newWorld(t, 3)
+	one, other, two := w.Members[0], w.Members[1], w.Members[2]
+	w.Members = w.Members[2:]
+	p := w.collect(func(c *dependents.Collector) {
+		c.OwnersIn = dependents.Clusters{Local: true} // so that the API server is asked
+		c.DependentsIn = dependents.Clusters{Members: named(two.Name)}
+	})
+	line := &switched{}
+	line.lead(t, one)
+	made, err := cluster.New(&rest.Config{Host: one.Config().Host, Transport: line})
+	if err == nil {
+		err = p.GetFleet().Set(fleet.Member{Name: "member-1", Cluster: made})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.is(one, fleet.Ready)
+	line.lead(t, other)
+	dependent := w.owned(two, "a", mcowner.Reference{
+		Fleet: fleetName, Cluster: "member-1", ClusterUID: w.kubeSystem(one), APIVersion: "v1", Kind: "ConfigMap",
+		Namespace: w.ns, Name: "not-in-the-other", UID: "1",
+	})
+	w.swept(two, 3)
+	w.unharmed(two, dependent)
+	line.lead(t, one)
+	w.isGone(two, "a")
+}
+
+// switched is a transport to one cluster or another, as behind an address that is moved.
+type switched struct{ to atomic.Pointer[rest.Config] }
+
+func (s *switched) lead(t *testing.T, to *mctest.ControlPlane) {
+	t.Helper()
+	cfg := to.Config()
+	through, err := rest.TransportFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.to.Store(&rest.Config{Host: hostOf(to), Transport: through})
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *switched) RoundTrip(req *http.Request) (*http.Response, error) {
+	to := s.to.Load()
+	req = req.Clone(req.Context())
+	req.URL.Host = to.Host
+	return to.Transport.RoundTrip(req)
 }

@@ -18,6 +18,7 @@ type memory struct {
 	owners   map[mcreconcile.Request]*ownerMemory
 	awaiting map[obstacle]map[mcreconcile.Request]struct{}
 	missing  map[site]time.Time
+	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
 }
 
 // obstacle is what an owner waits for: a cluster, or, with a kind and a name, that an object there is gone.
@@ -28,6 +29,7 @@ func newMemory() *memory {
 		owners:   map[mcreconcile.Request]*ownerMemory{},
 		awaiting: map[obstacle]map[mcreconcile.Request]struct{}{},
 		missing:  map[site]time.Time{},
+		leads:    map[mcreconcile.ClusterName]types.UID{},
 	}
 }
 
@@ -57,7 +59,7 @@ func (m *memory) forgetLocked(req mcreconcile.Request) {
 	}
 }
 
-// forgetOrigin drops the owners of a cluster that is no member any more.
+// forgetOrigin drops the owners of a name that is no member's any more, and which cluster had it.
 func (m *memory) forgetOrigin(name mcreconcile.ClusterName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,6 +68,7 @@ func (m *memory) forgetOrigin(name mcreconcile.ClusterName) {
 			m.forgetLocked(req)
 		}
 	}
+	delete(m.leads, name)
 }
 
 // await notes that an owner is to be reconciled when something changes about an obstacle.
@@ -115,9 +118,13 @@ func keys[K comparable, V any](m map[K]V) []K {
 }
 
 // missingFor returns for how long a cluster has been missed that is not in the fleet, from now on if it was not before.
+// One that is back is not missed, whatever a reconcile says that began before.
 func (m *memory) missingFor(cluster site) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if cluster.identity != "" && cluster.identity == m.leads[cluster.name] {
+		return 0
+	}
 	since, ok := m.missing[cluster]
 	if !ok {
 		since = time.Now()
@@ -132,6 +139,9 @@ func (m *memory) present(cluster site) {
 	defer m.mu.Unlock()
 	delete(m.missing, cluster)
 	delete(m.missing, site{name: cluster.name})
+	if cluster.identity != "" {
+		m.leads[cluster.name] = cluster.identity
+	}
 }
 
 // ownerMemory is what is known of one owner.

@@ -43,6 +43,35 @@ func TestAClusterThatIsBackIsMissedAnew(t *testing.T) {
 	}
 }
 
+// TestAReconcileThatIsLateMissesNothing: a cluster has its name again, and a reconcile of the one in between still runs. If
+// it were noted, the cluster would be given up at once when the name is led away next.
+func TestAReconcileThatIsLateMissesNothing(t *testing.T) {
+	m := newMemory()
+	one, two := site{"a", "1"}, site{"a", "2"}
+	isMissed := func(s site) bool {
+		m.missingFor(s)
+		_, missed := m.missing[s]
+		return missed
+	}
+	m.present(two)
+	if !isMissed(one) {
+		t.Error("the first cluster is not missed while the second has the name")
+	}
+	m.present(one)
+	if isMissed(one) {
+		t.Error("the first cluster is missed, and has its name")
+	}
+	m.present(two)
+	if !isMissed(one) {
+		t.Error("the first cluster is not missed once the second has the name again")
+	}
+	m.present(two)
+	m.forgetOrigin("a")
+	if !isMissed(two) {
+		t.Error("the second cluster is not missed once the name is no member's")
+	}
+}
+
 // TestOwnersInAnotherClusterAreToldOfOnce, and again when there are more or fewer.
 func TestOwnersInAnotherClusterAreToldOfOnce(t *testing.T) {
 	lines := 0

@@ -68,19 +68,16 @@ func (p *proof) kindOf(owner mcowner.Reference) (kind, bool) {
 var errAnotherCluster = errors.New("not the cluster that the owner was in")
 
 // sameCluster returns an error, which wraps errAnotherCluster, if the owner's cluster is, or may be, another one than when the
-// reference was written. An engagement is of one cluster for as long as it lasts; the local cluster is asked now.
+// reference was written. A cluster is asked now where the fleet would not notice that another one answers.
 func (p *proof) sameCluster(ctx context.Context, home place, owner mcowner.Reference) error {
 	if owner.ClusterUID == "" {
 		return nil
 	}
-	now := home.identity
-	if home.engagement == nil {
-		ctx, cancel := p.bound(ctx)
-		defer cancel()
-		var err error
-		if now, err = p.known.ofLocalNow(ctx); err != nil {
-			return err
-		}
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	now, err := p.known.now(ctx, home)
+	if err != nil {
+		return err
 	}
 	if now != owner.ClusterUID {
 		return fmt.Errorf("%s is %w: its identity is %.64q, not %.64q", clusterText(home.name), errAnotherCluster, string(now), string(owner.ClusterUID))
@@ -107,7 +104,8 @@ func mayBePlaced(owner client.Object, ref mcowner.Reference, in mcreconcile.Clus
 	}
 	r := newRecord(ref.Fleet, ref.Manager)
 	placed, ok := r.read(owner)
-	return !ok || !hasFinalizer(owner, r) || len(placed) == 0 || len(sitesOf(placed, in)) > 0
+	return !ok || !hasFinalizer(owner, r) || len(placed) == 0 ||
+		slices.ContainsFunc(placed, func(s site) bool { return s.name == in })
 }
 
 // ownerGone removes the dependents of an owner that the cache does not have, where they are known. What it cannot reach is

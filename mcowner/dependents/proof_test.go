@@ -1,24 +1,30 @@
 package dependents
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -65,7 +71,7 @@ func FuzzRecord(f *testing.F) {
 			t.Fatal("there is a record, and it is not seen")
 		}
 		more := site{mcreconcile.ClusterName(strings.ToValidUTF8(name, "")), types.UID(strings.ToValidUTF8(identity, ""))}
-		if len(sitesOf(placed, more.name)) == 0 {
+		if len(byName(placed)[more.name]) == 0 {
 			placed = append(placed, more)
 		}
 		r.set(owner, placed, true)
@@ -109,7 +115,7 @@ func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
 	p := &pass{controller: &controller{}, home: silent{}}
 	var placed []site
 	for i := range 10 * mostSites {
-		placed = p.withinBounds(append(placed, site{"member", uidOf(fmt.Sprint(i, strings.Repeat("x", 1<<20)))}), "member")
+		placed = p.withinBounds(append(placed, site{"member", uidOf(fmt.Sprint(i, strings.Repeat("x", 1<<20)))}))
 	}
 	placed = append(placed, site{name: "other"})
 	owner := &corev1.ConfigMap{}
@@ -121,6 +127,83 @@ func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
 	last := site{"member", uidOf(fmt.Sprint(10*mostSites-1, strings.Repeat("x", 1<<20)))}
 	if got, _ := r.read(owner); len(got) != mostSites+1 || !slices.Contains(got, last) {
 		t.Errorf("%d clusters are noted, want %d, the last among them", len(got), mostSites+1)
+	}
+}
+
+// TestWhatSomebodyNotesOnAnOwnerCostsLittle: whoever may edit an owner may fill its annotations.
+func TestWhatSomebodyNotesOnAnOwnerCostsLittle(t *testing.T) {
+	many := make([]string, 8000)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	r := newRecord("payments", "copier")
+	owner := &corev1.ConfigMap{}
+	owner.Annotations = withJSON(withJSON(nil, r.annotation, many, true), r.identities, map[string][]string{"0": many}, true)
+	c := &controller{memories: newMemory()}
+	p := &pass{controller: c, home: silent{}, memory: c.memories.of(mcreconcile.Request{})}
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	placed, ok := r.read(owner)
+	if last := (site{"0", "7999"}); !ok || len(byName(placed)["0"]) != mostSites || !slices.Contains(placed, last) {
+		t.Errorf("%d clusters of one name were read, want the last %d", len(byName(placed)["0"]), mostSites)
+	}
+	_, left := p.each(t.Context(), namesOf(placed), placed, func(_ context.Context, name mcreconcile.ClusterName, sites []site) outcome {
+		return p.left(name, sites, fleet.ErrUnknown)
+	})
+	goruntime.ReadMemStats(&after)
+	if len(left) != len(placed) {
+		t.Errorf("of %d clusters %d are left", len(placed), len(left))
+	}
+	if megabytes := (after.TotalAlloc - before.TotalAlloc) >> 20; megabytes > 100 {
+		t.Errorf("it took %d MB", megabytes)
+	}
+	if n := len(c.memories.missing); n > 0 {
+		t.Errorf("%d clusters are remembered as missed, though none is ever released", n)
+	}
+}
+
+// TestEachClusterThatIsGivenUpIsToldOf: events about the same thing, for the same reason, would be one with the first text.
+func TestEachClusterThatIsGivenUpIsToldOf(t *testing.T) {
+	heard := &listener{}
+	p := &pass{controller: &controller{config: config{releaseAfter: 1}, memories: newMemory()}, home: heard}
+	sites := []site{{"member", "1"}, {"member", "2"}}
+	for _, s := range sites {
+		p.memories.missing[s] = time.Time{}
+	}
+	if left := p.unreleased(sites); len(left) > 0 {
+		t.Errorf("%q still hold up the owner", left)
+	}
+	if diff := cmp.Diff([]string{"member 1", "member 2"}, heard.about); diff != "" {
+		t.Errorf("events are about (-want, +got):\n%s", diff)
+	}
+}
+
+// listener hears what events of a cluster are about.
+type listener struct {
+	silent
+	events.FakeRecorder
+	about []string
+}
+
+// GetEventRecorder implements recorder.Provider.
+func (l *listener) GetEventRecorder(string) recorder.EventRecorder { return l }
+
+// Eventf implements events.EventRecorder.
+func (l *listener) Eventf(_, related runtime.Object, _, _, _, _ string, _ ...any) {
+	ref := related.(*corev1.ObjectReference) //nolint:forcetypeassert // as emit says it
+	l.about = append(l.about, ref.Name+" "+ref.FieldPath)
+}
+
+// TestAnOwnerCanNoteAFleet of 3000 clusters: the API server takes 256 KiB of annotations.
+func TestAnOwnerCanNoteAFleet(t *testing.T) {
+	placed := make([]site, 3000)
+	for i := range placed {
+		placed[i] = site{mcreconcile.ClusterName(fmt.Sprintf("%020d", i)), "ec4a8a5e-3b0f-4d0e-b7dd-70f4bd7d9d35"}
+	}
+	owner := &corev1.ConfigMap{}
+	newRecord("payments", "copier").set(owner, placed, true)
+	if err := apivalidation.ValidateAnnotationsSize(owner.Annotations); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -32,9 +32,13 @@ type site struct {
 	identity types.UID
 }
 
-// sitesOf returns the clusters that have a name: more than one if the name has led to several in turn, the oldest first.
-func sitesOf(sites []site, name mcreconcile.ClusterName) []site {
-	return slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.name != name })
+// byName returns the clusters that have each name: more than one if the name has led to several in turn, the oldest first.
+func byName(sites []site) map[mcreconcile.ClusterName][]site {
+	named := make(map[mcreconcile.ClusterName][]site, len(sites))
+	for _, s := range sites {
+		named[s.name] = append(named[s.name], s)
+	}
+	return named
 }
 
 // namesOf returns the names of clusters, ordered, each once.
@@ -53,7 +57,8 @@ func (r record) exists(owner client.Object) bool {
 }
 
 // read returns the clusters in which there may be dependents. The answer is false if somebody has written nonsense in
-// their place: then there may be dependents anywhere. Identities that cannot be read are not known.
+// their place: then there may be dependents anywhere. Identities that cannot be read are not known, and of a name the last
+// are read, see mostSites: somebody has written the others.
 func (r record) read(owner client.Object) (sites []site, ok bool) {
 	content, ok := owner.GetAnnotations()[r.annotation]
 	if !ok {
@@ -69,6 +74,7 @@ func (r record) read(owner client.Object) (sites []site, ok bool) {
 	}
 	for _, name := range union(names, nil) {
 		identities := slices.DeleteFunc(known[name], func(identity types.UID) bool { return identity == "" })
+		identities = identities[max(0, len(identities)-mostSites):]
 		if len(identities) == 0 {
 			sites = append(sites, site{name: name})
 		}

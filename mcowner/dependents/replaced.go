@@ -34,10 +34,10 @@ func (e *ReplacedError) Error() string {
 		clusterText(e.Cluster), strings.Join(before, " and "), string(e.Now), e.Annotation)
 }
 
-// isNoted reports whether a cluster as it is now is among those in which the owner may have dependents. Where it is not known
-// which it is, its name counts.
-func (s site) isNoted(placed []site) bool {
-	return slices.Contains(placed, s) || s.identity == "" && len(sitesOf(placed, s.name)) > 0
+// isNoted reports whether a cluster as it is now is among those of its name in which the owner may have dependents. Where it
+// is not known which it is, its name counts.
+func (s site) isNoted(named []site) bool {
+	return slices.Contains(named, s) || s.identity == "" && len(named) > 0
 }
 
 // divide tells the clusters that may be this one from those that had its name before.
@@ -70,7 +70,7 @@ func (p *pass) unreleased(sites []site) []site {
 		if !p.isOverdue(s) {
 			return false
 		}
-		p.tellReleased(s.name, fmt.Errorf("for %s another cluster has had the name of the one with the identity %.64q", p.releaseAfter, string(s.identity)))
+		p.tellReleased(s, fmt.Errorf("for %s another cluster has had the name of the one with the identity %.64q", p.releaseAfter, string(s.identity)))
 		return true
 	})
 }
@@ -80,13 +80,12 @@ func (p *pass) unreleased(sites []site) []site {
 const mostSites = 16
 
 // withinBounds gives up the clusters that had a name longest ago, if there are too many.
-func (p *pass) withinBounds(placed []site, name mcreconcile.ClusterName) []site {
-	sites := sitesOf(placed, name)
-	given := sites[:max(0, len(sites)-mostSites)]
+func (p *pass) withinBounds(named []site) []site {
+	given := named[:max(0, len(named)-mostSites)]
 	for _, s := range given {
-		p.tellReleased(s.name, fmt.Errorf("%d clusters had the name after the one with the identity %.64q", mostSites, string(s.identity)))
+		p.tellReleased(s, fmt.Errorf("%d clusters had the name after the one with the identity %.64q", mostSites, string(s.identity)))
 	}
-	return slices.DeleteFunc(placed, func(s site) bool { return slices.Contains(given, s) })
+	return named[len(given):]
 }
 
 // tellReplaced tells of clusters that had the name of a target before. That is no fault of the target, and becomes one when
