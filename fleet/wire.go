@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -58,9 +59,12 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	case resp.StatusCode < http.StatusInternalServerError:
 		w.health.worked()
 	}
-	if isWatch {
+	switch {
+	case isWatch && resp.StatusCode == http.StatusOK:
 		resp.Body = w.watched(resp, g, release)
-	} else {
+	case isWatch: // client-go reads to its end why it is refused
+		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: release}
+	default:
 		end := sync.OnceFunc(func() { release(); g.end() })
 		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: end}
 	}
@@ -69,7 +73,8 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (w *wire) watched(resp *http.Response, g *generation, release func()) *watchBody {
 	body := &watchBody{ReadCloser: resp.Body, health: w.health, generation: g, release: release}
-	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+	// client-go takes an answer that does not say what it is for JSON.
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "" || strings.Contains(kind, "json") {
 		body.frames, body.most = &frames{}, min(mostEvent, w.most)
 	}
 	return body

@@ -229,3 +229,37 @@ func TestARedirectIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestAWatchIsBoundedWhateverItIsAnsweredWith: client-go reads an error to its end, and what does not say its type as JSON.
+func TestAWatchIsBoundedWhateverItIsAnsweredWith(t *testing.T) {
+	cases := map[string]struct {
+		status int
+		kind   []string
+		send   string
+	}{
+		"an error":               {http.StatusInternalServerError, []string{"text/plain"}, "x"},
+		"an error in many parts": {http.StatusForbidden, []string{"application/json"}, "{}"},
+		"no type":                {http.StatusOK, nil, " "},
+		"a type in capitals":     {http.StatusOK, []string{"APPLICATION/JSON"}, " "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Content-Type"] = tc.kind
+				w.WriteHeader(tc.status)
+				_, _ = io.WriteString(w, strings.Repeat(tc.send, 2<<20))
+			}))
+			t.Cleanup(server.Close)
+			w := newTestWire(t, server, nil)
+			w.identify = nil
+			resp, err := (&http.Client{Transport: w}).Get(server.URL + "?watch=true") //nolint:noctx // the server is of the test
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			if n, err := io.Copy(io.Discard, resp.Body); !errors.Is(err, errTooLarge) {
+				t.Errorf("after %d bytes: %v, want errTooLarge", n, err)
+			}
+		})
+	}
+}
