@@ -8,13 +8,17 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 // ErrAnotherCluster is why an engagement ends when another cluster answers at the member's name. The cause of the
@@ -49,7 +53,19 @@ func ReadIdentity(ctx context.Context, reader client.Reader) (string, error) {
 	if err != nil && !isUnknown(err) {
 		return "", identityError(err)
 	}
-	return string(namespace.GetUID()), nil
+	return plainIdentity(namespace.GetUID())
+}
+
+// maxIdentity is how long an identity may be that is read, in bytes. UIDs have 36.
+const maxIdentity = 128
+
+// plainIdentity returns a UID that a server has answered as an identity, which is shown and logged as it is.
+func plainIdentity(uid types.UID) (string, error) {
+	identity := string(uid)
+	if strings.ContainsRune(identity, ' ') || oneline.Text(identity, maxIdentity) != identity {
+		return "", identityError(errNoAPIServer)
+	}
+	return identity, nil
 }
 
 // isUnknown reports whether the answer means that the identity is not to be had: there is no right to it, or no such
@@ -78,7 +94,7 @@ func identifier(cfg *rest.Config) func(context.Context, http.RoundTripper) (stri
 		if err := json.Unmarshal(answer, &namespace); err != nil || namespace.Name != metav1.NamespaceSystem || namespace.UID == "" {
 			return "", identityError(errNoAPIServer)
 		}
-		return string(namespace.UID), nil
+		return plainIdentity(namespace.UID)
 	}
 }
 

@@ -1,0 +1,43 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// identityAnswered returns the identity that is read when a server answers so.
+func identityAnswered(t *testing.T, status int, answer string) (string, error) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	return identifier(&rest.Config{Host: server.URL})(t.Context(), newTestGeneration(t, server))
+}
+
+// TestAnIdentityIsPlainText: it is logged and shown as it is.
+func TestAnIdentityIsPlainText(t *testing.T) {
+	for uid, plain := range map[string]bool{
+		"0b6fd1f1-8f2c-4b6b-a0e3-6f1b5d7c9e21": true,
+		`a\n{\"level\":\"error\"}`:             false,
+		`\u001b[31mred`:                        false,
+		`\u202egnol`:                           false,
+		"a b":                                  false,
+		"":                                     false,
+		strings.Repeat("x", 100_000):           false,
+	} {
+		identity, err := identityAnswered(t, http.StatusOK, fmt.Sprintf(`{"metadata":{"name":"kube-system","uid":"%s"}}`, uid))
+		if plain && (err != nil || identity != uid) || !plain && !errors.Is(err, errNoAPIServer) {
+			t.Errorf("%.50q: %.50q, %v", uid, identity, err)
+		}
+	}
+}
