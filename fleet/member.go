@@ -348,8 +348,8 @@ func (m *member) noProblem() {
 // be left when the new one begins: neither a reconcile nor a request.
 func (m *member) handOver(ctx context.Context, described Member, before, e *Engagement) error {
 	if before != nil && before.identity != e.identity {
-		if !m.giveUp(described, before, e) {
-			return errOutdated
+		if err := m.giveUp(described, before, e); err != nil {
+			return err
 		}
 		m.awaitDrain(context.WithoutCancel(ctx), before)
 		m.fleet.mu.Lock()
@@ -359,19 +359,23 @@ func (m *member) handOver(ctx context.Context, described Member, before, e *Enga
 	return m.engaged(described, e)
 }
 
-// giveUp ends an engagement since its cluster is no longer the member's.
-func (m *member) giveUp(described Member, before, e *Engagement) bool {
+// giveUp ends an engagement since its cluster is no longer the member's, unless the description is outdated, or the other
+// cluster is refused.
+func (m *member) giveUp(described Member, before, e *Engagement) error {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	if m.withdrawn || !sameAccess(described, m.described) {
-		return false
+		return errOutdated
+	}
+	if twins := m.fleet.identities.othersLocked(e); len(twins) > 0 && m.fleet.opts.RefuseDuplicates {
+		return m.failedLocked(&duplicateError{of: twins[0]})
 	}
 	another := &anotherClusterError{known: before.identity, now: e.identity}
 	m.log.Info("Disengaged", "why", another.Error())
 	m.setStateLocked(Draining, ReasonAnotherCluster, message(another))
 	m.fleet.notIdentifiedLocked(before)
 	before.end(another)
-	return true
+	return nil
 }
 
 // engaged publishes an engagement, unless the description is outdated.
@@ -393,7 +397,7 @@ func (m *member) engaged(described Member, e *Engagement) error {
 	m.attempts, m.problem = 0, problem{}
 	m.setStateLocked(Ready, "", "")
 	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
-	if before != nil && before.ctx.Err() == nil {
+	if before != nil {
 		m.fleet.notIdentifiedLocked(before)
 		before.end(errReplaced)
 		m.replaced.Go(func() { m.awaitDrain(context.Background(), before) })
