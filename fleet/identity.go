@@ -84,8 +84,11 @@ func identityError(err error) error {
 func identifier(cfg *rest.Config) func(context.Context, http.RoundTripper) (string, error) {
 	return func(ctx context.Context, rt http.RoundTripper) (string, error) {
 		answer, err := ask(ctx, cfg, rt, "/api/v1/namespaces/"+metav1.NamespaceSystem, metadataAlone)
-		if isUnknown(err) {
+		if isUnknown(err) && !apierrors.IsUnexpectedServerError(err) {
 			return "", nil
+		}
+		if isUnknown(err) {
+			return "", fmt.Errorf("%w: %v", errNotSaid, identityError(err)) //nolint:errorlint // it is no answer to what was asked
 		}
 		if err != nil {
 			return "", identityError(err)
@@ -96,6 +99,18 @@ func identifier(cfg *rest.Config) func(context.Context, http.RoundTripper) (stri
 		}
 		return plainIdentity(namespace.UID)
 	}
+}
+
+// errNotSaid says that what refuses to tell the identity does not answer as an API server does. It may be one without
+// namespaces, and it may be a gateway that knows no way to the cluster, or not for now.
+var errNotSaid = errors.New("what answers does not say which cluster it is")
+
+// orUnknown takes an identity that is not said for unknown, unless it is known already: that is not another cluster.
+func orUnknown(known, now string, err error) (string, error) {
+	if known == "" && errors.Is(err, errNotSaid) {
+		return "", nil
+	}
+	return now, err
 }
 
 // metadataAlone asks for the metadata of an object, and for all of it where a server knows no such answer.
@@ -116,7 +131,9 @@ func ask(ctx context.Context, cfg *rest.Config, rt http.RoundTripper, path, acce
 	if err != nil {
 		return nil, err
 	}
-	return client.Get().AbsPath(path).SetHeader("Accept", accept).MaxRetries(0).Do(ctx).Raw()
+	result := client.Get().AbsPath(path).SetHeader("Accept", accept).MaxRetries(0).Do(ctx)
+	answer, _ := result.Raw()
+	return answer, result.Error()
 }
 
 // capped is a transport whose answers end at mostAnswer.

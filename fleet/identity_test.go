@@ -41,3 +41,22 @@ func TestAnIdentityIsPlainText(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoAnswersWithoutAStatusSaysNothingOfTheIdentity: a gateway that knows no way to the cluster is not another one.
+func TestWhoAnswersWithoutAStatusSaysNothingOfTheIdentity(t *testing.T) {
+	for _, status := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest} {
+		_, err := identityAnswered(t, status, "404 page not found")
+		if now, unknown := orUnknown("", "", err); now != "" || unknown != nil {
+			t.Errorf("%d, and nothing was known: %q, %v, want unknown", status, now, unknown)
+		}
+		if _, err := orUnknown("a", "", err); !errors.Is(err, errNotSaid) {
+			t.Errorf("%d, and the identity was known: %v, want errNotSaid", status, err)
+		}
+		said := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q}`, status, map[int]string{
+			http.StatusForbidden: "Forbidden", http.StatusNotFound: "NotFound", http.StatusBadRequest: "BadRequest",
+		}[status])
+		if identity, err := identityAnswered(t, status, said); identity != "" || err != nil {
+			t.Errorf("%d of an API server: %q, %v, want unknown", status, identity, err)
+		}
+	}
+}

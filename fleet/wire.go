@@ -120,15 +120,18 @@ func (w *wire) verifyOver(ctx context.Context, g *generation) error {
 	if w.identify == nil {
 		return nil
 	}
+	w.mu.Lock()
+	known := w.identity
+	w.mu.Unlock()
 	now, err := w.identify(ctx, g)
-	if err != nil {
+	if now, err = orUnknown(known, now, err); err != nil {
 		return err
 	}
 	w.mu.Lock()
 	if !w.identified {
 		w.identified, w.identity = true, now
 	}
-	known := w.identity
+	known = w.identity
 	w.mu.Unlock()
 	if now == known {
 		return nil
