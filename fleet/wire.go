@@ -82,15 +82,53 @@ func (w *wire) watched(resp *http.Response, g *generation, release func()) *watc
 
 // send sends a request on a line that is proved. release must be called when the answer was read.
 func (w *wire) send(g *generation, req *http.Request, isWatch bool) (resp *http.Response, release func(), err error) {
+	if isWatch {
+		req = uncompressed(req)
+	}
+	for range mostLines {
+		resp, release, err = w.sendOnce(g, req)
+		if !errors.Is(err, errOtherLine) {
+			break
+		}
+		var rewound bool
+		if req, rewound = rewind(req); !rewound {
+			break
+		}
+	}
+	return resp, release, err
+}
+
+// mostLines is on how many lines a request is tried until one is proved.
+const mostLines = 30
+
+// errOtherLine is why a line is not proved: the answer came on another one, which is. This happens with HTTP/1, where the
+// request has the line for itself, and with HTTP/2 when no more requests fit on it.
+var errOtherLine = errors.New("no connection was kept open for which it is proved where it leads")
+
+// rewind returns a request as it was before it was sent, if that can be had.
+func rewind(req *http.Request) (*http.Request, bool) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return req, true
+	}
+	if req.GetBody == nil {
+		return req, false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return req, false
+	}
+	again := *req
+	again.Body = body
+	return &again, true
+}
+
+func (w *wire) sendOnce(g *generation, req *http.Request) (resp *http.Response, release func(), err error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	sent := req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		if err := w.prove(ctx, g, got.Conn); err != nil {
-			cancel(err) // the line is closed
+			cancel(err) // nothing is sent
 		}
 	}}))
-	if isWatch {
-		sent = uncompressed(sent)
-	}
 	resp, err = g.RoundTrip(sent)
 	if err == nil {
 		return resp, func() { cancel(nil) }, nil
@@ -108,7 +146,18 @@ func (w *wire) prove(ctx context.Context, g *generation, conn net.Conn) error {
 	if l == nil || w.identify == nil {
 		return nil
 	}
-	return l.prove(ctx, func(ctx context.Context) error { return w.verifyOver(ctx, g) })
+	return l.prove(ctx, isShared(conn), func(ctx context.Context) error {
+		var answered *line
+		trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { answered = lineOf(got.Conn) }}
+		if err := w.verifyOver(httptrace.WithClientTrace(ctx, trace), g); err != nil {
+			return err
+		}
+		if answered != nil && answered != l {
+			answered.proved.Store(true)
+			return errOtherLine
+		}
+		return nil
+	})
 }
 
 // verify implements link.
