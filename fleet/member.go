@@ -127,7 +127,7 @@ func (m *member) run(ctx context.Context) {
 		case engaged && !m.filesChanged(described):
 			pause.reset()
 			m.noProblem()
-			m.wait(ctx, m.untilFilesAreRead(described))
+			m.wait(ctx, m.untilFilesAreRead())
 		default:
 			if err := m.connectOrRotate(ctx, described); err != nil && !errors.Is(err, errOutdated) {
 				m.wait(ctx, pause.next())
@@ -149,9 +149,9 @@ func (m *member) read() (described Member, engaged, withdrawn bool) {
 // readFilesEvery is how often certificates in files are read again. They are read at once when the server refuses them.
 const readFilesEvery = time.Minute
 
-// untilFilesAreRead returns the time until files are to be read again, and zero if the description names none.
-func (m *member) untilFilesAreRead(described Member) time.Duration {
-	if described.Config == nil || !namesFiles(described.Config) {
+// untilFilesAreRead returns the time until files are to be read again, and zero if the engagement has nothing of any.
+func (m *member) untilFilesAreRead() time.Duration {
+	if m.files() == (files{}) {
 		return 0
 	}
 	return readFilesEvery
@@ -159,13 +159,19 @@ func (m *member) untilFilesAreRead(described Member) time.Duration {
 
 // filesChanged reports whether the engagement has other certificates than those in the files that its config names.
 func (m *member) filesChanged(described Member) bool {
-	if described.Config == nil || !namesFiles(described.Config) {
-		return false
-	}
+	read := m.files()
+	return read != (files{}) && read.haveChanged(m.fleet.usable(described))
+}
+
+// files returns what the engagement has of files.
+func (m *member) files() files {
 	m.fleet.mu.Lock()
 	e := m.engagement
 	m.fleet.mu.Unlock()
-	return e != nil && e.wire != nil && e.wire.current.Load().files.haveChanged(m.fleet.usable(described))
+	if e == nil || e.wire == nil {
+		return files{}
+	}
+	return e.wire.current.Load().files
 }
 
 // wait returns at news, at the end of ctx, or after the given time if it is not zero. Credentials that are not accepted

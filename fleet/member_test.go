@@ -1,10 +1,46 @@
 package fleet
 
 import (
+	"encoding/pem"
 	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
+
+	"k8s.io/client-go/rest"
 )
+
+// TestFilesThatAnOptionNamesAreFollowed: they are in no description.
+func TestFilesThatAnOptionNamesAreFollowed(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	write := func(content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(ca)
+	f := New(Options{RESTConfig: func(_ Member, cfg *rest.Config) { cfg.CAFile = path }})
+	m := newMember(f, Member{Name: "a", Config: &rest.Config{Host: server.URL}})
+	g, err := newGeneration(f.usable(m.described), &m.plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.engagement = newEngagement(t.Context(), "a")
+	m.engagement.wire = &wire{}
+	m.engagement.wire.current.Store(g)
+	if m.filesChanged(m.described) || m.untilFilesAreRead() != readFilesEvery {
+		t.Errorf("the file has changed, or is to be read after %s", m.untilFilesAreRead())
+	}
+	write(append(ca, ca...))
+	if !m.filesChanged(m.described) {
+		t.Error("the file has not changed")
+	}
+}
 
 // TestARefusedDuplicateDoesNotEndWhatThereIs: a member is described as the cluster of another one. It goes on as its own.
 func TestARefusedDuplicateDoesNotEndWhatThereIs(t *testing.T) {
