@@ -126,6 +126,9 @@ func (i *informer) inherit(lost map[string]any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for key, obj := range lost {
+		if _, back, _ := i.indexer.GetByKey(key); back {
+			continue // it was created again this very moment
+		}
 		if i.lost != nil {
 			i.lost[key] = obj
 		}

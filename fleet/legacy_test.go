@@ -236,3 +236,15 @@ func TestAnInformerThatIsMadeLaterKeepsNothing(t *testing.T) {
 		stop(g)
 	})
 }
+
+// TestWhatIsThereAgainIsNotLost: it was created between the look at the store and the news of what was lost.
+func TestWhatIsThereAgainIsNotLost(t *testing.T) {
+	g := newGenerations(t, "1", "1")
+	heir := g.heirs[0]
+	replace(t, intake{heir}, "1", in("x", "a"))
+	heir.inherit(map[string]any{"x/a": in("x", "a"), "x/b": in("x", "b")})
+	stop(g)
+	if _, kept := heir.lost["x/a"]; kept || len(heir.lost) != 1 {
+		t.Errorf("lost are %v, want x/b", heir.lost)
+	}
+}
