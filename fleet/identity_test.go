@@ -60,3 +60,17 @@ func TestWhoAnswersWithoutAStatusSaysNothingOfTheIdentity(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatDoesNotSayWhoItIsTakesNoPlace: a description leads to a gateway that knows no way, while another one works.
+func TestWhatDoesNotSayWhoItIsTakesNoPlace(t *testing.T) {
+	server, _ := asked(t)
+	w := newTestWire(t, server, func() (string, error) { return "", errNotSaid })
+	w.before = "a"
+	if identity, err := w.settle(t.Context()); !errors.Is(err, errNotSaid) {
+		t.Errorf("it is %q, %v, want errNotSaid", identity, err)
+	}
+	w.before = ""
+	if identity, err := w.settle(t.Context()); identity != "" || err != nil {
+		t.Errorf("nobody has the place: it is %q, %v, want unknown", identity, err)
+	}
+}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,6 +26,8 @@ type wire struct {
 
 	// identify reads which cluster answers. Nil stands for one whose identity the provider says.
 	identify func(context.Context, http.RoundTripper) (string, error)
+
+	before string // the identity of the engagement whose place it is to take, if there is one
 
 	current atomic.Pointer[generation]
 
@@ -170,7 +173,7 @@ func (w *wire) verifyOver(ctx context.Context, g *generation) error {
 		return nil
 	}
 	w.mu.Lock()
-	known := w.identity
+	known := cmp.Or(w.identity, w.before)
 	w.mu.Unlock()
 	now, err := w.identify(ctx, g)
 	if now, err = orUnknown(known, now, err); err != nil {
