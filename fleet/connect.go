@@ -56,6 +56,9 @@ func (f *Fleet) connect(attempt context.Context, e *Engagement, described Member
 	e.drained = f.clientSeries.begin(cfg)
 	e.wire = f.newWire(cfg, described, m)
 	e.wire.current.Store(first)
+	if before != nil {
+		e.wire.before = before.identity
+	}
 	defer func() {
 		if err != nil {
 			e.wire.close()

@@ -36,9 +36,6 @@ func namesFiles(cfg *rest.Config) bool {
 // haveChanged reports whether the files that cfg names have other certificates now. One that cannot be read has not
 // changed: it may be about to be replaced.
 func (f files) haveChanged(cfg *rest.Config) bool {
-	if f == (files{}) {
-		return false
-	}
 	_, now, err := inlined(cfg)
 	return err == nil && now != f
 }

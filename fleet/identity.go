@@ -8,13 +8,17 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 // ErrAnotherCluster is why an engagement ends when another cluster answers at the member's name. The cause of the
@@ -49,7 +53,19 @@ func ReadIdentity(ctx context.Context, reader client.Reader) (string, error) {
 	if err != nil && !isUnknown(err) {
 		return "", identityError(err)
 	}
-	return string(namespace.GetUID()), nil
+	return plainIdentity(namespace.GetUID())
+}
+
+// maxIdentity is how long an identity may be that is read, in bytes. UIDs have 36.
+const maxIdentity = 128
+
+// plainIdentity returns a UID that a server has answered as an identity, which is shown and logged as it is.
+func plainIdentity(uid types.UID) (string, error) {
+	identity := string(uid)
+	if strings.ContainsRune(identity, ' ') || oneline.Text(identity, maxIdentity) != identity {
+		return "", identityError(errNoAPIServer)
+	}
+	return identity, nil
 }
 
 // isUnknown reports whether the answer means that the identity is not to be had: there is no right to it, or no such
@@ -68,8 +84,11 @@ func identityError(err error) error {
 func identifier(cfg *rest.Config) func(context.Context, http.RoundTripper) (string, error) {
 	return func(ctx context.Context, rt http.RoundTripper) (string, error) {
 		answer, err := ask(ctx, cfg, rt, "/api/v1/namespaces/"+metav1.NamespaceSystem, metadataAlone)
-		if isUnknown(err) {
+		if isUnknown(err) && !apierrors.IsUnexpectedServerError(err) {
 			return "", nil
+		}
+		if isUnknown(err) {
+			return "", fmt.Errorf("%w: %v", errNotSaid, identityError(err)) //nolint:errorlint // it is no answer to what was asked
 		}
 		if err != nil {
 			return "", identityError(err)
@@ -78,8 +97,20 @@ func identifier(cfg *rest.Config) func(context.Context, http.RoundTripper) (stri
 		if err := json.Unmarshal(answer, &namespace); err != nil || namespace.Name != metav1.NamespaceSystem || namespace.UID == "" {
 			return "", identityError(errNoAPIServer)
 		}
-		return string(namespace.UID), nil
+		return plainIdentity(namespace.UID)
 	}
+}
+
+// errNotSaid says that what refuses to tell the identity does not answer as an API server does. It may be one without
+// namespaces, and it may be a gateway that knows no way to the cluster, or not for now.
+var errNotSaid = errors.New("what answers does not say which cluster it is")
+
+// orUnknown takes an identity that is not said for unknown, unless it is known already: that is not another cluster.
+func orUnknown(known, now string, err error) (string, error) {
+	if known == "" && errors.Is(err, errNotSaid) {
+		return "", nil
+	}
+	return now, err
 }
 
 // metadataAlone asks for the metadata of an object, and for all of it where a server knows no such answer.
@@ -100,7 +131,9 @@ func ask(ctx context.Context, cfg *rest.Config, rt http.RoundTripper, path, acce
 	if err != nil {
 		return nil, err
 	}
-	return client.Get().AbsPath(path).SetHeader("Accept", accept).MaxRetries(0).Do(ctx).Raw()
+	result := client.Get().AbsPath(path).SetHeader("Accept", accept).MaxRetries(0).Do(ctx)
+	answer, _ := result.Raw()
+	return answer, result.Error()
 }
 
 // capped is a transport whose answers end at mostAnswer.

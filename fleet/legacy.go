@@ -18,7 +18,8 @@ type informers struct {
 	mu       sync.Mutex // guards what follows
 	of       map[informerKey][]*informer
 	legacies map[informerKey]*legacy
-	closing  *time.Timer // ends the legacies
+	closing  *time.Timer // closes the legacies
+	closed   bool        // no informer keeps what was lost for handlers that are added later
 }
 
 // add notes a new informer of a kind, nil for one that is not the fleet's own. It takes over the legacy of those in the
@@ -35,7 +36,7 @@ func (is *informers) add(key informerKey, i *informer) {
 	}
 	is.of[key] = append(is.of[key], i)
 	if l := is.legacies[key]; l != nil {
-		l.add(i)
+		l.add(i, !is.closed)
 	}
 }
 
@@ -71,9 +72,12 @@ type legacy struct {
 // legacyLasts is how long handlers may be added after a replacement. Sources add theirs at once.
 const legacyLasts = time.Minute
 
-func (l *legacy) add(i *informer) {
+func (l *legacy) add(i *informer, keeps bool) {
 	i.mu.Lock()
-	i.legacy, i.lost = l, map[string]any{}
+	i.legacy = l
+	if keeps {
+		i.lost = map[string]any{}
+	}
 	i.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,6 +126,9 @@ func (i *informer) inherit(lost map[string]any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for key, obj := range lost {
+		if _, back, _ := i.indexer.GetByKey(key); back {
+			continue // it was created again this very moment
+		}
 		if i.lost != nil {
 			i.lost[key] = obj
 		}
@@ -225,8 +232,18 @@ func (e *Engagement) openLegacies() {
 		l.mu.Unlock()
 		l.settle()
 	}
-	e.informers.closing = time.AfterFunc(legacyLasts, e.dropLost)
+	e.informers.closing = time.AfterFunc(legacyLasts, e.closeLegacies)
 	context.AfterFunc(e.ctx, func() { e.informers.closing.Stop() })
+}
+
+// closeLegacies ends that handlers are told what was lost before they were added. A legacy that is not settled yet is told
+// to the handlers that there are then.
+func (e *Engagement) closeLegacies() {
+	e.informers.mu.Lock()
+	e.informers.closed = true
+	maps.DeleteFunc(e.informers.legacies, func(_ informerKey, l *legacy) bool { return len(l.left()) == 0 })
+	e.informers.mu.Unlock()
+	e.dropLost()
 }
 
 // syncTimeout bounds the time for which an engagement waits for its caches while the one before goes on.

@@ -216,3 +216,35 @@ func TestTheSameVersionWithOtherContentIsNews(t *testing.T) {
 		i.stop()
 	})
 }
+
+// TestAnInformerThatIsMadeLaterKeepsNothing: it would keep each object that goes for as long as the engagement lasts.
+func TestAnInformerThatIsMadeLaterKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGenerations(t, "1", "1")
+		for _, i := range slices.Concat(g.old, g.heirs) {
+			replace(t, intake{i}, "1")
+		}
+		g.e.openLegacies()
+		<-time.After(legacyLasts + time.Second)
+		synctest.Wait()
+		late := addInformer(t, g.e, informerKey{gvk: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm})
+		replace(t, intake{late}, "1", in("x", "a"))
+		replace(t, intake{late}, "2")
+		if len(late.lost) > 0 {
+			t.Errorf("it keeps %v", late.lost)
+		}
+		stop(g)
+	})
+}
+
+// TestWhatIsThereAgainIsNotLost: it was created between the look at the store and the news of what was lost.
+func TestWhatIsThereAgainIsNotLost(t *testing.T) {
+	g := newGenerations(t, "1", "1")
+	heir := g.heirs[0]
+	replace(t, intake{heir}, "1", in("x", "a"))
+	heir.inherit(map[string]any{"x/a": in("x", "a"), "x/b": in("x", "b")})
+	stop(g)
+	if _, kept := heir.lost["x/a"]; kept || len(heir.lost) != 1 {
+		t.Errorf("lost are %v, want x/b", heir.lost)
+	}
+}

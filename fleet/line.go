@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"sync/atomic"
 	"time"
@@ -12,13 +13,15 @@ import (
 type line struct {
 	net.Conn
 	heard *atomic.Int64 // when bytes last arrived on any line of the generation, in nanoseconds since 1970
+	made  time.Time
 
 	proved  atomic.Bool
 	proving chan struct{} // has a token while one request proves it; the others wait for the answer
+	failed  error         // why it is closed; of the request that has the token
 }
 
 func newLine(conn net.Conn, heard *atomic.Int64) *line {
-	return &line{Conn: conn, heard: heard, proving: make(chan struct{}, 1)}
+	return &line{Conn: conn, heard: heard, made: time.Now(), proving: make(chan struct{}, 1)}
 }
 
 // lineOf returns the line below a connection, or nil if it is none of ours.
@@ -36,6 +39,12 @@ func lineOf(conn net.Conn) *line {
 	return nil
 }
 
+// isShared reports whether a connection has several requests at once.
+func isShared(conn net.Conn) bool {
+	c, ok := conn.(interface{ ConnectionState() tls.ConnectionState })
+	return ok && c.ConnectionState().NegotiatedProtocol == "h2"
+}
+
 // Read implements net.Conn.
 func (l *line) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
@@ -45,26 +54,42 @@ func (l *line) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// proveWithin is how long a line may take to be proved until a request that was waiting for that gives it up.
+const proveWithin = 20 * time.Second
+
 // prove runs a proof, once it has worked never again, and for all requests that need it at the moment together. A line
-// whose proof fails is closed, so that nothing can leave on it any more.
-func (l *line) prove(ctx context.Context, proof func(context.Context) error) error {
+// whose proof fails is closed, so that nothing can leave on it any more. A request that ends before is no failure of a
+// line that it shares with others, as with HTTP/2, which sends nothing of such a request.
+func (l *line) prove(ctx context.Context, shared bool, proof func(context.Context) error) error {
 	if l.proved.Load() {
 		return nil
 	}
 	select {
 	case l.proving <- struct{}{}:
 	case <-ctx.Done():
-		_ = l.Close()
+		l.abandon(shared)
 		return context.Cause(ctx)
 	}
 	defer func() { <-l.proving }()
-	if l.proved.Load() {
-		return nil
+	if l.proved.Load() || l.failed != nil {
+		return l.failed
 	}
-	if err := proof(ctx); err != nil {
+	err := proof(ctx)
+	switch {
+	case err == nil:
+		l.proved.Store(true)
+	case ctx.Err() != nil:
+		l.abandon(shared)
+	default:
+		l.failed = err
 		_ = l.Close()
-		return err
 	}
-	l.proved.Store(true)
-	return nil
+	return err
+}
+
+// abandon closes a line of which nobody else waits to be proved, or has waited long.
+func (l *line) abandon(shared bool) {
+	if !shared || time.Since(l.made) > proveWithin {
+		_ = l.Close()
+	}
 }

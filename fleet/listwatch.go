@@ -52,12 +52,14 @@ func (r *retrying) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 // WatchWithContext implements ListerWatcherWithContext.
 func (r *retrying) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	listed, rotated := r.listed.Swap(false), r.watched.Load() != r.wire.current.Load()
+	sure := listed || rotated // that the version is the server's: else it may have ended the last watch
 	return retry(ctx, r, func() (watch.Interface, error) {
-		if !listed && !rotated && opts.SendInitialEvents == nil { // the server may have ended the last one
+		if !sure && opts.SendInitialEvents == nil {
 			if err := r.mustNotBeRestored(ctx, opts.ResourceVersion); err != nil {
 				return nil, err
 			}
 		}
+		sure = false // for the next attempt
 		r.watched.Store(r.wire.current.Load())
 		return r.ListerWatcherWithContext.WatchWithContext(ctx, opts)
 	})

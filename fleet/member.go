@@ -127,7 +127,7 @@ func (m *member) run(ctx context.Context) {
 		case engaged && !m.filesChanged(described):
 			pause.reset()
 			m.noProblem()
-			m.wait(ctx, m.untilFilesAreRead(described))
+			m.wait(ctx, m.untilFilesAreRead())
 		default:
 			if err := m.connectOrRotate(ctx, described); err != nil && !errors.Is(err, errOutdated) {
 				m.wait(ctx, pause.next())
@@ -149,9 +149,9 @@ func (m *member) read() (described Member, engaged, withdrawn bool) {
 // readFilesEvery is how often certificates in files are read again. They are read at once when the server refuses them.
 const readFilesEvery = time.Minute
 
-// untilFilesAreRead returns the time until files are to be read again, and zero if the description names none.
-func (m *member) untilFilesAreRead(described Member) time.Duration {
-	if described.Config == nil || !namesFiles(described.Config) {
+// untilFilesAreRead returns the time until files are to be read again, and zero if the engagement has nothing of any.
+func (m *member) untilFilesAreRead() time.Duration {
+	if m.files() == (files{}) {
 		return 0
 	}
 	return readFilesEvery
@@ -159,13 +159,19 @@ func (m *member) untilFilesAreRead(described Member) time.Duration {
 
 // filesChanged reports whether the engagement has other certificates than those in the files that its config names.
 func (m *member) filesChanged(described Member) bool {
-	if described.Config == nil || !namesFiles(described.Config) {
-		return false
-	}
+	read := m.files()
+	return read != (files{}) && read.haveChanged(m.fleet.usable(described))
+}
+
+// files returns what the engagement has of files.
+func (m *member) files() files {
 	m.fleet.mu.Lock()
 	e := m.engagement
 	m.fleet.mu.Unlock()
-	return e != nil && e.wire != nil && e.wire.current.Load().files.haveChanged(m.fleet.usable(described))
+	if e == nil || e.wire == nil {
+		return files{}
+	}
+	return e.wire.current.Load().files
 }
 
 // wait returns at news, at the end of ctx, or after the given time if it is not zero. Credentials that are not accepted
@@ -348,8 +354,8 @@ func (m *member) noProblem() {
 // be left when the new one begins: neither a reconcile nor a request.
 func (m *member) handOver(ctx context.Context, described Member, before, e *Engagement) error {
 	if before != nil && before.identity != e.identity {
-		if !m.giveUp(described, before, e) {
-			return errOutdated
+		if err := m.giveUp(described, before, e); err != nil {
+			return err
 		}
 		m.awaitDrain(context.WithoutCancel(ctx), before)
 		m.fleet.mu.Lock()
@@ -359,19 +365,23 @@ func (m *member) handOver(ctx context.Context, described Member, before, e *Enga
 	return m.engaged(described, e)
 }
 
-// giveUp ends an engagement since its cluster is no longer the member's.
-func (m *member) giveUp(described Member, before, e *Engagement) bool {
+// giveUp ends an engagement since its cluster is no longer the member's, unless the description is outdated, or the other
+// cluster is refused.
+func (m *member) giveUp(described Member, before, e *Engagement) error {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	if m.withdrawn || !sameAccess(described, m.described) {
-		return false
+		return errOutdated
+	}
+	if twins := m.fleet.identities.othersLocked(e); len(twins) > 0 && m.fleet.opts.RefuseDuplicates {
+		return m.failedLocked(&duplicateError{of: twins[0]})
 	}
 	another := &anotherClusterError{known: before.identity, now: e.identity}
 	m.log.Info("Disengaged", "why", another.Error())
 	m.setStateLocked(Draining, ReasonAnotherCluster, message(another))
 	m.fleet.notIdentifiedLocked(before)
 	before.end(another)
-	return true
+	return nil
 }
 
 // engaged publishes an engagement, unless the description is outdated.
@@ -393,7 +403,7 @@ func (m *member) engaged(described Member, e *Engagement) error {
 	m.attempts, m.problem = 0, problem{}
 	m.setStateLocked(Ready, "", "")
 	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
-	if before != nil && before.ctx.Err() == nil {
+	if before != nil {
 		m.fleet.notIdentifiedLocked(before)
 		before.end(errReplaced)
 		m.replaced.Go(func() { m.awaitDrain(context.Background(), before) })

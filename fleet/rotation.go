@@ -43,7 +43,7 @@ func (m *member) rotate(ctx context.Context, described Member, e *Engagement) er
 		return m.failed(described, err)
 	}
 	identity, err := identityOver(attempt, next, cfg, described)
-	if err != nil {
+	if identity, err = orUnknown(e.identity, identity, err); err != nil {
 		next.discard()
 		return m.failed(described, err)
 	}

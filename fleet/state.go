@@ -20,7 +20,7 @@ const (
 	Ready State = "Ready"
 	// Unreachable members are engaged, but their API server does not answer, or refuses the credentials.
 	Unreachable State = "Unreachable"
-	// Draining members were removed; what still runs for them is ending.
+	// Draining members were removed, or another cluster is about to take their place; what still runs for them is ending.
 	Draining State = "Draining"
 )
 

@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -24,6 +26,8 @@ type wire struct {
 
 	// identify reads which cluster answers. Nil stands for one whose identity the provider says.
 	identify func(context.Context, http.RoundTripper) (string, error)
+
+	before string // the identity of the engagement whose place it is to take, if there is one
 
 	current atomic.Pointer[generation]
 
@@ -58,9 +62,12 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	case resp.StatusCode < http.StatusInternalServerError:
 		w.health.worked()
 	}
-	if isWatch {
+	switch {
+	case isWatch && resp.StatusCode == http.StatusOK:
 		resp.Body = w.watched(resp, g, release)
-	} else {
+	case isWatch: // client-go reads to its end why it is refused
+		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: release}
+	default:
 		end := sync.OnceFunc(func() { release(); g.end() })
 		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: end}
 	}
@@ -69,7 +76,8 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (w *wire) watched(resp *http.Response, g *generation, release func()) *watchBody {
 	body := &watchBody{ReadCloser: resp.Body, health: w.health, generation: g, release: release}
-	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+	// client-go takes an answer that does not say what it is for JSON.
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "" || strings.Contains(kind, "json") {
 		body.frames, body.most = &frames{}, min(mostEvent, w.most)
 	}
 	return body
@@ -77,15 +85,53 @@ func (w *wire) watched(resp *http.Response, g *generation, release func()) *watc
 
 // send sends a request on a line that is proved. release must be called when the answer was read.
 func (w *wire) send(g *generation, req *http.Request, isWatch bool) (resp *http.Response, release func(), err error) {
+	if isWatch {
+		req = uncompressed(req)
+	}
+	for range mostLines {
+		resp, release, err = w.sendOnce(g, req)
+		if !errors.Is(err, errOtherLine) {
+			break
+		}
+		var rewound bool
+		if req, rewound = rewind(req); !rewound {
+			break
+		}
+	}
+	return resp, release, err
+}
+
+// mostLines is on how many lines a request is tried until one is proved.
+const mostLines = 30
+
+// errOtherLine is why a line is not proved: the answer came on another one, which is. This happens with HTTP/1, where the
+// request has the line for itself, and with HTTP/2 when no more requests fit on it.
+var errOtherLine = errors.New("no connection was kept open for which it is proved where it leads")
+
+// rewind returns a request as it was before it was sent, if that can be had.
+func rewind(req *http.Request) (*http.Request, bool) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return req, true
+	}
+	if req.GetBody == nil {
+		return req, false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return req, false
+	}
+	again := *req
+	again.Body = body
+	return &again, true
+}
+
+func (w *wire) sendOnce(g *generation, req *http.Request) (resp *http.Response, release func(), err error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	sent := req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		if err := w.prove(ctx, g, got.Conn); err != nil {
-			cancel(err) // the line is closed
+			cancel(err) // nothing is sent
 		}
 	}}))
-	if isWatch {
-		sent = uncompressed(sent)
-	}
 	resp, err = g.RoundTrip(sent)
 	if err == nil {
 		return resp, func() { cancel(nil) }, nil
@@ -103,7 +149,18 @@ func (w *wire) prove(ctx context.Context, g *generation, conn net.Conn) error {
 	if l == nil || w.identify == nil {
 		return nil
 	}
-	return l.prove(ctx, func(ctx context.Context) error { return w.verifyOver(ctx, g) })
+	return l.prove(ctx, isShared(conn), func(ctx context.Context) error {
+		var answered *line
+		trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { answered = lineOf(got.Conn) }}
+		if err := w.verifyOver(httptrace.WithClientTrace(ctx, trace), g); err != nil {
+			return err
+		}
+		if answered != nil && answered != l {
+			answered.proved.Store(true)
+			return errOtherLine
+		}
+		return nil
+	})
 }
 
 // verify implements link.
@@ -115,15 +172,18 @@ func (w *wire) verifyOver(ctx context.Context, g *generation) error {
 	if w.identify == nil {
 		return nil
 	}
+	w.mu.Lock()
+	known := cmp.Or(w.identity, w.before)
+	w.mu.Unlock()
 	now, err := w.identify(ctx, g)
-	if err != nil {
+	if now, err = orUnknown(known, now, err); err != nil {
 		return err
 	}
 	w.mu.Lock()
 	if !w.identified {
 		w.identified, w.identity = true, now
 	}
-	known := w.identity
+	known = w.identity
 	w.mu.Unlock()
 	if now == known {
 		return nil

@@ -3,10 +3,12 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,6 +107,115 @@ func TestEachConnectionIsProvedBeforeItIsUsed(t *testing.T) {
 	now.Store("first")
 	if err := get(t, w, server.URL); err != nil {
 		t.Errorf("the member's cluster is back, and a request fails: %v", err)
+	}
+}
+
+type connKey struct{}
+
+// TestAConnectionIsProvedByItsOwnAnswer: each connection leads to another cluster in turn, also where the question finds
+// no place on the connection that it is about.
+func TestAConnectionIsProvedByItsOwnAnswer(t *testing.T) {
+	type way struct {
+		http2    bool
+		clusters int64
+	}
+	for _, way := range []way{{false, 1}, {true, 1}, {false, 2}, {true, 2}} {
+		t.Run(fmt.Sprintf("%+v", way), func(t *testing.T) {
+			var conns, strayed atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				cluster := r.Context().Value(connKey{}).(int64) % way.clusters //nolint:errcheck,forcetypeassert // see below
+				if r.URL.Path != "/identity" && cluster != 0 {
+					strayed.Add(1)
+				}
+				w.Header().Set("Cluster", strconv.FormatInt(cluster, 10))
+			}))
+			server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+				return context.WithValue(ctx, connKey{}, conns.Add(1)-1)
+			}
+			server.EnableHTTP2 = way.http2
+			server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 5}
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			w := newTestWire(t, server, nil)
+			w.identify = func(ctx context.Context, rt http.RoundTripper) (string, error) {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/identity", nil)
+				if err != nil {
+					return "", err
+				}
+				resp, err := rt.RoundTrip(req)
+				if err != nil {
+					return "", err
+				}
+				return resp.Header.Get("Cluster"), resp.Body.Close()
+			}
+			g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(g.discard)
+			w.current.Store(g)
+			w.identified, w.identity = true, "0"
+			var wg sync.WaitGroup
+			for range 60 {
+				wg.Go(func() {
+					resp, err := (&http.Client{Transport: w}).Post(server.URL, "text/plain", strings.NewReader("x")) //nolint:noctx // the server is of the test
+					switch {
+					case err == nil:
+						_ = resp.Body.Close()
+					case way.clusters == 1 || !errors.Is(err, ErrAnotherCluster):
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if strayed.Load() > 0 {
+				t.Errorf("%d requests arrived at the other cluster", strayed.Load())
+			}
+		})
+	}
+}
+
+// TestARequestThatEndsHarmsNoOtherOnItsConnection: it was waiting until it is proved where that leads.
+func TestARequestThatEndsHarmsNoOtherOnItsConnection(t *testing.T) {
+	var arrived atomic.Int64
+	asked, answer := make(chan struct{}, 10), make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/ended":
+			arrived.Add(1)
+		case "/identity":
+			asked <- struct{}{}
+			<-answer
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	w := newTestWire(t, server, func() (string, error) { return "a", nil })
+	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.discard)
+	w.current.Store(g)
+	patient := make(chan error, 1)
+	go func() { patient <- get(t, w, server.URL) }()
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/ended", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.RoundTrip(req); !errors.Is(err, context.DeadlineExceeded) { //nolint:bodyclose // it fails
+		t.Errorf("the request that ends: %v, want its deadline", err)
+	}
+	close(answer)
+	if err := <-patient; err != nil {
+		t.Errorf("the request that waits: %v", err)
+	}
+	if arrived.Load() > 0 {
+		t.Error("the request that has ended was sent")
 	}
 }
 
@@ -227,5 +338,39 @@ func TestARedirectIsTold(t *testing.T) {
 		if !strings.Contains(got, want) || strings.Contains(got, "secret") {
 			t.Errorf("redirected to %q: %s, want %s", to, got, want)
 		}
+	}
+}
+
+// TestAWatchIsBoundedWhateverItIsAnsweredWith: client-go reads an error to its end, and what does not say its type as JSON.
+func TestAWatchIsBoundedWhateverItIsAnsweredWith(t *testing.T) {
+	cases := map[string]struct {
+		status int
+		kind   []string
+		send   string
+	}{
+		"an error":               {http.StatusInternalServerError, []string{"text/plain"}, "x"},
+		"an error in many parts": {http.StatusForbidden, []string{"application/json"}, "{}"},
+		"no type":                {http.StatusOK, nil, " "},
+		"a type in capitals":     {http.StatusOK, []string{"APPLICATION/JSON"}, " "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Content-Type"] = tc.kind
+				w.WriteHeader(tc.status)
+				_, _ = io.WriteString(w, strings.Repeat(tc.send, 2<<20))
+			}))
+			t.Cleanup(server.Close)
+			w := newTestWire(t, server, nil)
+			w.identify = nil
+			resp, err := (&http.Client{Transport: w}).Get(server.URL + "?watch=true") //nolint:noctx // the server is of the test
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			if n, err := io.Copy(io.Discard, resp.Body); !errors.Is(err, errTooLarge) {
+				t.Errorf("after %d bytes: %v, want errTooLarge", n, err)
+			}
+		})
 	}
 }

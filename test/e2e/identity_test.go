@@ -265,6 +265,25 @@ func TestAMemberIsNotReadyAgainAsAnotherCluster(t *testing.T) {
 	seen.mustHave(t, "m", a, ns)
 }
 
+// TestAGatewayThatKnowsNoWayIsNotAnotherCluster: it answers everything with a page that says so, for a while.
+func TestAGatewayThatKnowsNoWayIsNotAnotherCluster(t *testing.T) {
+	f, _, a, _ := twoClusters(t)
+	g := newGateway(t, newAuthority(t), a)
+	m, _ := newWatchedManager(t, f.Local)
+	m.set(fleet.Member{Name: "m", Config: g.config()})
+	m.start()
+	m.isCluster(identityOf(t, a))
+	first := m.attached()
+	g.answer(http.NotFound)
+	g.server.CloseClientConnections()
+	m.becomes(fleet.Unreachable)
+	g.answer(g.serve)
+	m.becomes(fleet.Ready)
+	if m.attached() != first {
+		t.Errorf("the member was engaged anew: %v", context.Cause(first.Context()))
+	}
+}
+
 // TestWhatWasDeletedDuringAReplacementIsReconciled: a member gets another address while it is away, and some of its
 // objects are deleted meanwhile.
 func TestWhatWasDeletedDuringAReplacementIsReconciled(t *testing.T) {

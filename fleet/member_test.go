@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"encoding/pem"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/client-go/rest"
+)
+
+// TestFilesThatAnOptionNamesAreFollowed: they are in no description.
+func TestFilesThatAnOptionNamesAreFollowed(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	write := func(content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(ca)
+	f := New(Options{RESTConfig: func(_ Member, cfg *rest.Config) { cfg.CAFile = path }})
+	m := newMember(f, Member{Name: "a", Config: &rest.Config{Host: server.URL}})
+	g, err := newGeneration(f.usable(m.described), &m.plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.engagement = newEngagement(t.Context(), "a")
+	m.engagement.wire = &wire{}
+	m.engagement.wire.current.Store(g)
+	if m.filesChanged(m.described) || m.untilFilesAreRead() != readFilesEvery {
+		t.Errorf("the file has changed, or is to be read after %s", m.untilFilesAreRead())
+	}
+	write(append(ca, ca...))
+	if !m.filesChanged(m.described) {
+		t.Error("the file has not changed")
+	}
+}
+
+// TestARefusedDuplicateDoesNotEndWhatThereIs: a member is described as the cluster of another one. It goes on as its own.
+func TestARefusedDuplicateDoesNotEndWhatThereIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{RefuseDuplicates: true})
+		set := func(name ClusterName, identity string) {
+			if err := f.Set(Member{Name: name, Cluster: &existing{}, Identity: identity}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		set("a", "1")
+		set("b", "2")
+		e, err := f.Engagement("b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		set("b", "1")
+		status, _ := f.Status("b")
+		if e.Context().Err() != nil || status.State != Ready || status.Reason != ReasonDuplicate {
+			t.Errorf("b is %s (%s), and its engagement ended by %v, want Ready, Duplicate and none", status.State, status.Reason, e.Context().Err())
+		}
+	})
+}
+
+// TestAnEngagementThatHasEndedByItselfKeepsNoIdentity: the next one may be another cluster, and others may be that one.
+func TestAnEngagementThatHasEndedByItselfKeepsNoIdentity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		if err := f.Set(Member{Name: "a", Cluster: &existing{}, Identity: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		e, err := f.Engagement("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.end(errors.New("the cache has stopped"))
+		if err := f.Set(Member{Name: "a", Cluster: &existing{}, Identity: "2"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Set(Member{Name: "b", Cluster: &existing{}, Identity: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if status, _ := f.Status("b"); len(status.Duplicates) > 0 {
+			t.Errorf("b is the same cluster as %v, want none", status.Duplicates)
+		}
+	})
+}
