@@ -72,6 +72,7 @@ func TestAKubeconfigRunsAProgramOnlyInTheWaysThatAreListed(t *testing.T) {
 		"a question like a server":           {server("https://evil.example.com?.eks.amazonaws.com"), byServer},
 		"the end of another server":          {server("https://eks.amazonaws.com.evil.example.com"), byServer},
 		"a server without what is before":    {server("https://eks.amazonaws.com"), byServer},
+		"an address with a zone like one":    {server("https://[2001:db8::1%25.eks.amazonaws.com]"), byServer},
 		"a listed server":                    {server("https://X.EKS.amazonaws.com:443/base"), ""},
 		"a listed address":                   {server("https://10.0.0.1:6443"), ""},
 		"a proxy that could read it": {
