@@ -220,20 +220,27 @@ func (w *worker[T]) takeLocked(ctx context.Context, key client.ObjectKey, obj T,
 	return true
 }
 
-// find returns the object as the caches have it, if it counts.
+// find returns the object as the caches have it, if it counts. Its key is in mind when the namespace is looked at, so that
+// labels of the namespace that change after that are noticed.
 func (w *worker[T]) find(ctx context.Context, key client.ObjectKey) (T, error) {
+	if w.provider.NamespaceSelector == nil {
+		return w.findObject(ctx, key)
+	}
+	w.seen.add(key)
+	obj, err := w.findObject(ctx, key)
+	switch {
+	case apierrors.IsNotFound(err):
+		w.seen.drop(key) // if it comes back, that is an event
+	case err == nil:
+		err = w.namespaces.Get(ctx, client.ObjectKey{Name: key.Namespace}, aNamespace())
+	}
+	return obj, err
+}
+
+// findObject returns the object, whether its namespace counts or not.
+func (w *worker[T]) findObject(ctx context.Context, key client.ObjectKey) (T, error) {
 	obj := w.provider.Object.DeepCopyObject().(T)
-	if w.provider.NamespaceSelector != nil {
-		w.seen.drop(key)
-		if err := w.namespaces.Get(ctx, client.ObjectKey{Name: key.Namespace}, aNamespace()); err != nil {
-			w.note(key) // it may count later
-			return obj, err
-		}
-	}
 	err := w.own.Get(ctx, key, obj)
-	if !apierrors.IsNotFound(err) {
-		w.note(key)
-	}
 	if !apierrors.IsNotFound(err) || !w.isDescribed(key) || len(w.provider.Selectors) < 2 {
 		return obj, err
 	}
@@ -252,7 +259,6 @@ func (w *worker[T]) findLive(ctx context.Context, key client.ObjectKey, missing 
 	case apierrors.IsForbidden(err):
 		return live, missing
 	case err == nil && slices.ContainsFunc(w.provider.Selectors, matches):
-		w.note(key)
 		w.keys.AddAfter(key, liveRecheck)
 		return live, nil
 	case err == nil:
