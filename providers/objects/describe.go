@@ -159,6 +159,9 @@ func (w *worker[T]) overrun(c *call, key client.ObjectKey, obj T) {
 
 // notFound notes why an object was not found. It returns false if it must be looked for again.
 func (w *worker[T]) notFound(key client.ObjectKey, why error) (done bool) {
+	if apierrors.IsNotFound(why) && w.provider.Gone != nil {
+		w.provider.Gone(key)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := w.described[key]

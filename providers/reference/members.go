@@ -25,7 +25,7 @@ import (
 func (f *follower) members(ctx context.Context, obj *unstructured.Unstructured, also objects.Reader) ([]fleet.Member, error) {
 	key := client.ObjectKeyFromObject(obj)
 	if !obj.GetDeletionTimestamp().IsZero() {
-		f.named.set(key, client.ObjectKey{})
+		f.named.forget(key)
 		return nil, nil
 	}
 	ref, err := f.provider.follow(obj)
