@@ -21,8 +21,9 @@ type Program struct {
 	// Default: there must be none.
 	Args []string
 
-	// Env has patterns of the values of environment variables that kubeconfigs may set, by their names. Variables that
-	// make programs load or run others, such as PATH and LD_PRELOAD, give all away.
+	// Env has patterns of the values of environment variables that kubeconfigs may set, by their names. Each may be left
+	// out: the program has that of the manager then. Variables that make programs load or run others, such as PATH and
+	// LD_PRELOAD, give all away.
 	// Default: none may be set.
 	Env map[string]string
 
