@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
@@ -186,4 +187,36 @@ type noSecrets struct{ objects.Reader }
 // Get implements objects.Reader.
 func (noSecrets) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+}
+
+// labelledSecret has one Secret, with these labels.
+type labelledSecret struct {
+	objects.Reader
+
+	labels map[string]string
+}
+
+// Get implements objects.Reader.
+func (l labelledSecret) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	obj.SetLabels(l.labels)
+	return nil
+}
+
+func TestNoObjectForgesLabelsThatSayWhereAMemberComesFrom(t *testing.T) {
+	given := map[string]string{"env": "prod", kubeconfig.ArgoCDProjectLabel: "theirs"}
+	site := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"secret": "prod"}}}
+	site.SetNamespace("hub")
+	site.SetLabels(given)
+	for _, perSecret := range []bool{false, true} {
+		f := &follower{kind: "Site", named: newIndex(), provider: Provider{
+			Format: Format{Read: Fields{SecretName: "spec.secret"}.Read, PerSecret: perSecret}, Namespaces: []string{"hub"},
+		}}
+		members, err := f.members(t.Context(), site, labelledSecret{labels: given})
+		if err != nil || len(members) != 1 {
+			t.Fatalf("got members %v, %v", members, err)
+		}
+		if diff := cmp.Diff(map[string]string{"env": "prod"}, members[0].Labels); diff != "" {
+			t.Errorf("labels, per Secret: %t (-want +got):\n%s", perSecret, diff)
+		}
+	}
 }
