@@ -31,12 +31,14 @@ const ReasonProviderFailed = "ProviderFailed"
 // "aws#NAME". The names of the provider "", if there is one, stay as they are; it may report none that begin with the
 // prefix of another. So no two can report the same name. A Provider must not be changed after Run was called.
 //
-// Problems have the prefix as well: those of the provider "aws" are of "aws#NAME".
+// Problems have the prefix as well: those of the provider "aws" are of "aws#NAME". They end when the provider
+// fails.
 //
 // A provider that returns an error or panics is started again, at first after a second, later after up to a minute.
-// That is logged, is a problem of [ReasonProviderFailed] until it reports a member again, and stops no other. Its members stay as they are meanwhile, and after that: those that are no longer
-// there when it is started again, it never withdraws, since it knows nothing of them. They show as Unreachable if their
-// clusters are gone, and leave with the process.
+// That is logged, is a problem of [ReasonProviderFailed] until it reports a member again, and stops no other. Its members
+// stay as they are meanwhile, and after that: those that are no longer there when it is started again, it never
+// withdraws, since it knows nothing of them. They show as Unreachable if their clusters are gone, and leave with the
+// process.
 type Provider map[string]fleet.Provider
 
 var _ fleet.Provider = Provider{}
@@ -50,7 +52,7 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	for prefix, provider := range p {
 		running.Go(func() {
 			ctx := logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("prefix", prefix))
-			keepRunning(ctx, provider, local, &prefixed{prefix: prefix, all: p, members: members})
+			keepRunning(ctx, provider, local, &prefixed{prefix: prefix, all: p, members: members, problems: map[subject]bool{}})
 		})
 	}
 	<-ctx.Done()
@@ -109,6 +111,15 @@ type prefixed struct {
 	all     Provider
 	members fleet.Members
 	failed  atomic.Bool // and has reported no member since
+
+	mu       sync.Mutex // guards problems, and that they are reported in the order in which they are noted
+	problems map[subject]bool
+}
+
+// subject is what tells problems apart.
+type subject struct {
+	provider, about string
+	member          fleet.ClusterName
 }
 
 // Set implements [fleet.Members].
@@ -142,11 +153,30 @@ func (p *prefixed) SetProblem(problem fleet.Problem) {
 	if p.prefix != "" {
 		problem.Provider = p.prefix + Separator + problem.Provider
 	}
+	of := subject{problem.Provider, problem.About, problem.Member}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if problem.Reason == "" {
+		delete(p.problems, of)
+	} else {
+		p.problems[of] = true
+	}
 	p.members.SetProblem(problem)
+}
+
+// endProblems ends the problems of a run that has failed: the next one knows nothing of them.
+func (p *prefixed) endProblems() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for of := range p.problems {
+		p.members.SetProblem(fleet.Problem{Provider: of.provider, About: of.about, Member: of.member})
+	}
+	clear(p.problems)
 }
 
 // fail reports that the provider has failed.
 func (p *prefixed) fail(err error) {
+	p.endProblems()
 	p.failed.Store(true)
 	p.members.SetProblem(p.failure(err))
 }

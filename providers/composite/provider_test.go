@@ -185,6 +185,30 @@ func TestAProviderThatFailsIsAProblemUntilItReportsAgain(t *testing.T) {
 	})
 }
 
+func TestProblemsOfARunThatFailedEndWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		troubled := func(end error) fleet.ProviderFunc {
+			return func(_ context.Context, _ cluster.Cluster, members fleet.Members) error {
+				members.SetProblem(fleet.Problem{Provider: "list", About: "line 1", Reason: "NoMember", Message: "it is empty"})
+				members.SetProblem(fleet.Problem{Provider: "list", About: "line 2", Member: "m", Reason: "DuplicateName"})
+				return end
+			}
+		}
+		// What was wrong when a run ended may be mended before the next one, which then knows nothing of it.
+		r := start(t, composite.Provider{"late": starts(troubled(errors.New("no answer")), newList().Run), "once": troubled(nil)})
+		<-time.After(time.Minute)
+		want := map[string]string{
+			`composite: the provider "late"`: "ProviderFailed: its members stay as they are, and it is started again: no answer",
+			"once#list: line 1":              "NoMember: it is empty", // it is not started again, so that holds
+			"once#list: line 2 once#m":       "DuplicateName: ",
+		}
+		if diff := cmp.Diff(want, r.problemsNow()); diff != "" {
+			t.Errorf("problems (-want +got):\n%s", diff)
+		}
+		r.mustEnd(t)
+	})
+}
+
 func TestProblemsHaveThePrefix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		troubled := fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {

@@ -117,24 +117,28 @@ func ExampleProgram() {
 // Each tenant has a namespace for the Secrets of its clusters, and a role of its own for them. Without this, one tenant's
 // Secret could use the role of another.
 func ExampleFormat_tenants() {
-	format := kubeconfig.Labelled()
-	members := format.Members
-	format.Members = func(secret *corev1.Secret, reading kubeconfig.Reading) ([]fleet.Member, error) {
-		reading.Allow.Exec = []kubeconfig.Program{{
-			Command: "aws",
-			Args:    []string{"eks", "get-token", "--cluster-name", secret.Namespace + "-*", "--region", "*"},
-			Env:     map[string]string{"AWS_PROFILE": secret.Namespace},
-			Hosts:   []string{"*.eks.amazonaws.com"},
-		}}
-		return members(secret, reading)
-	}
 	provider := kubeconfig.Provider{
 		NamespaceSelector: labels.SelectorFromSet(labels.Set{"example.com/tenant": "true"}),
-		Formats:           []kubeconfig.Format{format},
+		Formats:           []kubeconfig.Format{forTenants()},
 	}
 	if _, err := mcmanager.New(ctrl.GetConfigOrDie(), provider, mcmanager.Options{}); err != nil {
 		log.Fatal(err)
 	}
+}
+
+func forTenants() kubeconfig.Format {
+	format := kubeconfig.Labelled()
+	members := format.Members
+	format.Members = func(secret *corev1.Secret, reading kubeconfig.Reading) ([]fleet.Member, error) {
+		tenant := secret.Namespace // which has no "_", so none begins like another
+		reading.Allow.Exec = []kubeconfig.Program{{
+			Command: "aws",
+			Args:    []string{"eks", "get-token", "--cluster-name", tenant + "_*", "--region", "*", "--profile", tenant},
+			Hosts:   []string{"*.eks.amazonaws.com"},
+		}}
+		return members(secret, reading)
+	}
+	return format
 }
 
 // dial connects to members, but not to the manager's own host, nor to link-local addresses, where clouds have the

@@ -21,8 +21,9 @@ type Program struct {
 	// Default: there must be none.
 	Args []string
 
-	// Env has patterns of the values of environment variables that kubeconfigs may set, by their names. Variables that
-	// make programs load or run others, such as PATH and LD_PRELOAD, give all away.
+	// Env has patterns of the values of environment variables that kubeconfigs may set, by their names. Each may be left
+	// out: the program has that of the manager then. Variables that make programs load or run others, such as PATH and
+	// LD_PRELOAD, give all away.
 	// Default: none may be set.
 	Env map[string]string
 
@@ -79,12 +80,18 @@ func (s *selection) whyNotBy(p Program, host string) string {
 		return "its provideClusterInfo is not listed for the command"
 	case len(p.Hosts) == 0:
 		return ""
-	case !slices.ContainsFunc(p.Hosts, func(pattern string) bool { return matches(pattern, strings.ToLower(host)) }):
+	case !slices.ContainsFunc(p.Hosts, func(pattern string) bool { return isServer(pattern, host) }):
 		return "the server is not one of those that are listed for the command"
 	case s.cluster.ProxyURL != "":
 		return "there must be no proxy, since servers are listed for the command"
 	}
 	return ""
+}
+
+// isServer reports whether a pattern of Hosts matches a server. The zone of an IPv6 address may be any text, such as the end
+// of a listed name, and decides nothing about where the connection goes.
+func isServer(pattern, host string) bool {
+	return !strings.Contains(host, "%") && matches(pattern, strings.ToLower(host))
 }
 
 // matches reports whether a pattern matches a text.

@@ -3,6 +3,8 @@ package kubeconfig_test
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
@@ -72,6 +74,7 @@ func TestAKubeconfigRunsAProgramOnlyInTheWaysThatAreListed(t *testing.T) {
 		"a question like a server":           {server("https://evil.example.com?.eks.amazonaws.com"), byServer},
 		"the end of another server":          {server("https://eks.amazonaws.com.evil.example.com"), byServer},
 		"a server without what is before":    {server("https://eks.amazonaws.com"), byServer},
+		"an address with a zone like one":    {server("https://[2001:db8::1%25.eks.amazonaws.com]"), byServer},
 		"a listed server":                    {server("https://X.EKS.amazonaws.com:443/base"), ""},
 		"a listed address":                   {server("https://10.0.0.1:6443"), ""},
 		"a proxy that could read it": {
@@ -105,6 +108,42 @@ func TestAKubeconfigRunsAProgramOnlyInTheWaysThatAreListed(t *testing.T) {
 			m = kubeconfig.Member("m", text, "", kubeconfig.Allow{Exec: []kubeconfig.Program{kubeconfig.Exactly(*exec)}})
 			if m.Err != nil && name != "a listed one twice" {
 				t.Errorf("refused although exactly this is allowed: %v", m.Err)
+			}
+		})
+	}
+}
+
+// TestTenantsOfTheExampleAreKeptApart holds for the example of the page, which others copy.
+func TestTenantsOfTheExampleAreKeptApart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args    []string
+		env     string
+		allowed bool
+	}{
+		"its own cluster":           {[]string{"team_prod", "--region", "eu-west-1", "--profile", "team"}, "", true},
+		"one of a longer name":      {[]string{"team-b_prod", "--region", "eu-west-1", "--profile", "team"}, "", false},
+		"the profile of another":    {[]string{"team_prod", "--region", "eu-west-1", "--profile", "team-b"}, "", false},
+		"the manager's own profile": {[]string{"team_prod", "--region", "eu-west-1"}, "", false},
+		"a profile by the variable": {[]string{"team_prod", "--region", "eu-west-1", "--profile", "team"}, "AWS_PROFILE", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := newKubeconfig()
+			exec := &clientcmdapi.ExecConfig{
+				Command: "aws", Args: append([]string{"eks", "get-token", "--cluster-name"}, tc.args...),
+				APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			}
+			if tc.env != "" {
+				exec.Env = []clientcmdapi.ExecEnvVar{{Name: tc.env, Value: "team-b"}}
+			}
+			*config.Clusters["east"] = clientcmdapi.Cluster{Server: "https://x.eks.amazonaws.com"}
+			*config.AuthInfos["admin"] = clientcmdapi.AuthInfo{Exec: exec}
+			secret := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", Labels: map[string]string{kubeconfig.Label: "true"}},
+				Data:       map[string][]byte{kubeconfig.DefaultKey: write(t, config)},
+			}
+			members, err := forTenants().Members(secret, kubeconfig.Reading{})
+			if err != nil || len(members) != 1 || (members[0].Err == nil) != tc.allowed {
+				t.Errorf("got %v (%v), want it allowed: %t", members, err, tc.allowed)
 			}
 		})
 	}

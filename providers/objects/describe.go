@@ -104,7 +104,7 @@ func (w *worker[T]) held(more int) {
 // key in the queue.
 func (w *worker[T]) look(ctx context.Context, key client.ObjectKey) {
 	obj, err := w.find(ctx, key)
-	if err != nil || w.isOverdue(key) {
+	if err != nil || w.isOverdue(key, obj) {
 		if !w.notFound(key, err) {
 			w.keys.AddRateLimited(key)
 		}
@@ -112,7 +112,7 @@ func (w *worker[T]) look(ctx context.Context, key client.ObjectKey) {
 		return
 	}
 	c := &call{}
-	deadline := time.AfterFunc(w.provider.Timeout, func() { w.overrun(c, key, obj) })
+	deadline := time.AfterFunc(w.provider.Timeout, func() { w.overrun(ctx, c, key, obj) })
 	defer deadline.Stop()
 	also := &asked{Reader: w.also}
 	members, err := w.callMembers(ctx, obj, also)
@@ -134,31 +134,44 @@ func (w *worker[T]) look(ctx context.Context, key client.ObjectKey) {
 	w.keys.Done(key)
 }
 
-func (w *worker[T]) isOverdue(key client.ObjectKey) bool {
+// isOverdue reports whether an earlier call takes too long. If so, it tells, since the object may have replaced the one that
+// was told.
+func (w *worker[T]) isOverdue(key client.ObjectKey, obj T) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.overdue[key] != nil
+	if w.overdue[key] == nil {
+		return false
+	}
+	w.tellTooSlowLocked(key, obj)
+	return true
 }
 
 // overrun notes that a call takes too long. That the object is deleted must be noticed nevertheless, so the queue may hand
 // out its key again.
-func (w *worker[T]) overrun(c *call, key client.ObjectKey, obj T) {
+func (w *worker[T]) overrun(ctx context.Context, c *call, key client.ObjectKey, obj T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c.returned {
+	if c.returned || ctx.Err() != nil {
 		return
 	}
 	c.overdue = true
 	w.overdue[key] = c
+	w.tellTooSlowLocked(key, obj)
+	w.keys.Done(key)
+}
+
+func (w *worker[T]) tellTooSlowLocked(key client.ObjectKey, obj T) {
 	if d, err := w.descriptionLocked(key, obj); err == nil {
 		w.tellLocked(d, "", told{reason: ReasonTooSlow, message: "it takes longer than " + w.provider.Timeout.String() +
 			" to find out which members the object describes; they stay as they are", noMember: true})
 	}
-	w.keys.Done(key)
 }
 
 // notFound notes why an object was not found. It returns false if it must be looked for again.
 func (w *worker[T]) notFound(key client.ObjectKey, why error) (done bool) {
+	if apierrors.IsNotFound(why) && w.provider.Gone != nil {
+		w.provider.Gone(key)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := w.described[key]
@@ -220,20 +233,27 @@ func (w *worker[T]) takeLocked(ctx context.Context, key client.ObjectKey, obj T,
 	return true
 }
 
-// find returns the object as the caches have it, if it counts.
+// find returns the object as the caches have it, if it counts. Its key is in mind when the namespace is looked at, so that
+// labels of the namespace that change after that are noticed.
 func (w *worker[T]) find(ctx context.Context, key client.ObjectKey) (T, error) {
+	if w.provider.NamespaceSelector == nil {
+		return w.findObject(ctx, key)
+	}
+	w.seen.add(key)
+	obj, err := w.findObject(ctx, key)
+	switch {
+	case apierrors.IsNotFound(err):
+		w.seen.drop(key) // if it comes back, that is an event
+	case err == nil:
+		err = w.namespaces.Get(ctx, client.ObjectKey{Name: key.Namespace}, aNamespace())
+	}
+	return obj, err
+}
+
+// findObject returns the object, whether its namespace counts or not.
+func (w *worker[T]) findObject(ctx context.Context, key client.ObjectKey) (T, error) {
 	obj := w.provider.Object.DeepCopyObject().(T)
-	if w.provider.NamespaceSelector != nil {
-		w.seen.drop(key)
-		if err := w.namespaces.Get(ctx, client.ObjectKey{Name: key.Namespace}, aNamespace()); err != nil {
-			w.note(key) // it may count later
-			return obj, err
-		}
-	}
 	err := w.own.Get(ctx, key, obj)
-	if !apierrors.IsNotFound(err) {
-		w.note(key)
-	}
 	if !apierrors.IsNotFound(err) || !w.isDescribed(key) || len(w.provider.Selectors) < 2 {
 		return obj, err
 	}
@@ -252,7 +272,6 @@ func (w *worker[T]) findLive(ctx context.Context, key client.ObjectKey, missing 
 	case apierrors.IsForbidden(err):
 		return live, missing
 	case err == nil && slices.ContainsFunc(w.provider.Selectors, matches):
-		w.note(key)
 		w.keys.AddAfter(key, liveRecheck)
 		return live, nil
 	case err == nil:

@@ -87,12 +87,18 @@ type Provider[T client.Object] struct {
 	//
 	// What is wrong with one member goes into [fleet.Member.Err]. An error that wraps [ErrNone] says that obj describes
 	// no member, and why. After any other error the members stay as they are, and Members is called again, with
-	// increasing delays. It is also called again if it asked also for what is not listed yet. All of these become events on obj, so none may carry secrets; an error with the method
-	// Reason() string chooses the reason of its event.
+	// increasing delays. All of these become events on obj, so none may carry secrets; an error with the method
+	// Reason() string chooses the reason of its event. Members is also called again if it asked also for what is not
+	// listed yet.
 	//
 	// Calls for different objects run side by side, those for one object follow each other. Members must not wait for
 	// anything remote. Its ctx ends after Timeout.
 	Members func(ctx context.Context, obj T, also Reader) ([]fleet.Member, error)
+
+	// Gone is called for each object that is deleted, or does not count any more, after the calls of Members for it, and
+	// possibly again. It is for what Members keeps. Calls run side by side as those of Members do, and must not wait.
+	// Default: nothing is called.
+	Gone func(key client.ObjectKey)
 
 	// Also says what else the members are made of, such as the Secret beside a Cluster: one entry for each kind.
 	// Default: nothing.

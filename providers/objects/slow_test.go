@@ -127,6 +127,24 @@ func TestWhatTakesTooLongIsAProblemOfTheObjectAlone(t *testing.T) {
 	}
 }
 
+func TestAnObjectThatReplacesOneThatHangsShowsWhyItIsNotDescribed(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	ns, h := newNamespace(t, cp), newHold(t)
+	p := provider(ns.string)
+	p.Members, p.Timeout = h.members, time.Second
+	secret := ns.secret("secret", map[string]string{"m": "1"}, ours, holdLabel)
+	r := start(t, cp.Config(), p)
+	about := "Secret " + ns.string + "/secret"
+	r.waitForProblem(t, about, "TooSlow: ")
+	ns.delete(secret)
+	r.waitForProblem(t, about)
+	ns.secret("secret", map[string]string{"m": "2"}, ours) // not described before the call for the first has returned
+	r.waitForProblem(t, about, "TooSlow: ")
+	h.release()
+	r.waitForHosts(t, hosts{"m": "2"})
+	r.waitForProblem(t, about)
+}
+
 // mostCalls is how many calls of Members there may be at once: those that are waited for, and those that are slow.
 const mostCalls = 4 + 32
 

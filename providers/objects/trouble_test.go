@@ -3,8 +3,10 @@ package objects_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
@@ -202,4 +204,29 @@ func TestAServerThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
 	cp.Restart(t)
 	r.waitForHosts(t, hosts{"a": "1"})
 	r.waitForProblem(t, secretsIn(ns, ours))
+}
+
+func TestAProviderIsToldWhichObjectsAreGone(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	ns := newNamespace(t, cp)
+	p := provider(ns.string)
+	gone := make(chan client.ObjectKey, 100)
+	p.Gone = func(key client.ObjectKey) { gone <- key }
+	member := ns.secret("member", map[string]string{"a": "1"}, ours)
+	refused := ns.secret("refused", map[string]string{"x": "blank"}, ours)
+	ns.secret("stays", map[string]string{"s": "1"}, ours)
+	r := start(t, cp.Config(), p)
+	r.waitForHosts(t, hosts{"a": "1", "s": "1"})
+	r.waitForProblem(t, "Secret "+ns.string+"/refused a name with spaces", "InvalidMember: ")
+	for _, secret := range []*corev1.Secret{member, refused} {
+		ns.delete(secret)
+		select {
+		case key := <-gone:
+			if want := client.ObjectKeyFromObject(secret); key != want {
+				t.Errorf("told that %s is gone, want %s", key, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("not told that %s is gone", secret.Name)
+		}
+	}
 }

@@ -92,15 +92,7 @@ func (w *worker[T]) enqueue(key client.ObjectKey) {
 		return
 	}
 	w.start.expect(key)
-	w.note(key)
 	w.keys.Add(key)
-}
-
-// note keeps the key in mind for when labels of its namespace change.
-func (w *worker[T]) note(key client.ObjectKey) {
-	if w.provider.NamespaceSelector != nil {
-		w.seen.add(key)
-	}
 }
 
 func (w *worker[T]) shutDown() {

@@ -21,12 +21,10 @@ func claimOf(name, kind string, obj client.ObjectKey) fleet.ClusterName {
 	return fleet.ClusterName(fmt.Sprintf("%s %s %s", name, kind, obj))
 }
 
-// parseClaim returns the name of the member, and the key of the object of a claim.
-func parseClaim(claim fleet.ClusterName) (name fleet.ClusterName, obj client.ObjectKey) {
-	member, from, _ := strings.Cut(string(claim), " ")
-	_, key, _ := strings.Cut(from, " ")
-	namespace, objName, _ := strings.Cut(key, "/")
-	return fleet.ClusterName(member), client.ObjectKey{Namespace: namespace, Name: objName}
+// memberOf returns the name of the member of a claim.
+func memberOf(claim fleet.ClusterName) fleet.ClusterName {
+	name, _, _ := strings.Cut(string(claim), " ")
+	return fleet.ClusterName(name)
 }
 
 // claims reports as one member what several objects describe: it is reported as long as one of them does. It implements
@@ -54,7 +52,7 @@ var _ fleet.Members = (*claims)(nil)
 // Set implements [fleet.Members].
 func (c *claims) Set(m fleet.Member) error {
 	claim := m.Name
-	m.Name, _ = parseClaim(claim)
+	m.Name = memberOf(claim)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.claimed[m.Name]
@@ -66,12 +64,19 @@ func (c *claims) Set(m fleet.Member) error {
 	if of.removing {
 		return nil
 	}
-	return c.Members.Set(of.best())
+	err := c.Members.Set(of.best())
+	if err != nil { // nobody removes what was not taken
+		delete(of.claims, claim)
+		if len(of.claims) == 0 {
+			delete(c.claimed, m.Name)
+		}
+	}
+	return err
 }
 
 // Remove implements [fleet.Members]. Removing the last claim removes the member.
 func (c *claims) Remove(ctx context.Context, claim fleet.ClusterName) error {
-	name, _ := parseClaim(claim)
+	name := memberOf(claim)
 	if !c.let(ctx, name, claim) {
 		return nil
 	}
@@ -89,7 +94,7 @@ func (c *claims) Remove(ctx context.Context, claim fleet.ClusterName) error {
 
 // SetProblem implements [fleet.Members].
 func (c *claims) SetProblem(p fleet.Problem) {
-	p.Member, _ = parseClaim(p.Member)
+	p.Member = memberOf(p.Member)
 	c.Members.SetProblem(p)
 }
 

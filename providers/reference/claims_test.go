@@ -3,15 +3,20 @@ package reference
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 // calls is a fleet that notes what it is told.
@@ -126,56 +131,92 @@ func TestAMemberThatIsClaimedWhileItIsDrainedIsReportedAfterThat(t *testing.T) {
 	})
 }
 
-func TestAClaimSaysWhoseItIs(t *testing.T) {
-	for _, want := range []client.ObjectKey{{Namespace: "hub", Name: "apps"}, {Name: "east"}} {
-		name, got := parseClaim(claimOf("hub/prod/a.yaml", "Kustomization", want))
-		if name != "hub/prod/a.yaml" || got != want {
-			t.Errorf("got %s and %s, want those of %s", name, got, want)
+func TestAClaimSaysWhichMemberItIsFor(t *testing.T) {
+	for _, obj := range []client.ObjectKey{{Namespace: "hub", Name: "apps"}, {Name: "east"}} {
+		if got := memberOf(claimOf("hub/prod/a.yaml", "Kustomization", obj)); got != "hub/prod/a.yaml" {
+			t.Errorf("got %s for the claim of %s", got, obj)
 		}
 	}
 }
 
-func TestTheIndexForgetsObjectsThatAreGone(t *testing.T) {
-	a, secret := client.ObjectKey{Namespace: "hub", Name: "a"}, client.ObjectKey{Namespace: "hub", Name: "prod"}
-	other := client.ObjectKey{Namespace: "hub", Name: "stage"}
-	claim, otherClaim := claimOf("prod", "Place", a), claimOf("stage", "Place", a)
-	names := func(i *index) string {
-		var all []string
-		for _, s := range []client.ObjectKey{secret, other} {
-			for range i.by(s) {
-				all = append(all, s.Name)
-			}
-		}
-		return strings.Join(all, " ")
+// refusing is a fleet that takes no member.
+type refusing struct{ fleet.Members }
+
+// Set implements fleet.Members.
+func (refusing) Set(fleet.Member) error { return fleet.ErrInvalidMember }
+
+func TestOfAMemberThatIsRefusedNothingIsKept(t *testing.T) {
+	c := newClaims(refusing{})
+	if err := c.Set(described("a", "1")); !errors.Is(err, fleet.ErrInvalidMember) {
+		t.Errorf("got %v, want that the member is refused", err)
 	}
-	for name, tc := range map[string]struct {
-		do   func(i *index)
-		want string
-	}{
-		"an object that is there":                    {func(i *index) { i.set(a, secret); i.reported(claim) }, "prod"},
-		"one that names no Secret any more":          {func(i *index) { i.set(a, secret); i.set(a, client.ObjectKey{}) }, ""},
-		"one that is gone":                           {func(i *index) { i.set(a, secret); i.reported(claim); i.removed(claim) }, ""},
-		"one that came back before it was withdrawn": {func(i *index) { i.set(a, secret); i.reported(claim); i.set(a, secret); i.removed(claim) }, "prod"},
-		"one that names another Secret":              {func(i *index) { i.set(a, secret); i.reported(claim); i.set(a, other); i.removed(claim) }, "stage"},
-		"one whose second claim came before the first went": {
-			func(i *index) {
-				i.set(a, secret)
-				i.reported(claim)
-				i.set(a, other)
-				i.reported(otherClaim)
-				i.removed(claim)
-			}, "stage",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			i := newIndex()
-			tc.do(i)
-			if got := names(i); got != tc.want {
-				t.Errorf("by the Secret %q it is found, want %q", got, tc.want)
-			}
-			if tc.want == "" && len(i.byObject)+len(i.bySecret) > 0 {
-				t.Errorf("there is something left: %v, %v", i.byObject, i.bySecret)
-			}
-		})
+	if len(c.claimed) > 0 {
+		t.Errorf("there is something left: %v", c.claimed)
+	}
+}
+
+func TestTheIndexForgetsObjectsThatAreGone(t *testing.T) {
+	site := &unstructured.Unstructured{Object: map[string]any{}}
+	site.SetNamespace("hub")
+	site.SetName("a")
+	f := &follower{kind: "Site", named: newIndex(), provider: Provider{
+		Format: Format{Read: Fields{SecretName: "spec.secret"}.Read}, Namespaces: []string{"hub"},
+	}}
+	engine := f.engine(schema.GroupVersionKind{Kind: "Site"}, runtime.NewScheme())
+	names := func(secret string) []client.ObjectKey {
+		return f.named.by(client.ObjectKey{Namespace: "hub", Name: secret})
+	}
+	for _, secret := range []string{"prod", "stage"} {
+		site.Object["spec"] = map[string]any{"secret": secret}
+		if _, err := engine.Members(t.Context(), site, noSecrets{}); err != nil || len(names(secret)) != 1 {
+			t.Errorf("by the Secret %q there are %v (%v)", secret, names(secret), err)
+		}
+	}
+	if len(names("prod")) > 0 {
+		t.Errorf("by the Secret that is not named any more there are %v", names("prod"))
+	}
+	engine.Gone(client.ObjectKeyFromObject(site)) // although no member was reported
+	if len(f.named.byObject)+len(f.named.bySecret) > 0 {
+		t.Errorf("there is something left: %v, %v", f.named.byObject, f.named.bySecret)
+	}
+}
+
+// noSecrets has no Secret.
+type noSecrets struct{ objects.Reader }
+
+// Get implements objects.Reader.
+func (noSecrets) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+}
+
+// labelledSecret has one Secret, with these labels.
+type labelledSecret struct {
+	objects.Reader
+
+	labels map[string]string
+}
+
+// Get implements objects.Reader.
+func (l labelledSecret) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	obj.SetLabels(l.labels)
+	return nil
+}
+
+func TestNoObjectForgesLabelsThatSayWhereAMemberComesFrom(t *testing.T) {
+	given := map[string]string{"env": "prod", kubeconfig.ArgoCDProjectLabel: "theirs"}
+	site := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"secret": "prod"}}}
+	site.SetNamespace("hub")
+	site.SetLabels(given)
+	for _, perSecret := range []bool{false, true} {
+		f := &follower{kind: "Site", named: newIndex(), provider: Provider{
+			Format: Format{Read: Fields{SecretName: "spec.secret"}.Read, PerSecret: perSecret}, Namespaces: []string{"hub"},
+		}}
+		members, err := f.members(t.Context(), site, labelledSecret{labels: given})
+		if err != nil || len(members) != 1 {
+			t.Fatalf("got members %v, %v", members, err)
+		}
+		if diff := cmp.Diff(map[string]string{"env": "prod"}, members[0].Labels); diff != "" {
+			t.Errorf("labels, per Secret: %t (-want +got):\n%s", perSecret, diff)
+		}
 	}
 }

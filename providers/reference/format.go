@@ -30,7 +30,8 @@ type Format struct {
 	ClusterScoped bool
 
 	// SecretNamespaces are the namespaces into which objects may lead beside their own. Whoever may write objects can then
-	// have every Secret there used, though not read. Required for objects without namespaces.
+	// have every Secret there used. They cannot read it, unless the format has a [Cluster]: the token goes to the server
+	// that the object says. Required for objects without namespaces.
 	// Default: none.
 	SecretNamespaces []string
 

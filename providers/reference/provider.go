@@ -75,7 +75,7 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 			if !ok {
 				return nil // ctx is done
 			}
-			return f.engine(version, scheme).Run(ctx, local, indexed{shared, f.named})
+			return f.engine(version, scheme).Run(ctx, local, shared)
 		})
 	}
 	return running.Wait()
@@ -132,6 +132,7 @@ func (f *follower) engine(version schema.GroupVersionKind, scheme *runtime.Schem
 		Scheme:     scheme,
 		Namespaces: f.provider.Namespaces,
 		Members:    f.members,
+		Gone:       f.named.forget,
 		Also: []objects.Also{{
 			Object:     &corev1.Secret{},
 			Selector:   f.provider.SecretSelector,
