@@ -123,7 +123,7 @@ func TestAConnectionIsProvedByItsOwnAnswer(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", way), func(t *testing.T) {
 			var conns, strayed atomic.Int64
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				cluster := r.Context().Value(connKey{}).(int64) % way.clusters //nolint:errcheck,forcetypeassert // see below
+				cluster := r.Context().Value(connKey{}).(int64) % way.clusters //nolint:forcetypeassert // ConnContext has set it
 				if r.URL.Path != "/identity" && cluster != 0 {
 					strayed.Add(1)
 				}

@@ -33,8 +33,8 @@ func TestTextIsFitToBeShown(t *testing.T) {
 }
 
 func TestAnErrorIsFitToBeShownAndTheSame(t *testing.T) {
-	plain, odd := errors.New("plain"), errors.New("\x1b[31mred\n")
-	if got := oneline.Error(plain, 100); got != plain { //nolint:errorlint // it is the very same
+	plain, odd := errors.New("plain"), errors.New("\x1b[31mred\n") //nolint:revive // a server has chosen it
+	if got := oneline.Error(plain, 100); got != plain {            //nolint:errorlint // it is the very same
 		t.Errorf("Error(%v) = %v", plain, got)
 	}
 	if got := oneline.Error(odd, 100); got.Error() != "[31mred" || !errors.Is(got, odd) {
