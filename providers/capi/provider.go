@@ -185,7 +185,7 @@ func initialized(c *clusterv1.Cluster) bool {
 		c.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue)
 }
 
-// labelsOf returns the labels of the member. Those of the Cluster come first. A class whose name is too long for a label
+// labelsOf returns the labels of the member. A class whose name is too long for a label
 // has none.
 func labelsOf(c *clusterv1.Cluster) map[string]string {
 	all := map[string]string{}
@@ -197,6 +197,6 @@ func labelsOf(c *clusterv1.Cluster) map[string]string {
 			all[key] = value
 		}
 	}
-	maps.Copy(all, c.Labels)
+	maps.Copy(all, objects.Unreserved(c.Labels))
 	return all
 }

@@ -180,9 +180,9 @@ func TestLabelsOfTheClusterAndItsTopologyArePassedOn(t *testing.T) {
 		"classy":  {topology("small", "v1.34.1", nil), map[string]string{capi.ClassLabel: "small", capi.VersionLabel: "v1.34.1"}},
 		"plus":    {topology("small", "v1.34.1+k3s1", nil), map[string]string{capi.ClassLabel: "small", capi.VersionLabel: "v1.34.1_k3s1"}},
 		"toolong": {topology(longClass, "v1.34.1", nil), map[string]string{capi.VersionLabel: "v1.34.1"}},
-		"own": {
-			topology("small", "v1.34.1", map[string]string{capi.ClassLabel: "mine"}),
-			map[string]string{capi.ClassLabel: "mine", capi.VersionLabel: "v1.34.1"},
+		"forged": {
+			topology("small", "v1.34.1", map[string]string{capi.ClassLabel: "mine", "fleet-runtime.dev/argocd-project": "theirs"}),
+			map[string]string{capi.ClassLabel: "small", capi.VersionLabel: "v1.34.1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

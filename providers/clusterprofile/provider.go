@@ -265,10 +265,11 @@ func labelsOf(profile *v1alpha1.ClusterProfile) map[string]string {
 			all[key] = value
 		}
 	}
-	add(VersionLabel, strings.ReplaceAll(profile.Status.Version.Kubernetes, "+", "_"))
 	for _, property := range profile.Status.Properties[:min(maxProperties, len(profile.Status.Properties))] {
 		add(property.Name, property.Value)
 	}
-	maps.Copy(all, profile.Labels)
+	all = objects.Unreserved(all)
+	add(VersionLabel, strings.ReplaceAll(profile.Status.Version.Kubernetes, "+", "_"))
+	maps.Copy(all, objects.Unreserved(profile.Labels))
 	return all
 }

@@ -284,9 +284,13 @@ func TestLabelsPropertiesAndVersionArePassedOn(t *testing.T) {
 			{Name: "a value of several words", Value: "x"},
 			{Name: "words", Value: "of a value"},
 			{Name: "long", Value: strings.Repeat("x", 64)},
+			{Name: "fleet-runtime.dev/argocd-project", Value: "theirs"},
+			{Name: clusterprofile.VersionLabel, Value: "forged"},
 		},
 	})
-	h.update(t, profile, func(p *v1alpha1.ClusterProfile) { p.Labels = map[string]string{"tier": "label", "empty": ""} })
+	h.update(t, profile, func(p *v1alpha1.ClusterProfile) {
+		p.Labels = map[string]string{"tier": "label", "empty": "", "fleet-runtime.dev/argocd-shard": "1"}
+	})
 	want := map[string]string{
 		clusterprofile.VersionLabel: "v1.34.1_k3s1", "clusterset.k8s.io": "prod", "example.com/zone": "a", "tier": "label", "empty": "",
 		objects.NamespaceLabel: h.namespace,

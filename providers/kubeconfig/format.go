@@ -3,7 +3,6 @@ package kubeconfig
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -141,13 +140,11 @@ func (fs formats) members(secret *corev1.Secret, reading Reading) ([]fleet.Membe
 	return all, none
 }
 
-// reserved begins the names of labels that say where a member comes from.
-const reserved = "fleet-runtime.dev/"
-
-// labelsOf returns the labels of a Secret that its members have. What is reserved is for formats to say: a Secret could
-// claim a project that is not its own.
+// labelsOf returns the labels of a Secret that its members have. What else is reserved is for formats to say.
 func labelsOf(secret *corev1.Secret) map[string]string {
-	own := maps.Clone(secret.Labels)
-	maps.DeleteFunc(own, func(name, _ string) bool { return strings.HasPrefix(name, reserved) && name != Label })
+	own := objects.Unreserved(secret.Labels)
+	if value, ok := secret.Labels[Label]; ok {
+		own[Label] = value
+	}
 	return own
 }

@@ -12,8 +12,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -139,6 +141,17 @@ var ErrNone = errors.New("no member is described")
 
 // NamespaceLabel is the label of a member with the namespace of the object that describes it. No object can set it.
 const NamespaceLabel = "fleet-runtime.dev/namespace"
+
+// reservedLabels begin the names of labels that say where a member comes from, or what a provider knows of it.
+const reservedLabels = "fleet-runtime.dev/"
+
+// Unreserved returns the labels of an object that its members may have: without those that begin with fleet-runtime.dev/.
+// These are for the provider to set, since whoever writes the object could claim a project that is not theirs.
+func Unreserved(labels map[string]string) map[string]string {
+	own := maps.Clone(labels)
+	maps.DeleteFunc(own, func(name, _ string) bool { return strings.HasPrefix(name, reservedLabels) })
+	return own
+}
 
 const (
 	defaultMaxMembers = 100

@@ -41,19 +41,12 @@ func (f *follower) members(ctx context.Context, obj *unstructured.Unstructured, 
 	if err == nil {
 		m, secret = f.provider.member(ctx, ref, also)
 	}
-	m.Labels = unreserved(obj.GetLabels())
+	m.Labels = objects.Unreserved(obj.GetLabels())
 	if f.provider.Format.PerSecret {
-		m.Labels = unreserved(labelsOf(secret))
+		m.Labels = objects.Unreserved(labelsOf(secret))
 	}
 	m.Name = claimOf(f.provider.name(key, ref), f.kind, key)
 	return []fleet.Member{m}, nil
-}
-
-// unreserved returns labels without those that say where a member comes from: no object can claim an Argo CD project.
-func unreserved(labels map[string]string) map[string]string {
-	own := maps.Clone(labels)
-	maps.DeleteFunc(own, func(name, _ string) bool { return strings.HasPrefix(name, "fleet-runtime.dev/") })
-	return own
 }
 
 func labelsOf(secret *corev1.Secret) map[string]string {
