@@ -3,6 +3,7 @@ package fleet
 import (
 	"crypto/sha256"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -38,4 +39,32 @@ func namesFiles(cfg *rest.Config) bool {
 func (f files) haveChanged(cfg *rest.Config) bool {
 	_, now, err := inlined(cfg)
 	return err == nil && now != f
+}
+
+// readFilesEvery is how often certificates in files are read again. They are read at once when the server refuses them.
+const readFilesEvery = time.Minute
+
+// untilFilesAreRead returns the time until files are to be read again, and zero if the engagement has nothing of any.
+func (m *member) untilFilesAreRead() time.Duration {
+	if m.files() == (files{}) {
+		return 0
+	}
+	return readFilesEvery
+}
+
+// filesChanged reports whether the engagement has other certificates than those in the files that its config names.
+func (m *member) filesChanged(described Member) bool {
+	read := m.files()
+	return read != (files{}) && read.haveChanged(m.fleet.usable(described))
+}
+
+// files returns what the engagement has of files.
+func (m *member) files() files {
+	m.fleet.mu.Lock()
+	e := m.engagement
+	m.fleet.mu.Unlock()
+	if e == nil || e.wire == nil {
+		return files{}
+	}
+	return e.wire.current.Load().files
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // member is the life of one member, from reported to ended. One goroutine, run, moves it through its states:
@@ -146,34 +145,6 @@ func (m *member) read() (described Member, engaged, withdrawn bool) {
 	return m.described, engaged, m.withdrawn
 }
 
-// readFilesEvery is how often certificates in files are read again. They are read at once when the server refuses them.
-const readFilesEvery = time.Minute
-
-// untilFilesAreRead returns the time until files are to be read again, and zero if the engagement has nothing of any.
-func (m *member) untilFilesAreRead() time.Duration {
-	if m.files() == (files{}) {
-		return 0
-	}
-	return readFilesEvery
-}
-
-// filesChanged reports whether the engagement has other certificates than those in the files that its config names.
-func (m *member) filesChanged(described Member) bool {
-	read := m.files()
-	return read != (files{}) && read.haveChanged(m.fleet.usable(described))
-}
-
-// files returns what the engagement has of files.
-func (m *member) files() files {
-	m.fleet.mu.Lock()
-	e := m.engagement
-	m.fleet.mu.Unlock()
-	if e == nil || e.wire == nil {
-		return files{}
-	}
-	return e.wire.current.Load().files
-}
-
 // wait returns at news, at the end of ctx, or after the given time if it is not zero. Credentials that are not accepted
 // are news for the provider first.
 func (m *member) wait(ctx context.Context, atMost time.Duration) {
@@ -200,130 +171,6 @@ func (m *member) wait(ctx context.Context, atMost time.Duration) {
 	}
 }
 
-// connectOrRotate engages the member as described: by new credentials for the engagement that there is, if that is all
-// that changed, or else by a new engagement.
-func (m *member) connectOrRotate(ctx context.Context, described Member) error {
-	if e := m.rotatable(described); e != nil {
-		if err := m.rotate(ctx, described, e); !errors.Is(err, errNotInPlace) {
-			return err
-		}
-	}
-	return m.connect(ctx, described)
-}
-
-// connect makes an engagement of the description and puts it in the place of the one before. That one goes on if
-// connecting does not work.
-func (m *member) connect(ctx context.Context, described Member) error {
-	attempt, interrupt := context.WithCancel(ctx)
-	defer interrupt()
-	if !m.begin(described, interrupt) {
-		return errOutdated
-	}
-	m.useServer(described)
-	before := m.predecessor()
-	before.keepLost()
-	e, err := m.engage(attempt, ctx, described, before)
-	if err != nil {
-		before.dropLost()
-		return m.failed(described, err)
-	}
-	e.syncBeside(attempt, before)
-	if err := m.handOver(ctx, described, before, e); err != nil {
-		before.dropLost()
-		e.end(errReplaced)
-		return errors.Join(err, e.drain(context.WithoutCancel(ctx))) // nobody has seen it, so nothing runs for it
-	}
-	e.openLegacies()
-	return nil
-}
-
-// predecessor returns the engagement whose place another one is to take, or nil.
-func (m *member) predecessor() *Engagement {
-	m.fleet.mu.Lock()
-	defer m.fleet.mu.Unlock()
-	if m.engagement == nil || m.engagement.ctx.Err() != nil {
-		return nil
-	}
-	return m.engagement
-}
-
-// engage waits for a place among those that connect, and connects.
-func (m *member) engage(attempt, life context.Context, described Member, before *Engagement) (*Engagement, error) {
-	leave, err := m.paced(attempt)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	attempt, expire := context.WithTimeout(attempt, m.fleet.opts.ConnectTimeout)
-	defer expire()
-	return m.fleet.engage(attempt, life, described, m, before)
-}
-
-// paced waits for a place among those that connect. An attempt that is not the first needs none: pauses keep these apart, and
-// servers that never answer are not to stand in the way of others for long.
-func (m *member) paced(ctx context.Context) (leave func(), err error) {
-	m.fleet.mu.Lock()
-	first := m.attempts == 1
-	m.fleet.mu.Unlock()
-	if !first {
-		return func() {}, nil
-	}
-	leave, err = m.fleet.pace.enter(ctx)
-	if err != nil { // nothing was tried
-		m.fleet.mu.Lock()
-		m.attempts--
-		m.fleet.mu.Unlock()
-	}
-	return leave, err
-}
-
-// useServer keeps the metrics of the server that is dialed for as long as the member is described by it, whether it is
-// ever engaged or not.
-func (m *member) useServer(described Member) {
-	if described.Config == nil {
-		return
-	}
-	before := m.forgetServer
-	m.forgetServer = m.fleet.clientSeries.begin(m.fleet.usable(described))
-	before()
-}
-
-// begin notes an attempt, unless the description is outdated.
-func (m *member) begin(described Member, interrupt context.CancelFunc) bool {
-	m.fleet.mu.Lock()
-	defer m.fleet.mu.Unlock()
-	if m.withdrawn || !sameAccess(described, m.described) {
-		return false
-	}
-	m.interrupt = interrupt
-	m.attempts++
-	if m.engagement == nil {
-		m.setStateLocked(Connecting, m.reason, m.message)
-	}
-	return true
-}
-
-// failed notes why an attempt did not work. It returns errOutdated if that is of no interest any more.
-func (m *member) failed(described Member, err error) error {
-	m.fleet.mu.Lock()
-	defer m.fleet.mu.Unlock()
-	m.interrupt = func() {}
-	if m.withdrawn || !sameAccess(described, m.described) {
-		return errOutdated
-	}
-	if apierrors.IsUnauthorized(err) {
-		wake(m.denied)
-	}
-	return m.failedLocked(err)
-}
-
-func (m *member) failedLocked(err error) error {
-	if m.explainLocked(classify(err), message(err)) || m.attempts == 1 {
-		m.log.Info("Cannot connect; trying again", "reason", classify(err), "error", message(err))
-	}
-	return err
-}
-
 // explainLocked notes what is wrong: with the member, or, while an engagement goes on, with its description alone. The
 // answer is whether the reason is another than before.
 func (m *member) explainLocked(reason, message string) (news bool) {
@@ -348,71 +195,6 @@ func (m *member) noProblem() {
 		m.problem = problem{}
 		m.fleet.changedLocked(m.name)
 	}
-}
-
-// handOver publishes an engagement in the place of the one before. If that one is of another cluster, nothing of it may
-// be left when the new one begins: neither a reconcile nor a request.
-func (m *member) handOver(ctx context.Context, described Member, before, e *Engagement) error {
-	if before != nil && before.identity != e.identity {
-		if err := m.giveUp(described, before, e); err != nil {
-			return err
-		}
-		m.awaitDrain(context.WithoutCancel(ctx), before)
-		m.fleet.mu.Lock()
-		m.engagement = nil
-		m.fleet.mu.Unlock()
-	}
-	return m.engaged(described, e)
-}
-
-// giveUp ends an engagement since its cluster is no longer the member's, unless the description is outdated, or the other
-// cluster is refused.
-func (m *member) giveUp(described Member, before, e *Engagement) error {
-	m.fleet.mu.Lock()
-	defer m.fleet.mu.Unlock()
-	if m.withdrawn || !sameAccess(described, m.described) {
-		return errOutdated
-	}
-	if twins := m.fleet.identities.othersLocked(e); len(twins) > 0 && m.fleet.opts.RefuseDuplicates {
-		return m.failedLocked(&duplicateError{of: twins[0]})
-	}
-	another := &anotherClusterError{known: before.identity, now: e.identity}
-	m.log.Info("Disengaged", "why", another.Error())
-	m.setStateLocked(Draining, ReasonAnotherCluster, message(another))
-	m.fleet.notIdentifiedLocked(before)
-	before.end(another)
-	return nil
-}
-
-// engaged publishes an engagement, unless the description is outdated.
-func (m *member) engaged(described Member, e *Engagement) error {
-	m.fleet.mu.Lock()
-	defer m.fleet.mu.Unlock()
-	m.interrupt = func() {}
-	if m.withdrawn || !sameAccess(described, m.described) {
-		return errOutdated
-	}
-	twins := m.fleet.identities.othersLocked(e)
-	if len(twins) > 0 && m.fleet.opts.RefuseDuplicates {
-		return m.failedLocked(&duplicateError{of: twins[0]})
-	}
-	before := m.engagement
-	m.engagement, m.engagedAs, m.impostor = e, described, false
-	m.measured.engagedLocked(e)
-	m.log.Info("Engaged", "attempts", m.attempts, "identity", e.identity)
-	m.attempts, m.problem = 0, problem{}
-	m.setStateLocked(Ready, "", "")
-	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
-	if before != nil {
-		m.fleet.notIdentifiedLocked(before)
-		before.end(errReplaced)
-		m.replaced.Go(func() { m.awaitDrain(context.Background(), before) })
-	}
-	m.fleet.identifiedLocked(e)
-	if len(twins) > 0 {
-		m.log.Info("Two members are the same cluster: its objects are reconciled once for each", "identity", e.identity, "other", twins[0])
-	}
-	return nil
 }
 
 // invalid notes that the provider cannot describe the member. An engagement goes on.

@@ -1,0 +1,78 @@
+package fleet
+
+import "context"
+
+// predecessor returns the engagement whose place another one is to take, or nil.
+func (m *member) predecessor() *Engagement {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.engagement == nil || m.engagement.ctx.Err() != nil {
+		return nil
+	}
+	return m.engagement
+}
+
+// handOver publishes an engagement in the place of the one before. If that one is of another cluster, nothing of it may
+// be left when the new one begins: neither a reconcile nor a request.
+func (m *member) handOver(ctx context.Context, described Member, before, e *Engagement) error {
+	if before != nil && before.identity != e.identity {
+		if err := m.giveUp(described, before, e); err != nil {
+			return err
+		}
+		m.awaitDrain(context.WithoutCancel(ctx), before)
+		m.fleet.mu.Lock()
+		m.engagement = nil
+		m.fleet.mu.Unlock()
+	}
+	return m.engaged(described, e)
+}
+
+// giveUp ends an engagement since its cluster is no longer the member's, unless the description is outdated, or the other
+// cluster is refused.
+func (m *member) giveUp(described Member, before, e *Engagement) error {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.withdrawn || !sameAccess(described, m.described) {
+		return errOutdated
+	}
+	if twins := m.fleet.identities.othersLocked(e); len(twins) > 0 && m.fleet.opts.RefuseDuplicates {
+		return m.failedLocked(&duplicateError{of: twins[0]})
+	}
+	another := &anotherClusterError{known: before.identity, now: e.identity}
+	m.log.Info("Disengaged", "why", another.Error())
+	m.setStateLocked(Draining, ReasonAnotherCluster, message(another))
+	m.fleet.notIdentifiedLocked(before)
+	before.end(another)
+	return nil
+}
+
+// engaged publishes an engagement, unless the description is outdated.
+func (m *member) engaged(described Member, e *Engagement) error {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	m.interrupt = func() {}
+	if m.withdrawn || !sameAccess(described, m.described) {
+		return errOutdated
+	}
+	twins := m.fleet.identities.othersLocked(e)
+	if len(twins) > 0 && m.fleet.opts.RefuseDuplicates {
+		return m.failedLocked(&duplicateError{of: twins[0]})
+	}
+	before := m.engagement
+	m.engagement, m.engagedAs, m.impostor = e, described, false
+	m.measured.engagedLocked(e)
+	m.log.Info("Engaged", "attempts", m.attempts, "identity", e.identity)
+	m.attempts, m.problem = 0, problem{}
+	m.setStateLocked(Ready, "", "")
+	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
+	if before != nil {
+		m.fleet.notIdentifiedLocked(before)
+		before.end(errReplaced)
+		m.replaced.Go(func() { m.awaitDrain(context.Background(), before) })
+	}
+	m.fleet.identifiedLocked(e)
+	if len(twins) > 0 {
+		m.log.Info("Two members are the same cluster: its objects are reconciled once for each", "identity", e.identity, "other", twins[0])
+	}
+	return nil
+}
