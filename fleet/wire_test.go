@@ -374,3 +374,43 @@ func TestAWatchIsBoundedWhateverItIsAnsweredWith(t *testing.T) {
 		})
 	}
 }
+
+// TestAConnectionIsProvedOnce: however many requests it has, and one whose proof failed is closed.
+func TestAConnectionIsProvedOnce(t *testing.T) {
+	var dials atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			dials.Add(1)
+		}
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	proofs, now := 0, "a"
+	w := newTestWire(t, server, func() (string, error) { proofs++; return now, nil })
+	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.discard)
+	w.current.Store(g)
+	for range 10 {
+		if err := get(t, w, server.URL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if proofs != 1 || dials.Load() != 1 {
+		t.Errorf("%d proofs of %d connections for ten requests, want one of one", proofs, dials.Load())
+	}
+	now = "b"
+	w.redial()
+	for range 2 {
+		if err := get(t, w, server.URL); !errors.Is(err, ErrAnotherCluster) {
+			t.Errorf("a request to another cluster: %v", err)
+		}
+	}
+	if n := dials.Load(); n != 3 {
+		t.Errorf("%d connections, want a new one for each that leads to another cluster", n)
+	}
+}
