@@ -163,7 +163,7 @@ func (i *informer) foundLocked(obj any) {
 	}
 }
 
-// keepLost has the informers of an engagement keep what goes from now on, with what went and was not told yet. It does
+// keepLost makes the informers of an engagement keep what goes from now on, with what went and was not told yet. It does
 // nothing for a nil engagement.
 func (e *Engagement) keepLost() {
 	if e == nil {

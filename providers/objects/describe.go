@@ -100,7 +100,7 @@ func (w *worker[T]) held(more int) {
 		"%d objects take too long to be described, and hold up the others; look for what they have in common", mostSlow))
 }
 
-// look learns anew what an object describes, and has the members reported for which this may matter. It ends the work on the
+// look learns anew what an object describes, and queues the members for which this may matter. It ends the work on the
 // key in the queue.
 func (w *worker[T]) look(ctx context.Context, key client.ObjectKey) {
 	obj, err := w.find(ctx, key)
