@@ -6,18 +6,27 @@ import (
 	"sync"
 )
 
-// Changes yields the name of every member that there is and then, until ctx is done, of every member that changed: one
-// that was reported, engaged, removed, or whose state or labels are others now. Changes that follow each other quickly
-// are yielded once, so the loop's body looks up what holds now, with [Fleet.Engagement] and [Fleet.Status].
+// Change is what holds for a member at one moment.
+type Change struct {
+	// Status has the member's name. Its State is empty if it is no member any more.
+	Status Status
+	// Engagement is that of a member that is [Ready] or [Unreachable], and nil for any other. Sources attach to it: their
+	// watches outlast a time in which the member cannot be reached. Requests need [Fleet.Engagement].
+	Engagement *Engagement
+}
+
+// Changes yields every member that there is and then, until ctx is done, every member that changed: one that was reported,
+// engaged, removed, or whose state, reason or labels are others now. Changes that follow each other quickly are yielded
+// once, with what holds then.
 //
-// Each loop is told on its own, and may be as slow as it likes. A name is not yielded while the body for it runs.
-func (f *Fleet) Changes(ctx context.Context) iter.Seq[ClusterName] {
-	return func(yield func(ClusterName) bool) {
+// Each loop is told on its own, and may be as slow as it likes. A member is not yielded while the body for it runs.
+func (f *Fleet) Changes(ctx context.Context) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
 		s := f.subscribe()
 		defer f.unsubscribe(s)
 		for {
 			for name, ok := s.next(); ok; name, ok = s.next() {
-				if ctx.Err() != nil || !yield(name) {
+				if ctx.Err() != nil || !yield(f.Now(name)) {
 					return
 				}
 			}
@@ -28,6 +37,21 @@ func (f *Fleet) Changes(ctx context.Context) iter.Seq[ClusterName] {
 			}
 		}
 	}
+}
+
+// Now returns what holds for a member now.
+func (f *Fleet) Now(name ClusterName) Change {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.members[name]
+	if !ok {
+		return Change{Status: Status{Name: name}}
+	}
+	now := Change{Status: m.statusLocked()}
+	if now.Status.Engaged() && !m.withdrawn {
+		now.Engagement = m.engagement
+	}
+	return now
 }
 
 // subscription collects the names that one loop over Changes has yet to see, each once, in order.

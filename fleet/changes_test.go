@@ -28,8 +28,8 @@ func TestChangesYieldsWhatIsThereAndWhatChanges(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for name := range f.Changes(ctx) {
-				got = append(got, name)
+			for change := range f.Changes(ctx) {
+				got = append(got, change.Status.Name)
 			}
 		}()
 		synctest.Wait()
@@ -58,8 +58,8 @@ func TestChangesInQuickSuccessionAreYieldedOnce(t *testing.T) {
 	f := New(Options{})
 	describe(t, f, "a", nil)
 	var got []ClusterName
-	for name := range f.Changes(t.Context()) {
-		got = append(got, name)
+	for change := range f.Changes(t.Context()) {
+		got = append(got, change.Status.Name)
 		if len(got) == 1 { // while the loop's body is busy
 			for i := range 50 {
 				describe(t, f, "b", map[string]string{"i": string(rune('a' + i))})

@@ -1,4 +1,4 @@
-// Package fleet has the clusters that a manager works on: what a provider reports, connected, watched over and ended.
+// Package fleet holds the clusters that a manager works on: what a provider reports, connected, watched over and ended.
 //
 // A provider describes members, by [Members.Set] and [Members.Remove]. The [Fleet] owns the rest of a member's life, in
 // a goroutine each, so that none waits for another:
@@ -14,5 +14,6 @@
 //	metrics.go     what is counted, and queues.go what controllers say of their queues
 //	changes.go     how controllers learn of all that
 //
-// Sources attach to engagements ([Fleet.Changes], [Fleet.Attached]); reconcilers run on them ([Fleet.Engagement]).
+// Sources attach to engagements ([Fleet.Changes]); reconcilers run on them ([Fleet.Engagement]). Both join them
+// ([Engagement.Join]).
 package fleet

@@ -72,7 +72,7 @@ func TestADrainThatTakesLongIsLoggedOnce(t *testing.T) {
 					}
 				}, funcr.Options{})
 				f := running(t, Options{Logger: log})
-				leave, err := join(t, f, "a").Enter(named("the reconcile of x"))
+				_, leave, err := join(t, f, "a").Join(t.Context(), named("the reconcile of x"))
 				if err != nil {
 					t.Fatal(err)
 				}

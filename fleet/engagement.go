@@ -76,18 +76,25 @@ func (e *Engagement) Cluster() cluster.Cluster { return e.cluster }
 // Context ends with the engagement. Its cause wraps [ErrDisengaged] and says why.
 func (e *Engagement) Context() context.Context { return e.ctx }
 
-// Enter notes that something runs for the engagement, and what, for the message to who waits for it in vain. The
-// engagement is not drained before the returned function was called. Enter returns the cause of the end if the
-// engagement is over: nothing may be started then.
-func (e *Engagement) Enter(what fmt.Stringer) (leave func(), err error) {
+// Join begins work for the engagement. The work must end with the returned context, which is a child of ctx and also ends
+// with the engagement, for the same cause. The engagement is not drained before leave is called. leave ends the context, and
+// may be called again. what is named where a drain takes long. An error is the cause of the end of the engagement: nothing may
+// be started then.
+func (e *Engagement) Join(ctx context.Context, what fmt.Stringer) (joined context.Context, leave func(), err error) {
 	w := &work{what: what}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.ctx.Err() != nil {
-		return nil, context.Cause(e.ctx)
+		return nil, nil, context.Cause(e.ctx)
 	}
 	e.work[w] = struct{}{}
-	return func() { e.leave(w) }, nil
+	joined, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })
+	return joined, func() {
+		stop()
+		cancel(nil)
+		e.leave(w)
+	}, nil
 }
 
 func (e *Engagement) leave(w *work) {

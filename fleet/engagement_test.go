@@ -17,7 +17,7 @@ func (n named) String() string { return string(n) }
 func TestAnEngagementIsDrainedWhenItsWorkHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngagement(t.Context(), "a")
-		leave, err := e.Enter(named("a reconcile"))
+		_, leave, err := e.Join(t.Context(), named("a reconcile"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,8 +25,8 @@ func TestAnEngagementIsDrainedWhenItsWorkHasEnded(t *testing.T) {
 		if cause := context.Cause(e.Context()); !errors.Is(cause, ErrDisengaged) || !errors.Is(cause, errRemoved) {
 			t.Errorf("the cause is %v, want ErrDisengaged and why", cause)
 		}
-		if _, err := e.Enter(named("another")); !errors.Is(err, ErrDisengaged) {
-			t.Errorf("Enter() after the end = %v, want ErrDisengaged", err)
+		if _, _, err := e.Join(t.Context(), named("another")); !errors.Is(err, ErrDisengaged) {
+			t.Errorf("Join() after the end = %v, want ErrDisengaged", err)
 		}
 		drained := false
 		go func() {
@@ -50,7 +50,7 @@ func TestADrainThatTakesTooLongNamesWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngagement(t.Context(), "a")
 		for _, what := range []named{"reconcile 1", "reconcile 2", "reconcile 3", "reconcile 4"} {
-			if _, err := e.Enter(what); err != nil {
+			if _, _, err := e.Join(t.Context(), what); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -73,7 +73,7 @@ func TestWorkMayEndWhileTheEngagementEnds(t *testing.T) {
 		for range 8 {
 			all.Go(func() {
 				for {
-					leave, err := e.Enter(named("work"))
+					_, leave, err := e.Join(t.Context(), named("work"))
 					if err != nil {
 						return
 					}

@@ -16,8 +16,8 @@ func run(ctx context.Context) *fleet.Fleet {
 	if err := f.Set(fleet.Member{Name: "east", Err: errors.New("the kubeconfig is empty")}); err != nil {
 		log.Fatal(err)
 	}
-	for name := range f.Changes(ctx) {
-		if status, _ := f.Status(name); status.Reason != "" {
+	for change := range f.Changes(ctx) {
+		if change.Status.Reason != "" {
 			break
 		}
 	}
@@ -61,13 +61,13 @@ func ExampleFleet_Changes() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	f := run(ctx)
-	for name := range f.Changes(ctx) {
-		status, known := f.Status(name)
-		if !known {
+	for change := range f.Changes(ctx) {
+		name := change.Status.Name
+		if change.Status.State == "" {
 			fmt.Println(name, "has left")
 			break
 		}
-		if status.State == fleet.Pending {
+		if change.Status.State == fleet.Pending {
 			fmt.Println(name, "waits")
 			go func() { _ = f.Remove(ctx, name) }()
 		}

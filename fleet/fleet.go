@@ -161,18 +161,6 @@ func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
 	}
 }
 
-// Attached returns the engagement of a member that is [Ready] or [Unreachable], and its labels. Sources attach to it:
-// their watches outlive that the member cannot be reached for a while. It is nil for every other member.
-func (f *Fleet) Attached(name ClusterName) (*Engagement, map[string]string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m, ok := f.members[name]
-	if !ok || m.engagement == nil || m.withdrawn || m.state == Draining {
-		return nil, nil
-	}
-	return m.engagement, m.described.Labels
-}
-
 // Status returns what is known of a member, and whether it is a member.
 func (f *Fleet) Status(name ClusterName) (Status, bool) {
 	f.mu.Lock()

@@ -10,7 +10,7 @@ func TestQueuesShowsThoseThatThereAre(t *testing.T) {
 	f := New(Options{})
 	stats := func(depth int) func(ClusterName) QueueStats {
 		return func(name ClusterName) QueueStats {
-			f.Attached(name) // a queue may ask the fleet
+			f.Now(name) // a queue may ask the fleet
 			return QueueStats{Depth: depth, InFlight: len(name)}
 		}
 	}

@@ -109,7 +109,7 @@ func TestThereAreNeverMoreMembersThanAllowedAlsoWhileSomeAreDrained(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, Options{MaxMembers: 2})
 		describe(t, f, "b", nil)
-		leave, err := join(t, f, "c").Enter(named("a reconcile"))
+		_, leave, err := join(t, f, "c").Join(t.Context(), named("a reconcile"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,17 +93,23 @@ func (m *member) rotated(described Member, e *Engagement, cfg *rest.Config, next
 	m.fleet.changedLocked(m.name)
 	m.fleet.mu.Unlock()
 
-	retire := func() {
-		grace, cancel := context.WithTimeout(e.ctx, rotationGrace)
-		defer cancel()
-		before.retire(grace) // its watches go on with the next one, from where they were
-	}
-	if leave, err := e.Enter(retiring{}); err == nil {
-		e.background.Go(func() { defer leave(); retire() })
-	} else {
-		before.discard()
-	}
 	m.log.Info("Took over new credentials")
+	e.retire(before)
+}
+
+// retire ends the use of old credentials. Watches go on with the new ones, from where they were.
+func (e *Engagement) retire(before *generation) {
+	life, leave, err := e.Join(e.ctx, retiring{})
+	if err != nil {
+		before.discard()
+		return
+	}
+	e.background.Go(func() {
+		defer leave()
+		grace, cancel := context.WithTimeout(life, rotationGrace)
+		defer cancel()
+		before.retire(grace)
+	})
 }
 
 // retiring names what runs while old credentials are given up.

@@ -24,8 +24,8 @@ func (b *TypedBuilder[request]) WithQueue(options mcqueue.Options[request]) *Typ
 // one. Without the label, or with anything but a positive number, it has one.
 func WeightFromLabel(f *fleet.Fleet, label string) func(mcreconcile.ClusterName) int {
 	return func(name mcreconcile.ClusterName) int {
-		_, labels := f.Attached(name)
-		weight, err := strconv.Atoi(labels[label])
+		status, _ := f.Status(name)
+		weight, err := strconv.Atoi(status.Labels[label])
 		if err != nil || weight < 1 {
 			return 1
 		}
@@ -78,22 +78,22 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 	a.waiting.served.Store(true)
 	defer a.waiting.served.Store(false)
 	members := map[fleet.ClusterName]attended{}
-	for name := range a.fleet.Changes(ctx) {
-		status, known := a.fleet.Status(name)
-		switch {
-		case !known:
+	for change := range a.fleet.Changes(ctx) {
+		name := change.Status.Name
+		switch change.Status.State {
+		case "":
 			q.Purge(name)
 			a.waiting.purge(name)
 			a.waiting.queue(name, q) // they are told that it is gone
-		case status.State == fleet.Draining:
+		case fleet.Draining:
 			a.purge(members, name, q)
-		case status.State == fleet.Ready:
+		case fleet.Ready:
 			q.Resume(name)
 			a.waiting.queue(name, q)
-		default:
+		case fleet.Pending, fleet.Connecting, fleet.Unreachable:
 			q.Pause(name)
 		}
-		a.attend(members, name)
+		a.attend(members, name, change.Engagement)
 	}
 	for _, m := range members {
 		m.leave()
@@ -119,8 +119,7 @@ func (a attendance[request]) purge(members map[fleet.ClusterName]attended, name 
 }
 
 // attend has the engagement of a member wait for the queue, in place of the one before.
-func (a attendance[request]) attend(members map[fleet.ClusterName]attended, name fleet.ClusterName) {
-	engagement, _ := a.fleet.Attached(name)
+func (a attendance[request]) attend(members map[fleet.ClusterName]attended, name fleet.ClusterName, engagement *fleet.Engagement) {
 	before, was := members[name]
 	if was && before.engagement == engagement {
 		return
@@ -132,7 +131,7 @@ func (a attendance[request]) attend(members map[fleet.ClusterName]attended, name
 	if engagement == nil {
 		return
 	}
-	if leave, err := engagement.Enter(a); err == nil {
+	if _, leave, err := engagement.Join(context.Background(), a); err == nil {
 		members[name] = attended{engagement, leave}
 	}
 }

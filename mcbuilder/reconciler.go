@@ -41,7 +41,7 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 	if err != nil {
 		return r.answer(ctx, req, reconcile.Result{}, err)
 	}
-	leave, err := engagement.Enter(running[request]{r.controller, req})
+	ctx, leave, err := engagement.Join(ctx, running[request]{r.controller, req})
 	if err != nil {
 		return r.disengaged(req), nil
 	}
@@ -55,13 +55,8 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 // errPanicked is what counts of a reconcile that has not returned. controller-runtime recovers from the panic.
 var errPanicked = errors.New("the reconciler panicked")
 
-// engaged reconciles on a context that ends with the engagement, for the reason for which that ends.
+// engaged reconciles on a context that has joined the engagement.
 func (r *reconciler[request]) engaged(ctx context.Context, e *fleet.Engagement, req request) (reconcile.Result, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(e.Context(), func() { cancel(context.Cause(e.Context())) })
-	defer stop()
-
 	result, err := r.inner.Reconcile(mcreconcile.WithCluster(ctx, e.Context(), e.Name(), e.Cluster()), req)
 	if errors.Is(context.Cause(e.Context()), fleet.ErrAnotherCluster) {
 		return reconcile.Result{}, nil // the request was for the cluster that had the name before

@@ -69,7 +69,7 @@ func TestAMemberThatIsDrainedDoesNotCount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leave, err := e.Enter(time.Second) // it has a name
+		_, leave, err := e.Join(t.Context(), time.Second) // it has a name
 		if err != nil {
 			t.Fatal(err)
 		}

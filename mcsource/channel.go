@@ -61,17 +61,17 @@ func (c *channel[object, request]) Start(ctx context.Context, queue workqueue.Ty
 }
 
 func (c *channel[object, request]) handle(ctx context.Context, evt ClusterEvent[object], queue workqueue.TypedRateLimitingInterface[request]) {
-	engagement, _ := c.fleet.Attached(evt.ClusterName)
+	engagement := c.fleet.Now(evt.ClusterName).Engagement
 	if engagement == nil {
 		log.FromContext(ctx).V(1).Info("Dropped an event of a cluster that is not engaged", "cluster", evt.ClusterName)
 		return
 	}
-	leave, err := engagement.Enter(c)
+	life, leave, err := engagement.Join(ctx, c)
 	if err != nil {
 		return
 	}
 	defer leave()
-	life := mcreconcile.WithCluster(engagement.Context(), engagement.Context(), evt.ClusterName, engagement.Cluster())
+	life = mcreconcile.WithCluster(life, engagement.Context(), evt.ClusterName, engagement.Cluster())
 	c.handler(evt.ClusterName, engagement.Cluster()).Generic(life, evt.TypedGenericEvent, queue)
 }
 

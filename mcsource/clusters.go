@@ -11,7 +11,7 @@ import (
 )
 
 // Clusters lets a controller act on the fleet itself: requests are enqueued for every member that there is, and whenever
-// one was reported, engaged, removed, or changed its state or labels. Changes in quick succession are told once.
+// one was reported, engaged, removed, or changed its state, reason or labels. Changes in quick succession are told once.
 //
 // requests is given what holds then. The state of a member that is gone is empty. It is not called concurrently.
 func Clusters(f *fleet.Fleet, requests func(ctx context.Context, status fleet.Status) []mcreconcile.Request) source.TypedSource[mcreconcile.Request] {
@@ -33,9 +33,8 @@ type clusters[request comparable] struct {
 // Start implements source.TypedSource. The goroutine ends with ctx.
 func (c *clusters[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
 	go func() {
-		for name := range c.fleet.Changes(ctx) {
-			status, _ := c.fleet.Status(name)
-			for _, req := range c.requests(ctx, status) {
+		for change := range c.fleet.Changes(ctx) {
+			for _, req := range c.requests(ctx, change.Status) {
 				queue.Add(req)
 			}
 		}

@@ -49,9 +49,9 @@ type attachment struct {
 // follow attaches and detaches as members change. The attachments are its own, so they need no lock.
 func (s *fleetSource[request]) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) {
 	attached := map[fleet.ClusterName]attachment{}
-	for name := range s.fleet.Changes(ctx) {
-		engagement, memberLabels := s.fleet.Attached(name)
-		if engagement != nil && !s.selector.Matches(labels.Set(memberLabels)) {
+	for change := range s.fleet.Changes(ctx) {
+		name, engagement := change.Status.Name, change.Engagement
+		if !s.selector.Matches(labels.Set(change.Status.Labels)) {
 			engagement = nil
 		}
 		before, was := attached[name]
@@ -85,23 +85,20 @@ func (s *fleetSource[request]) attach(
 	if err != nil {
 		return nil, err
 	}
-	leave, err := e.Enter(s)
+	ctx, cancel := context.WithCancel(log.IntoContext(ctx, s.log(ctx, e.Name())))
+	life, leave, err := e.Join(ctx, s)
 	if err != nil {
-		return func() {}, nil //nolint:nilerr // the engagement is over already: the next change says what follows
+		return cancel, nil //nolint:nilerr // the engagement is over already: the next change says what follows
 	}
-	life, cancel := context.WithCancel(e.Context())
 	life = mcreconcile.WithCluster(life, e.Context(), e.Name(), e.Cluster())
-	life = log.IntoContext(life, s.log(ctx, e.Name()))
-	release := context.AfterFunc(ctx, cancel)
 	if err := member.Start(life, queue); err != nil {
-		cancel()
-		release()
 		leave()
+		cancel()
 		return nil, err
 	}
 	context.AfterFunc(life, func() {
+		defer cancel()
 		defer leave()
-		release()
 		if w, ok := member.(waiter); ok {
 			w.Wait()
 		}

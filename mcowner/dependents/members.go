@@ -47,20 +47,19 @@ func (m *members) String() string {
 
 func (m *members) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[mcreconcile.Request]) {
 	before := map[fleet.ClusterName]memberSeen{}
-	for name := range m.fleet.Changes(ctx) {
-		status, known := m.fleet.Status(name)
-		if !known {
+	for change := range m.fleet.Changes(ctx) {
+		name, engagement := change.Status.Name, change.Engagement
+		if change.Status.State == "" {
 			delete(before, name)
 			m.memory.forgetOrigin(name)
 			enqueueLow(queue, m.memory.all())
 			continue
 		}
 		m.memory.present(site{name: name})
-		engagement, _ := m.fleet.Attached(name)
 		if engagement != nil {
 			m.memory.present(site{name, uidOf(engagement.Identity())})
 		}
-		now := memberSeen{engagement, status.State == fleet.Ready, status.Labels}
+		now := memberSeen{engagement, change.Status.State == fleet.Ready, change.Status.Labels}
 		if last, was := before[name]; !was || !now.same(last) {
 			enqueueLow(queue, m.memory.all())
 		}

@@ -117,16 +117,9 @@ func (p *places) enter(ctx context.Context, name mcreconcile.ClusterName) (_ con
 	if err != nil {
 		return nil, place{}, nil, err
 	}
-	left, err := engagement.Enter(work(p.who))
+	ctx, leave, err = engagement.Join(ctx, work(p.who))
 	if err != nil {
 		return nil, place{}, nil, err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(engagement.Context(), func() { cancel(context.Cause(engagement.Context())) })
-	leave = func() {
-		stop()
-		cancel(nil)
-		left()
 	}
 	at := place{name: name, cluster: engagement.Cluster(), engagement: engagement, identity: uidOf(engagement.Identity())}
 	return ctx, at, leave, nil

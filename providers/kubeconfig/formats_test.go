@@ -114,8 +114,8 @@ func engaged(t *testing.T, f *fleet.Fleet, name fleet.ClusterName) *fleet.Engage
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for changed := range f.Changes(ctx) {
-		if changed != name {
+	for change := range f.Changes(ctx) {
+		if change.Status.Name != name {
 			continue
 		}
 		if e, err := f.Engagement(name); err == nil {

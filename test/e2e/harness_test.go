@@ -239,7 +239,7 @@ func (m *manager) isBecause(name fleet.ClusterName, state fleet.State, reasons .
 // attached returns the engagement of the member "m", which goes on while the member cannot be reached for a moment.
 func (m *manager) attached() *fleet.Engagement {
 	m.t.Helper()
-	engagement, _ := m.GetFleet().Attached("m")
+	engagement := m.GetFleet().Now("m").Engagement
 	if engagement == nil {
 		m.t.Fatalf("the member is not engaged: %+v", m.status("m"))
 	}

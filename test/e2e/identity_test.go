@@ -150,7 +150,7 @@ func (k *marker) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	if strings.HasPrefix(req.Name, markPrefix) {
 		return reconcile.Result{}, nil
 	}
-	e, _ := k.fleet.Attached(req.ClusterName)
+	e := k.fleet.Now(req.ClusterName).Engagement
 	if e == nil || e.Cluster() != mcreconcile.ClusterFrom(ctx) {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}

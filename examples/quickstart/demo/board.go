@@ -50,12 +50,11 @@ func newBoard() *board {
 
 // follow notes the states of the members until ctx is done.
 func (b *board) follow(ctx context.Context, f *fleet.Fleet) {
-	for name := range f.Changes(ctx) {
-		status, known := f.Status(name)
-		if !known {
-			status.State = stateGone
+	for change := range f.Changes(ctx) {
+		if change.Status.State == "" {
+			change.Status.State = stateGone
 		}
-		b.note(status)
+		b.note(change.Status)
 	}
 }
 
