@@ -40,11 +40,12 @@ func (m *member) connect(ctx context.Context, described Member) error {
 		e.end(errReplaced)
 		return errors.Join(err, e.drain(context.WithoutCancel(ctx))) // nobody has seen it, so nothing runs for it
 	}
-	e.openLegacies()
+	e.informers.Open(e.ctx)
 	return nil
 }
 
-// engage waits for a place among those that connect, and connects.
+// engage waits for its turn among those that connect, and connects an engagement with its field indexes. attempt bounds
+// that; the engagement lives until it is ended, or life is.
 func (m *member) engage(attempt, life context.Context, described Member, before *Engagement) (*Engagement, error) {
 	leave, err := m.paced(attempt)
 	if err != nil {
@@ -53,10 +54,19 @@ func (m *member) engage(attempt, life context.Context, described Member, before 
 	defer leave()
 	attempt, expire := context.WithTimeout(attempt, m.fleet.opts.ConnectTimeout)
 	defer expire()
-	return m.fleet.engage(attempt, life, described, m, before)
+	e := newEngagement(life, m.name)
+	e.kinds.onChange = m.changed
+	if err = m.open(attempt, e, described, before); err == nil {
+		err = m.fleet.addIndexes(attempt, e)
+	}
+	if err != nil {
+		e.end(err)
+		return nil, errors.Join(err, e.drain(context.WithoutCancel(life)))
+	}
+	return e, nil
 }
 
-// paced waits for a place among those that connect. An attempt that is not the first needs none: pauses keep these apart, and
+// paced waits for its turn among those that connect. An attempt that is not the first needs none: pauses keep these apart, and
 // servers that never answer are not to stand in the way of others for long.
 func (m *member) paced(ctx context.Context) (leave func(), err error) {
 	m.fleet.mu.Lock()
@@ -81,7 +91,7 @@ func (m *member) useServer(described Member) {
 		return
 	}
 	before := m.forgetServer
-	m.forgetServer = m.fleet.clientSeries.begin(m.fleet.usable(described))
+	m.forgetServer = m.fleet.clientSeries.Begin(m.usable(described))
 	before()
 }
 

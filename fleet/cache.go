@@ -3,17 +3,15 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
 
 // candidCache is a member's cache that says so when a kind cannot be listed. controller-runtime's would have the reader
@@ -23,45 +21,9 @@ type candidCache struct {
 	scheme    *runtime.Scheme
 	name      ClusterName
 	kinds     *kinds
-	informers *informers
+	informers *informer.Set
 	// synced has the informers that have served a read: they serve every later one at once.
-	synced sync.Map // of informerKey
-}
-
-// informerKey tells informers apart as controller-runtime does, which has three for each kind.
-type informerKey struct {
-	gvk  schema.GroupVersionKind
-	form string
-}
-
-// The forms that an object of a kind has in Go.
-const (
-	unstructuredForm = "unstructured"
-	metadataForm     = "metadata"
-	structuredForm   = "structured"
-)
-
-// object returns an empty object of the kind.
-func (k informerKey) object(scheme *runtime.Scheme) (client.Object, error) {
-	switch k.form {
-	case unstructuredForm:
-		obj := &unstructured.Unstructured{}
-		obj.SetGroupVersionKind(k.gvk)
-		return obj, nil
-	case metadataForm:
-		obj := &metav1.PartialObjectMetadata{}
-		obj.SetGroupVersionKind(k.gvk)
-		return obj, nil
-	}
-	made, err := scheme.New(k.gvk)
-	if err != nil {
-		return nil, err
-	}
-	obj, ok := made.(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("%T is no object", made)
-	}
-	return obj, nil
+	synced sync.Map // of informer.Key
 }
 
 // Get implements client.Reader.
@@ -76,25 +38,25 @@ func (c *candidCache) List(ctx context.Context, list client.ObjectList, opts ...
 
 // GetInformer implements cache.Informers.
 func (c *candidCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	informer, err := c.Cache.GetInformer(ctx, obj, opts...)
+	found, err := c.Cache.GetInformer(ctx, obj, opts...)
 	if key, unknown := c.keyOf(obj); unknown == nil && ctx.Err() == nil {
-		c.kinds.report(key.gvk, key, err)
+		c.kinds.report(key.GVK, key, err)
 	}
-	return informer, err
+	return found, err
 }
 
 // RemoveInformer implements cache.Informers.
 func (c *candidCache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	if key, err := c.keyOf(obj); err == nil {
 		c.synced.Delete(key)
-		c.informers.remove(key)
+		c.informers.Remove(key)
 	}
 	return c.Cache.RemoveInformer(ctx, obj)
 }
 
 // sync waits until a kind is in the cache, or is found to fail.
-func (c *candidCache) sync(ctx context.Context, key informerKey) {
-	obj, err := key.object(c.scheme)
+func (c *candidCache) sync(ctx context.Context, key informer.Key) {
+	obj, err := key.Object(c.scheme)
 	if err != nil {
 		return
 	}
@@ -113,9 +75,9 @@ func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(cont
 	if _, ok := c.synced.Load(key); ok {
 		return do(ctx)
 	}
-	begins, failure := c.kinds.check(key.gvk)
+	begins, failure := c.kinds.check(key.GVK)
 	if failure != nil {
-		return c.notSynced(key.gvk, failure)
+		return c.notSynced(key.GVK, failure)
 	}
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
@@ -126,8 +88,8 @@ func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(cont
 	case <-begins:
 		stop()
 		err = <-done // only then is the object the caller's again
-		if _, failure = c.kinds.check(key.gvk); failure != nil {
-			return c.notSynced(key.gvk, failure)
+		if _, failure = c.kinds.check(key.GVK); failure != nil {
+			return c.notSynced(key.GVK, failure)
 		}
 	}
 	if err == nil || apierrors.IsNotFound(err) {
@@ -136,24 +98,8 @@ func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(cont
 	return err
 }
 
-func (c *candidCache) keyOf(obj runtime.Object) (informerKey, error) { return keyOf(obj, c.scheme) }
-
-func keyOf(obj runtime.Object, scheme *runtime.Scheme) (informerKey, error) {
-	gvk, err := apiutil.GVKForObject(obj, scheme)
-	if err != nil {
-		return informerKey{}, err
-	}
-	if _, isList := obj.(client.ObjectList); isList {
-		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	}
-	switch obj.(type) {
-	case runtime.Unstructured:
-		return informerKey{gvk, unstructuredForm}, nil
-	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
-		return informerKey{gvk, metadataForm}, nil
-	default:
-		return informerKey{gvk, structuredForm}, nil
-	}
+func (c *candidCache) keyOf(obj runtime.Object) (informer.Key, error) {
+	return informer.KeyOf(obj, c.scheme)
 }
 
 func (c *candidCache) notSynced(gvk schema.GroupVersionKind, why error) error {

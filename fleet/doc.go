@@ -6,11 +6,14 @@
 //	provider.go    what a provider is, and what it reports
 //	fleet.go       the set of members
 //	member.go      the states of one member, and what leads from one to the next
-//	connect.go     how a member is connected: HTTP client, probe, cache, field indexes
-//	rotation.go    how it gets new credentials while it is in use, and transport.go what they travel on
-//	engagement.go  one connection, the work that runs for it, and its drain
+//	attempt.go     how a member is connected, or gets new credentials while it is in use (rotation.go)
+//	connect.go     what is asked of it first; cluster.go its client, cache and informers
+//	wire.go        how all its requests travel, by one generation.go of credentials after the other
+//	identity.go    which cluster it is
+//	engagement.go  one connection, the work that joins it, and its drain
+//	handover.go    how one engagement takes the place of another
 //	health.go      when a member counts as unreachable
-//	listwatch.go   how its informers retry, and kinds.go, cache.go what becomes of kinds that cannot be listed
+//	kinds.go       what becomes of kinds that cannot be listed
 //	metrics.go     what is counted, and queues.go what controllers say of their queues
 //	changes.go     how controllers learn of all that
 //

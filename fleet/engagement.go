@@ -10,6 +10,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
 
 // Engagement is one connection of a member, from connected to disengaged. A member that is connected anew gets a new
@@ -22,7 +24,7 @@ type Engagement struct {
 	asked     client.Reader // which cluster it is, nil if the wire proves it or the provider says it
 	kinds     *kinds
 	tally     *tally
-	informers informers
+	informers informer.Set
 
 	ctx    context.Context //nolint:containedctx // it is the life of this very object
 	cancel context.CancelCauseFunc

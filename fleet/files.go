@@ -55,7 +55,7 @@ func (m *member) untilFilesAreRead() time.Duration {
 // filesChanged reports whether the engagement has other certificates than those in the files that its config names.
 func (m *member) filesChanged(described Member) bool {
 	read := m.files()
-	return read != (files{}) && read.haveChanged(m.fleet.usable(described))
+	return read != (files{}) && read.haveChanged(m.usable(described))
 }
 
 // files returns what the engagement has of files.

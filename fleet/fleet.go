@@ -10,14 +10,17 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/clientmetrics"
+	"github.com/fleet-runtime/fleet-runtime/internal/restmapper"
 )
 
 // Fleet is the set of members of one manager. It connects what a provider reports, watches over it, and ends it. It is
 // safe for concurrent use, and no call of it waits for a cluster, except where that is said.
 type Fleet struct {
 	opts         Options
-	groups       sharedGroups // what the members' REST mappers have in common
-	clientSeries clientSeries
+	groups       restmapper.Groups // what the members' REST mappers have in common
+	clientSeries clientmetrics.Series
 	pace         pace
 	problems     problems
 

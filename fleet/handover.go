@@ -1,6 +1,10 @@
 package fleet
 
-import "context"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // predecessor returns the engagement whose place another one is to take, or nil.
 func (m *member) predecessor() *Engagement {
@@ -75,4 +79,47 @@ func (m *member) engaged(described Member, e *Engagement) error {
 		m.log.Info("Two members are the same cluster: its objects are reconciled once for each", "identity", e.identity, "other", twins[0])
 	}
 	return nil
+}
+
+// keepLost makes the informers of an engagement, which may be nil, keep what goes from now on.
+func (e *Engagement) keepLost() {
+	if e != nil {
+		e.informers.KeepLost()
+	}
+}
+
+// dropLost ends keepLost.
+func (e *Engagement) dropLost() {
+	if e != nil {
+		e.informers.DropLost()
+	}
+}
+
+// inherit prepares an engagement to take the place of one before, which may be nil. Another cluster leaves nothing.
+func (e *Engagement) inherit(before *Engagement) {
+	if before != nil && before.identity == e.identity {
+		e.informers.Inherit(&before.informers)
+	}
+}
+
+// syncTimeout bounds the time for which an engagement waits for its caches while the one before goes on.
+const syncTimeout = time.Minute
+
+// syncBeside fills the caches of a new engagement with the kinds that the one before has, so that readers miss nothing
+// when it takes its place. A kind that cannot be listed is not waited for.
+func (e *Engagement) syncBeside(ctx context.Context, before *Engagement) {
+	if before == nil || e.wire == nil {
+		return
+	}
+	c, ok := e.cluster.GetCache().(*candidCache)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	var syncing sync.WaitGroup
+	for _, key := range before.informers.Keys() {
+		syncing.Go(func() { c.sync(ctx, key) })
+	}
+	syncing.Wait()
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,39 +116,6 @@ const metadataAlone = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v
 
 // errNoAPIServer says that something answers that is not an API server, such as a web page.
 var errNoAPIServer = errors.New("what answers is not an API server of Kubernetes")
-
-// mostAnswer is how large the answer to a question of the fleet's own may be, in bytes. Those of API servers have less
-// than a hundredth.
-const mostAnswer = 256 << 10
-
-// ask asks an API server for what is at a path.
-func ask(ctx context.Context, cfg *rest.Config, rt http.RoundTripper, path, accept string) ([]byte, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	client, err := rest.UnversionedRESTClientForConfigAndClient(cfg, &http.Client{Transport: capped{rt}, Timeout: cfg.Timeout})
-	if err != nil {
-		return nil, err
-	}
-	// What the API server has in its memory is as good as what is stored, and costs it less.
-	result := client.Get().AbsPath(path).Param("resourceVersion", "0").SetHeader("Accept", accept).MaxRetries(0).Do(ctx)
-	answer, _ := result.Raw()
-	return answer, result.Error()
-}
-
-// capped is a transport whose answers end at mostAnswer.
-type capped struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (c capped) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := c.RoundTripper.RoundTrip(req)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, mostAnswer), resp.Body}
-	}
-	return resp, err
-}
 
 // identities keeps which members are engaged with which clusters. The fleet's lock guards it.
 type identities map[string]map[*Engagement]struct{}

@@ -2,11 +2,13 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
 // index is a field index that every member's cache has.
@@ -54,7 +56,7 @@ func (f *Fleet) addIndex(e *Engagement, i *index) {
 		return // IndexField has checked it
 	}
 	defer e.kinds.report(gvk, i, nil)
-	pause := backoff{most: f.opts.MaxRetryPeriod}
+	pauses := retry.Pauses(f.opts.MaxRetryPeriod)
 	for {
 		err := e.addIndexOnce(i)
 		if err == nil || e.ctx.Err() != nil {
@@ -64,11 +66,7 @@ func (f *Fleet) addIndex(e *Engagement, i *index) {
 			f.opts.Logger.Info("Cannot index; trying again", "cluster", e.name, "kind", gvk.Kind, "field", i.field,
 				"reason", classify(err), "error", message(err))
 		}
-		timer := time.NewTimer(pause.next())
-		select {
-		case <-timer.C:
-		case <-e.ctx.Done():
-			timer.Stop()
+		if !retry.Pause(e.ctx, &pauses, nil) {
 			return
 		}
 	}
@@ -90,4 +88,25 @@ func (e *Engagement) addIndexOnce(i *index) error {
 		delete(e.indexed, i)
 	}
 	return err
+}
+
+// addIndexes gives a new engagement the field indexes, before anyone can use it. A kind that fails does not hold the
+// member up: its index is added later.
+func (f *Fleet) addIndexes(attempt context.Context, e *Engagement) error {
+	added := make(chan struct{})
+	pending := f.allIndexes()
+	e.background.Go(func() {
+		for _, i := range pending {
+			if e.addIndexOnce(i) != nil {
+				e.background.Go(func() { f.addIndex(e, i) })
+			}
+		}
+		close(added)
+	})
+	select {
+	case <-added:
+		return nil
+	case <-attempt.Done():
+		return fmt.Errorf("adding field indexes: %w", context.Cause(attempt))
+	}
 }

@@ -3,6 +3,8 @@ package fleet
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -86,4 +88,12 @@ func (k *kinds) summary() map[string]string {
 		}
 	}
 	return out
+}
+
+func notSyncedMessage(kinds map[string]string) string {
+	lines := make([]string, 0, len(kinds))
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		lines = append(lines, kind+": "+kinds[kind])
+	}
+	return strings.Join(lines, "; ")
 }

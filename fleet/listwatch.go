@@ -16,6 +16,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
 // retrying is an informer's lister and watcher that does not give up: it retries what may pass, notes why it has to,
@@ -42,7 +43,7 @@ var (
 
 // ListWithContext implements ListerWatcherWithContext.
 func (r *retrying) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	list, err := retry(ctx, r, func() (runtime.Object, error) {
+	list, err := try(ctx, r, func() (runtime.Object, error) {
 		return r.ListerWatcherWithContext.ListWithContext(ctx, opts)
 	})
 	r.listed.Store(err == nil)
@@ -53,7 +54,7 @@ func (r *retrying) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 func (r *retrying) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	listed, rotated := r.listed.Swap(false), r.watched.Load() != r.wire.current.Load()
 	sure := listed || rotated // that the version is the server's: else it may have ended the last watch
-	return retry(ctx, r, func() (watch.Interface, error) {
+	return try(ctx, r, func() (watch.Interface, error) {
 		if !sure && opts.SendInitialEvents == nil {
 			if err := r.mustNotBeRestored(ctx, opts.ResourceVersion); err != nil {
 				return nil, err
@@ -99,8 +100,8 @@ func (r *retrying) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return r.ListerWatcherWithContext.WatchWithContext(context.Background(), opts)
 }
 
-func retry[T any](ctx context.Context, r *retrying, request func() (T, error)) (T, error) {
-	pause := backoff{most: r.most}
+func try[T any](ctx context.Context, r *retrying, request func() (T, error)) (T, error) {
+	pauses := retry.Pauses(r.most)
 	for {
 		result, err := request()
 		if err == nil || ctx.Err() != nil || !mayPass(err) {
@@ -113,13 +114,7 @@ func retry[T any](ctx context.Context, r *retrying, request func() (T, error)) (
 			r.log.Info("Cannot list or watch; trying again", "kind", r.gvk.Kind, "group", r.gvk.Group,
 				"reason", classify(err), "error", message(err))
 		}
-		timer := time.NewTimer(pause.next())
-		select {
-		case <-timer.C:
-		case <-r.restored():
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		retry.Pause(ctx, &pauses, r.restored())
 	}
 }
 

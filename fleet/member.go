@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
 // member is the life of one member, from reported to ended. One goroutine, run, moves it through its states:
@@ -113,7 +115,7 @@ func (m *member) waitEnded(ctx context.Context) error {
 
 // run lives the member's life. It returns when the member was withdrawn, or ctx is done, and all is drained.
 func (m *member) run(ctx context.Context) {
-	pause := backoff{most: m.fleet.opts.MaxRetryPeriod}
+	pauses := retry.Pauses(m.fleet.opts.MaxRetryPeriod)
 	for ctx.Err() == nil {
 		described, engaged, withdrawn := m.read()
 		if withdrawn {
@@ -124,12 +126,12 @@ func (m *member) run(ctx context.Context) {
 			m.invalid(described.Err)
 			m.wait(ctx, 0)
 		case engaged && !m.filesChanged(described):
-			pause.reset()
+			pauses = retry.Pauses(m.fleet.opts.MaxRetryPeriod)
 			m.noProblem()
 			m.wait(ctx, m.untilFilesAreRead())
 		default:
 			if err := m.connectOrRotate(ctx, described); err != nil && !errors.Is(err, errOutdated) {
-				m.wait(ctx, pause.next())
+				m.wait(ctx, pauses.Step())
 			}
 		}
 	}
@@ -266,6 +268,13 @@ func (m *member) setStateLocked(state State, reason, message string) {
 		m.since = time.Now()
 	}
 	m.state, m.reason, m.message = state, reason, message
+	m.fleet.changedLocked(m.name)
+}
+
+// changed tells that what the status says of the member may be something else.
+func (m *member) changed() {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
 	m.fleet.changedLocked(m.name)
 }
 

@@ -26,7 +26,7 @@ func TestFilesThatAnOptionNamesAreFollowed(t *testing.T) {
 	write(ca)
 	f := New(Options{RESTConfig: func(_ Member, cfg *rest.Config) { cfg.CAFile = path }})
 	m := newMember(f, Member{Name: "a", Config: &rest.Config{Host: server.URL}})
-	g, err := newGeneration(f.usable(m.described), &m.plugin)
+	g, err := newGeneration(m.usable(m.described), &m.plugin)
 	if err != nil {
 		t.Fatal(err)
 	}

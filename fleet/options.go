@@ -80,9 +80,6 @@ type HealthOptions struct {
 // defaultMemberSeries is how many members have metrics of their own by default.
 const defaultMemberSeries = 1000
 
-// minRetryPeriod is the first pause after a failed attempt.
-const minRetryPeriod = 500 * time.Millisecond
-
 func (o Options) withDefaults() Options {
 	if o.Logger.GetSink() == nil {
 		o.Logger = log.Log.WithName("fleet")

@@ -37,7 +37,7 @@ func (m *member) rotate(ctx context.Context, described Member, e *Engagement) er
 	if !m.begin(described, interrupt) {
 		return errOutdated
 	}
-	cfg := m.fleet.usable(described)
+	cfg := m.usable(described)
 	next, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		return m.failed(described, err)

@@ -63,7 +63,7 @@ func (r *reconciler[request]) engaged(ctx context.Context, e *fleet.Engagement, 
 	}
 	if err != nil && e.Context().Err() != nil {
 		log.FromContext(ctx).Info("The engagement ended while reconciling", "why", context.Cause(e.Context()).Error(), "result", oneline.Text(err.Error(), maxError))
-		return r.disengaged(req), nil
+		return r.disengaged(req), nil //nolint:nilerr // the log has it
 	}
 	return r.answer(ctx, req, result, err)
 }

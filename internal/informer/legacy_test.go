@@ -1,4 +1,4 @@
-package fleet
+package informer
 
 import (
 	"slices"
@@ -14,32 +14,31 @@ import (
 // generations of informers of one kind, one for each of two namespaces: those of an engagement, and those of the one that
 // takes its place.
 type generations struct {
-	old, heirs []*informer
-	before, e  *Engagement
+	old, heirs []*Informer
+	before, e  *Set
 }
 
-func newGenerations(t *testing.T, identityBefore, identity string) *generations {
+func newGenerations(t *testing.T) *generations {
 	t.Helper()
-	g := &generations{before: newEngagement(t.Context(), "a"), e: newEngagement(t.Context(), "a")}
-	g.before.identity, g.e.identity = identityBefore, identity
-	key := informerKey{gvk: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm}
+	g := &generations{before: &Set{}, e: &Set{}}
+	key := Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm}
 	for range 2 {
 		g.old = append(g.old, addInformer(t, g.before, key))
 	}
-	g.e.inherit(g.before)
+	g.e.Inherit(g.before)
 	for range 2 {
 		g.heirs = append(g.heirs, addInformer(t, g.e, key))
 	}
 	return g
 }
 
-func addInformer(t *testing.T, e *Engagement, key informerKey) *informer {
+func addInformer(t *testing.T, e *Set, key Key) *Informer {
 	t.Helper()
-	i, ok := newInformer(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*informer)
+	i, ok := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
 	if !ok {
 		t.Fatal("it is not the fleet's informer")
 	}
-	e.informers.add(key, i)
+	e.Add(key, i)
 	return i
 }
 
@@ -59,7 +58,7 @@ func heard(listeners ...*listener) []string {
 	return all
 }
 
-func listenTo(t *testing.T, informers []*informer) []*listener {
+func listenTo(t *testing.T, informers []*Informer) []*listener {
 	t.Helper()
 	listeners := make([]*listener, len(informers))
 	for n, i := range informers {
@@ -72,10 +71,10 @@ func listenTo(t *testing.T, informers []*informer) []*listener {
 // each object once, and none that is there in another namespace.
 func TestWhatWasLostInAReplacementIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGenerations(t, "x", "x")
+		g := newGenerations(t)
 		replace(t, intake{g.old[0]}, "1", in("n1", "stays"), in("n1", "goes"), in("n1", "goes-early"), in("n1", "comes-back"))
 		replace(t, intake{g.old[1]}, "1", in("n2", "stays"))
-		g.before.keepLost()
+		g.before.KeepLost()
 		if err := (intake{g.old[0]}).Delete(in("n1", "goes-early")); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +82,7 @@ func TestWhatWasLostInAReplacementIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		replace(t, intake{g.heirs[0]}, "2", in("n1", "stays"), in("n1", "goes-late"), in("n1", "comes-back"))
-		g.e.openLegacies()
+		g.e.Open(t.Context())
 		early := listenTo(t, g.heirs)
 		synctest.Wait()
 		if got := heard(early...); slices.Contains(got, "delete of unknown time goes=") {
@@ -115,40 +114,18 @@ func TestWhatWasLostInAReplacementIsTold(t *testing.T) {
 	})
 }
 
-// TestAnotherClusterLeavesNothing: what was in the one is no news of the other.
-func TestAnotherClusterLeavesNothing(t *testing.T) {
-	for name, identities := range map[string][2]string{"Another": {"x", "y"}, "Unknown": {"x", ""}, "Known": {"", "y"}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newGenerations(t, identities[0], identities[1])
-				replace(t, intake{g.old[0]}, "1", in("n1", "goes"))
-				replace(t, intake{g.heirs[0]}, "1")
-				replace(t, intake{g.heirs[1]}, "1")
-				g.e.openLegacies()
-				l := listenTo(t, g.heirs)
-				synctest.Wait()
-				if got := heard(l...); len(got) > 0 {
-					t.Errorf("told %q", got)
-				}
-				stop(g)
-			})
-		})
-	}
-}
-
 // TestALegacyThatWasNotSettledIsPassedOn: the engagement in between never had the list.
 func TestALegacyThatWasNotSettledIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGenerations(t, "x", "x")
+		g := newGenerations(t)
 		replace(t, intake{g.old[0]}, "1", in("n1", "goes"), in("n1", "stays"))
 		replace(t, intake{g.old[1]}, "1")
-		g.e.openLegacies()
-		third := newEngagement(t.Context(), "a")
-		third.identity = "x"
-		third.inherit(g.e)
-		key := informerKey{gvk: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm}
-		heirs := []*informer{addInformer(t, third, key), addInformer(t, third, key)}
-		third.openLegacies()
+		g.e.Open(t.Context())
+		third := &Set{}
+		third.Inherit(g.e)
+		key := Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm}
+		heirs := []*Informer{addInformer(t, third, key), addInformer(t, third, key)}
+		third.Open(t.Context())
 		l := listenTo(t, heirs)
 		replace(t, intake{heirs[0]}, "2", in("n1", "stays"))
 		replace(t, intake{heirs[1]}, "2")
@@ -157,7 +134,6 @@ func TestALegacyThatWasNotSettledIsPassedOn(t *testing.T) {
 			t.Errorf("told %q", got)
 		}
 		stop(g)
-		third.end(errRemoved)
 		for _, i := range heirs {
 			i.stop()
 		}
@@ -167,7 +143,7 @@ func TestALegacyThatWasNotSettledIsPassedOn(t *testing.T) {
 // TestADeletionThatNobodyWasToldYetIsKept: a handler is busy when the engagement is replaced.
 func TestADeletionThatNobodyWasToldYetIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGenerations(t, "x", "x")
+		g := newGenerations(t)
 		busy := make(chan struct{})
 		if _, err := g.old[0].AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-busy }}); err != nil {
 			t.Fatal(err)
@@ -178,10 +154,10 @@ func TestADeletionThatNobodyWasToldYetIsKept(t *testing.T) {
 		if err := (intake{g.old[0]}).Delete(in("n1", "goes")); err != nil {
 			t.Fatal(err)
 		}
-		g.before.keepLost()
+		g.before.KeepLost()
 		replace(t, intake{g.heirs[0]}, "2")
 		replace(t, intake{g.heirs[1]}, "2")
-		g.e.openLegacies()
+		g.e.Open(t.Context())
 		l := listenTo(t, g.heirs)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"delete of unknown time goes="}, heard(l...)); diff != "" {
@@ -193,8 +169,6 @@ func TestADeletionThatNobodyWasToldYetIsKept(t *testing.T) {
 }
 
 func stop(g *generations) {
-	g.before.end(errReplaced)
-	g.e.end(errRemoved)
 	for _, i := range slices.Concat(g.old, g.heirs) {
 		i.stop()
 	}
@@ -203,8 +177,8 @@ func stop(g *generations) {
 // TestTheSameVersionWithOtherContentIsNews: a storage that was restored from a backup counts its versions once more.
 func TestTheSameVersionWithOtherContentIsNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngagement(t.Context(), "a")
-		i := addInformer(t, e, informerKey{})
+		e := &Set{}
+		i := addInformer(t, e, Key{})
 		replace(t, intake{i}, "1", configMap("a", "old"), configMap("b", "same"))
 		l := newListener(t, i)
 		synctest.Wait()
@@ -220,14 +194,14 @@ func TestTheSameVersionWithOtherContentIsNews(t *testing.T) {
 // TestAnInformerThatIsMadeLaterKeepsNothing: it would keep each object that goes for as long as the engagement lasts.
 func TestAnInformerThatIsMadeLaterKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGenerations(t, "1", "1")
+		g := newGenerations(t)
 		for _, i := range slices.Concat(g.old, g.heirs) {
 			replace(t, intake{i}, "1")
 		}
-		g.e.openLegacies()
+		g.e.Open(t.Context())
 		<-time.After(legacyLasts + time.Second)
 		synctest.Wait()
-		late := addInformer(t, g.e, informerKey{gvk: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm})
+		late := addInformer(t, g.e, Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm})
 		replace(t, intake{late}, "1", in("x", "a"))
 		replace(t, intake{late}, "2")
 		if len(late.lost) > 0 {
@@ -239,7 +213,7 @@ func TestAnInformerThatIsMadeLaterKeepsNothing(t *testing.T) {
 
 // TestWhatIsThereAgainIsNotLost: it was created between the look at the store and the news of what was lost.
 func TestWhatIsThereAgainIsNotLost(t *testing.T) {
-	g := newGenerations(t, "1", "1")
+	g := newGenerations(t)
 	heir := g.heirs[0]
 	replace(t, intake{heir}, "1", in("x", "a"))
 	heir.inherit(map[string]any{"x/a": in("x", "a"), "x/b": in("x", "b")})

@@ -1,4 +1,4 @@
-package fleet
+package restmapper
 
 import (
 	"net/http"
@@ -27,18 +27,18 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
 
-func mapperOf(t *testing.T, cp *mctest.ControlPlane, shared *sharedGroups) *restMapper {
+func mapperOf(t *testing.T, cp *mctest.ControlPlane, shared *Groups) *Mapper {
 	t.Helper()
 	return mapperFor(t, cp.Config(), shared)
 }
 
-func mapperFor(t *testing.T, cfg *rest.Config, shared *sharedGroups) *restMapper {
+func mapperFor(t *testing.T, cfg *rest.Config, shared *Groups) *Mapper {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newRESTMapper(t.Context(), cfg, httpClient, shared)
+	m, err := New(t.Context(), cfg, httpClient, shared)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +68,11 @@ func TestTheMapperAnswersAsControllerRuntimesDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("as it is", func(t *testing.T) { mustAnswerAlike(t, mapperOf(t, f.Local, &sharedGroups{}), theirs) })
+	t.Run("as it is", func(t *testing.T) { mustAnswerAlike(t, mapperOf(t, f.Local, &Groups{}), theirs) })
 	t.Run("a server that has JSON alone", func(t *testing.T) {
 		cfg := f.Local.Config()
 		cfg.Wrap(func(inner http.RoundTripper) http.RoundTripper { return jsonAlone{inner} })
-		mustAnswerAlike(t, mapperFor(t, cfg, &sharedGroups{}), theirs)
+		mustAnswerAlike(t, mapperFor(t, cfg, &Groups{}), theirs)
 	})
 }
 
@@ -187,10 +187,10 @@ func TestMembersShareWhatIsEqualAndNothingElse(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	install(t, f.Members[0], crd("Thing", "things", apiextensionsv1.NamespaceScoped))
 	install(t, f.Members[1], crd("Thing", "things", apiextensionsv1.ClusterScoped))
-	shared := &sharedGroups{}
+	shared := &Groups{}
 	a, b := mapperOf(t, f.Members[0], shared), mapperOf(t, f.Members[1], shared)
 	scopes := map[meta.RESTScopeName]bool{}
-	for _, m := range []*restMapper{a, b} {
+	for _, m := range []*Mapper{a, b} {
 		for _, gk := range []schema.GroupKind{{Kind: "Pod"}, {Group: "apps", Kind: "Deployment"}} {
 			if _, err := m.RESTMapping(gk); err != nil {
 				t.Fatal(err)
@@ -214,7 +214,7 @@ func TestMembersShareWhatIsEqualAndNothingElse(t *testing.T) {
 
 func TestAGroupThatNobodyUsesIsForgotten(t *testing.T) {
 	f := pool.Start(t, mctest.Options{})
-	shared := &sharedGroups{}
+	shared := &Groups{}
 	m := mapperOf(t, f.Local, shared)
 	if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestAGroupThatNobodyUsesIsForgotten(t *testing.T) {
 
 func TestAKindThatIsInstalledLaterIsFound(t *testing.T) {
 	f := pool.Start(t, mctest.Options{})
-	m := mapperOf(t, f.Local, &sharedGroups{})
+	m := mapperOf(t, f.Local, &Groups{})
 	first, second := schema.GroupKind{Group: testGroup, Kind: "Thing"}, schema.GroupKind{Group: testGroup, Kind: "Other"}
 	if _, err := m.RESTMapping(first); !meta.IsNoMatchError(err) {
 		t.Errorf("a kind that is not served: %v, want a NoMatch error", err)

@@ -1,4 +1,5 @@
-package fleet
+// Package informer has the shared informers of members, and what those of an ended engagement leave to the next.
+package informer
 
 import (
 	"context"
@@ -17,14 +18,14 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/internal/delivery"
 )
 
-// informer is a shared informer that costs little while nothing happens: a fleet has one or more for each member. The
+// Informer is a shared informer that costs little while nothing happens: a fleet has one or more for each member. The
 // reflector, which lists and watches, and the indexed store are client-go's. client-go's own informer puts a queue between
 // them, and between the store and each handler another, of 16 KB: five goroutines that mostly wait. Here the reflector
 // writes into the store, and a handler has a goroutine only while there are events for it, and for a moment after.
 //
 // Events reach a handler in order, one at a time, and no handler waits for another. A handler that is added late is told
 // what the store has, and nothing twice.
-type informer struct {
+type Informer struct {
 	reflector func() *toolscache.Reflector
 	indexer   toolscache.Indexer
 	transform atomic.Pointer[toolscache.TransformFunc]
@@ -42,13 +43,13 @@ type informer struct {
 	running sync.WaitGroup
 }
 
-var _ toolscache.SharedIndexInformer = (*informer)(nil)
+var _ toolscache.SharedIndexInformer = (*Informer)(nil)
 
-// newInformer returns an informer. resync is the period of the resyncs of all its handlers, and zero for none.
-func newInformer(
+// New returns an informer. resync is the period of the resyncs of all its handlers, and zero for none.
+func New(
 	lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
-	i := &informer{
+	i := &Informer{
 		indexer:  toolscache.NewIndexer(toolscache.DeletionHandlingMetaNamespaceKeyFunc, indexers),
 		synced:   make(chan struct{}),
 		handlers: map[*delivery.Registration]struct{}{},
@@ -60,7 +61,7 @@ func newInformer(
 }
 
 // Run implements SharedInformer.
-func (i *informer) Run(stop <-chan struct{}) {
+func (i *Informer) Run(stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var stopping sync.WaitGroup
 	defer stopping.Wait()
@@ -76,7 +77,7 @@ func (i *informer) Run(stop <-chan struct{}) {
 }
 
 // RunWithContext implements SharedInformer. It returns when the last event has been handled.
-func (i *informer) RunWithContext(ctx context.Context) {
+func (i *Informer) RunWithContext(ctx context.Context) {
 	if !i.start() {
 		klog.FromContext(ctx).Info("Cannot run an informer again")
 		return
@@ -89,7 +90,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.stop()
 }
 
-func (i *informer) start() bool {
+func (i *Informer) start() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	first := !i.started
@@ -97,7 +98,7 @@ func (i *informer) start() bool {
 	return first
 }
 
-func (i *informer) stop() {
+func (i *Informer) stop() {
 	i.mu.Lock()
 	i.stopped = true
 	for l := range i.handlers {
@@ -109,28 +110,28 @@ func (i *informer) stop() {
 }
 
 // IsStopped implements SharedInformer.
-func (i *informer) IsStopped() bool {
+func (i *Informer) IsStopped() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.stopped
 }
 
 // HasSynced implements SharedInformer.
-func (i *informer) HasSynced() bool { return isClosed(i.synced) }
+func (i *Informer) HasSynced() bool { return isClosed(i.synced) }
 
 // HasSyncedChecker implements SharedInformer.
-func (i *informer) HasSyncedChecker() toolscache.DoneChecker { return done{"informer", i.synced} }
+func (i *Informer) HasSyncedChecker() toolscache.DoneChecker { return done{"informer", i.synced} }
 
 // LastSyncResourceVersion implements SharedInformer.
-func (i *informer) LastSyncResourceVersion() string { return i.reflector().LastSyncResourceVersion() }
+func (i *Informer) LastSyncResourceVersion() string { return i.reflector().LastSyncResourceVersion() }
 
 // AddEventHandler implements SharedInformer.
-func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i *Informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
 // AddEventHandlerWithResyncPeriod implements SharedInformer; see AddEventHandlerWithOptions.
-func (i *informer) AddEventHandlerWithResyncPeriod(
+func (i *Informer) AddEventHandlerWithResyncPeriod(
 	h toolscache.ResourceEventHandler, period time.Duration,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &period})
@@ -138,7 +139,7 @@ func (i *informer) AddEventHandlerWithResyncPeriod(
 
 // AddEventHandlerWithOptions implements SharedInformer. The handler is resynced in the period of the informer, whatever
 // its own is, or not at all if its own is zero.
-func (i *informer) AddEventHandlerWithOptions(
+func (i *Informer) AddEventHandlerWithOptions(
 	h toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	l := delivery.New(h, opts.ResyncPeriod == nil || *opts.ResyncPeriod != 0, i.running.Go)
@@ -161,7 +162,7 @@ func (i *informer) AddEventHandlerWithOptions(
 }
 
 // RemoveEventHandler implements SharedInformer. An event that is being handled goes on; no other begins.
-func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
+func (i *Informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
 	l, ok := handle.(*delivery.Registration)
 	if !ok {
 		return fmt.Errorf("removing an event handler: %T is not one of this informer", handle)
@@ -176,7 +177,7 @@ func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegi
 }
 
 // SetTransform implements SharedInformer. As with client-go's, the function must bear being called for an object twice.
-func (i *informer) SetTransform(transform toolscache.TransformFunc) error {
+func (i *Informer) SetTransform(transform toolscache.TransformFunc) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.started {
@@ -189,17 +190,17 @@ func (i *informer) SetTransform(transform toolscache.TransformFunc) error {
 }
 
 // SetWatchErrorHandler implements SharedInformer. Who wants one gets client-go's informer; see wrapNewInformer.
-func (i *informer) SetWatchErrorHandler(toolscache.WatchErrorHandler) error {
+func (i *Informer) SetWatchErrorHandler(toolscache.WatchErrorHandler) error {
 	return errors.New("a watch error handler must be set in the options of the cluster's cache")
 }
 
 // SetWatchErrorHandlerWithContext implements SharedInformer.
-func (i *informer) SetWatchErrorHandlerWithContext(toolscache.WatchErrorHandlerWithContext) error {
+func (i *Informer) SetWatchErrorHandlerWithContext(toolscache.WatchErrorHandlerWithContext) error {
 	return i.SetWatchErrorHandler(nil)
 }
 
 // AddIndexers implements SharedIndexInformer.
-func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
+func (i *Informer) AddIndexers(indexers toolscache.Indexers) error {
 	if i.IsStopped() {
 		return errors.New("adding indexers: the informer has stopped")
 	}
@@ -207,16 +208,16 @@ func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
 }
 
 // GetIndexer implements SharedIndexInformer.
-func (i *informer) GetIndexer() toolscache.Indexer { return i.indexer }
+func (i *Informer) GetIndexer() toolscache.Indexer { return i.indexer }
 
 // GetStore implements SharedInformer.
-func (i *informer) GetStore() toolscache.Store { return i.indexer }
+func (i *Informer) GetStore() toolscache.Store { return i.indexer }
 
 // GetController implements SharedInformer.
-func (i *informer) GetController() toolscache.Controller { return i }
+func (i *Informer) GetController() toolscache.Controller { return i }
 
 // intake is where an informer's reflector puts what it finds.
-type intake struct{ *informer }
+type intake struct{ *Informer }
 
 var (
 	_ toolscache.ReflectorStore         = intake{}

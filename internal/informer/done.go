@@ -1,4 +1,4 @@
-package fleet
+package informer
 
 // done is a DoneChecker.
 type done struct {

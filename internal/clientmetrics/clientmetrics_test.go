@@ -1,4 +1,4 @@
-package fleet
+package clientmetrics
 
 import (
 	"strings"
@@ -30,8 +30,8 @@ func TestSeriesOfAServerGoWithItsLastUser(t *testing.T) {
 		clientmetrics.RequestRetry.IncrementRetry(ctx, "200", "GET", server.Host)
 	}
 	const one, other = "https://one.series.test:6443", "https://other.series.test:6443"
-	var series clientSeries
-	first, second := series.begin(&rest.Config{Host: one}), series.begin(&rest.Config{Host: one})
+	var series Series
+	first, second := series.Begin(&rest.Config{Host: one}), series.Begin(&rest.Config{Host: one})
 	request(one)
 	request(other)
 	all := len(clientDescs())

@@ -1,4 +1,5 @@
-package fleet
+// Package clientmetrics removes what client-go counts of servers that nobody uses any more.
+package clientmetrics
 
 import (
 	"errors"
@@ -9,15 +10,15 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// clientSeries removes what client-go's metrics have of a server, once no member uses it any more. client-go itself
-// keeps them for the life of the process.
-type clientSeries struct {
+// Series removes the series that client-go's metrics have for a server, once no member uses it any more. client-go itself
+// keeps them for the life of the process. The zero value is usable, by several goroutines at once.
+type Series struct {
 	mu   sync.Mutex     // guards what follows
 	uses map[string]int // by host
 }
 
-// begin notes a use of the server of cfg. The returned function, which may be called again, ends it.
-func (s *clientSeries) begin(cfg *rest.Config) (end func()) {
+// Begin notes a use of the server of cfg. The returned function, which may be called again, ends it.
+func (s *Series) Begin(cfg *rest.Config) (end func()) {
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return func() {}
@@ -32,7 +33,7 @@ func (s *clientSeries) begin(cfg *rest.Config) (end func()) {
 	return sync.OnceFunc(func() { s.end(host) })
 }
 
-func (s *clientSeries) end(host string) {
+func (s *Series) end(host string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uses[host]--

@@ -1,4 +1,4 @@
-package fleet
+package informer
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func TestInformerTellsALateHandlerOfEachObjectOnce(t *testing.T) {
 }
 
 func TestInformerTellsTheDifferenceThatANewListMakes(t *testing.T) {
-	i, _ := newInformer(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*informer)
+	i, _ := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
 	in := intake{i}
 	told := newListener(t, i)
 	replace(t, in, "1", configMap("gone", "1"), configMap("kept", "1"), configMap("changed", "1"))
@@ -61,7 +61,7 @@ func TestInformerTellsTheDifferenceThatANewListMakes(t *testing.T) {
 }
 
 func TestInformerIsSyncedOnceTheFirstListWasHandled(t *testing.T) {
-	i, _ := newInformer(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*informer)
+	i, _ := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
 	proceed := make(chan struct{})
 	registration, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-proceed }})
 	if err != nil {
@@ -137,7 +137,7 @@ func TestInformerTellsARemovedHandlerNothing(t *testing.T) {
 }
 
 func TestInformerResyncsThoseWhoWant(t *testing.T) {
-	i, _ := newInformer(nil, &corev1.ConfigMap{}, time.Hour, toolscache.Indexers{}).(*informer)
+	i, _ := New(nil, &corev1.ConfigMap{}, time.Hour, toolscache.Indexers{}).(*Informer)
 	told := newListener(t, i)
 	never := &listener{t: t}
 	if _, err := i.AddEventHandlerWithResyncPeriod(never, 0); err != nil {
@@ -155,7 +155,7 @@ func TestInformerResyncsThoseWhoWant(t *testing.T) {
 }
 
 func TestInformerTransforms(t *testing.T) {
-	i, _ := newInformer(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*informer)
+	i, _ := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
 	shout := func(obj any) (any, error) {
 		object, ok := obj.(*corev1.ConfigMap)
 		if !ok {
@@ -180,7 +180,7 @@ func TestInformerWaitsForItsHandlersWhenItStops(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	defer source.Shutdown()
 	source.Add(configMap("a", "1"))
-	i := newInformer(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
+	i := New(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
 	handling, proceed := make(chan struct{}), make(chan struct{})
 	_, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { close(handling); <-proceed }})
 	if err != nil {
@@ -217,7 +217,7 @@ func TestInformerAgreesWithThatOfClientGo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	informers := []toolscache.SharedIndexInformer{
-		newInformer(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{}),
+		New(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{}),
 		toolscache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{}),
 	}
 	for _, i := range informers {
@@ -310,13 +310,13 @@ func (v *view) read() map[string]string {
 }
 
 // startInformer runs an informer of a source that has these objects.
-func startInformer(t *testing.T, names ...string) (*fcache.FakeControllerSource, *informer) {
+func startInformer(t *testing.T, names ...string) (*fcache.FakeControllerSource, *Informer) {
 	t.Helper()
 	source := fcache.NewFakeControllerSource()
 	for _, name := range names {
 		source.Add(configMap(name, "1"))
 	}
-	i, ok := newInformer(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*informer)
+	i, ok := New(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
 	if !ok {
 		t.Fatal("not the fleet's informer")
 	}

@@ -1,4 +1,5 @@
-package fleet
+// Package restmapper maps the kinds and resources of a member.
+package restmapper
 
 import (
 	"context"
@@ -20,23 +21,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
+	clientrestmapper "k8s.io/client-go/restmapper"
 )
 
-// restMapper is a member's REST mapper. It asks for one API group at a time, when it is needed, and shares what it makes
+// Mapper is a member's REST mapper. It asks for one API group at a time, when it is needed, and shares what it makes
 // of the answer with every member that serves the very same: most of the memory that a cluster of controller-runtime's
 // takes is for discovery documents, and they are alike in most fleets. It assumes nothing: members may differ in version
 // and in their custom resource definitions.
-type restMapper struct {
+type Mapper struct {
 	ctx    context.Context //nolint:containedctx // the engagement's: the methods of a REST mapper have no context
 	client rest.Interface
-	shared *sharedGroups
+	shared *Groups
 
 	mu     sync.Mutex // guards groups; nothing is asked under it
 	groups map[string]*apiGroup
 }
 
-var _ meta.ResettableRESTMapper = (*restMapper)(nil)
+var _ meta.ResettableRESTMapper = (*Mapper)(nil)
 
 // apiGroup maps the kinds and resources of one group. It is immutable.
 type apiGroup struct{ meta.RESTMapper }
@@ -44,48 +45,49 @@ type apiGroup struct{ meta.RESTMapper }
 // discoveryTimeout bounds one request for a discovery document.
 const discoveryTimeout = 10 * time.Second
 
-func newRESTMapper(ctx context.Context, cfg *rest.Config, httpClient *http.Client, shared *sharedGroups) (*restMapper, error) {
+// New returns the mapper of the server of a config. What it asks ends with ctx, as the methods of a REST mapper have none.
+func New(ctx context.Context, cfg *rest.Config, httpClient *http.Client, shared *Groups) (*Mapper, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	client, err := rest.UnversionedRESTClientForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, err
 	}
-	return &restMapper{ctx: ctx, client: client, shared: shared, groups: map[string]*apiGroup{}}, nil
+	return &Mapper{ctx: ctx, client: client, shared: shared, groups: map[string]*apiGroup{}}, nil
 }
 
 // KindFor implements meta.RESTMapper.
-func (m *restMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+func (m *Mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	return find(m, resource.Group, func(g *apiGroup) (schema.GroupVersionKind, error) { return g.KindFor(resource) })
 }
 
 // KindsFor implements meta.RESTMapper.
-func (m *restMapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+func (m *Mapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
 	return find(m, resource.Group, func(g *apiGroup) ([]schema.GroupVersionKind, error) { return g.KindsFor(resource) })
 }
 
 // ResourceFor implements meta.RESTMapper.
-func (m *restMapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+func (m *Mapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	return find(m, input.Group, func(g *apiGroup) (schema.GroupVersionResource, error) { return g.ResourceFor(input) })
 }
 
 // ResourcesFor implements meta.RESTMapper.
-func (m *restMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+func (m *Mapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	return find(m, input.Group, func(g *apiGroup) ([]schema.GroupVersionResource, error) { return g.ResourcesFor(input) })
 }
 
 // RESTMapping implements meta.RESTMapper.
-func (m *restMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+func (m *Mapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	return find(m, gk.Group, func(g *apiGroup) (*meta.RESTMapping, error) { return g.RESTMapping(gk, versions...) })
 }
 
 // RESTMappings implements meta.RESTMapper.
-func (m *restMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+func (m *Mapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
 	return find(m, gk.Group, func(g *apiGroup) ([]*meta.RESTMapping, error) { return g.RESTMappings(gk, versions...) })
 }
 
 // ResourceSingularizer implements meta.RESTMapper. Like controller-runtime's, it knows the groups that were used.
-func (m *restMapper) ResourceSingularizer(resource string) (string, error) {
+func (m *Mapper) ResourceSingularizer(resource string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.groups {
@@ -97,7 +99,7 @@ func (m *restMapper) ResourceSingularizer(resource string) (string, error) {
 }
 
 // Reset implements meta.ResettableRESTMapper: every group is asked for again when it is needed.
-func (m *restMapper) Reset() {
+func (m *Mapper) Reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.groups = map[string]*apiGroup{}
@@ -105,7 +107,7 @@ func (m *restMapper) Reset() {
 
 // find looks in a group, and asks the API server for the group if it is not known, or knows no answer: a custom resource
 // definition may have been installed since.
-func find[T any](m *restMapper, group string, look func(*apiGroup) (T, error)) (T, error) {
+func find[T any](m *Mapper, group string, look func(*apiGroup) (T, error)) (T, error) {
 	m.mu.Lock()
 	known := m.groups[group]
 	m.mu.Unlock()
@@ -126,7 +128,7 @@ func find[T any](m *restMapper, group string, look func(*apiGroup) (T, error)) (
 }
 
 // load asks for a group: which versions it has, and for the resources of each.
-func (m *restMapper) load(group string) (*apiGroup, error) {
+func (m *Mapper) load(group string) (*apiGroup, error) {
 	ctx, cancel := context.WithTimeout(m.ctx, discoveryTimeout)
 	defer cancel()
 	versions, err := m.versions(ctx, group)
@@ -173,7 +175,7 @@ func rootOf(group string) string {
 }
 
 // versions asks for the versions of a group. A group that is not served has none.
-func (m *restMapper) versions(ctx context.Context, group string) (metav1.APIGroup, error) {
+func (m *Mapper) versions(ctx context.Context, group string) (metav1.APIGroup, error) {
 	document, err := m.client.Get().AbsPath(rootOf(group), group).SetHeader("Accept", discoveryFormats).DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
 		return metav1.APIGroup{Name: group}, nil
@@ -200,15 +202,15 @@ func (m *restMapper) versions(ctx context.Context, group string) (metav1.APIGrou
 	return out, nil
 }
 
-// sharedGroups has each different group that some member serves, once, for as long as one does. The zero value is
+// Groups holds each different group that some member serves, once, for as long as one does. The zero value is
 // empty. It is safe for concurrent use.
-type sharedGroups struct {
+type Groups struct {
 	mu     sync.Mutex // guards groups
 	groups map[[sha256.Size]byte]weak.Pointer[apiGroup]
 }
 
 // get returns the group that is made of these documents.
-func (s *sharedGroups) get(versions metav1.APIGroup, documents map[string][]byte) (*apiGroup, error) {
+func (s *Groups) get(versions metav1.APIGroup, documents map[string][]byte) (*apiGroup, error) {
 	key := contentKey(versions, documents)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +230,7 @@ func (s *sharedGroups) get(versions metav1.APIGroup, documents map[string][]byte
 }
 
 // forget drops a group that no member uses any more, unless an equal one has taken its place.
-func (s *sharedGroups) forget(key [sha256.Size]byte) {
+func (s *Groups) forget(key [sha256.Size]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.groups[key].Value() == nil {
@@ -257,7 +259,7 @@ func newAPIGroup(versions metav1.APIGroup, documents map[string][]byte) (*apiGro
 		}
 		resources[version] = list.APIResources
 	}
-	return &apiGroup{restmapper.NewDiscoveryRESTMapper([]*restmapper.APIGroupResources{{
+	return &apiGroup{clientrestmapper.NewDiscoveryRESTMapper([]*clientrestmapper.APIGroupResources{{
 		Group: versions, VersionedResources: resources,
 	}})}, nil
 }

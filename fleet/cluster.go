@@ -1,0 +1,81 @@
+package fleet
+
+import (
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
+	"github.com/fleet-runtime/fleet-runtime/internal/restmapper"
+)
+
+// newCluster makes the cluster of an engagement, which is not started yet.
+func (m *member) newCluster(cfg *rest.Config, e *Engagement, described Member) (cluster.Cluster, error) {
+	options := append([]cluster.Option{func(o *cluster.Options) {
+		o.Scheme = m.fleet.opts.Scheme
+		o.HTTPClient = &http.Client{Transport: e.wire, Timeout: cfg.Timeout}
+		o.Logger = m.log
+		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
+		o.MapperProvider = func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
+			return restmapper.New(e.ctx, cfg, httpClient, &m.fleet.groups)
+		}
+	}}, m.fleet.opts.ClusterOptions(described)...)
+	options = append(options, func(o *cluster.Options) {
+		wrapNewCache(o, e)
+		m.wrapNewInformer(o, e)
+	})
+	return cluster.New(cfg, options...)
+}
+
+// wrapNewCache has the cluster's cache say when a kind cannot be listed.
+func wrapNewCache(o *cluster.Options, e *Engagement) {
+	newCache := o.NewCache
+	if newCache == nil {
+		newCache = cache.New
+	}
+	o.NewCache = func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
+		c, err := newCache(cfg, opts)
+		if err != nil {
+			return nil, err
+		}
+		return &candidCache{Cache: c, scheme: opts.Scheme, name: e.name, kinds: e.kinds, informers: &e.informers}, nil
+	}
+}
+
+// wrapNewInformer makes the member's informers retry by themselves.
+func (m *member) wrapNewInformer(o *cluster.Options, e *Engagement) {
+	inner := o.Cache.NewInformer
+	switch {
+	case inner != nil:
+	case o.Cache.DefaultWatchErrorHandler != nil: // the fleet's informers take none
+		inner = toolscache.NewSharedIndexInformer
+	default:
+		inner = informer.New
+	}
+	scheme := o.Scheme
+	o.Cache.NewInformer = func(
+		lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+	) toolscache.SharedIndexInformer {
+		gvk, err := apiutil.GVKForObject(obj, scheme)
+		if err != nil {
+			gvk = obj.GetObjectKind().GroupVersionKind()
+		}
+		made := inner(&retrying{
+			ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw),
+			gvk:                      gvk, kinds: e.kinds, restored: e.wire.health.isRestored,
+			most: m.fleet.opts.MaxRetryPeriod, log: m.log, wire: e.wire,
+		}, obj, resync, indexers)
+		own, _ := made.(*informer.Informer)
+		if key, err := informer.KeyOf(obj, scheme); err == nil {
+			e.informers.Add(key, own)
+		}
+		return made
+	}
+}

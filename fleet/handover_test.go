@@ -1,0 +1,66 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
+)
+
+// TestTheSameClusterAloneLeavesWhatWasLost: what was in another cluster is no news of this one.
+func TestTheSameClusterAloneLeavesWhatWasLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after string
+		told          bool
+	}{"Same": {"x", "x", true}, "Another": {"x", "y", false}, "Unknown": {"x", "", false}, "Known": {"", "y", false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				before, e := newEngagement(ctx, "a"), newEngagement(ctx, "a")
+				before.identity, e.identity = c.before, c.after
+				runInformer(ctx, t, before, "goes")
+				synctest.Wait()
+				e.inherit(before)
+				heir := runInformer(ctx, t, e)
+				e.informers.Open(ctx)
+				var told []string
+				if _, err := heir.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
+					key, _ := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+					told = append(told, key)
+				}}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if slices.Contains(told, "goes") != c.told {
+					t.Errorf("the handler was told that %q are gone", told)
+				}
+				stop()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// runInformer runs an informer of an engagement in which there are these objects.
+func runInformer(ctx context.Context, t *testing.T, e *Engagement, objects ...string) *informer.Informer {
+	t.Helper()
+	source := fcache.NewFakeControllerSource()
+	context.AfterFunc(ctx, source.Shutdown)
+	for _, name := range objects {
+		source.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	i, ok := informer.New(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*informer.Informer)
+	if !ok {
+		t.Fatal("it is not the fleet's informer")
+	}
+	e.informers.Add(informer.Key{}, i)
+	go i.RunWithContext(ctx)
+	return i
+}

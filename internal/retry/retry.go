@@ -1,0 +1,35 @@
+// Package retry has the pauses between attempts.
+package retry
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// First is the first pause.
+const First = 500 * time.Millisecond
+
+// jitter lengthens each pause by up to this share at random, so that many members do not retry in step.
+const jitter = 0.2
+
+// Pauses returns the pauses between attempts: doubling from First, and none longer than most.
+func Pauses(most time.Duration) wait.Backoff {
+	longest := time.Duration(float64(most) / (1 + jitter))
+	return wait.Backoff{Duration: min(First, longest), Factor: 2, Jitter: jitter, Cap: longest, Steps: math.MaxInt}
+}
+
+// Pause waits for the next of the pauses. It returns earlier if wake has something to receive or is closed; it may be nil.
+// The answer is false if ctx is done.
+func Pause(ctx context.Context, pauses *wait.Backoff, wake <-chan struct{}) bool {
+	timer := time.NewTimer(pauses.Step())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
