@@ -15,7 +15,7 @@ import (
 // applier works on the dependents of one owner in one cluster.
 type applier struct {
 	*pass
-	at     place
+	at     session
 	writer client.Client
 }
 

@@ -184,7 +184,7 @@ var (
 	errCopy        = errors.New("it is a copy, such as from a backup, of one in another cluster that had the name; delete it, and a new one takes its place")
 )
 
-func locate(at place, obj client.Object) mcowner.Location {
+func locate(at session, obj client.Object) mcowner.Location {
 	return mcowner.Location{Cluster: at.name, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 

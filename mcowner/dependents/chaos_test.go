@@ -118,13 +118,13 @@ type history struct {
 	p       *process
 	mu      sync.Mutex // guards down
 	down    map[*mctest.ControlPlane]string
-	left    map[*mctest.ControlPlane]bool // removed from the fleet
-	foreign map[place]*corev1.ConfigMap   // objects that belong to nobody, as they were left
+	left    map[*mctest.ControlPlane]bool  // removed from the fleet
+	foreign map[location]*corev1.ConfigMap // objects that belong to nobody, as they were left
 	done    map[string]int
 }
 
-// place is a name in a cluster.
-type place struct {
+// location is a name in a cluster.
+type location struct {
 	cp   *mctest.ControlPlane
 	name string
 }
@@ -134,7 +134,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	h := &history{
 		world: newWorld(t, 3), rng: rand.New(rand.NewPCG(seed, 0)),
 		down: map[*mctest.ControlPlane]string{}, left: map[*mctest.ControlPlane]bool{},
-		foreign: map[place]*corev1.ConfigMap{}, done: map[string]int{},
+		foreign: map[location]*corev1.ConfigMap{}, done: map[string]int{},
 	}
 	h.probeTimeout = 500 * time.Millisecond // members that are frozen for a moment are to become Unreachable, too
 	h.release = h.rng.IntN(2) == 0
@@ -292,9 +292,9 @@ func (h *history) targets() string {
 	return strings.Join(to, ",")
 }
 
-// ownerPlace returns a place for an owner in a cluster that can be reached.
-func (h *history) ownerPlace() place {
-	p := place{h.Local, fmt.Sprint("o", h.rng.IntN(6))}
+// ownerLocation returns a location for an owner in a cluster that can be reached.
+func (h *history) ownerLocation() location {
+	p := location{h.Local, fmt.Sprint("o", h.rng.IntN(6))}
 	if h.rng.IntN(3) == 0 && !h.isDown(h.Members[0]) {
 		p.cp = h.Members[0]
 	}
@@ -302,7 +302,7 @@ func (h *history) ownerPlace() place {
 }
 
 func (h *history) createOwner() {
-	p := h.ownerPlace()
+	p := h.ownerLocation()
 	owner := h.owner(p.name, h.targets())
 	owner.Data["value"] = h.value()
 	h.try(p.cp.Client().Create(h.t.Context(), owner))
@@ -326,14 +326,14 @@ func (h *history) patch(cp *mctest.ControlPlane, cm *corev1.ConfigMap, change fu
 }
 
 func (h *history) onOwner(change func(*corev1.ConfigMap)) {
-	p := h.ownerPlace()
+	p := h.ownerLocation()
 	if owner := h.get(p.cp, p.name); owner != nil {
 		h.patch(p.cp, owner, change)
 	}
 }
 
 func (h *history) deleteOwner(strip, recreate bool) {
-	p := h.ownerPlace()
+	p := h.ownerLocation()
 	owner := h.get(p.cp, p.name)
 	if owner == nil {
 		return
@@ -375,7 +375,7 @@ func (h *history) deleteDependent(cp *mctest.ControlPlane, cm *corev1.ConfigMap)
 // releaseDependent takes the reference from an object. From then on it belongs to nobody.
 func (h *history) releaseDependent(cp *mctest.ControlPlane, cm *corev1.ConfigMap) {
 	if cm.DeletionTimestamp == nil && h.patch(cp, cm, func(cm *corev1.ConfigMap) { cm.Annotations, cm.Labels = nil, nil }) {
-		h.foreign[place{cp, cm.Name}] = cm
+		h.foreign[location{cp, cm.Name}] = cm
 	}
 }
 
@@ -384,13 +384,13 @@ func (h *history) createForeign() {
 	if h.isDown(cp) {
 		return
 	}
-	owner := h.ownerPlace()
+	owner := h.ownerLocation()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.ns, Name: dependentOf(h.originName(owner.cp), owner.name)}}
 	if h.rng.IntN(2) == 0 {
 		cm.Data = map[string]string{"value": "foreign"}
 	}
 	if h.try(cp.Client().Create(h.t.Context(), cm)) {
-		h.foreign[place{cp, cm.Name}] = cm
+		h.foreign[location{cp, cm.Name}] = cm
 	}
 }
 
@@ -449,7 +449,7 @@ func (h *history) repair() {
 
 // wrong says what is not as it should be.
 func (h *history) wrong() string {
-	wanted := map[place]*corev1.ConfigMap{} // the owner
+	wanted := map[location]*corev1.ConfigMap{} // the owner
 	for _, cp := range []*mctest.ControlPlane{h.Local, h.Members[0]} {
 		all := &corev1.ConfigMapList{}
 		if err := cp.Client().List(h.t.Context(), all, client.InNamespace(h.ns)); err != nil {
@@ -463,16 +463,16 @@ func (h *history) wrong() string {
 				return fmt.Sprintf("owner %s of %s is still being deleted, with the finalizers %v", owner.Name, cp.Name, owner.Finalizers)
 			}
 			for _, to := range targetsOf(&owner) {
-				wanted[place{h.plane(to), dependentOf(h.originName(cp), owner.Name)}] = &owner
+				wanted[location{h.plane(to), dependentOf(h.originName(cp), owner.Name)}] = &owner
 			}
 		}
 	}
 	for _, cp := range h.Members {
 		for _, cm := range h.list(cp) {
-			if wrong := wrongDependent(cp, &cm, wanted[place{cp, cm.Name}]); wrong != "" {
+			if wrong := wrongDependent(cp, &cm, wanted[location{cp, cm.Name}]); wrong != "" {
 				return wrong
 			}
-			delete(wanted, place{cp, cm.Name})
+			delete(wanted, location{cp, cm.Name})
 		}
 	}
 	for p, owner := range wanted {

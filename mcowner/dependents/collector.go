@@ -73,7 +73,7 @@ func (c *Collector) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting the collector %q: %w", c.Name, err)
 	}
-	defer s.counts.export()()
+	defer s.metrics.export()()
 	s.run(ctx)
 	return nil
 }
@@ -92,11 +92,11 @@ func (c *Collector) sweeper(logger logr.Logger) (*sweeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.places = &places{mgr: c.Manager, who: s.Name, timeout: s.Timeout, known: &Identities{Manager: c.Manager}}
-	s.proof = &proof{places: s.places, owners: owners}
+	s.access = &access{mgr: c.Manager, who: s.Name, timeout: s.Timeout, known: &Identities{Manager: c.Manager}}
+	s.proof = &proof{access: s.access, owners: owners}
 	s.writers = writers{user: c.user}
 	s.limit = flowcontrol.NewTokenBucketRateLimiter(s.QPS, max(1, int(s.QPS)))
-	s.counts = newSweepCounts(s.Name)
+	s.metrics = newSweepMetrics(s.Name)
 	s.log = logger.WithName("collector").WithValues("collector", s.Name, "fleet", s.Fleet)
 	return s, nil
 }

@@ -31,7 +31,7 @@ var errGoing = errors.New("being deleted")
 // errJustReady says that a cluster became ready in the middle of a reconcile.
 var errJustReady = fmt.Errorf("%w: it has just become so", fleet.ErrNotReady)
 
-// conclude says what follows from what came of the clusters.
+// conclude decides from the results of the clusters when to reconcile again, and what counts as an error.
 func (p *pass) conclude(ctx context.Context, results []Result) (reconcile.Result, error) {
 	errs := make([]error, 0, 1+len(results))
 	errs = append(errs, p.writeStatus(ctx, results))
@@ -64,8 +64,8 @@ func (p *pass) follow(r Result) (after time.Duration, err error) {
 	}
 }
 
-// later has an owner that could not be stored reconciled again.
-func later(err error) (reconcile.Result, error) {
+// unlessOutdated returns an error of storing an owner, and a requeue in place of one that says that it was outdated.
+func unlessOutdated(err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: soon}, nil // the cache has another version soon
 	}

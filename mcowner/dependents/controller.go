@@ -24,7 +24,7 @@ import (
 // controller is a [Reconciler] at work.
 type controller struct {
 	config
-	*places
+	*access
 	owner     kind
 	kinds     []kind
 	record    record
@@ -46,7 +46,7 @@ type pass struct {
 
 // Reconcile implements mcreconcile.Reconciler.
 func (c *controller) Reconcile(ctx context.Context, req mcreconcile.Request) (result reconcile.Result, err error) {
-	err = c.visit(ctx, req.ClusterName, func(ctx context.Context, home place) error {
+	err = c.visit(ctx, req.ClusterName, func(ctx context.Context, home session) error {
 		if home.engagement != nil { // the request's may have been replaced a moment ago
 			ctx = mcreconcile.WithCluster(ctx, home.engagement.Context(), home.name, home.cluster)
 		}
@@ -68,7 +68,7 @@ func (c *controller) Reconcile(ctx context.Context, req mcreconcile.Request) (re
 			return err
 		}
 		if owner.GetDeletionTimestamp().IsZero() {
-			result, err = p.place(ctx)
+			result, err = p.distribute(ctx)
 		} else {
 			result, err = p.finish(ctx)
 		}
@@ -79,7 +79,7 @@ func (c *controller) Reconcile(ctx context.Context, req mcreconcile.Request) (re
 
 // getOwner reads an owner. Where owners are not watched, the API server is asked for this one: a read from the cache would
 // list, and keep, all objects of the kind.
-func (c *controller) getOwner(ctx context.Context, home place, req mcreconcile.Request, watched bool) (client.Object, error) {
+func (c *controller) getOwner(ctx context.Context, home session, req mcreconcile.Request, watched bool) (client.Object, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	from := home.cluster.GetAPIReader()
@@ -90,7 +90,7 @@ func (c *controller) getOwner(ctx context.Context, home place, req mcreconcile.R
 	return owner, from.Get(ctx, req.NamespacedName, owner)
 }
 
-func (c *controller) newPass(req mcreconcile.Request, home place, owner client.Object) (*pass, error) {
+func (c *controller) newPass(req mcreconcile.Request, home session, owner client.Object) (*pass, error) {
 	ref, err := mcowner.ReferenceTo(c.fleet, req.ClusterName, owner, c.mgr.GetScheme())
 	if err != nil {
 		return nil, err
@@ -99,8 +99,8 @@ func (c *controller) newPass(req mcreconcile.Request, home place, owner client.O
 	return &pass{controller: c, req: req, home: home.cluster, owner: owner, ref: ref, memory: c.memories.of(req)}, nil
 }
 
-// place has the dependents of an owner where they belong.
-func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
+// distribute puts the dependents of an owner where they belong.
+func (p *pass) distribute(ctx context.Context) (reconcile.Result, error) {
 	placed := p.placed()
 	// A cluster that joins after the targets were found is missing among them for that reason alone.
 	usable := slices.DeleteFunc(namesOf(placed), func(name mcreconcile.ClusterName) bool { return p.whyNot(name) != nil })
@@ -118,7 +118,7 @@ func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
 	p.awaitAll(all) // before their states are looked up, so that no change is missed
 	placed = p.withTargets(ctx, placed, targets)
 	if err := p.note(ctx, placed, true, ""); err != nil {
-		return later(err)
+		return unlessOutdated(err)
 	}
 	results, placed := p.each(ctx, all, placed, func(ctx context.Context, name mcreconcile.ClusterName, sites []site) outcome {
 		switch {
@@ -131,18 +131,18 @@ func (p *pass) place(ctx context.Context) (reconcile.Result, error) {
 		}
 	})
 	if err := p.note(ctx, placed, len(targets)+len(placed) > 0, ""); err != nil {
-		return later(err)
+		return unlessOutdated(err)
 	}
 	return p.conclude(ctx, results)
 }
 
-// strays returns the clusters in which dependents are of which the owner has no record: left in a cluster that was away for
-// too long, or created by a request that arrived late. A cluster that cannot be asked brings the owner back when it can.
+// strays returns the clusters with dependents that are missing in the owner's record. They were left in a cluster that was
+// away for too long, or created by a request that arrived late. A cluster that cannot be asked brings the owner back later.
 func (p *pass) strays(ctx context.Context) []site {
 	names := p.names(p.dependentsIn)
 	has := make([][]site, len(names))
 	sideBySide(names, func(i int, name mcreconcile.ClusterName) {
-		_ = p.visit(ctx, name, func(ctx context.Context, at place) error {
+		_ = p.visit(ctx, name, func(ctx context.Context, at session) error {
 			found, err := p.known(ctx, at, p.ref)
 			if len(found) > 0 {
 				has[i] = []site{{name, at.identity}}
@@ -164,19 +164,19 @@ func (p *pass) finish(ctx context.Context) (reconcile.Result, error) {
 	names := namesOf(placed)
 	p.awaitAll(names)
 	if err := p.note(ctx, placed, held, policy); err != nil {
-		return later(err)
+		return unlessOutdated(err)
 	}
 	results, left := p.each(ctx, names, placed, func(ctx context.Context, name mcreconcile.ClusterName, sites []site) outcome {
 		return p.leave(ctx, name, sites, policy)
 	})
 	if len(left) > 0 {
 		if err := p.note(ctx, left, held, policy); err != nil {
-			return later(err)
+			return unlessOutdated(err)
 		}
 		return p.conclude(ctx, results)
 	}
 	if err := p.note(ctx, nil, false, policy); err != nil {
-		return later(err)
+		return unlessOutdated(err)
 	}
 	p.deletions.forget(p.owner)
 	p.memories.forget(p.req)
@@ -317,7 +317,7 @@ func (p *pass) leave(ctx context.Context, name mcreconcile.ClusterName, sites []
 	err := p.in(ctx, name, func(ctx context.Context, a *applier) error {
 		here, before := a.at.divide(sites)
 		if len(here) > 0 {
-			going, err := a.empty(ctx, policy)
+			going, err := a.emptyCluster(ctx, policy)
 			if err != nil {
 				return err
 			}
@@ -342,7 +342,7 @@ func (p *pass) left(name mcreconcile.ClusterName, sites []site, err error) outco
 
 // in calls do for one cluster, if it can be used now.
 func (p *pass) in(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, *applier) error) error {
-	return p.visit(ctx, name, func(ctx context.Context, at place) error {
+	return p.visit(ctx, name, func(ctx context.Context, at session) error {
 		writer, err := p.writers.at(at, p.req.ClusterName)
 		if err != nil {
 			return err
@@ -351,7 +351,7 @@ func (p *pass) in(ctx context.Context, name mcreconcile.ClusterName, do func(con
 	})
 }
 
-// writeStatus has the owner's status say what came of it.
+// writeStatus writes the results into the owner's status.
 func (p *pass) writeStatus(ctx context.Context, results []Result) error {
 	if p.status == nil {
 		return nil

@@ -94,7 +94,7 @@ func (i *Identities) ofLocalNow(ctx context.Context) (types.UID, error) {
 }
 
 // now returns which cluster it is, asked at this moment where nobody else notices when another one answers.
-func (i *Identities) now(ctx context.Context, at place) (types.UID, error) {
+func (i *Identities) now(ctx context.Context, at session) (types.UID, error) {
 	if at.engagement == nil {
 		return i.ofLocalNow(ctx)
 	}

@@ -25,7 +25,7 @@ type userClients struct {
 }
 
 // at returns the client for the dependents of owners of a cluster.
-func (w *writers) at(at place, origin mcreconcile.ClusterName) (client.Client, error) {
+func (w *writers) at(at session, origin mcreconcile.ClusterName) (client.Client, error) {
 	if w.user == nil {
 		return at.cluster.GetClient(), nil
 	}

@@ -82,7 +82,7 @@ const defaultPageSize = 500
 
 // each calls do with the metadata of every object of a kind that the selector matches. The cache is not asked. A kind that
 // the cluster does not serve has no objects.
-func (s scan) each(ctx context.Context, p *places, at place, k kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
+func (s scan) each(ctx context.Context, p *access, at session, k kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
 	namespaces := s.namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -120,7 +120,7 @@ func (s scan) each(ctx context.Context, p *places, at place, k kind, selector la
 
 // isUnserved reports whether the cluster says that it does not serve the kind. What was known of its kinds may be of a time
 // when it did.
-func (k kind) isUnserved(at place) bool {
+func (k kind) isUnserved(at session) bool {
 	mapper := at.cluster.GetRESTMapper()
 	meta.MaybeResetRESTMapper(mapper)
 	_, err := mapper.RESTMapping(k.gvk.GroupKind(), k.gvk.Version)
@@ -136,7 +136,7 @@ func continueAfter(err error) string {
 	return ""
 }
 
-func (s scan) page(ctx context.Context, p *places, at place, list *metav1.PartialObjectMetadataList, opts *client.ListOptions) error {
+func (s scan) page(ctx context.Context, p *access, at session, list *metav1.PartialObjectMetadataList, opts *client.ListOptions) error {
 	if s.before != nil {
 		if err := s.before(ctx); err != nil {
 			return err

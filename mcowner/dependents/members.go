@@ -12,7 +12,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// members is a source that has owners reconciled when members change:
+// members is a source. It queues owners when members change:
 //
 //   - all of them, at low priority, when a member has a new engagement, or other labels, or can no longer be reached, or has
 //     left: dependents may have been deleted between two engagements, of which no event tells, owners may have other targets

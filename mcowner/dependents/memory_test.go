@@ -76,7 +76,7 @@ func TestAReconcileThatIsLateMissesNothing(t *testing.T) {
 func TestOwnersInAnotherClusterAreToldOfOnce(t *testing.T) {
 	lines := 0
 	s := &sweeper{log: funcr.New(func(string, string) { lines++ }, funcr.Options{})}
-	c := &sweptCluster{name: "member"}
+	c := &sweepMemory{name: "member"}
 	for _, step := range []struct{ strange, want int }{{3, 1}, {3, 1}, {4, 2}, {0, 2}, {4, 3}} {
 		now := map[mcreconcile.ClusterName]int{}
 		if step.strange > 0 {

@@ -17,97 +17,89 @@ const (
 	wouldRemove = "none"     // a dry run
 )
 
-// sweepCounts are what metrics show of a collector. They are read when metrics are asked for; the series of a member go with
-// it.
-type sweepCounts struct {
-	sweeps, orphans, unproven *prometheus.Desc
+// clusterLabel is the label of the cluster that a series is about.
+const clusterLabel = "cluster"
 
-	mu       sync.Mutex // guards clusters
-	clusters map[mcreconcile.ClusterName]*clusterCounts
+// sweepMetrics are what metrics show of a collector. The series of a member go with it.
+type sweepMetrics struct {
+	sweeps, orphans *prometheus.CounterVec
+	unproven        *prometheus.GaugeVec
+
+	mu    sync.Mutex // guards known
+	known map[mcreconcile.ClusterName]struct{}
 }
 
-type clusterCounts struct {
-	sweeps   map[string]int // by result
-	orphans  map[string]int // by action
-	unproven int            // of the last sweep
-}
-
-func newSweepCounts(collector string) *sweepCounts {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("fleet_runtime_"+name, help, append([]string{"cluster"}, labels...), prometheus.Labels{"collector": collector})
+func newSweepMetrics(collector string) *sweepMetrics {
+	of := prometheus.Labels{"collector": collector}
+	return &sweepMetrics{
+		sweeps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fleet_runtime_sweeps_total", ConstLabels: of,
+			Help: "Sweeps of the cluster for dependents whose owner is gone, by result.",
+		}, []string{clusterLabel, "result"}),
+		orphans: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fleet_runtime_orphans_total", ConstLabels: of,
+			Help: "Dependents in the cluster whose owner was found gone by sweeps, by what was done: deleted, released if they have another owner, none in a dry run.",
+		}, []string{clusterLabel, "action"}),
+		unproven: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fleet_runtime_unproven_dependents", ConstLabels: of,
+			Help: "Dependents in the cluster of which the last sweep could not tell whether their owner is gone.",
+		}, []string{clusterLabel}),
+		known: map[mcreconcile.ClusterName]struct{}{},
 	}
-	return &sweepCounts{
-		sweeps:   desc("sweeps_total", "Sweeps of the cluster for dependents whose owner is gone, by result.", "result"),
-		orphans:  desc("orphans_total", "Dependents in the cluster whose owner was found gone by sweeps, by what was done: deleted, released if they have another owner, none in a dry run.", "action"),
-		unproven: desc("unproven_dependents", "Dependents in the cluster of which the last sweep could not tell whether their owner is gone."),
-		clusters: map[mcreconcile.ClusterName]*clusterCounts{},
-	}
 }
 
-func (s *sweepCounts) ofLocked(name mcreconcile.ClusterName) *clusterCounts {
-	c, ok := s.clusters[name]
-	if !ok {
-		c = &clusterCounts{sweeps: map[string]int{}, orphans: map[string]int{}}
-		s.clusters[name] = c
-	}
-	return c
-}
-
-// keep drops clusters that are no more.
-func (s *sweepCounts) keep(names []mcreconcile.ClusterName) {
+// keep drops the series of clusters that are no more. A sweep that ends later brings them back until the next call.
+func (s *sweepMetrics) keep(names []mcreconcile.ClusterName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name := range s.clusters {
-		if !slices.Contains(names, name) {
-			delete(s.clusters, name)
+	for name := range s.known {
+		if slices.Contains(names, name) {
+			continue
 		}
+		delete(s.known, name)
+		gone := prometheus.Labels{clusterLabel: string(name)}
+		s.sweeps.DeletePartialMatch(gone)
+		s.orphans.DeletePartialMatch(gone)
+		s.unproven.DeletePartialMatch(gone)
 	}
 }
 
-func (s *sweepCounts) swept(name mcreconcile.ClusterName, unproven int, err error) {
+// know notes that a cluster has series.
+func (s *sweepMetrics) know(name mcreconcile.ClusterName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.ofLocked(name)
-	c.unproven = unproven
+	s.known[name] = struct{}{}
+}
+
+// swept counts a sweep of a cluster.
+func (s *sweepMetrics) swept(name mcreconcile.ClusterName, unproven int, err error) {
+	s.know(name)
+	s.unproven.WithLabelValues(string(name)).Set(float64(unproven))
+	result := "success"
 	if err != nil {
-		c.sweeps["error"]++
-	} else {
-		c.sweeps["success"]++
+		result = "error"
 	}
+	s.sweeps.WithLabelValues(string(name), result).Inc()
 }
 
-func (s *sweepCounts) removed(name mcreconcile.ClusterName, action string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ofLocked(name).orphans[action]++
-}
-
-// Describe implements prometheus.Collector.
-func (s *sweepCounts) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.sweeps, s.orphans, s.unproven} {
-		to <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (s *sweepCounts) Collect(to chan<- prometheus.Metric) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, c := range s.clusters {
-		to <- prometheus.MustNewConstMetric(s.unproven, prometheus.GaugeValue, float64(c.unproven), string(name))
-		for result, n := range c.sweeps {
-			to <- prometheus.MustNewConstMetric(s.sweeps, prometheus.CounterValue, float64(n), string(name), result)
-		}
-		for action, n := range c.orphans {
-			to <- prometheus.MustNewConstMetric(s.orphans, prometheus.CounterValue, float64(n), string(name), action)
-		}
-	}
+// removed counts what was done with an orphan.
+func (s *sweepMetrics) removed(name mcreconcile.ClusterName, action string) {
+	s.know(name)
+	s.orphans.WithLabelValues(string(name), action).Inc()
 }
 
 // export registers the metrics until end is called. Of several collectors of a name in one process, the first has metrics.
-func (s *sweepCounts) export() (end func()) {
-	if err := ctrlmetrics.Registry.Register(s); err != nil {
-		return func() {}
+func (s *sweepMetrics) export() (end func()) {
+	var registered []prometheus.Collector
+	end = func() {
+		for _, c := range registered {
+			ctrlmetrics.Registry.Unregister(c)
+		}
 	}
-	return func() { ctrlmetrics.Registry.Unregister(s) }
+	for _, c := range []prometheus.Collector{s.sweeps, s.orphans, s.unproven} {
+		if ctrlmetrics.Registry.Register(c) == nil {
+			registered = append(registered, c)
+		}
+	}
+	return end
 }

@@ -16,7 +16,7 @@ import (
 
 // proof finds out whether owners are gone. What it cannot find out it does not guess.
 type proof struct {
-	*places
+	*access
 	owners []kind
 }
 
@@ -30,7 +30,7 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 	if !ok {
 		return "", fmt.Errorf("%w: %s is not of the kinds of owners", errUnproven, owner)
 	}
-	err = p.visit(ctx, owner.Cluster, func(ctx context.Context, home place) error {
+	err = p.visit(ctx, owner.Cluster, func(ctx context.Context, home session) error {
 		found, outside := k.newMetadata(), ctx
 		ctx, cancel := p.bound(ctx)
 		defer cancel()
@@ -69,7 +69,7 @@ var errAnotherCluster = errors.New("not the cluster that the owner was in")
 
 // sameCluster returns an error, which wraps errAnotherCluster, if the owner's cluster is, or may be, another one than when the
 // reference was written. A cluster is asked now where the fleet would not notice that another one answers.
-func (p *proof) sameCluster(ctx context.Context, home place, owner mcowner.Reference) error {
+func (p *proof) sameCluster(ctx context.Context, home session, owner mcowner.Reference) error {
 	if owner.ClusterUID == "" {
 		return nil
 	}
@@ -110,7 +110,7 @@ func mayBePlaced(owner client.Object, ref mcowner.Reference, in mcreconcile.Clus
 
 // ownerGone removes the dependents of an owner that the cache does not have, where they are known. What it cannot reach is
 // left to the collector.
-func (c *controller) ownerGone(ctx context.Context, home place, req mcreconcile.Request) error {
+func (c *controller) ownerGone(ctx context.Context, home session, req mcreconcile.Request) error {
 	apiVersion, kindName := c.owner.gvk.ToAPIVersionAndKind()
 	owner := mcowner.Reference{
 		Fleet: c.fleet, Manager: c.name, Cluster: req.ClusterName, ClusterUID: home.identity,
@@ -119,7 +119,7 @@ func (c *controller) ownerGone(ctx context.Context, home place, req mcreconcile.
 	names := c.names(c.dependentsIn)
 	errs := make([]error, len(names))
 	sideBySide(names, func(i int, name mcreconcile.ClusterName) {
-		err := c.visit(ctx, name, func(ctx context.Context, at place) error {
+		err := c.visit(ctx, name, func(ctx context.Context, at session) error {
 			found, err := c.known(ctx, at, owner)
 			for _, d := range found {
 				err = errors.Join(err, c.collect(ctx, at, d, owner))
@@ -134,7 +134,7 @@ func (c *controller) ownerGone(ctx context.Context, home place, req mcreconcile.
 }
 
 // collect removes a dependent whose owner is proved to be gone.
-func (c *controller) collect(ctx context.Context, at place, d dependent, gone mcowner.Reference) error {
+func (c *controller) collect(ctx context.Context, at session, d dependent, gone mcowner.Reference) error {
 	references, err := at.references(d.obj)
 	if err != nil || !d.obj.GetDeletionTimestamp().IsZero() {
 		return nil //nolint:nilerr // what cannot be read is nobody's
@@ -151,7 +151,7 @@ func (c *controller) collect(ctx context.Context, at place, d dependent, gone mc
 		if err != nil {
 			return err
 		}
-		_, err = takeAway(ctx, c.places, writer, at, d.kind, d.obj, []mcowner.Reference{owner}, metav1.DeletePropagationBackground)
+		_, err = takeAway(ctx, c.access, writer, at, d.kind, d.obj, []mcowner.Reference{owner}, metav1.DeletePropagationBackground)
 		return err
 	}
 	return nil

@@ -23,7 +23,7 @@ func (a *applier) takeAway(ctx context.Context, k kind, obj client.Object, polic
 	if err != nil || len(mine) == 0 {
 		return nil //nolint:nilerr // what cannot be read is nobody's
 	}
-	deleted, err := takeAway(ctx, a.places, a.writer, a.at, k, obj, mine, policy)
+	deleted, err := takeAway(ctx, a.access, a.writer, a.at, k, obj, mine, policy)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (a *applier) takeAway(ctx context.Context, k kind, obj client.Object, polic
 // takeAway takes owners from a dependent, as the object was read: if it was changed since, nothing happens, and the error
 // is a conflict. One that is gone already is no error.
 func takeAway(
-	ctx context.Context, p *places, writer client.Client, at place, k kind, obj client.Object,
+	ctx context.Context, p *access, writer client.Client, at session, k kind, obj client.Object,
 	owners []mcowner.Reference, policy metav1.DeletionPropagation,
 ) (deleted bool, err error) {
 	ctx, cancel := p.bound(ctx)
@@ -76,7 +76,7 @@ type dependent struct {
 
 // known returns the dependents of an owner in a cluster, as the caches have them. Those of an owner of the same name that
 // is gone are among them.
-func (c *controller) known(ctx context.Context, at place, owner mcowner.Reference) ([]dependent, error) {
+func (c *controller) known(ctx context.Context, at session, owner mcowner.Reference) ([]dependent, error) {
 	var found []dependent
 	for _, k := range c.kinds {
 		list, err := c.list(ctx, at, k, owner)
@@ -99,7 +99,7 @@ func (c *controller) known(ctx context.Context, at place, owner mcowner.Referenc
 }
 
 // list lists by an index of the cache, which it adds where it is not there yet.
-func (c *controller) list(ctx context.Context, at place, k kind, owner mcowner.Reference) (client.ObjectList, error) {
+func (c *controller) list(ctx context.Context, at session, k kind, owner mcowner.Reference) (client.ObjectList, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	list, err := k.newList(c.mgr.GetScheme())
@@ -129,7 +129,7 @@ func ownerKeys(obj client.Object) []string {
 }
 
 // isOf reports whether an object has a reference to the owner, or to one that the owner succeeds.
-func isOf(obj client.Object, at place, owner mcowner.Reference) bool {
+func isOf(obj client.Object, at session, owner mcowner.Reference) bool {
 	references, err := at.references(obj)
 	return err == nil && slices.ContainsFunc(references, owner.Succeeds)
 }
@@ -150,9 +150,9 @@ func (a *applier) otherCluster(obj client.Object, owner *mcowner.Reference) erro
 	return &mcowner.AlreadyOwnedError{Dependent: locate(a.at, obj), Owner: owner, Now: &a.ref}
 }
 
-// empty takes the owner from all its dependents in the cluster, and returns how many are being deleted then. It asks the
+// emptyCluster takes the owner from all its dependents in the cluster, and returns how many are being deleted then. It asks the
 // API server: the cache may not know yet what was created last.
-func (a *applier) empty(ctx context.Context, policy metav1.DeletionPropagation) (going int, err error) {
+func (a *applier) emptyCluster(ctx context.Context, policy metav1.DeletionPropagation) (going int, err error) {
 	selector, err := ofOwner(a.ref)
 	if err != nil {
 		return 0, err
@@ -161,7 +161,7 @@ func (a *applier) empty(ctx context.Context, policy metav1.DeletionPropagation) 
 	var errs []error
 	for _, k := range a.kinds {
 		list := scan{namespaces: a.namespaces, pageSize: defaultPageSize}
-		err := list.each(ctx, a.places, a.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
+		err := list.each(ctx, a.access, a.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
 			if !isOf(obj, a.at, a.ref) {
 				errs = append(errs, a.contested(k, obj))
 				return nil

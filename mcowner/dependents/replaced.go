@@ -41,7 +41,7 @@ func (s site) isNoted(named []site) bool {
 }
 
 // divide tells the clusters that may be this one from those that had its name before.
-func (at place) divide(sites []site) (here, before []site) {
+func (at session) divide(sites []site) (here, before []site) {
 	for _, s := range sites {
 		if mcowner.Differ(s.identity, at.identity) {
 			before = append(before, s)
@@ -53,7 +53,7 @@ func (at place) divide(sites []site) (here, before []site) {
 }
 
 // replaced returns an error if some clusters had the name of this one before.
-func (p *pass) replaced(at place, before []site) error {
+func (p *pass) replaced(at session, before []site) error {
 	if len(before) == 0 {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (p *pass) withinBounds(named []site) []site {
 
 // tellReplaced tells of clusters that had the name of a target before. That is no fault of the target, and becomes one when
 // the owner is deleted.
-func (p *pass) tellReplaced(at place, before []site) {
+func (p *pass) tellReplaced(at session, before []site) {
 	news, err := "", p.replaced(at, before)
 	if err != nil {
 		news = err.Error()

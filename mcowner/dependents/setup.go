@@ -41,7 +41,7 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 	return mgr.Add(c.collector())
 }
 
-// retries has owners that cannot be served tried again at least once a minute: what is wrong in another cluster is often put
+// retries limits the pause of owners that cannot be served to a minute: what is wrong in another cluster is often put
 // right there, and nobody tells.
 func retries() workqueue.TypedRateLimiter[mcreconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](100*time.Millisecond, time.Minute)
@@ -58,7 +58,7 @@ func newController(mgr mcmanager.Manager, cfg config) (*controller, error) {
 	if cfg.requestTimeout <= 0 {
 		cfg.requestTimeout = defaultTimeout
 	}
-	all := &places{mgr: mgr, who: cfg.name, timeout: cfg.requestTimeout, known: &Identities{Manager: mgr}}
+	all := &access{mgr: mgr, who: cfg.name, timeout: cfg.requestTimeout, known: &Identities{Manager: mgr}}
 	kinds, err := kindsOf(cfg.protos, mgr.GetScheme())
 	if err != nil {
 		return nil, err
@@ -73,9 +73,9 @@ func newController(mgr mcmanager.Manager, cfg config) (*controller, error) {
 		return nil, err
 	}
 	return &controller{
-		config: cfg, places: all, owner: owners[0], kinds: kinds, record: newRecord(cfg.fleet, cfg.name),
+		config: cfg, access: all, owner: owners[0], kinds: kinds, record: newRecord(cfg.fleet, cfg.name),
 		writers: writers{user: cfg.user}, memories: newMemory(), deletions: &deletions{},
-		proof: &proof{places: all, owners: owners},
+		proof: &proof{access: all, owners: owners},
 	}, nil
 }
 

@@ -26,12 +26,12 @@ import (
 // sweeper is a [Collector] at work.
 type sweeper struct {
 	Collector
-	places  *places
+	access  *access
 	kinds   []kind
 	proof   *proof
 	writers writers
 	limit   flowcontrol.RateLimiter
-	counts  *sweepCounts
+	metrics *sweepMetrics
 	log     logr.Logger
 }
 
@@ -41,12 +41,12 @@ func (s *sweeper) run(ctx context.Context) {
 	var group errgroup.Group
 	defer func() { _ = group.Wait() }() // it has no errors
 	group.SetLimit(clustersAtOnce)
-	clusters := map[mcreconcile.ClusterName]*sweptCluster{}
+	clusters := map[mcreconcile.ClusterName]*sweepMemory{}
 	for ctx.Err() == nil {
 		for _, c := range s.round(clusters) {
 			group.Go(func() error {
 				defer c.busy.Store(false)
-				s.sweepCluster(ctx, c)
+				s.sweep(ctx, c)
 				return nil
 			})
 		}
@@ -59,8 +59,8 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweptCluster is what is known of a cluster from one sweep to the next.
-type sweptCluster struct {
+// sweepMemory is what is known of a cluster from one sweep to the next.
+type sweepMemory struct {
 	name mcreconcile.ClusterName
 	busy atomic.Bool // it is being swept, by the goroutine that has what follows
 	// hung has dependents whose removal got no answer in time. They are left out until a sweep has reached the end, so that
@@ -71,17 +71,17 @@ type sweptCluster struct {
 }
 
 // round returns the clusters to sweep now, as busy. It forgets those that are no more.
-func (s *sweeper) round(clusters map[mcreconcile.ClusterName]*sweptCluster) []*sweptCluster {
-	names := s.places.names(s.DependentsIn)
-	s.counts.keep(names)
-	maps.DeleteFunc(clusters, func(name mcreconcile.ClusterName, c *sweptCluster) bool {
+func (s *sweeper) round(clusters map[mcreconcile.ClusterName]*sweepMemory) []*sweepMemory {
+	names := s.access.names(s.DependentsIn)
+	s.metrics.keep(names)
+	maps.DeleteFunc(clusters, func(name mcreconcile.ClusterName, c *sweepMemory) bool {
 		return !slices.Contains(names, name) && !c.busy.Load()
 	})
-	var now []*sweptCluster
+	var now []*sweepMemory
 	for _, name := range names {
 		c, ok := clusters[name]
 		if !ok {
-			c = &sweptCluster{name: name, hung: map[types.UID]struct{}{}}
+			c = &sweepMemory{name: name, hung: map[types.UID]struct{}{}}
 			clusters[name] = c
 		}
 		if c.busy.CompareAndSwap(false, true) {
@@ -91,9 +91,9 @@ func (s *sweeper) round(clusters map[mcreconcile.ClusterName]*sweptCluster) []*s
 	return now
 }
 
-// swept is what one sweep of one cluster has found.
-type swept struct {
-	*sweptCluster
+// findings are what one sweep of one cluster has found.
+type findings struct {
+	*sweepMemory
 	unproven int
 	strange  map[mcreconcile.ClusterName]int // dependents whose owners were in another cluster, by its name
 	errs     []error                         // of single dependents
@@ -122,18 +122,18 @@ func isHung(err error) bool {
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
-func (s *sweeper) sweepCluster(ctx context.Context, c *sweptCluster) {
+func (s *sweeper) sweep(ctx context.Context, c *sweepMemory) {
 	name := c.name
-	found := swept{
-		sweptCluster: c, strange: map[mcreconcile.ClusterName]int{},
+	found := findings{
+		sweepMemory: c, strange: map[mcreconcile.ClusterName]int{},
 		silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{},
 	}
-	err := s.places.visit(ctx, name, func(ctx context.Context, at place) error {
+	err := s.access.visit(ctx, name, func(ctx context.Context, at session) error {
 		list := scan{namespaces: s.Namespaces, pageSize: s.PageSize, before: s.limit.Wait}
 		var errs []error
 		for _, k := range s.kinds {
 			found.hanging = 0
-			errs = append(errs, list.each(ctx, s.places, at, k, ofFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error {
+			errs = append(errs, list.each(ctx, s.access, at, k, ofFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error {
 				s.look(ctx, at, k, obj, &found)
 				if found.hanging >= mostHung {
 					found.gaveUp = true
@@ -156,12 +156,12 @@ func (s *sweeper) sweepCluster(ctx context.Context, c *sweptCluster) {
 	case err != nil:
 		s.log.Info("Could not sweep all of a cluster; trying again with the next sweep", "cluster", name, "error", err.Error())
 	}
-	s.counts.swept(name, found.unproven, err)
+	s.metrics.swept(name, found.unproven, err)
 	s.tellStrange(c, found.strange)
 }
 
 // tellStrange logs how many dependents have owners in another cluster than the one that has its name, if that is news.
-func (s *sweeper) tellStrange(c *sweptCluster, now map[mcreconcile.ClusterName]int) {
+func (s *sweeper) tellStrange(c *sweepMemory, now map[mcreconcile.ClusterName]int) {
 	for owners, n := range now {
 		if c.strange[owners] != n {
 			s.log.Info("Left dependents alone: another cluster has the name of their owners'. If two installations have the same name, "+
@@ -173,7 +173,7 @@ func (s *sweeper) tellStrange(c *sweptCluster, now map[mcreconcile.ClusterName]i
 }
 
 // look removes a dependent if it is proved to be orphaned.
-func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.PartialObjectMetadata, found *swept) {
+func (s *sweeper) look(ctx context.Context, at session, k kind, obj *metav1.PartialObjectMetadata, found *findings) {
 	if _, hung := found.hung[obj.UID]; hung || !obj.DeletionTimestamp.IsZero() {
 		return
 	}
@@ -214,7 +214,7 @@ func (s *sweeper) look(ctx context.Context, at place, k kind, obj *metav1.Partia
 }
 
 // prove asks the API server of the owner's cluster, see [proof.orphaned].
-func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *swept) (why string, err error) {
+func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (why string, err error) {
 	if _, silent := found.silent[owner.Cluster]; silent {
 		return "", fmt.Errorf("%w: %s gave no answer in time", errUnproven, clusterText(owner.Cluster))
 	}
@@ -230,14 +230,14 @@ func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 
 // isAlive reports whether the cache knows that an owner is there and may have dependents in the named cluster. It saves
 // asking the API server, which alone can prove the contrary.
-func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *swept) (alive bool) {
+func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (alive bool) {
 	k, ok := s.proof.kindOf(owner)
 	owners := ownersOf{owner.Cluster, owner.GroupKind()}
-	if _, unsynced := found.unsynced[owners]; unsynced || !ok || !s.places.within(s.OwnersIn, owner.Cluster) {
+	if _, unsynced := found.unsynced[owners]; unsynced || !ok || !s.access.within(s.OwnersIn, owner.Cluster) {
 		return false
 	}
-	err := s.places.visit(ctx, owner.Cluster, func(ctx context.Context, home place) error {
-		ctx, cancel := s.places.bound(ctx)
+	err := s.access.visit(ctx, owner.Cluster, func(ctx context.Context, home session) error {
+		ctx, cancel := s.access.bound(ctx)
 		defer cancel()
 		obj := k.newObject()
 		err := home.cluster.GetCache().Get(ctx, owner.NamespacedName(), obj)
@@ -254,10 +254,10 @@ func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 }
 
 // remove removes what was proved to be orphaned.
-func (s *sweeper) remove(ctx context.Context, at place, k kind, obj client.Object, gone []mcowner.Reference, log logr.Logger) error {
+func (s *sweeper) remove(ctx context.Context, at session, k kind, obj client.Object, gone []mcowner.Reference, log logr.Logger) error {
 	if s.DryRun {
 		log.Info("Would remove an orphan")
-		s.counts.removed(at.name, wouldRemove)
+		s.metrics.removed(at.name, wouldRemove)
 		return nil
 	}
 	if err := s.limit.Wait(ctx); err != nil {
@@ -267,7 +267,7 @@ func (s *sweeper) remove(ctx context.Context, at place, k kind, obj client.Objec
 	if err != nil {
 		return err
 	}
-	deleted, err := takeAway(ctx, s.places, writer, at, k, obj, gone, metav1.DeletePropagationBackground)
+	deleted, err := takeAway(ctx, s.access, writer, at, k, obj, gone, metav1.DeletePropagationBackground)
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (s *sweeper) remove(ctx context.Context, at place, k kind, obj client.Objec
 	if deleted {
 		action = deletedIt
 	}
-	s.counts.removed(at.name, action)
+	s.metrics.removed(at.name, action)
 	log.Info("Removed an orphan", "action", action)
 	return nil
 }

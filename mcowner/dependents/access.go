@@ -35,25 +35,25 @@ func (c Clusters) watch() []mcbuilder.WatchOption {
 
 func (c Clusters) hasMembers() bool { return !c.Local || c.Members != nil }
 
-// places gives access to the clusters of a manager, in the name of a controller.
-type places struct {
+// access reaches the clusters of a manager, in the name of a controller.
+type access struct {
 	mgr     mcmanager.Manager
 	who     string        // what works on them
 	timeout time.Duration // of each request
 	known   *Identities
 }
 
-// place is a cluster while it is worked on.
-type place struct {
+// session is a cluster while it is worked on.
+type session struct {
 	name       mcreconcile.ClusterName
 	cluster    cluster.Cluster
 	engagement *fleet.Engagement // nil for the local cluster
-	identity   types.UID         // empty if it is not known
+	identity   types.UID         // emptyCluster if it is not known
 }
 
 // references returns the owners of an object of the cluster, see mcowner.References. An object whose reference was written in
 // another cluster of the name is a copy, such as one from a backup, and has none.
-func (at place) references(obj client.Object) ([]mcowner.Reference, error) {
+func (at session) references(obj client.Object) ([]mcowner.Reference, error) {
 	references, err := mcowner.References(obj, at.name)
 	return slices.DeleteFunc(references, func(r mcowner.Reference) bool {
 		return mcowner.Differ(r.Dependent.ClusterUID, at.identity)
@@ -61,7 +61,7 @@ func (at place) references(obj client.Object) ([]mcowner.Reference, error) {
 }
 
 // names returns which clusters there are, in whatever state.
-func (p *places) names(in Clusters) []mcreconcile.ClusterName {
+func (p *access) names(in Clusters) []mcreconcile.ClusterName {
 	var names []mcreconcile.ClusterName
 	fleetless := p.mgr.GetProvider() == nil
 	if in.Local || fleetless {
@@ -76,7 +76,7 @@ func (p *places) names(in Clusters) []mcreconcile.ClusterName {
 }
 
 // within reports whether a cluster is one of these.
-func (p *places) within(in Clusters, name mcreconcile.ClusterName) bool {
+func (p *access) within(in Clusters, name mcreconcile.ClusterName) bool {
 	fleetless := p.mgr.GetProvider() == nil
 	if name == mcreconcile.LocalCluster {
 		return in.Local || fleetless
@@ -85,7 +85,7 @@ func (p *places) within(in Clusters, name mcreconcile.ClusterName) bool {
 }
 
 // labelsOf returns the labels of a member.
-func (p *places) labelsOf(name mcreconcile.ClusterName) labels.Set {
+func (p *access) labelsOf(name mcreconcile.ClusterName) labels.Set {
 	status, _ := p.mgr.GetFleet().Status(name)
 	return status.Labels
 }
@@ -108,25 +108,25 @@ func sideBySide(names []mcreconcile.ClusterName, do func(i int, name mcreconcile
 
 // enter returns a cluster that can be used now, and a context that ends with its engagement, which is not drained before
 // leave was called. The error is a fleet.StateError, or wraps fleet.ErrDisengaged.
-func (p *places) enter(ctx context.Context, name mcreconcile.ClusterName) (_ context.Context, _ place, leave func(), err error) {
+func (p *access) enter(ctx context.Context, name mcreconcile.ClusterName) (_ context.Context, _ session, leave func(), err error) {
 	if name == mcreconcile.LocalCluster {
 		identity, err := p.identityNow(ctx, name)
-		return ctx, place{name: name, cluster: p.mgr, identity: identity}, func() {}, err
+		return ctx, session{name: name, cluster: p.mgr, identity: identity}, func() {}, err
 	}
 	engagement, err := p.mgr.GetFleet().Engagement(name)
 	if err != nil {
-		return nil, place{}, nil, err
+		return nil, session{}, nil, err
 	}
 	ctx, leave, err = engagement.Join(ctx, work(p.who))
 	if err != nil {
-		return nil, place{}, nil, err
+		return nil, session{}, nil, err
 	}
-	at := place{name: name, cluster: engagement.Cluster(), engagement: engagement, identity: uidOf(engagement.Identity())}
+	at := session{name: name, cluster: engagement.Cluster(), engagement: engagement, identity: uidOf(engagement.Identity())}
 	return ctx, at, leave, nil
 }
 
 // identityNow returns which cluster has a name now. The error says why it cannot be used.
-func (p *places) identityNow(ctx context.Context, name mcreconcile.ClusterName) (types.UID, error) {
+func (p *access) identityNow(ctx context.Context, name mcreconcile.ClusterName) (types.UID, error) {
 	if name == mcreconcile.LocalCluster {
 		ctx, cancel := p.bound(ctx)
 		defer cancel()
@@ -145,7 +145,7 @@ type work string
 func (w work) String() string { return "work of controller " + string(w) + " on dependents" }
 
 // visit calls do with a cluster that can be used now. The error says so if that ended meanwhile.
-func (p *places) visit(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, place) error) error {
+func (p *access) visit(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, session) error) error {
 	inside, at, leave, err := p.enter(ctx, name)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func isAway(err error) bool {
 }
 
 // bound bounds one request.
-func (p *places) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p *access) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s: %w", p.timeout, context.DeadlineExceeded))
 }
 
