@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,12 +98,16 @@ func TestAskingForAMemberNeverGuesses(t *testing.T) {
 }
 
 func TestNamesOfRemovedMembersAreBounded(t *testing.T) {
-	var g goneNames
-	for i := range 3 * mostGoneNames {
-		g.remember(ClusterName(rune('a'+i%3)) + ClusterName(string(rune(i+1000))))
+	f := New(Options{})
+	for i := range 2 * mostGoneNames {
+		name := ClusterName(strconv.Itoa(i))
+		describe(t, f, name, nil)
+		if err := f.Remove(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if len(g.names) != mostGoneNames || len(g.order) != mostGoneNames {
-		t.Errorf("%d names in %d places are remembered, want %d", len(g.names), len(g.order), mostGoneNames)
+	if n := f.gone.Len(); n != mostGoneNames {
+		t.Errorf("%d names are remembered, want %d", n, mostGoneNames)
 	}
 }
 

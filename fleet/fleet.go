@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/lru"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/clientmetrics"
 	"github.com/fleet-runtime/fleet-runtime/internal/restmapper"
@@ -27,7 +28,7 @@ type Fleet struct {
 	// mu guards what follows, and the fields of members that say so. Nothing remote is awaited under it.
 	mu            sync.Mutex
 	members       map[ClusterName]*member
-	gone          goneNames
+	gone          *lru.Cache // the names of members that were removed last
 	room          room
 	identities    identities
 	indexes       []*index
@@ -47,6 +48,7 @@ func New(opts Options) *Fleet {
 		opts:          opts.withDefaults(),
 		pace:          newPace(),
 		members:       map[ClusterName]*member{},
+		gone:          lru.New(mostGoneNames),
 		identities:    identities{},
 		subscriptions: map[*subscription]struct{}{},
 	}
@@ -104,7 +106,7 @@ func (f *Fleet) addLocked(described Member) {
 	m := newMember(f, described)
 	f.members[described.Name] = m
 	f.series.addLocked(m, f.opts.MaxMemberSeries)
-	f.gone.forget(described.Name)
+	f.gone.Remove(described.Name)
 	f.changedLocked(described.Name)
 	if f.ctx != nil {
 		f.runLocked(m)
@@ -115,7 +117,7 @@ func (f *Fleet) addLocked(described Member) {
 func (f *Fleet) Remove(ctx context.Context, name ClusterName) error {
 	f.mu.Lock()
 	if f.room.leave(name) {
-		f.gone.remember(name)
+		f.gone.Add(name, nil)
 		f.tellLeftOutLocked()
 	}
 	m, ok := f.members[name]
@@ -135,7 +137,7 @@ func (f *Fleet) Remove(ctx context.Context, name ClusterName) error {
 func (f *Fleet) endedLocked(m *member) {
 	delete(f.members, m.name)
 	f.series.removeLocked(m)
-	f.gone.remember(m.name)
+	f.gone.Add(m.name, nil)
 	f.changedLocked(m.name)
 	close(m.ended)
 	if m.successor != nil && !f.stopped {
@@ -150,6 +152,7 @@ func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.members[name]
+	_, gone := f.gone.Get(name)
 	switch {
 	case ok && m.state == Ready:
 		return m.engagement, nil
@@ -157,7 +160,7 @@ func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
 		return nil, &StateError{Err: ErrNotReady, Status: m.statusLocked()}
 	case f.room.waits(name):
 		return nil, &StateError{Err: ErrNotReady, Status: f.leftOutLocked(name)}
-	case f.gone.has(name):
+	case gone:
 		return nil, &StateError{Err: ErrGone, Status: Status{Name: name}}
 	default:
 		return nil, &StateError{Err: ErrUnknown, Status: Status{Name: name}}
@@ -189,39 +192,5 @@ func (f *Fleet) List(selector labels.Selector) []Status {
 	return list
 }
 
-// goneNames remembers the names of members that were removed last, to tell gone from unknown. It is bounded, since
-// names may never come again.
-type goneNames struct {
-	order []ClusterName
-	names map[ClusterName]struct{}
-}
-
+// mostGoneNames is how many names of members that have left are remembered, to tell gone from unknown.
 const mostGoneNames = 1024
-
-func (g *goneNames) has(name ClusterName) bool {
-	_, ok := g.names[name]
-	return ok
-}
-
-func (g *goneNames) remember(name ClusterName) {
-	if g.has(name) {
-		return
-	}
-	if g.names == nil {
-		g.names = map[ClusterName]struct{}{}
-	}
-	g.names[name] = struct{}{}
-	g.order = append(g.order, name)
-	if len(g.order) > mostGoneNames {
-		delete(g.names, g.order[0])
-		g.order = g.order[1:]
-	}
-}
-
-func (g *goneNames) forget(name ClusterName) {
-	if !g.has(name) {
-		return
-	}
-	delete(g.names, name)
-	g.order = slices.DeleteFunc(g.order, func(n ClusterName) bool { return n == name })
-}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// pace has first attempts to connect begin a few at a time. Thousands of handshakes at once would keep each other from
+// pace lets first attempts to connect begin a few at a time. Thousands of handshakes at once would keep each other from
 // finishing in time, and what they need for a moment would stay in the heap: 10 KB for each member. One that cannot be
 // finished soon, such as with a server that does not answer, makes room for the next while it goes on.
 type pace struct{ places chan struct{} }

@@ -20,7 +20,7 @@ const debugPath = "/debug/fleet"
 // for with ?format=json. It has what status, labels and queues say, and no credentials. It is safe for concurrent use.
 type debugPage struct{ fleet *fleet.Fleet }
 
-// showMembers has the metrics server show the page, behind the same filter as the metrics, if there is a server.
+// showMembers adds the page to the metrics server, behind the same filter as the metrics, if there is a server.
 func (m *mcManager) showMembers(metricsAddress string) error {
 	if metricsAddress == "0" { // there is none
 		return nil
@@ -74,7 +74,7 @@ func (p debugPage) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
-	_, _ = w.Write(page) // who does not listen any more need not know
+	_, _ = w.Write(page) // a reader that has gone need not know
 }
 
 func wantsJSON(req *http.Request) bool {

@@ -1,4 +1,4 @@
-// Package mcmanager has the manager of a program that works on a fleet of clusters.
+// Package mcmanager contains the manager of a program that works on a fleet of clusters.
 package mcmanager
 
 import (

@@ -11,8 +11,8 @@ import (
 
 // AtLeastReady returns a check that fails while fewer than percent of the members, at most 100, are Ready. An empty fleet passes, and
 // members that are being drained do not count. The manager adds no such check by itself: members that cannot be reached
-// are no reason to take the traffic from a manager, let alone to restart it. It is for who wants an upgrade of the
-// manager to halt when the new version reaches too few:
+// are no reason to take the traffic from a manager, let alone to restart it. It is there to halt an upgrade of the
+// manager when the new version reaches too few:
 //
 //	mgr.AddReadyzCheck("fleet", mcmanager.AtLeastReady(mgr.GetFleet(), 80))
 func AtLeastReady(f *fleet.Fleet, percent int) healthz.Checker {

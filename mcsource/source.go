@@ -1,4 +1,4 @@
-// Package mcsource has the sources of events of many clusters.
+// Package mcsource contains the sources of events of many clusters.
 //
 // A [Source] describes where the events of one cluster come from. [Fleet] makes a single, ordinary controller-runtime
 // source of it, which a controller starts like any other: it starts the described source for every member that is

@@ -56,8 +56,8 @@ func Kubeconfig(config *rest.Config) ([]byte, error) {
 	})
 }
 
-// AddUser returns the config of a user with a client certificate who has the given rights in the whole cluster, and
-// without rules none but those of everybody who is authenticated. They hold when it returns. Adding a user again replaces
+// AddUser returns the config of a user with a client certificate and the given rights in the whole cluster.
+// Without rules, the user has those of system:authenticated alone. They hold when it returns. Adding a user again replaces
 // the rights.
 func (cp *ControlPlane) AddUser(tb testing.TB, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	tb.Helper()

@@ -231,7 +231,7 @@ func TestAS6(t *testing.T) {
 	})
 }
 
-// testTwoFoos has the Foos of both clusters be seen at the same time, which they ask for the same Deployments in. Then each
+// testTwoFoos shows the Foos of both clusters at the same time, which they ask for the same Deployments in. Then each
 // loser has its turn again and again, and nothing changes.
 func testTwoFoos(t *testing.T, w *world, cluster1, cluster2 *mctest.ControlPlane) {
 	t.Helper()

@@ -46,7 +46,7 @@ func start(t *testing.T, clusters int) *world {
 	return &world{Fleet: f, program: p, central: central, accounts: map[string]*stage.Account{}}
 }
 
-// join has a cluster join, and waits until it is ready.
+// join adds a cluster, and waits until it is ready.
 func (w *world) join(t *testing.T, cp *mctest.ControlPlane, name string) {
 	t.Helper()
 	w.accounts[name] = stage.NewAccount(t, cp, "rbac/member.yaml")
@@ -54,7 +54,7 @@ func (w *world) join(t *testing.T, cp *mctest.ControlPlane, name string) {
 	w.program.Writes("Engaged", "cluster="+name)
 }
 
-// leave has a cluster leave, and waits until it has.
+// leave removes a cluster, and waits until it has left.
 func (w *world) leave(t *testing.T, name string) {
 	t.Helper()
 	must(t, w.Local.Client().Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name}}))

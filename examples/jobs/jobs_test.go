@@ -140,7 +140,7 @@ func TestAS8(t *testing.T) {
 	})
 }
 
-// testOtherJobs has a Job of somebody else complete, and after that one of a Test: what is reconciled for the first is
+// testOtherJobs completes a Job of somebody else, and after that one of a Test: what is reconciled for the first is
 // reconciled then.
 func testOtherJobs(t *testing.T, w *world) {
 	t.Helper()
@@ -162,7 +162,7 @@ func testOtherJobs(t *testing.T, w *world) {
 	}
 }
 
-// testUnknownCluster has a Job in sub say that it belongs to a Test of a cluster that nobody knows. The Test of that name in
+// testUnknownCluster makes a Job in sub say that it belongs to a Test of a cluster that nobody knows. The Test of that name in
 // the main cluster is another one.
 func testUnknownCluster(t *testing.T, w *world) {
 	t.Helper()

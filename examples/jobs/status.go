@@ -114,7 +114,7 @@ func reasonOf(err error) string {
 	}
 }
 
-// setCondition has a condition be True if the Test has come to that phase.
+// setCondition sets a condition to True if the Test has come to that phase.
 func setCondition(test *jobv1.Test, condition string, phase jobv1.Phase) {
 	c := metav1.Condition{Type: condition, Status: metav1.ConditionFalse, ObservedGeneration: test.Generation}
 	if test.Status.Phase == phase {

@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 )
 
-// main has the demo bring clusters along. In a program of your own, ctx comes from ctrl.SetupSignalHandler(), the local
+// main lets the demo bring clusters along. In a program of your own, ctx comes from ctrl.SetupSignalHandler(), the local
 // config from ctrl.GetConfigOrDie(), and there is no demo.
 func main() { demo.Main(run) }
 

@@ -29,7 +29,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
-// asProgram has the test binary be the program itself.
+// asProgram makes the test binary the program itself.
 const asProgram = "QUICKSTART_AS_PROGRAM"
 
 var pool mctest.Pool

@@ -1,4 +1,4 @@
-// Package informer has the shared informers of members, and what those of an ended engagement leave to the next.
+// Package informer contains the shared informers of members, and what those of an ended engagement leave to the next.
 package informer
 
 import (
@@ -189,7 +189,7 @@ func (i *Informer) SetTransform(transform toolscache.TransformFunc) error {
 	return nil
 }
 
-// SetWatchErrorHandler implements SharedInformer. Who wants one gets client-go's informer; see wrapNewInformer.
+// SetWatchErrorHandler implements SharedInformer. A cache with such a handler gets client-go's informer.
 func (i *Informer) SetWatchErrorHandler(toolscache.WatchErrorHandler) error {
 	return errors.New("a watch error handler must be set in the options of the cluster's cache")
 }

@@ -1,4 +1,4 @@
-// Package retry has the pauses between attempts.
+// Package retry holds the pauses between attempts.
 package retry
 
 import (

@@ -237,7 +237,7 @@ func (a *applier) applyOver(ctx context.Context, k kind, existing client.Object,
 }
 
 // adoptFields makes the fields with which the object was created those that were applied. Else the API server would keep
-// them once they are no longer desired, as somebody's who has not applied.
+// them once they are no longer desired, as they would stay somebody's without applying.
 func (a *applier) adoptFields(ctx context.Context, obj *unstructured.Unstructured) (changed bool, err error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(obj, sets.New(a.name), a.name)
 	if err != nil || patch == nil {

@@ -68,7 +68,7 @@ const (
 	chaosDefault           = 15 * time.Second
 )
 
-// TestChaos has owners created, changed, deleted and stripped at random, while members and the controller fail. At last all
+// TestChaos: owners are created, changed, deleted and stripped at random, while members and the controller fail. At last all
 // is repaired. Then every owner has its dependents, no dependent is left of an owner that is gone, and nothing was touched
 // that belongs to nobody.
 func TestChaos(t *testing.T) {

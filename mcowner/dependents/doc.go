@@ -1,4 +1,4 @@
-// Package dependents has what works on owners whose dependents are in other clusters: a [Reconciler] that creates, changes
+// Package dependents contains what works on owners whose dependents are in other clusters: a [Reconciler] that creates, changes
 // and removes dependents, and a [Collector] that finds those whose owner is gone.
 //
 // # How it works

@@ -318,7 +318,7 @@ func TestDeletionWaitsForAClusterWhoseNameLeadsToAnother(t *testing.T) {
 
 const domain = controller + "." + fleetName + ".fleet-runtime.dev"
 
-// edit changes the references of an object as somebody does who writes to its annotations.
+// edit changes the references of an object as a writer of its annotations can.
 func edit(t *testing.T, cm *corev1.ConfigMap, change func(*mcowner.Reference)) {
 	t.Helper()
 	for key, value := range cm.Annotations {

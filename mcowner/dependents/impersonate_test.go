@@ -14,7 +14,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// TestOwnersHaveTheRightsOfAUser who may write in one namespace alone, also with new credentials.
+// TestOwnersHaveTheRightsOfAUser: it may write in one namespace alone, also with new credentials.
 func TestOwnersHaveTheRightsOfAUser(t *testing.T) {
 	w := newWorld(t, 1)
 	one := w.Members[0]

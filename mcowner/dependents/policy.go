@@ -16,7 +16,7 @@ import (
 //
 // The policy of a deletion shows in a finalizer of the owner, which Kubernetes' garbage collector may take within
 // milliseconds. The controller sees it in passing, and writes this annotation then; a deletion with the policy Orphan while
-// no controller runs cannot be told from one with the policy Background. Who must be sure sets the annotation before.
+// no controller runs cannot be told from one with the policy Background. To be sure, set the annotation before.
 const DeletionPolicyAnnotation = "fleet-runtime.dev/deletion-policy"
 
 // deletions remembers how owners are being deleted, from events that it sees as a predicate.

@@ -95,7 +95,7 @@ func (w *world) sweeps(cp *mctest.ControlPlane) int32 {
 	return int32(ended) + 1
 }
 
-// hangingWebhook has a cluster ask, before it deletes a ConfigMap whose name begins with "orphan", somebody who never
+// hangingWebhook makes a cluster ask, before it deletes a ConfigMap whose name begins with "orphan", somebody who never
 // answers. It returns once the cluster does.
 func (w *world) hangingWebhook(cp *mctest.ControlPlane) *rest.Config {
 	w.t.Helper()

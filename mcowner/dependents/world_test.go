@@ -322,7 +322,7 @@ func (p *process) stop() {
 	}
 }
 
-// kill has the program end as if it were killed: nothing that it does from now on reaches a cluster.
+// kill ends the program as if it were killed: nothing that it does from now on reaches a cluster.
 func (p *process) kill() {
 	p.t.Helper()
 	p.power.off()

@@ -84,7 +84,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// create creates a Cluster as a user does who writes a minimal one.
+// create creates a minimal Cluster, as a user would write it.
 func (h hub) create(t *testing.T, name string, change func(c *clusterv1.Cluster)) *clusterv1.Cluster {
 	t.Helper()
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name}}

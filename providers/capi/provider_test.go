@@ -36,7 +36,7 @@ func TestAMemberFollowsTheLifeOfItsCluster(t *testing.T) {
 	engagement, err := f.Engagement(name)
 	must(t, err)
 
-	// The Secret is deleted to have it made anew, with other credentials.
+	// The Secret is deleted so that it is made anew, with other credentials.
 	must(t, h.Client().Delete(t.Context(), secret))
 	f.waitFor(t, name, fleet.Ready, capi.ReasonNoKubeconfig)
 	mayListSecrets := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}}

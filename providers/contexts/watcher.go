@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// quiet is how long nothing must have changed before files are read. Who writes a file takes less between two writes.
+	// quiet is how long nothing must have changed before files are read. A program that writes a file takes less between two writes.
 	quiet = 100 * time.Millisecond
 	// mostDelay bounds the wait for quiet.
 	mostDelay = time.Second

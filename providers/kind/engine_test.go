@@ -91,7 +91,7 @@ func (e fakeEngine) rename(t *testing.T, from, to string) {
 	must(t, os.Rename(filepath.Join(e.state, from), filepath.Join(e.state, to)))
 }
 
-// stop has the engine's daemon not run.
+// stop ends the engine's daemon.
 func (e fakeEngine) stop(t *testing.T) {
 	t.Helper()
 	must(t, os.WriteFile(filepath.Join(e.state, ".down"), nil, 0o600))

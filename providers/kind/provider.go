@@ -32,7 +32,7 @@ const (
 	ReasonNoKubeconfig = "NoKubeconfig"
 )
 
-// Provider is a [fleet.Provider] of the kind clusters of this machine. The zero value has all of them. A provider must not
+// Provider is a [fleet.Provider] of the kind clusters of this machine. The zero value reports all of them. A provider must not
 // be changed after Run was called.
 type Provider struct {
 	// Clusters are the names of the clusters that become members, as kind has them ("kind" is the one of a plain
@@ -49,7 +49,7 @@ type Provider struct {
 	// Default: none.
 	Labels func(cluster string) map[string]string
 
-	// Internal has the clusters reached by the names of their nodes, instead of the ports on this machine that lead to
+	// Internal makes members reachable by the names of their nodes, instead of the ports on this machine that lead to
 	// them. A manager that runs in a container of kind's network needs that.
 	Internal bool
 

@@ -48,7 +48,7 @@ const (
 // argocd-k8s-auth, as in Argo CD. A Secret with the server https://kubernetes.default.svc describes no member: that is
 // the local cluster, which is watched with mcbuilder.InLocalCluster.
 //
-// A project that cannot be the value of a label is an error: who selects members by their projects would not know of it.
+// A project that cannot be the value of a label is an error: a selector of members by their projects would miss it.
 func ArgoCD() Format {
 	return Format{
 		Selectors: []labels.Selector{labels.SelectorFromSet(labels.Set{argoCDLabel: argoCDLabelValue})},

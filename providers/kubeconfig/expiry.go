@@ -40,7 +40,7 @@ const (
 	maxExpiry = 253402300799
 )
 
-// expiryOfToken returns what a JWT says. Nobody checks here who signed it: it tells when to worry, and opens nothing.
+// expiryOfToken returns what a JWT says. The signature is not checked here: the answer tells when to worry, and opens nothing.
 func expiryOfToken(token string) time.Time {
 	if len(token) > maxToken {
 		return time.Time{}

@@ -165,7 +165,7 @@ func withKey(key string, kubeconfig []byte) map[string][]byte {
 	return map[string][]byte{key: kubeconfig}
 }
 
-// TestTheZeroValueLooksInTheManagersOwnNamespace: who may write Secrets elsewhere must not be able to add clusters.
+// TestTheZeroValueLooksInTheManagersOwnNamespace: a right to write Secrets elsewhere must not be one to add clusters.
 func TestTheZeroValueLooksInTheManagersOwnNamespace(t *testing.T) {
 	cp := pool.Start(t, mctest.Options{}).Local
 	own := cp.CreateNamespace(t)

@@ -36,11 +36,11 @@ func (c confinedCache) GetInformer(ctx context.Context, obj client.Object, opts 
 			return nil, fmt.Errorf("waiting for the informer of %T to sync: %w", obj, context.Cause(ctx))
 		}
 	}
-	place := c.member.namespace
+	zone := c.member.namespace
 	if f.scope == clusterWide {
-		place = ""
+		zone = ""
 	}
-	return confinedInformer{feed: f, place: place}, nil
+	return confinedInformer{feed: f, zone: zone}, nil
 }
 
 // GetInformerForKind implements cache.Informers.
@@ -78,15 +78,15 @@ func (c confinedCache) IndexField(ctx context.Context, obj client.Object, field 
 
 // confinedInformer is a feed as a member sees it.
 type confinedInformer struct {
-	feed  *feed
-	place string
+	feed *feed
+	zone string
 }
 
 var _ cache.Informer = confinedInformer{}
 
 // AddEventHandler implements cache.Informer.
 func (i confinedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.feed.add(i.place, h)
+	return i.feed.add(i.zone, h)
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.Informer. Handlers are resynced as the shared cache is, whatever the
@@ -94,7 +94,7 @@ func (i confinedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (to
 func (i confinedInformer) AddEventHandlerWithResyncPeriod(
 	h toolscache.ResourceEventHandler, _ time.Duration,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.feed.add(i.place, h)
+	return i.feed.add(i.zone, h)
 }
 
 // AddEventHandlerWithOptions implements cache.Informer. Handlers are resynced as the shared cache is, whatever the
@@ -102,7 +102,7 @@ func (i confinedInformer) AddEventHandlerWithResyncPeriod(
 func (i confinedInformer) AddEventHandlerWithOptions(
 	h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.feed.add(i.place, h)
+	return i.feed.add(i.zone, h)
 }
 
 // RemoveEventHandler implements cache.Informer.
@@ -111,7 +111,7 @@ func (i confinedInformer) RemoveEventHandler(handle toolscache.ResourceEventHand
 	if !ok {
 		return fmt.Errorf("removing an event handler: %T is not one of this informer", handle)
 	}
-	i.feed.remove(i.place, r)
+	i.feed.remove(i.zone, r)
 	return nil
 }
 

@@ -291,7 +291,7 @@ func deployment(namespace string) *appsv1.Deployment {
 	}
 }
 
-// reset has a namespace hold exactly what writes need.
+// reset leaves in a namespace exactly what writes need.
 func reset(t *testing.T, cp *mctest.ControlPlane, namespace string) {
 	t.Helper()
 	for _, kind := range []client.Object{&corev1.ConfigMap{}, &appsv1.Deployment{}, &corev1.ServiceAccount{}} {

@@ -19,7 +19,7 @@ type feed struct {
 	mu       sync.Mutex // guards what follows; no handler is called under it
 	closed   bool
 	complete bool // the initial list was handed over
-	places   map[string]*place
+	zones    map[string]*zone
 	own      toolscache.ResourceEventHandlerRegistration // at the informer
 	// running has the goroutines that deliver events. None is added once closed is set.
 	running sync.WaitGroup
@@ -27,8 +27,8 @@ type feed struct {
 
 var _ toolscache.ResourceEventHandler = (*feed)(nil)
 
-// place is a namespace; for kinds without, there is one place, named "". A Namespace is in itself.
-type place struct {
+// zone is a namespace; for kinds without, there is one zone, named "". A Namespace is in itself.
+type zone struct {
 	objects  map[string]any // by name, as the handlers were told last: what a handler that comes later is told first
 	handlers map[*delivery.Registration]struct{}
 }
@@ -60,12 +60,12 @@ func (f *feed) open(ctx context.Context) error {
 func (f *feed) close() {
 	f.mu.Lock()
 	f.closed = true
-	for _, p := range f.places {
+	for _, p := range f.zones {
 		for l := range p.handlers {
 			l.Remove()
 		}
 	}
-	clear(f.places)
+	clear(f.zones)
 	own := f.own
 	f.mu.Unlock()
 	if own != nil {
@@ -82,7 +82,7 @@ func (f *feed) add(where string, h toolscache.ResourceEventHandler) (toolscache.
 		return nil, errClosed
 	}
 	l := delivery.New(h, true, f.running.Go)
-	p := f.placeLocked(where)
+	p := f.zoneLocked(where)
 	if p.handlers == nil {
 		p.handlers = map[*delivery.Registration]struct{}{}
 	}
@@ -101,7 +101,7 @@ func (f *feed) remove(where string, l *delivery.Registration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l.Remove()
-	if p := f.places[where]; p != nil {
+	if p := f.zones[where]; p != nil {
 		delete(p.handlers, l)
 		f.tidyLocked(where, p)
 	}
@@ -120,7 +120,7 @@ func (f *feed) OnUpdate(before, after any) {
 // OnDelete implements toolscache.ResourceEventHandler.
 func (f *feed) OnDelete(obj any) { f.distribute(delivery.Event{What: delivery.Deleted, Obj: obj}) }
 
-// distribute notes what became of an object, and tells the handlers in its place.
+// distribute notes what became of an object, and tells the handlers of its zone.
 func (f *feed) distribute(e delivery.Event) {
 	key, err := toolscache.DeletionHandlingObjectToName(e.Obj)
 	if err != nil {
@@ -135,7 +135,7 @@ func (f *feed) distribute(e delivery.Event) {
 	if f.closed {
 		return
 	}
-	p := f.placeLocked(where)
+	p := f.zoneLocked(where)
 	if e.What == delivery.Deleted {
 		delete(p.objects, key.Name)
 	} else {
@@ -155,25 +155,25 @@ func (f *feed) listed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.complete = true
-	for _, p := range f.places {
+	for _, p := range f.zones {
 		for l := range p.handlers {
 			l.Listed()
 		}
 	}
 }
 
-func (f *feed) placeLocked(where string) *place {
-	p := f.places[where]
+func (f *feed) zoneLocked(where string) *zone {
+	p := f.zones[where]
 	if p == nil {
-		p = &place{}
-		f.places[where] = p
+		p = &zone{}
+		f.zones[where] = p
 	}
 	return p
 }
 
-// tidyLocked forgets a place that has nothing.
-func (f *feed) tidyLocked(where string, p *place) {
+// tidyLocked forgets a zone that has nothing.
+func (f *feed) tidyLocked(where string, p *zone) {
 	if len(p.objects) == 0 && len(p.handlers) == 0 {
-		delete(f.places, where)
+		delete(f.zones, where)
 	}
 }

@@ -53,7 +53,7 @@ func configMap(namespace, name, version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: version}}
 }
 
-func newFeed() *feed { return &feed{places: map[string]*place{}} }
+func newFeed() *feed { return &feed{zones: map[string]*zone{}} }
 
 // register adds a handler that notes.
 func register(t *testing.T, f *feed, where string) (*told, *delivery.Registration) {
@@ -221,8 +221,8 @@ func TestNothingIsKeptOfANamespaceWithoutObjectsAndHandlers(t *testing.T) {
 		f.remove("a", r)
 		f.OnAdd(configMap("b", "y", "2"), false)
 		f.OnDelete(configMap("b", "y", "2"))
-		if len(f.places) != 0 {
-			t.Errorf("%d namespaces are kept", len(f.places))
+		if len(f.zones) != 0 {
+			t.Errorf("%d namespaces are kept", len(f.zones))
 		}
 	})
 }

@@ -77,7 +77,7 @@ func (s *shared) feedOf(ctx context.Context, obj client.Object) (*feed, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := &feed{informer: informer, scope: where, places: map[string]*place{}}
+		f := &feed{informer: informer, scope: where, zones: map[string]*zone{}}
 		if err := s.keep(f); err != nil {
 			return nil, err
 		}

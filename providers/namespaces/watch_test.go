@@ -311,7 +311,7 @@ func TestTheProviderLeavesNothingBehind(t *testing.T) {
 }
 
 // waitForGoroutines waits until there are no goroutines but those that are ignored. Those of connections and watches end
-// some time after who used them.
+// some time after their users.
 func waitForGoroutines(t *testing.T, ignored goleak.Option) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

@@ -71,7 +71,7 @@ func secretOf(name string, d providertest.Description) *corev1.Secret {
 	return secret
 }
 
-// put creates the Secret, or has it take the place of the one before.
+// put creates the Secret, or puts it in the place of the one before.
 func (n namespace) put(secret *corev1.Secret) {
 	n.t.Helper()
 	secret.Namespace = n.string

@@ -58,7 +58,7 @@ func TestRunEndsWithItsContextAndLeavesNothingBehind(t *testing.T) {
 }
 
 // waitForGoroutines waits until there are no goroutines but those that are ignored. Those of connections and watches end
-// some time after who used them.
+// some time after their users.
 func waitForGoroutines(t *testing.T, ignored goleak.Option) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

@@ -112,7 +112,7 @@ func (w *worker[T]) work(ctx context.Context) {
 	defer patience.Stop()
 	select {
 	case <-w.start.over:
-	case <-patience.C: // who is not known yet takes over later what is its own
+	case <-patience.C: // an object that is not known yet takes over its names later
 	case <-ctx.Done():
 	}
 	w.reportAll(ctx, &running)
@@ -226,7 +226,7 @@ func (w *worker[T]) toReport(name fleet.ClusterName) (m fleet.Member, from clien
 	return w.described[first.key].members[name], first.key, true
 }
 
-// expireLocked ends that the name is kept for objects whose time is up. It has the name looked at again when it is for the
+// expireLocked ends that the name is kept for objects whose time is up. It arranges that the name is looked at again when it is for the
 // others.
 func (w *worker[T]) expireLocked(name fleet.ClusterName) {
 	now := time.Now()

@@ -35,7 +35,7 @@ func newCA(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// doorbell is an address at which no cluster is, and that counts who comes there.
+// doorbell is an address without a cluster. It counts the connections that are made to it.
 type doorbell struct {
 	address string
 	rung    atomic.Int64

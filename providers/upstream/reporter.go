@@ -108,7 +108,7 @@ func (r *reporter) disengage(s *slot, e *engagement) {
 	}
 }
 
-// settleLocked has the fleet told what has the name now. For each name there is one goroutine at most, so that the fleet
+// settleLocked tells the fleet what the name stands for now. For each name there is one goroutine at most, so that the fleet
 // is told in order: a removal takes until the member is drained.
 func (r *reporter) settleLocked(s *slot) {
 	if !s.busy && !r.closed {

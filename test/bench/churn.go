@@ -101,7 +101,7 @@ func (w *world) churn(ctx context.Context, subject, namespace string) (done chur
 	return done, nil
 }
 
-// comeAndGo engages members, has an object of each reconciled, and disengages them. No member comes twice.
+// comeAndGo engages members, waits until an object of each is reconciled, and disengages them. No member comes twice.
 func (w *world) comeAndGo(ctx context.Context, c *child, from, members int) error {
 	name := func(i int) string { return memberName(from + i) }
 	if _, err := c.ask(measure.Request{Do: measure.Reset}); err != nil {

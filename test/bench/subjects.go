@@ -115,7 +115,7 @@ func plainCluster(ctx context.Context, content []byte, seen func()) error {
 	return c.Start(ctx)
 }
 
-// inNamespace has a cluster cache one namespace.
+// inNamespace limits the cache of a cluster to one namespace.
 func inNamespace(namespace string) cluster.Option {
 	return func(o *cluster.Options) { o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}} }
 }

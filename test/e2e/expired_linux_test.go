@@ -105,7 +105,7 @@ func (a *authority) user(t *testing.T, cp *mctest.ControlPlane, name string, lif
 	return cfg
 }
 
-// trustedBy has a control plane accept the authority's certificates, beside those of its own. Its API server reads the
+// trustedBy makes a control plane accept the authority's certificates, beside those of its own. Its API server reads the
 // file again when that changes.
 func (a *authority) trustedBy(t *testing.T, cp *mctest.ControlPlane) {
 	t.Helper()

@@ -190,7 +190,7 @@ func TestTheNetworkToAMemberFails(t *testing.T) {
 	cases := map[string]struct {
 		fail, repair func(*proxy) error
 		reasons      []string
-		// ask has a request sent, since events that flow back are signs of life as long as nobody asks for anything.
+		// ask sends a request, since events that flow back are signs of life as long as nobody asks for anything.
 		ask   bool
 		lasts time.Duration // beyond the time until it is noticed
 		long  bool

@@ -73,7 +73,7 @@ func newGateway(t *testing.T, a *authority, cp *mctest.ControlPlane) *gateway {
 	return g
 }
 
-// answer has the gateway answer by itself. serve is what it does at first.
+// answer makes the gateway answer by itself. serve is what it does at first.
 func (g *gateway) answer(handle http.HandlerFunc) { g.handle.Store(&handle) }
 
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {

@@ -86,7 +86,7 @@ func card(show string) string {
 const nowhere = "02:00:00:00:00:01"
 
 // lose has the packets towards the member, those back from it, or both, lost on the cable: they are sent to a card that
-// nobody has. Both false has them arrive.
+// nobody has. With both false they arrive.
 func (w *wire) lose(t *testing.T, towards, back bool) {
 	t.Helper()
 	to := func(lost bool, card string) string {

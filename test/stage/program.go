@@ -19,7 +19,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
-// asProgram has the test binary be the program.
+// asProgram makes the test binary the program.
 const asProgram = "FLEET_RUNTIME_TEST_AS_PROGRAM"
 
 // Run is called by TestMain, and returns the code to exit with. It runs the tests of the package or, in a process of

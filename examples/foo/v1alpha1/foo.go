@@ -1,4 +1,4 @@
-// Package v1alpha1 has the kind Foo, which Kubernetes' sample controller has made known
+// Package v1alpha1 holds the kind Foo, which Kubernetes' sample controller has made known
 // (https://github.com/kubernetes/sample-controller). The schema is in config/crd.yaml.
 package v1alpha1
 

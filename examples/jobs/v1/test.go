@@ -1,4 +1,4 @@
-// Package v1 has the kind Test. The schema is in crd.yaml beside this folder.
+// Package v1 holds the kind Test. The schema is in crd.yaml beside this folder.
 package v1
 
 import (

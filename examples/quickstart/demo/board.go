@@ -136,7 +136,7 @@ func (m *member) row(name fleet.ClusterName) row {
 	return r
 }
 
-// ask has question look at the members, and returns a channel that is closed at the next change. question must not keep
+// ask calls question with the members, and returns a channel that is closed at the next change. question must not keep
 // them.
 func (b *board) ask(question func(members)) <-chan struct{} {
 	b.mu.Lock()

@@ -28,7 +28,7 @@ const (
 // stage is the setting of control planes of the demo's own.
 type stage struct {
 	*mctest.Fleet
-	folder  string // of files with kubeconfigs, for who stays
+	folder  string // of files with kubeconfigs, for the user of -stay
 	changes int    // how many changes were made to ConfigMaps
 }
 

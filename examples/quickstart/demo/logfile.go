@@ -44,7 +44,7 @@ func (l *logFile) discard() {
 	}
 }
 
-// leave keeps the file for who looks for the reason of a failure, unless it is empty.
+// leave keeps the file, which may tell the reason of a failure, unless it is empty.
 func (l *logFile) leave(stderr io.Writer) {
 	if info, err := l.file.Stat(); err == nil && info.Size() == 0 {
 		l.discard()

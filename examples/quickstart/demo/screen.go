@@ -43,7 +43,7 @@ type plain struct {
 func (p *plain) say(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, _ = fmt.Fprintln(p.out, text) // who does not read on is no reason to stop
+	_, _ = fmt.Fprintln(p.out, text) // a reader that goes away is no reason to stop
 }
 
 func (p *plain) show(rows []row) {

@@ -53,7 +53,7 @@ func TestATerminalShowsTheTableInItsPlace(t *testing.T) {
 It goes on.
 
 MEMBER    STATE  OBJECTS  RECONCILES  LAST EVENT
-member-1  Ready        4          12  15:04:05 changed default/greeting
+member-1  Ready  4        12          15:04:05 changed default/greeting
 It ends.
 `
 	if diff := cmp.Diff(want, look(t, out.String())); diff != "" {

@@ -2,10 +2,9 @@ package demo
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 )
 
 // table returns the rows as lines under a heading, each cut to the given width.
@@ -13,22 +12,16 @@ func table(rows []row, width int) []string {
 	if len(rows) == 0 {
 		return nil
 	}
-	cells := [][]string{{"MEMBER", "STATE", "OBJECTS", "RECONCILES", "LAST EVENT"}}
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "MEMBER\tSTATE\tOBJECTS\tRECONCILES\tLAST EVENT")
 	for _, r := range rows {
-		cells = append(cells, []string{
-			string(r.name), r.state, strconv.Itoa(r.objects), strconv.Itoa(r.reconciles), clock(r.at) + " " + r.event,
-		})
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s %s\n", r.name, r.state, r.objects, r.reconciles, clock(r.at), r.event)
 	}
-	widths := make([]int, len(cells[0]))
-	for _, row := range cells {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	lines := make([]string, len(cells))
-	for i, row := range cells {
-		lines[i] = cut(fmt.Sprintf("%-*s  %-*s  %*s  %*s  %s",
-			widths[0], row[0], widths[1], row[1], widths[2], row[2], widths[3], row[3], row[4]), width)
+	_ = w.Flush()
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = cut(line, width)
 	}
 	return lines
 }

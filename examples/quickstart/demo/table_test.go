@@ -21,8 +21,8 @@ func twoRows() []row {
 func TestTableAlignsItsColumns(t *testing.T) {
 	want := `
 MEMBER     STATE                  OBJECTS  RECONCILES  LAST EVENT
-member-1   Ready                        3          12  15:04:05 changed default/greeting
-member-22  Unreachable (Refused)      120           4  15:04:07 is Unreachable: no route to host
+member-1   Ready                  3        12          15:04:05 changed default/greeting
+member-22  Unreachable (Refused)  120      4           15:04:07 is Unreachable: no route to host
 `
 	if diff := cmp.Diff(want, "\n"+strings.Join(table(twoRows(), 120), "\n")+"\n"); diff != "" {
 		t.Errorf("table (-want, +got):\n%s", diff)
@@ -32,8 +32,8 @@ member-22  Unreachable (Refused)      120           4  15:04:07 is Unreachable: 
 func TestTableIsCutToTheWidthOfTheTerminal(t *testing.T) {
 	want := `
 MEMBER     STATE                  OBJECTS  RECONCILES  LAST EVENT
-member-1   Ready                        3          12  15:04:05 chan…
-member-22  Unreachable (Refused)      120           4  15:04:07 is U…
+member-1   Ready                  3        12          15:04:05 chan…
+member-22  Unreachable (Refused)  120      4           15:04:07 is U…
 `
 	if diff := cmp.Diff(want, "\n"+strings.Join(table(twoRows(), 69), "\n")+"\n"); diff != "" {
 		t.Errorf("table (-want, +got):\n%s", diff)

@@ -56,7 +56,7 @@ const (
 	Wait Command = "wait"
 	// Engaged waits until so many members are engaged.
 	Engaged Command = "engaged"
-	// Loop has objects that are reconciled requeued at once, or no longer.
+	// Loop switches whether objects are requeued at once when they are reconciled.
 	Loop Command = "loop"
 	// Cost tells what was done, and what CPU time was used.
 	Cost Command = "cost"
