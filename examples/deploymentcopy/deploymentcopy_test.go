@@ -25,9 +25,9 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
 
-// TestAS3 follows the acceptance scenario AS-3, with the rights of the manifests and no others, which are about the
-// namespace default alone. Kubernetes' own controllers of Deployments work on originals and copies meanwhile.
-func TestAS3(t *testing.T) {
+// TestDeploymentsAreCopied with the rights of the manifests and no others, which are about the namespace default alone.
+// Kubernetes' own controllers of Deployments work on originals and copies meanwhile.
+func TestDeploymentsAreCopied(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	cluster1, cluster2, cluster3 := f.Local, f.Members[0], f.Members[1] // the program runs in cluster1
 	local := stage.NewAccount(t, cluster1, "rbac/controller.yaml")
@@ -42,7 +42,7 @@ func TestAS3(t *testing.T) {
 	run := func() *stage.Program { return stage.Start(t, "--kubeconfig", local.File(t), "--metrics", "0") }
 	p := run()
 
-	t.Run("AS-3.1 a Deployment is copied, with its labels", func(t *testing.T) {
+	t.Run("a Deployment is copied, with its labels", func(t *testing.T) {
 		create(t, cluster1, deployment("kube-system", "x"))
 		create(t, cluster1, deployment("default", "nginx"))
 		original := get(t, cluster1, "default", "nginx")
@@ -55,7 +55,7 @@ func TestAS3(t *testing.T) {
 			t.Errorf("the copy belongs to %s, want the original", owner)
 		}
 	})
-	t.Run("AS-3.1 those of other namespaces are neither copied nor watched", func(t *testing.T) {
+	t.Run("those of other namespaces are neither copied nor watched", func(t *testing.T) {
 		for _, account := range []*stage.Account{source, target2} {
 			for _, asked := range account.Asked() {
 				if strings.Contains(asked, "deployments") && !strings.HasSuffix(asked, " in default") {
@@ -67,13 +67,13 @@ func TestAS3(t *testing.T) {
 			t.Error("a Deployment of another namespace was copied")
 		}
 	})
-	t.Run("AS-3.1 the copier and Kubernetes' controllers do not fight", func(t *testing.T) {
+	t.Run("the copier and Kubernetes' controllers do not fight", func(t *testing.T) {
 		d := becomes(t, cluster2, "nginx", "observed", func(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration > 0 })
 		if d.Generation != 1 {
 			t.Errorf("the copy has the generation %d, so its spec was changed", d.Generation)
 		}
 	})
-	t.Run("AS-3.2 the copy follows, and drift is reverted", func(t *testing.T) {
+	t.Run("the copy follows, and drift is reverted", func(t *testing.T) {
 		scale(t, cluster1, "nginx", 3)
 		becomes(t, cluster2, "nginx", "scaled as the original is", hasReplicas(3))
 		scale(t, cluster2, "nginx", 7)
@@ -82,7 +82,7 @@ func TestAS3(t *testing.T) {
 		remove(t, cluster2, before)
 		becomes(t, cluster2, "nginx", "created anew", func(d *appsv1.Deployment) bool { return d.UID != before.UID })
 	})
-	t.Run("AS-3.3 a Deployment that is somebody else's is left alone", func(t *testing.T) {
+	t.Run("a Deployment that is somebody else's is left alone", func(t *testing.T) {
 		foreign := deployment("default", "legacy")
 		foreign.Labels = map[string]string{"team": "b"}
 		create(t, cluster2, foreign)
@@ -95,7 +95,7 @@ func TestAS3(t *testing.T) {
 			t.Errorf("somebody else's Deployment is %v now", now)
 		}
 	})
-	t.Run("AS-3.4 an original waits for a target that cannot be reached", func(t *testing.T) {
+	t.Run("an original waits for a target that cannot be reached", func(t *testing.T) {
 		cluster2.Stop(t)
 		remove(t, cluster1, get(t, cluster1, "default", "nginx"))
 		told(t, cluster1, "nginx", "ClusterNotReady", "cluster2")
@@ -106,7 +106,7 @@ func TestAS3(t *testing.T) {
 		isGone(t, cluster2, "nginx")
 		isGone(t, cluster1, "nginx")
 	})
-	t.Run("AS-3.5 another target", func(t *testing.T) {
+	t.Run("another target", func(t *testing.T) {
 		create(t, cluster1, deployment("default", "moves"))
 		becomes(t, cluster2, "moves", "a copy", exists)
 		label(t, cluster1, secret2, `{"role":null}`)
@@ -114,7 +114,7 @@ func TestAS3(t *testing.T) {
 		becomes(t, cluster3, "moves", "a copy", exists)
 		isGone(t, cluster2, "moves")
 	})
-	t.Run("AS-3.5 another target while the program does not run", func(t *testing.T) {
+	t.Run("another target while the program does not run", func(t *testing.T) {
 		p.Kill()
 		label(t, cluster1, secret2, `{"role":"target"}`)
 		label(t, cluster1, secret3, `{"role":null}`)

@@ -18,14 +18,14 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
-// TestAS5 follows the acceptance scenario AS-5: Foos of cluster1 become Deployments in the central cluster. Kubernetes' own
-// controllers run there, and the garbage collector in cluster1; the test plays the kubelet.
-func TestAS5(t *testing.T) {
+// TestFoosOfAMemberBecomeDeployments in the central cluster. Kubernetes' own controllers run there, and the garbage
+// collector in cluster1; the test plays the kubelet.
+func TestFoosOfAMemberBecomeDeployments(t *testing.T) {
 	w := start(t, 1)
 	cluster1 := w.Members[0]
 	w.join(t, cluster1, "cluster1")
 
-	t.Run("AS-5.1 the finalizer comes before the Deployment", func(t *testing.T) {
+	t.Run("the finalizer comes before the Deployment", func(t *testing.T) {
 		w.Local.Stop(t)
 		create(t, cluster1, newFoo("example-foo", "example-foo"))
 		stage.Eventually(t, "the Foo has a finalizer", func() bool { return len(getFoo(t, cluster1, "example-foo").Finalizers) > 0 })
@@ -43,7 +43,7 @@ func TestAS5(t *testing.T) {
 	w.Local.StartControllerManager(t, "deployment-controller", "replicaset-controller", "garbage-collector-controller")
 	cluster1.StartControllerManager(t, "garbage-collector-controller")
 
-	t.Run("AS-5.2 scaling, and available replicas", func(t *testing.T) {
+	t.Run("scaling, and available replicas", func(t *testing.T) {
 		setReplicas(t, cluster1, "example-foo", 2)
 		w.becomes(t, "example-foo", "has 2 replicas", hasReplicas(2))
 		stage.Eventually(t, "the Foo has 2 available replicas", func() bool {
@@ -52,7 +52,7 @@ func TestAS5(t *testing.T) {
 		})
 	})
 
-	t.Run("AS-5.3 a deleted Deployment is created anew", func(t *testing.T) {
+	t.Run("a deleted Deployment is created anew", func(t *testing.T) {
 		before := w.deployment(t, "example-foo")
 		must(t, w.Local.Client().Delete(t.Context(), before))
 		w.becomes(t, "example-foo", "is another one", func(d *appsv1.Deployment) bool {
@@ -60,7 +60,7 @@ func TestAS5(t *testing.T) {
 		})
 	})
 
-	t.Run("AS-5.4 events, and a Deployment that is somebody else's", func(t *testing.T) {
+	t.Run("events, and a Deployment that is somebody else's", func(t *testing.T) {
 		told(t, cluster1, "example-foo", corev1.EventTypeNormal, "Synced", "foo/example-foo")
 		told(t, cluster1, "example-foo", corev1.EventTypeNormal, "Created", "foo/example-foo")
 		foreign := deploymentNamed("taken")
@@ -87,7 +87,7 @@ func TestAS5(t *testing.T) {
 		metav1.DeletePropagationForeground: testForeground,
 		metav1.DeletePropagationOrphan:     testOrphan,
 	} {
-		t.Run("AS-5.5 deletion: "+string(policy), func(t *testing.T) {
+		t.Run("deletion: "+string(policy), func(t *testing.T) {
 			foo := newFoo("deleted", "deleted")
 			create(t, cluster1, foo)
 			w.becomes(t, "deleted", "is there", exists)
@@ -146,15 +146,14 @@ func testOrphan(t *testing.T, w *world, cluster1 *mctest.ControlPlane, foo *v1al
 	stage.Eventually(t, "the Deployment is gone", func() bool { return w.deployment(t, foo.Name) == nil })
 }
 
-// TestAS6 follows the acceptance scenario AS-6, but for how the program gets its credentials: Foos are in many clusters,
-// which come and go. No other controllers run.
-func TestAS6(t *testing.T) {
+// TestFoosAreServedInClustersThatComeAndGo, while no other controllers run.
+func TestFoosAreServedInClustersThatComeAndGo(t *testing.T) {
 	w := start(t, 2)
 	cluster1, cluster2 := w.Members[0], w.Members[1]
 	w.join(t, cluster1, "cluster1")
 	w.join(t, cluster2, "cluster2")
 
-	t.Run("AS-6.1 status and events return to the right cluster", func(t *testing.T) {
+	t.Run("status and events return to the right cluster", func(t *testing.T) {
 		create(t, cluster1, newFoo("example-foo", "example-foo"))
 		create(t, cluster2, newFoo("bar", "bar"))
 		for name, of := range map[string]*mctest.ControlPlane{"example-foo": cluster1, "bar": cluster2} {
@@ -170,7 +169,7 @@ func TestAS6(t *testing.T) {
 		}
 	})
 
-	t.Run("AS-6.2 the credentials of a member do not list Secrets", func(t *testing.T) {
+	t.Run("the credentials of a member do not list Secrets", func(t *testing.T) {
 		config, err := clientcmd.RESTConfigFromKubeConfig(w.accounts["cluster1"].Kubeconfig(t))
 		must(t, err)
 		as, err := client.New(config, client.Options{})
@@ -180,9 +179,9 @@ func TestAS6(t *testing.T) {
 		}
 	})
 
-	t.Run("AS-6.3 two Foos of the same deploymentName", func(t *testing.T) { testTwoFoos(t, w, cluster1, cluster2) })
+	t.Run("two Foos of the same deploymentName", func(t *testing.T) { testTwoFoos(t, w, cluster1, cluster2) })
 
-	t.Run("AS-6.4 a cluster joins, another leaves", func(t *testing.T) {
+	t.Run("a cluster joins, another leaves", func(t *testing.T) {
 		cluster3 := w.AddMember(t)
 		w.join(t, cluster3, "cluster3")
 		create(t, cluster3, newFoo("baz", "baz"))

@@ -18,9 +18,9 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
 
-// TestAS1 follows the acceptance scenario AS-1, with the rights of the manifests and no others. That updates coalesce is
-// shown where a reconcile can be held up: by TestHelloWorld in test/e2e.
-func TestAS1(t *testing.T) {
+// TestPodsOfAllMembersAreGreeted with the rights of the manifests and no others. That updates coalesce is shown where a
+// reconcile can be held up: by TestHelloWorld in test/e2e.
+func TestPodsOfAllMembersAreGreeted(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	cluster1, cluster2, cluster3 := f.Local, f.Members[0], f.Members[1] // the program runs in cluster1, which is a member too
 	local := stage.NewAccount(t, cluster1, "rbac/controller.yaml")
@@ -35,16 +35,16 @@ func TestAS1(t *testing.T) {
 	stage.Join(t, cluster1, "cluster2", members["cluster2"].Kubeconfig(t), nil)
 	p := stage.Start(t, "--kubeconfig", local.File(t), "--metrics", "0")
 
-	t.Run("AS-1 the Pods of all clusters are reconciled, and no others", func(t *testing.T) {
+	t.Run("the Pods of all clusters are reconciled, and no others", func(t *testing.T) {
 		want := map[string]bool{"cluster1/default/nginx": true, "cluster2/default/nginx": true}
 		stage.Eventually(t, "exactly the two Pods are logged", func() bool { return cmp.Equal(want, greeted(p)) })
 	})
-	t.Run("AS-1 a cluster is added", func(t *testing.T) {
+	t.Run("a cluster is added", func(t *testing.T) {
 		create(t, cluster3, "nginx")
 		stage.Join(t, cluster1, "cluster3", members["cluster3"].Kubeconfig(t), nil)
 		p.Writes("Hello", "cluster=cluster3", "namespace=default", "name=nginx")
 	})
-	t.Run("AS-1 a cluster is removed", func(t *testing.T) {
+	t.Run("a cluster is removed", func(t *testing.T) {
 		if err := cluster1.Client().Delete(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}

@@ -20,16 +20,16 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
-// TestAS8 follows the acceptance scenario AS-8. Kubernetes' own controllers of Jobs and of garbage run in both clusters; the
-// test plays the kubelets.
-func TestAS8(t *testing.T) {
+// TestATestHasAJobInEachCluster: Kubernetes' own controllers of Jobs and of garbage run in both clusters; the test plays
+// the kubelets.
+func TestATestHasAJobInEachCluster(t *testing.T) {
 	w := newWorld(t)
 	w.start(t)
 	for _, cp := range w.clusters() {
 		cp.StartControllerManager(t, "job-controller", "garbage-collector-controller")
 	}
 
-	t.Run("AS-8.1 a Job in each cluster", func(t *testing.T) {
+	t.Run("a Job in each cluster", func(t *testing.T) {
 		test := w.create(t, "test-sample")
 		for name, cp := range w.clusters() {
 			j := hasJob(t, cp, "test-sample")
@@ -46,7 +46,7 @@ func TestAS8(t *testing.T) {
 		}
 	})
 
-	t.Run("AS-8.2 one cluster finishes the Test", func(t *testing.T) {
+	t.Run("one cluster finishes the Test", func(t *testing.T) {
 		end(t, w.sub, "test-sample", corev1.PodSucceeded)
 		test := w.becomes(t, "test-sample", jobv1.PhaseFinished)
 		if inMain, inSub := stateIn(test, mcreconcile.LocalCluster), stateIn(test, "sub"); inSub.State != jobv1.StateComplete || inMain.State.IsFinal() {
@@ -57,7 +57,7 @@ func TestAS8(t *testing.T) {
 		}
 	})
 
-	t.Run("AS-8.3 a Test that fails everywhere has failed", func(t *testing.T) {
+	t.Run("a Test that fails everywhere has failed", func(t *testing.T) {
 		w.create(t, "t2", withoutRetry)
 		end(t, w.sub, "t2", corev1.PodFailed)
 		stage.Eventually(t, "the result of sub is there", func() bool { return stateIn(w.test(t, "t2"), "sub").State == jobv1.StateFailed })
@@ -71,9 +71,9 @@ func TestAS8(t *testing.T) {
 		}
 	})
 
-	t.Run("AS-8.4 nobody looks at other Jobs", func(t *testing.T) { testOtherJobs(t, w) })
+	t.Run("nobody looks at other Jobs", func(t *testing.T) { testOtherJobs(t, w) })
 
-	t.Run("AS-8.5 a deleted Job of an unfinished Test is created anew", func(t *testing.T) {
+	t.Run("a deleted Job of an unfinished Test is created anew", func(t *testing.T) {
 		w.create(t, "unfinished")
 		before := hasJob(t, w.sub, "unfinished")
 		must(t, w.sub.Client().Delete(t.Context(), before, client.PropagationPolicy(metav1.DeletePropagationBackground)))
@@ -83,7 +83,7 @@ func TestAS8(t *testing.T) {
 		})
 	})
 
-	t.Run("AS-8.6 Jobs and their pods go with the Test", func(t *testing.T) {
+	t.Run("Jobs and their pods go with the Test", func(t *testing.T) {
 		for _, cp := range w.clusters() {
 			stage.Eventually(t, "the Job has a pod", func() bool { return len(pods(t, cp, "unfinished")) > 0 })
 		}
@@ -97,9 +97,9 @@ func TestAS8(t *testing.T) {
 		}
 	})
 
-	t.Run("AS-8.8 an unknown cluster is not the main one", func(t *testing.T) { testUnknownCluster(t, w) })
+	t.Run("an unknown cluster is not the main one", func(t *testing.T) { testUnknownCluster(t, w) })
 
-	t.Run("AS-8.9 long names", func(t *testing.T) { testLongNames(t, w) })
+	t.Run("long names", func(t *testing.T) { testLongNames(t, w) })
 
 	t.Run("labels select members", func(t *testing.T) {
 		w.create(t, "selects", func(test *jobv1.Test) { test.Spec.ClusterLabels = map[string]string{"tier": "sub"} })
@@ -222,12 +222,12 @@ func testLongNames(t *testing.T, w *world) {
 	}
 }
 
-// TestAS8SubIsDownAtStart is step 7 of the scenario. No other controllers run.
-func TestAS8SubIsDownAtStart(t *testing.T) {
+// TestTheMainClusterWorksWhileSubIsDown from the start. No other controllers run.
+func TestTheMainClusterWorksWhileSubIsDown(t *testing.T) {
 	w := newWorld(t)
 	w.sub.Stop(t)
 	w.start(t)
-	t.Run("AS-8.7 the main cluster works, and sub follows", func(t *testing.T) {
+	t.Run("the main cluster works, and sub follows", func(t *testing.T) {
 		w.create(t, "early")
 		hasJob(t, w.main, "early")
 		stage.Eventually(t, "the result of sub says why", func() bool {

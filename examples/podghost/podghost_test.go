@@ -24,12 +24,12 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
 
-// TestAS2 follows the acceptance scenario AS-2, with the rights of the manifests and no others.
-func TestAS2(t *testing.T) {
+// TestEachPodHasAGhost with the rights of the manifests and no others.
+func TestEachPodHasAGhost(t *testing.T) {
 	w := newWorld(t)
 	p := w.run()
 
-	t.Run("AS-2.1 a Pod has a ghost", func(t *testing.T) {
+	t.Run("a Pod has a ghost", func(t *testing.T) {
 		w.create(t, w.live, "default", "nginx")
 		ghost := w.haunts(t, "live", "default", "nginx")
 		if n := len(w.all(t)); n != 1 {
@@ -45,7 +45,7 @@ func TestAS2(t *testing.T) {
 			t.Errorf("the reference is to %s", got)
 		}
 	})
-	t.Run("AS-2.2 a ghost that is deleted by hand is created anew, one that is changed is changed back", func(t *testing.T) {
+	t.Run("a ghost that is deleted by hand is created anew, one that is changed is changed back", func(t *testing.T) {
 		before := w.haunts(t, "live", "default", "nginx")
 		w.mustDelete(t, w.ghost, before)
 		stage.Eventually(t, "there is another PodGhost", func() bool {
@@ -63,7 +63,7 @@ func TestAS2(t *testing.T) {
 			return ghost != nil && ghost.Spec == before.Spec
 		})
 	})
-	t.Run("AS-2.3 names do not collide", func(t *testing.T) {
+	t.Run("names do not collide", func(t *testing.T) {
 		w.create(t, w.live, "foo-bar", "baz")
 		w.create(t, w.live, "foo", "bar-baz")
 		w.create(t, w.live2, "default", "nginx")
@@ -74,8 +74,8 @@ func TestAS2(t *testing.T) {
 			t.Errorf("there are %d PodGhosts, want 4", n)
 		}
 	})
-	t.Run("AS-2.4 somebody else's ghost is left alone", func(t *testing.T) { w.leavesForeign(t) })
-	t.Run("AS-2.5 a Pod goes while the program does not run", func(t *testing.T) {
+	t.Run("somebody else's ghost is left alone", func(t *testing.T) { w.leavesForeign(t) })
+	t.Run("a Pod goes while the program does not run", func(t *testing.T) {
 		p.Stop()
 		w.delete(t, w.live, "default", "nginx")
 		w.delete(t, w.live2, "default", "nginx")
@@ -89,7 +89,7 @@ func TestAS2(t *testing.T) {
 		})
 		w.stay(t, "live foo bar-baz", "live foo-bar baz", "live2 default nginx")
 	})
-	t.Run("AS-2.6 a Pod goes while nothing is watched", func(t *testing.T) {
+	t.Run("a Pod goes while nothing is watched", func(t *testing.T) {
 		w.live.Stop(t)
 		p.Writes("Health changed", "cluster=live", "Unreachable")
 		p.Freeze() // so that it cannot watch before the Pod is gone

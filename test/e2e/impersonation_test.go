@@ -41,7 +41,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
-// TestParentsAndChildren is AS-4: parents are ConfigMaps of p1 and p2 with labels that say in which cluster and namespace
+// TestParentsAndChildren: parents are ConfigMaps of p1 and p2 with labels that say in which cluster and namespace
 // each is to have a child. Children are written in the name of a user for each origin. The program is a process of its
 // own, so that it can be killed.
 func TestParentsAndChildren(t *testing.T) {
@@ -49,7 +49,7 @@ func TestParentsAndChildren(t *testing.T) {
 	stray := w.stray(t)
 	p := w.run()
 
-	t.Run("AS-4 children are written with the rights of their origin", func(t *testing.T) {
+	t.Run("children are written with the rights of their origin", func(t *testing.T) {
 		w.create(t, "p1", parent("may", "c1", "n1"))
 		w.has(t, "p1", "may", "c1", "n1")
 		w.create(t, "p1", parent("may-not", "c1", "n2"))
@@ -61,7 +61,7 @@ func TestParentsAndChildren(t *testing.T) {
 			t.Errorf("who has written what (-want, +got):\n%s", diff)
 		}
 	})
-	t.Run("AS-4 two hundred parents while the program is killed twice", func(t *testing.T) {
+	t.Run("two hundred parents while the program is killed twice", func(t *testing.T) {
 		before := w.count(t)
 		created := w.createParents(200)
 		for _, some := range []int{40, 120} {
@@ -87,7 +87,7 @@ func TestParentsAndChildren(t *testing.T) {
 			t.Errorf("who has written what (-want, +got):\n%s", diff)
 		}
 	})
-	t.Run("AS-4 a parent goes without its finalizer", func(t *testing.T) {
+	t.Run("a parent goes without its finalizer", func(t *testing.T) {
 		origin, target := placement(0)
 		p.Kill()
 		orphan := parent(parentName(0), target, "n1")
@@ -100,7 +100,7 @@ func TestParentsAndChildren(t *testing.T) {
 		p = w.run()
 		eventually(t, "its child is gone", func() bool { return w.child(t, target, "n1", childName(origin, parentName(0))) == nil })
 	})
-	t.Run("AS-4 a child of an unknown cluster is left alone", func(t *testing.T) {
+	t.Run("a child of an unknown cluster is left alone", func(t *testing.T) {
 		p.Writes("Left a dependent alone", stray.Name, "p9") // by a sweep
 		now := w.child(t, "c1", "n1", stray.Name)
 		if now == nil || now.ResourceVersion != stray.ResourceVersion {

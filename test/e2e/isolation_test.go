@@ -27,7 +27,7 @@ import (
 // watches are as many as with ten.
 const healthyMembers = 10
 
-// TestABadMemberHarmsNobody is AS-13: in each case a bad member joins first. All healthy members are reconciled, the
+// TestABadMemberHarmsNobody: in each case a bad member joins first. All healthy members are reconciled, the
 // manager runs on, the bad member's status says what is wrong, and it joins by itself once it is repaired.
 func TestABadMemberHarmsNobody(t *testing.T) {
 	cases := map[string]struct {

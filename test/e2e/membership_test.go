@@ -34,7 +34,7 @@ func request(cluster mcreconcile.ClusterName, namespace, name string) mcreconcil
 	return req
 }
 
-// TestHelloWorld is AS-1: a reconciler of Pods sees exactly the Pods of the fleet, updates coalesce, and clusters come
+// TestHelloWorld: a reconciler of Pods sees exactly the Pods of the fleet, updates coalesce, and clusters come
 // and go without a restart.
 func TestHelloWorld(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 3})
