@@ -27,7 +27,8 @@
 //		// This one is served again.
 //	}
 //
-// [Start] gives a test control planes of its own, and [New] gives them to a program that is no test.
+// [Pool.Share] is one control plane that parallel tests use at once, each in namespaces of its own. [Start] gives a test
+// control planes of its own, and [New] gives them to a program that is no test.
 //
 // Members that are broken in other ways: [ControlPlane.Freeze] makes one hang, [Silent] is one that never answered,
 // one at [Address] refuses connections, [ControlPlane.AddUser] gives credentials that lack rights, and [Process.Stop] of

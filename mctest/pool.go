@@ -22,6 +22,10 @@ type Pool struct {
 	mu      sync.Mutex // guards what follows; nothing is started or cleaned while it is held
 	starter *starter
 	idle    []*server
+
+	share  sync.Once // sets what follows
+	shared *ControlPlane
+	broken error // why there is no shared one
 }
 
 // Run runs the tests of a package, ends the control planes that they have shared, and returns the code to exit with. It
@@ -49,6 +53,17 @@ func (p *Pool) Start(tb testing.TB, o Options) *Fleet {
 	must(tb, err)
 	tb.Cleanup(func() { mustClose(tb, f) })
 	return f
+}
+
+// Share returns a control plane that other tests use at the same time: always the same one, which nobody cleans. It is for
+// tests that run in parallel, keep to namespaces of their own, and neither stop nor freeze it.
+func (p *Pool) Share(tb testing.TB) *ControlPlane {
+	tb.Helper()
+	p.share.Do(func() {
+		p.shared, p.broken = startControlPlane(tb.Context(), lease{pool: p, tb: tb}, "shared", Options{})
+	})
+	must(tb, p.broken)
+	return p.shared
 }
 
 // lease is the pool as one test sees it.
@@ -110,6 +125,9 @@ func (p *Pool) close() error {
 	idle := p.idle
 	p.idle = nil
 	p.mu.Unlock()
+	if p.shared != nil {
+		idle = append(idle, p.shared.server)
+	}
 
 	var group errgroup.Group
 	for _, s := range idle {

@@ -68,10 +68,10 @@ func dialects() map[string]dialect {
 }
 
 func TestConformance(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	cp := pool.Share(t)
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
-			providertest.Run(t, providertest.Harness{New: func(t *testing.T) providertest.Source {
+			providertest.Run(t, providertest.Harness{Parallel: true, New: func(t *testing.T) providertest.Source {
 				t.Helper()
 				return newScribe(cp, cp.CreateNamespace(t), d).source(t)
 			}})

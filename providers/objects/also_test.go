@@ -123,7 +123,8 @@ func TestAKindThatIsInstalledLaterIsWaitedFor(t *testing.T) {
 }
 
 func TestOnlyWhatIsWatchedCanBeRead(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
 	p := provider(ns.string)

@@ -13,19 +13,18 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 )
 
 func TestConformance(t *testing.T) {
-	providertest.Run(t, providertest.Harness{New: newSource})
+	providertest.Run(t, providertest.Harness{New: newSource, Parallel: true})
 }
 
 // newSource returns the labelled Secrets of a namespace as what a provider discovers from. Each describes a member.
 func newSource(t *testing.T) providertest.Source {
 	t.Helper()
-	cp := pool.Start(t, mctest.Options{}).Local
+	cp := pool.Share(t)
 	ns, line := newNamespace(t, cp), &providertest.Line{}
 	return providertest.Source{
 		Local: startLocal(t, line.Through(cp.Config())),

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // gate holds back what the server answers to lists and watches with one label, as a slow connection does.
@@ -61,7 +60,8 @@ func (b gatedBody) Read(p []byte) (int, error) {
 }
 
 func TestAnObjectThatGoesFromOneSelectorToAnotherKeepsItsMember(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
 	slow := &gate{label: theirs}
@@ -87,7 +87,8 @@ func TestAnObjectThatGoesFromOneSelectorToAnotherKeepsItsMember(t *testing.T) {
 }
 
 func TestTheOldestObjectHasTheNameAtOnceWhenItIsListedLast(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	ns.secret("a", map[string]string{"m": "old"}, theirs)
 	ns.secret("b", map[string]string{"m": "young"}, ours)
@@ -123,7 +124,8 @@ func (r refusal) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestASelectorThatIsRefusedHoldsUpNoOther(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
 	config := cp.Config()

@@ -28,7 +28,8 @@ func (n namespace) recreate(secret *corev1.Secret, members map[string]string, cr
 }
 
 func TestAnObjectThatIsReplacedKeepsItsNameAgainstADuplicate(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	tools := ns.secret("z", map[string]string{"m": "first"}, ours)
 	duplicate := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.string, Name: "zz", Labels: map[string]string{ours: "true"}}}
@@ -59,7 +60,8 @@ func TestAnObjectThatIsReplacedKeepsItsNameAgainstADuplicate(t *testing.T) {
 }
 
 func TestANameIsKeptAlsoAgainstANewcomer(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	first := ns.secret("first", map[string]string{"m": "1"}, ours)
 	r := start(t, cp.Config(), provider(ns.string))
@@ -75,7 +77,8 @@ func TestANameIsKeptAlsoAgainstANewcomer(t *testing.T) {
 }
 
 func TestASecondProblemOfAnObjectShowsBesideTheFirst(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	older := ns.secret("a", map[string]string{"x": "1", "y": "1", "z": "1"}, ours)
 	younger := ns.secret("b", map[string]string{"x": "2", "y": "2", "z": "2"}, ours)
@@ -93,7 +96,8 @@ func TestASecondProblemOfAnObjectShowsBesideTheFirst(t *testing.T) {
 }
 
 func TestEventsOfOneObjectAreLimitedAndProblemsAreNot(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	members := map[string]string{}
 	for i := range 60 {
@@ -111,7 +115,8 @@ func TestEventsOfOneObjectAreLimitedAndProblemsAreNot(t *testing.T) {
 }
 
 func TestAnObjectDescribesNoMoreMembersThanOneMay(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	for name, tc := range map[string]struct{ limit, want int }{
 		"by default": {0, 100}, "by choice": {3, 3}, "without a limit": {-1, 150},
 	} {

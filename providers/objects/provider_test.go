@@ -49,7 +49,8 @@ func TestMembersFollowTheObjects(t *testing.T) {
 }
 
 func TestAnObjectThatStillMatchesASelectorKeepsItsMember(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours, theirs)
 	other := ns.secret("other", map[string]string{"o": "1"}, theirs)
@@ -85,7 +86,8 @@ func TestAnObjectThatStillMatchesASelectorKeepsItsMember(t *testing.T) {
 }
 
 func TestADrainingMemberHoldsUpNobodyButItsSuccessor(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	first := ns.secret("first", map[string]string{"a": "1", "b": "1", "c": "1"}, ours)
 	r := start(t, cp.Config(), provider(ns.string))

@@ -126,7 +126,6 @@ func (r *recording) waitUntil(t *testing.T, what string, condition func() bool) 
 	for {
 		r.mu.Lock()
 		ok, news := condition(), r.news
-		now := fmt.Sprintf("members %v, sets %v, removals %v, problems %q", slices.Sorted(maps.Keys(r.members)), r.sets, r.removals, r.problems)
 		r.mu.Unlock()
 		if ok {
 			return
@@ -134,7 +133,10 @@ func (r *recording) waitUntil(t *testing.T, what string, condition func() bool) 
 		select {
 		case <-news:
 		case <-timeout:
-			t.Fatalf("waited for this in vain: %s; there are %s", what, now)
+			r.read(func() {
+				t.Fatalf("waited for this in vain: %s; there are members %v, sets %v, removals %v, problems %q",
+					what, slices.Sorted(maps.Keys(r.members)), r.sets, r.removals, r.problems)
+			})
 		}
 	}
 }

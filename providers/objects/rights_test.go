@@ -104,7 +104,8 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestTheServerSendsOnlyWhatIsSelected(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	ns.secret("secret", map[string]string{"a": "1"}, ours)
 	config, seen := cp.Config(), &requests{}

@@ -66,7 +66,8 @@ func TestASecondKindMayBeInNamespacesOfItsOwn(t *testing.T) {
 }
 
 func TestOnlyWhatIsWatchedCanBeListed(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	p := provider(ns.string)
 	p.Also = []objects.Also{{
@@ -103,7 +104,8 @@ func TestWhatIsTrimmedIsNotKept(t *testing.T) {
 }
 
 func TestWaitingIsNoReasonForAnEvent(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	p := provider(ns.string)
 	p.Members = func(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fleet.Member, error) {
@@ -128,7 +130,8 @@ func TestWaitingIsNoReasonForAnEvent(t *testing.T) {
 }
 
 func TestASchemeOfItsOwnServesForKindsThatTheLocalClusterDoesNotKnow(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1", "b": "bad"}, ours)
 	p := provider(ns.string)

@@ -63,7 +63,8 @@ func (h *hold) members(ctx context.Context, secret *corev1.Secret, also objects.
 }
 
 func TestASlowObjectHoldsUpNoOther(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members = h.members
@@ -83,7 +84,8 @@ func TestASlowObjectHoldsUpNoOther(t *testing.T) {
 }
 
 func TestTheOldestObjectTakesItsNameOverWhenItIsSlowAtTheStart(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members = h.members
@@ -96,7 +98,8 @@ func TestTheOldestObjectTakesItsNameOverWhenItIsSlowAtTheStart(t *testing.T) {
 }
 
 func TestWhatTakesTooLongIsAProblemOfTheObjectAlone(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members, p.Timeout = h.members, time.Second
@@ -128,7 +131,8 @@ func TestWhatTakesTooLongIsAProblemOfTheObjectAlone(t *testing.T) {
 }
 
 func TestAnObjectThatReplacesOneThatHangsShowsWhyItIsNotDescribed(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members, p.Timeout = h.members, time.Second
@@ -149,7 +153,8 @@ func TestAnObjectThatReplacesOneThatHangsShowsWhyItIsNotDescribed(t *testing.T) 
 const mostCalls = 4 + 32
 
 func TestCallsThatHangAreBounded(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members, p.Timeout = h.members, time.Second
@@ -171,7 +176,8 @@ func TestCallsThatHangAreBounded(t *testing.T) {
 }
 
 func TestAPanicIsLoggedOnceHoweverOftenItIsTriedAgain(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	ns.secret("secret", map[string]string{"a": "panic"}, ours)
 	p := provider(ns.string)

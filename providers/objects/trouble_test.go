@@ -13,7 +13,8 @@ import (
 )
 
 func TestWhatIsWrongWithAnObjectShowsAsAnEvent(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	for name, tc := range map[string]struct {
 		content map[string]string
 		members hosts // what is reported nevertheless
@@ -66,7 +67,8 @@ func TestWhatIsWrongWithAnObjectShowsAsAnEvent(t *testing.T) {
 }
 
 func TestAnEventComesWithTheTroubleAndNotWithEachUpdate(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "bad", "z": "0"}, ours)
 	r := start(t, cp.Config(), provider(ns.string))
@@ -88,7 +90,8 @@ func TestAnEventComesWithTheTroubleAndNotWithEachUpdate(t *testing.T) {
 }
 
 func TestUpdatesWithoutMeaningLeaveTheMemberAlone(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
 	last := ns.secret("last", map[string]string{"z": "1"}, ours)
@@ -111,7 +114,8 @@ func TestUpdatesWithoutMeaningLeaveTheMemberAlone(t *testing.T) {
 }
 
 func TestTheOldestObjectHasTheName(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	// "z" is older, although its name comes last.
 	older := ns.secret("z", map[string]string{"m": "old", "own": "old"}, ours)
@@ -154,7 +158,8 @@ func TestTheOldestObjectHasTheName(t *testing.T) {
 }
 
 func TestASuccessorThatIsBrokenDoesNotKeepTheMemberOfTheFirst(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	first := ns.secret("a", map[string]string{"m": "1"}, ours)
 	second := ns.secret("b", map[string]string{"m": "bad"}, ours)
@@ -171,6 +176,7 @@ func TestASuccessorThatIsBrokenDoesNotKeepTheMemberOfTheFirst(t *testing.T) {
 }
 
 func TestDiscoveryGoesOnAfterARestartOfTheServer(t *testing.T) {
+	t.Parallel()
 	cp := pool.Start(t, mctest.Options{}).Local
 	ns := newNamespace(t, cp)
 	ns.secret("before", map[string]string{"a": "1"}, ours)
@@ -193,6 +199,7 @@ func TestDiscoveryGoesOnAfterARestartOfTheServer(t *testing.T) {
 }
 
 func TestAServerThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	cp := pool.Start(t, mctest.Options{}).Local
 	ns := newNamespace(t, cp)
 	ns.secret("secret", map[string]string{"a": "1"}, ours)
@@ -207,7 +214,8 @@ func TestAServerThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
 }
 
 func TestAProviderIsToldWhichObjectsAreGone(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := newNamespace(t, cp)
 	p := provider(ns.string)
 	gone := make(chan client.ObjectKey, 100)

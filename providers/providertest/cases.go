@@ -6,6 +6,7 @@ type testCase struct {
 	run   func(c *trial)
 	needs []need
 	basic bool // no other case can pass without it
+	alone bool // no other case may run at the same time
 }
 
 func cases() []testCase {
@@ -27,7 +28,7 @@ func cases() []testCase {
 		{name: "an interruption withdraws nothing and is caught up", run: (*trial).interruptionIsCaughtUp, needs: []need{changes, removals, interruptions}},
 		{name: "the end withdraws nothing", run: (*trial).endWithdrawsNothing},
 		{name: "the end waits for no drain", run: (*trial).endWaitsForNoDrain, needs: []need{changes, removals}},
-		{name: "no goroutine is left", run: (*trial).noGoroutineIsLeft},
+		{name: "no goroutine is left", run: (*trial).noGoroutineIsLeft, alone: true},
 		{name: "no cluster is called", run: (*trial).noClusterIsCalled, needs: []need{configs}},
 		{name: "no credentials are told", run: (*trial).noCredentialsAreTold, needs: []need{configs}},
 	}

@@ -48,6 +48,10 @@ type Harness struct {
 	// skipped and say why; all others describe what there is before [Source.Provider] is called. Default: it can change.
 	Fixed string
 
+	// Parallel says that cases may run in parallel, for providers that wait long. New is then called by several goroutines at
+	// once. A case that must be alone still is. Default: one case at a time.
+	Parallel bool
+
 	// Skip has cases that the provider does not pass, by their names, each with the reason, which is shown.
 	// Default: none.
 	Skip map[string]string
@@ -136,8 +140,8 @@ func (d Description) Diff(m fleet.Member) string {
 // patience is how long the suite waits for what must happen. It is for machines that are very busy.
 const patience = time.Minute
 
-// Run runs the suite. Each case is a test of its own, whose name says what holds. Cases do not run in parallel, and no
-// other test may while they do: goroutines are counted.
+// Run runs the suite. Each case is a test of its own, whose name says what holds. No other test may run in parallel with
+// Run: goroutines are counted.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	suite{Harness: h, patienceFor: func(string) time.Duration { return patience }}.run(t)
@@ -179,6 +183,9 @@ func (s suite) run(t *testing.T) {
 
 func (s suite) runCase(t *testing.T, c testCase) {
 	t.Helper()
+	if s.Parallel && !c.basic && !c.alone {
+		t.Parallel()
+	}
 	if why, ok := s.Skip[c.name]; ok {
 		t.Skip(why)
 	}
