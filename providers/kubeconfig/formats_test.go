@@ -204,7 +204,8 @@ func TestProgramsOfAnArgoCDSecretGetTheCredentials(t *testing.T) {
 }
 
 func TestASecretMayHaveSeveralFormats(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := cp.CreateNamespace(t)
 	text := write(t, newKubeconfig())
 	formats := []kubeconfig.Format{kubeconfig.Labelled(), kubeconfig.ArgoCD(), kubeconfig.Flux(mine)}
@@ -232,7 +233,8 @@ func TestASecretMayHaveSeveralFormats(t *testing.T) {
 }
 
 func TestOfTwoFormatsTheOlderSecretHasTheName(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	known := servers{}
@@ -249,7 +251,8 @@ func TestOfTwoFormatsTheOlderSecretHasTheName(t *testing.T) {
 }
 
 func TestOneBadClusterOfSeveralInASecretHarmsNoOther(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	good := write(t, newKubeconfig())
@@ -301,7 +304,8 @@ func TestNameAndContextAreForAllFormats(t *testing.T) {
 }
 
 func TestANameOfArgoCDThatNoMemberCanHaveIsAnEvent(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	for name, text := range map[string]string{strings.Repeat("n", 400): "400 bytes", "my cluster": "or spaces", "east\n": "do not print"} {
@@ -314,7 +318,8 @@ func TestANameOfArgoCDThatNoMemberCanHaveIsAnEvent(t *testing.T) {
 }
 
 func TestAMemberHasTheLabelsOfItsSecretAndOfItsFormat(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	s := argoCDSecret("east", argoCDData(map[string][]byte{"project": []byte("shop")}))
@@ -336,7 +341,8 @@ func TestAMemberHasTheLabelsOfItsSecretAndOfItsFormat(t *testing.T) {
 
 // TestASecretCannotForgeLabelsThatSayWhereAMemberComesFrom: a selector of a project must not match a cluster of another.
 func TestASecretCannotForgeLabelsThatSayWhereAMemberComesFrom(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	s := argoCDSecret("east", argoCDData(nil))

@@ -244,7 +244,8 @@ func TestLabelledSecretsOfAllNamespacesAreFollowed(t *testing.T) {
 }
 
 func TestOptionsSayWhereToLookAndHowToName(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	config := newKubeconfig()
 	for name, tc := range map[string]struct {
 		provider func(namespace string) kubeconfig.Provider
@@ -292,7 +293,8 @@ func TestOptionsSayWhereToLookAndHowToName(t *testing.T) {
 }
 
 func TestAnAnnotationChoosesTheContext(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns})
 	secret := create(t, cp, ns, "secret", withKey("kubeconfig", write(t, newKubeconfig())), kubeconfig.Label)
@@ -308,7 +310,8 @@ func TestAnAnnotationChoosesTheContext(t *testing.T) {
 }
 
 func TestARefusedKubeconfigIsTheMembersStateAndAnEvent(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := cp.CreateNamespace(t)
 	config := newKubeconfig()
 	refusals["exec"].change(config.Clusters["east"], config.AuthInfos["admin"])
@@ -378,7 +381,8 @@ func waitForEvent(t *testing.T, cp *mctest.ControlPlane, about client.Object, re
 }
 
 func TestACopyOfTheKubeconfigChangesNothing(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns})
 	config := newKubeconfig()

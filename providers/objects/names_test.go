@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // recreate deletes a Secret and returns one with the same name that was created in a later second.
@@ -155,7 +154,8 @@ func TestAnObjectDescribesNoMoreMembersThanOneMay(t *testing.T) {
 // TestAHundredAtOnce: what some of several hundred objects do changes nothing for the others, which are all there before
 // those that hang are given up.
 func TestAHundredAtOnce(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
+	t.Parallel()
+	cp := pool.Share(t)
 	ns, h := newNamespace(t, cp), newHold(t)
 	huge := map[string]string{}
 	for i := range 5000 {
