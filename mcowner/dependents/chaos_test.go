@@ -29,6 +29,7 @@ import (
 
 // TestTwoKillsLeaveADependentForEachOwner: 200 owners are created at once, and the controller is killed twice meanwhile.
 func TestTwoKillsLeaveADependentForEachOwner(t *testing.T) {
+	t.Parallel()
 	const owners = 200
 	w := newWorld(t, 2)
 	count := func() int { return len(w.list(w.Members[0])) + len(w.list(w.Members[1])) }
@@ -72,6 +73,7 @@ const (
 // is repaired. Then every owner has its dependents, no dependent is left of an owner that is gone, and nothing was touched
 // that belongs to nobody.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	length, seed := chaosDefault, uint64(time.Now().UnixNano())
 	var err error
 	if value := os.Getenv(chaosEnv); value != "" {

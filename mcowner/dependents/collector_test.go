@@ -113,6 +113,7 @@ func (w *world) kubeSystem(cp *mctest.ControlPlane) types.UID {
 
 // TestTheCollectorRemovesWhatIsProvedToBeOrphaned, and leaves alone everything else.
 func TestTheCollectorRemovesWhatIsProvedToBeOrphaned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	alive := w.owner("alive")
@@ -196,6 +197,7 @@ func (w *world) update(cp *mctest.ControlPlane, cm *corev1.ConfigMap) {
 }
 
 func TestADryRunRemovesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	gone := w.owner("gone")
@@ -211,6 +213,7 @@ func TestADryRunRemovesNothing(t *testing.T) {
 
 // TestTheCollectorLooksAtAllPages, in the namespaces that it may list.
 func TestTheCollectorLooksAtAllPages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	gone := w.owner("gone")
@@ -235,6 +238,7 @@ func TestTheCollectorLooksAtAllPages(t *testing.T) {
 // TestTheCollectorWaitsForTheOwnersCluster: while that is down, or may not be asked, or does not serve the kind, nothing is
 // proved.
 func TestTheCollectorWaitsForTheOwnersCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	gone := w.owner("gone")

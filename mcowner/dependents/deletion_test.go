@@ -43,6 +43,7 @@ func (w *world) letGo(cp *mctest.ControlPlane, name, finalizer string) {
 }
 
 func TestInTheBackgroundTheOwnerDoesNotWait(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	w.run(w.spread())
@@ -59,6 +60,7 @@ func TestInTheBackgroundTheOwnerDoesNotWait(t *testing.T) {
 }
 
 func TestInTheForegroundTheOwnerWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	w.run(w.spread())
@@ -95,6 +97,7 @@ func placedIn(owner *corev1.ConfigMap) string {
 
 // TestOrphansStay: the garbage collector takes the finalizer that says so at once.
 func TestOrphansStay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	p := w.run(w.spread())
@@ -143,6 +146,7 @@ func TestOrphansStay(t *testing.T) {
 
 // TestDeletionWaitsForClusters that are not ready, that no provider has reported yet, or that were removed.
 func TestDeletionWaitsForClusters(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	p := w.run(w.spread())
@@ -188,6 +192,7 @@ func TestDeletionWaitsForClusters(t *testing.T) {
 }
 
 func TestAClusterThatIsGoneForGoodIsReleased(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
@@ -228,6 +233,7 @@ func TestAClusterThatIsGoneForGoodIsReleased(t *testing.T) {
 
 // TestWhatWasTakenFromTheOwnerStays when the owner is deleted.
 func TestWhatWasTakenFromTheOwnerStays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	other := w.owner("other")
@@ -271,6 +277,7 @@ func TestWhatWasTakenFromTheOwnerStays(t *testing.T) {
 
 // TestAKindThatIsNotServedHoldsUpNothing: a cluster without the CRD has no dependents of the kind.
 func TestAKindThatIsNotServedHoldsUpNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"}}
@@ -298,6 +305,7 @@ func TestAKindThatIsNotServedHoldsUpNothing(t *testing.T) {
 // TestAKindThatIsNoLongerServedHoldsUpNothing: its dependents went with it, and what the program knows of the cluster's kinds
 // is of before.
 func TestAKindThatIsNoLongerServedHoldsUpNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	crd := &unstructured.Unstructured{Object: map[string]any{

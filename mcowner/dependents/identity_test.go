@@ -30,6 +30,15 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
+// newWorldBeside returns a world, and one more cluster, which has the name of no member.
+func newWorldBeside(t *testing.T, members int) (w *world, other *mctest.ControlPlane) {
+	t.Helper()
+	w = newWorld(t, members+1)
+	other = w.Members[members]
+	w.Members = w.Members[:members]
+	return w, other
+}
+
 // lead has the name of the first member lead to a cluster, and waits until it does.
 func (p *process) lead(to *mctest.ControlPlane) {
 	p.t.Helper()
@@ -91,6 +100,7 @@ func (w *world) restore(cp *mctest.ControlPlane, obj *corev1.ConfigMap) *corev1.
 // TestTwoInstallationsOfOneNameLeaveEachOthersDependentsAlone: two local clusters have owners of the same names, whose
 // dependents are to be in the same member. The second one finds a conflict, and deletes nothing, whatever happens.
 func TestTwoInstallationsOfOneNameLeaveEachOthersDependentsAlone(t *testing.T) {
+	t.Parallel()
 	const owners = 5
 	first := newWorld(t, 2)
 	one := first.Members[0]
@@ -150,9 +160,9 @@ func TestTwoInstallationsOfOneNameLeaveEachOthersDependentsAlone(t *testing.T) {
 // TestAnotherClusterWithTheNameOfTheOwnersTakesNothing: a member's credentials lead to another cluster for a while, which has
 // an owner of the same name.
 func TestAnotherClusterWithTheNameOfTheOwnersTakesNothing(t *testing.T) {
-	w := newWorld(t, 3)
-	one, two, wrong := w.Members[0], w.Members[1], w.Members[2]
-	w.Members = w.Members[:2]
+	t.Parallel()
+	w, wrong := newWorldBeside(t, 2)
+	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
 	r.OwnersIn = dependents.Clusters{Members: named(one.Name)}
 	r.DependentsIn = dependents.Clusters{Members: named(two.Name)}
@@ -186,9 +196,9 @@ func TestAnotherClusterWithTheNameOfTheOwnersTakesNothing(t *testing.T) {
 
 // TestTheOwnersClusterIsSetUpAnew: a conflict says so, and once what it had is deleted, there are new dependents.
 func TestTheOwnersClusterIsSetUpAnew(t *testing.T) {
-	w := newWorld(t, 3)
-	one, two, anew := w.Members[0], w.Members[1], w.Members[2]
-	w.Members = w.Members[:2]
+	t.Parallel()
+	w, anew := newWorldBeside(t, 2)
+	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
 	r.OwnersIn = dependents.Clusters{Members: named(one.Name)}
 	r.DependentsIn = dependents.Clusters{Members: named(two.Name)}
@@ -214,9 +224,9 @@ func TestTheOwnersClusterIsSetUpAnew(t *testing.T) {
 // TestADependentInAnotherClusterOfTheNameIsACopy, such as one that was restored from a backup in a cluster that has the
 // member's name now: it is not the owner's.
 func TestADependentInAnotherClusterOfTheNameIsACopy(t *testing.T) {
-	w := newWorld(t, 2)
-	one, other := w.Members[0], w.Members[1]
-	w.Members = w.Members[:1]
+	t.Parallel()
+	w, other := newWorldBeside(t, 1)
+	one := w.Members[0]
 	r := w.spread()
 	r.Sweep.Interval = 50 * time.Millisecond
 	p := w.run(r)
@@ -249,9 +259,9 @@ func TestADependentInAnotherClusterOfTheNameIsACopy(t *testing.T) {
 
 // TestDeletionWaitsForAClusterWhoseNameLeadsToAnother: the dependents in the one that had the name are unknown, not gone.
 func TestDeletionWaitsForAClusterWhoseNameLeadsToAnother(t *testing.T) {
-	w := newWorld(t, 2)
-	one, other := w.Members[0], w.Members[1]
-	w.Members = w.Members[:1]
+	t.Parallel()
+	w, other := newWorldBeside(t, 1)
+	one := w.Members[0]
 	begin := func(t *testing.T, name string, release time.Duration, of types.UID) (p *process, decoy *corev1.ConfigMap) {
 		t.Helper()
 		p = w.run(w.spread())
@@ -347,6 +357,7 @@ func (w *world) clusterUIDs(cp *mctest.ControlPlane, owner string) (ofOwner, ofD
 
 // TestWhatAVersionWithoutIdentitiesHasWrittenIsCompleted, and nothing is deleted for that.
 func TestWhatAVersionWithoutIdentitiesHasWrittenIsCompleted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	p := w.run(w.spread())
@@ -373,6 +384,7 @@ func TestWhatAVersionWithoutIdentitiesHasWrittenIsCompleted(t *testing.T) {
 
 // TestARightThatIsTakenAwayMakesNothingForgotten: what references say of which clusters these are stays.
 func TestARightThatIsTakenAwayMakesNothingForgotten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	p := w.run(w.spread())
@@ -398,6 +410,7 @@ func TestARightThatIsTakenAwayMakesNothingForgotten(t *testing.T) {
 
 // TestADependentOfAClusterThatCannotBeToldIsKept: its owner has another UID, and this may be another cluster.
 func TestADependentOfAClusterThatCannotBeToldIsKept(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	w.Members = w.Members[1:]
@@ -421,6 +434,7 @@ func TestADependentOfAClusterThatCannotBeToldIsKept(t *testing.T) {
 
 // TestAHundredOwnersAndAMemberThatIsSwapped underneath them: nothing is deleted, nor created anew, and each owner leaves both.
 func TestAHundredOwnersAndAMemberThatIsSwapped(t *testing.T) {
+	t.Parallel()
 	const owners, swaps = 100, 4
 	w := newWorld(t, 2)
 	clusters := w.Members
@@ -515,6 +529,7 @@ func (o *overheard) WrappedRoundTripper() http.RoundTripper { return o.through }
 
 // TestAClaimFillsNoCache: a reference that somebody writes in one cluster leads to no list in another.
 func TestAClaimFillsNoCache(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	w.Members = nil
@@ -549,9 +564,9 @@ func TestAClaimFillsNoCache(t *testing.T) {
 
 // TestIdentitiesAreOfTheRequestsCluster: what was read from a cluster is not said to be of the one that took its place.
 func TestIdentitiesAreOfTheRequestsCluster(t *testing.T) {
-	w := newWorld(t, 2)
-	one, other := w.Members[0], w.Members[1]
-	w.Members = w.Members[:1]
+	t.Parallel()
+	w, other := newWorldBeside(t, 1)
+	one := w.Members[0]
 	var known *dependents.Identities
 	p := w.runWith(func(mgr mcmanager.Manager) error {
 		known = &dependents.Identities{Manager: mgr}
@@ -580,9 +595,9 @@ func TestIdentitiesAreOfTheRequestsCluster(t *testing.T) {
 // TestNothingIsCreatedInAClusterThatIsNotNoted: the name leads to another cluster from when the owner was stored, and before
 // the first dependent is created. The owner must know of that cluster first.
 func TestNothingIsCreatedInAClusterThatIsNotNoted(t *testing.T) {
-	w := newWorld(t, 2)
-	one, other := w.Members[0], w.Members[1]
-	w.Members = w.Members[:1]
+	t.Parallel()
+	w, other := newWorldBeside(t, 1)
+	one := w.Members[0]
 	w.create(w.Local, w.owner("a")) // it has no targets yet
 	p := w.run(w.spread())
 	p.is(one, fleet.Ready)
@@ -625,6 +640,7 @@ func hostOf(cp *mctest.ControlPlane) string {
 // TestAnOwnerWaitsForWhatSaysThatItIsItsOwn, of another cluster: how clusters are told apart may have changed, and the owner
 // must not leave its dependents behind without a word.
 func TestAnOwnerWaitsForWhatSaysThatItIsItsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	p := w.run(w.spread())
@@ -648,6 +664,7 @@ func TestAnOwnerWaitsForWhatSaysThatItIsItsOwn(t *testing.T) {
 
 // TestACollectorAsksWhichClusterItIsThatAProviderMade: the fleet does not notice when another one answers there.
 func TestACollectorAsksWhichClusterItIsThatAProviderMade(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	one, other, two := w.Members[0], w.Members[1], w.Members[2]
 	w.Members = w.Members[2:]

@@ -16,6 +16,7 @@ import (
 
 // TestOwnersHaveTheRightsOfAUser: it may write in one namespace alone, also with new credentials.
 func TestOwnersHaveTheRightsOfAUser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	forbidden := one.CreateNamespace(t)

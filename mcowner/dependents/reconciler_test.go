@@ -26,6 +26,7 @@ import (
 )
 
 func TestDependentsAreAsDesired(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	w.run(w.spread())
@@ -71,6 +72,7 @@ func TestDependentsAreAsDesired(t *testing.T) {
 }
 
 func TestFieldsThatAreNoLongerDesiredGo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	r := w.spread()
@@ -92,6 +94,7 @@ func TestFieldsThatAreNoLongerDesiredGo(t *testing.T) {
 
 // TestNothingIsWrittenWhenNothingChanges: neither when owners are reconciled, nor after a restart.
 func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	var reconciles atomic.Int32
 	start := func() *process {
@@ -141,6 +144,7 @@ func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 }
 
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(cm *corev1.ConfigMap){
 		"WithoutReference": func(*corev1.ConfigMap) {},
 		"NativelyControlled": func(cm *corev1.ConfigMap) {
@@ -194,6 +198,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 
 // TestTheObjectsOfAdmiraltyAreTakenOver: of multicluster-controller, if they say that they are this very owner's.
 func TestTheObjectsOfAdmiraltyAreTakenOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	owner := w.owner("a", one.Name)
@@ -213,6 +218,7 @@ func TestTheObjectsOfAdmiraltyAreTakenOver(t *testing.T) {
 }
 
 func TestAnOwnerThatWasCreatedAnewHasDependentsOfItsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	p := w.run(w.spread())
@@ -235,6 +241,7 @@ func TestAnOwnerThatWasCreatedAnewHasDependentsOfItsOwn(t *testing.T) {
 
 // TestTheFinalizerComesFirst: with the cluster down the owner has the finalizer, and is created when the cluster is up.
 func TestTheFinalizerComesFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	one.Stop(t)
@@ -256,6 +263,7 @@ func TestTheFinalizerComesFirst(t *testing.T) {
 
 // TestAFrozenClusterDoesNotHoldUpOthers although it is taken for ready at first.
 func TestAFrozenClusterDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
@@ -273,6 +281,7 @@ func TestAFrozenClusterDoesNotHoldUpOthers(t *testing.T) {
 }
 
 func TestAMemberThatJoinsGetsDependents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
@@ -298,6 +307,7 @@ func TestAMemberThatJoinsGetsDependents(t *testing.T) {
 // TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents: it is missing among the targets, and can be used when the
 // dependents are to be removed that are not among them.
 func TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	var f *fleet.Fleet // before the program runs, which asks for the targets of whatever ConfigMaps there are
@@ -352,6 +362,7 @@ func becomesReady(ctx context.Context, f *fleet.Fleet, name fleet.ClusterName) b
 // TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew: no event tells of it, be it that the member was away, or that it was
 // connected anew while its watches were silent.
 func TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	p := w.run(w.spread())
@@ -397,6 +408,7 @@ func TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew(t *testing.T) {
 
 // TestWhatTheCacheDoesNotKnowYet: objects that were taken from the owner a moment ago are neither changed nor deleted.
 func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	ear := newEar(t)
@@ -439,6 +451,7 @@ func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
 
 // TestWhatChangedWhileNothingRan is found by what the owner's metadata says, and by what is there.
 func TestWhatChangedWhileNothingRan(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	p := w.run(w.spread())
@@ -471,6 +484,7 @@ func TestWhatChangedWhileNothingRan(t *testing.T) {
 }
 
 func TestSeveralKindsAndWhatIsNoLongerDesired(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	r := w.spread()
@@ -531,6 +545,7 @@ func TestSeveralKindsAndWhatIsNoLongerDesired(t *testing.T) {
 
 // TestResultsBecomeTheStatus: owners are Deployments here, which have one.
 func TestResultsBecomeTheStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	var lastErr atomic.Value
@@ -604,6 +619,7 @@ func TestResultsBecomeTheStatus(t *testing.T) {
 
 // TestOwnersOfManyClusters: owners of the same name in two members, with dependents in the local cluster.
 func TestOwnersOfManyClusters(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	r := w.spread()
 	r.OwnersIn, r.DependentsIn = dependents.Clusters{}, dependents.Clusters{Local: true}
@@ -647,6 +663,7 @@ func TestOwnersOfManyClusters(t *testing.T) {
 
 // TestTwoControllersShareOwners without removing each other's dependents.
 func TestTwoControllersShareOwners(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	second := w.spread()
@@ -677,6 +694,7 @@ func TestTwoControllersShareOwners(t *testing.T) {
 
 // TestDependentsAreWatchedWhereTheyMayBe: a kind of dependents is of no concern to other members.
 func TestDependentsAreWatchedWhereTheyMayBe(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	cannotList := two.AddUser(t, "cannot-list")
@@ -708,6 +726,7 @@ func TestDependentsAreWatchedWhereTheyMayBe(t *testing.T) {
 
 // TestAClaimDoesNotMakeAnOwner: an object of a cluster that has no owners stays what it is, whatever others refer to it.
 func TestAClaimDoesNotMakeAnOwner(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
@@ -733,6 +752,7 @@ func TestAClaimDoesNotMakeAnOwner(t *testing.T) {
 }
 
 func TestSettingUpSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	cases := map[string]struct {
 		change func(*dependents.Reconciler[*corev1.ConfigMap])
@@ -768,6 +788,7 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 // TestANamespaceForAKindWithoutIsRefused: the API server would drop it, and the dependent would not be where its reference
 // says.
 func TestANamespaceForAKindWithoutIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	r := w.spread()
 	r.Kinds = append(r.Kinds, &corev1.PersistentVolume{})

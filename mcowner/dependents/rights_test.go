@@ -15,6 +15,7 @@ import (
 
 // TestTheRightsOfTheDocsSuffice: those that docs/ownership.md lists, of the owners' cluster and of the dependents'.
 func TestTheRightsOfTheDocsSuffice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	owners := one.AddUser(t, "controller", []rbacv1.PolicyRule{
