@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -55,6 +56,7 @@ func newManager(t *testing.T, f *mctest.Fleet, provider fleet.Provider, log logr
 	t.Helper()
 	mgr, err := mcmanager.New(f.Local.Config(), provider, mcmanager.Options{
 		Logger: log, Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)}, // names are of the process, and so of all runs of go test -count
 	})
 	if err != nil {
 		t.Fatal(err)

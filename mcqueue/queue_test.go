@@ -268,7 +268,8 @@ func TestStress(t *testing.T) {
 func pause() { <-time.After(time.Millisecond) }
 
 func TestMetrics(t *testing.T) {
-	q := New("metrics-test", Options[mcreconcile.Request]{MaxClusterSeries: 2})
+	controller := controllerName(t)
+	q := New(controller, Options[mcreconcile.Request]{MaxClusterSeries: 2})
 	for _, name := range []string{"a/1", "a/2", "b/1", "c/1", "d/1"} {
 		q.Add(req(name))
 	}
@@ -282,24 +283,31 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s%v = %v, want %v", name, labels, got, want)
 		}
 	}
-	check("workqueue_depth", 4, "controller", "metrics-test", "priority", "0")
-	check("workqueue_depth", 1, "controller", "metrics-test", "priority", "-100")
-	check("workqueue_adds_total", 6, "controller", "metrics-test")
-	check("workqueue_retries_total", 1, "controller", "metrics-test")
-	check("fleet_runtime_queue_depth", 2, "controller", "metrics-test", "cluster", "a")
-	check("fleet_runtime_queue_in_flight", 1, "controller", "metrics-test", "cluster", "a")
-	check("fleet_runtime_queue_parked", 1, "controller", "metrics-test", "cluster", "b")
-	check("fleet_runtime_queue_depth", 2, "controller", "metrics-test", "cluster", "(other)")
+	check("workqueue_depth", 4, "controller", controller, "priority", "0")
+	check("workqueue_depth", 1, "controller", controller, "priority", "-100")
+	check("workqueue_adds_total", 6, "controller", controller)
+	check("workqueue_retries_total", 1, "controller", controller)
+	check("fleet_runtime_queue_depth", 2, "controller", controller, "cluster", "a")
+	check("fleet_runtime_queue_in_flight", 1, "controller", controller, "cluster", "a")
+	check("fleet_runtime_queue_parked", 1, "controller", controller, "cluster", "b")
+	check("fleet_runtime_queue_depth", 2, "controller", controller, "cluster", "(other)")
 	q.Done(r)
-	check("workqueue_work_duration_seconds", 1, "controller", "metrics-test")
-	check("workqueue_queue_duration_seconds", 1, "controller", "metrics-test")
+	check("workqueue_work_duration_seconds", 1, "controller", controller)
+	check("workqueue_queue_duration_seconds", 1, "controller", controller)
 	<-q.Purge("a")
 	<-q.Purge("b")
-	check("fleet_runtime_queue_purged_total", 4, "controller", "metrics-test")
-	check("workqueue_depth", 0, "controller", "metrics-test", "priority", "-100")
-	check("fleet_runtime_queue_depth", -1, "controller", "metrics-test", "cluster", "b")
+	check("fleet_runtime_queue_purged_total", 4, "controller", controller)
+	check("workqueue_depth", 0, "controller", controller, "priority", "-100")
+	check("fleet_runtime_queue_depth", -1, "controller", controller, "cluster", "b")
 	q.ShutDown()
-	check("fleet_runtime_queue_depth", -1, "controller", "metrics-test", "cluster", "c")
+	check("fleet_runtime_queue_depth", -1, "controller", controller, "cluster", "c")
+}
+
+// controllerName is one that no other test uses, nor another run of the same: the series of a name stay in the registry of
+// the process.
+func controllerName(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano())
 }
 
 // series returns the value of a series (of a histogram or summary, its count), and -1 if there is none.
@@ -339,11 +347,12 @@ func hasLabels(metric *dto.Metric, labels []string) bool {
 // TestTheStandardMetricsAreControllerRuntimes: the queue fills the series of controller-runtime's own queue, so that
 // dashboards go on working.
 func TestTheStandardMetricsAreControllerRuntimes(t *testing.T) {
-	theirs := priorityqueue.New[mcreconcile.Request]("same-series")
+	controller := controllerName(t)
+	theirs := priorityqueue.New[mcreconcile.Request](controller)
 	defer theirs.ShutDown()
 	theirs.Add(req("a/1"))
 	theirs.Get()
-	ours := New("same-series", Options[mcreconcile.Request]{})
+	ours := New(controller, Options[mcreconcile.Request]{})
 	defer ours.ShutDown()
 	ours.Add(req("a/1"))
 	ours.Get()
@@ -351,7 +360,7 @@ func TestTheStandardMetricsAreControllerRuntimes(t *testing.T) {
 		"workqueue_adds_total": 2, "workqueue_queue_duration_seconds": 2, "workqueue_depth": 0,
 		"workqueue_retries_total": 0, "workqueue_unfinished_work_seconds": 0, "workqueue_longest_running_processor_seconds": 0,
 	} {
-		got := series(t, name, "controller", "same-series")
+		got := series(t, name, "controller", controller)
 		if name == "workqueue_unfinished_work_seconds" || name == "workqueue_longest_running_processor_seconds" {
 			got = min(got, 0) // what counts is that the series is there once
 		}
