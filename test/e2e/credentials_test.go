@@ -77,6 +77,7 @@ func (m *manager) who() string {
 // TestARevokedTokenIsReplaced: the member is shown as refusing, and is back with the credentials that repair it. What
 // changed meanwhile is reconciled.
 func TestARevokedTokenIsReplaced(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -108,6 +109,7 @@ func TestARevokedTokenIsReplaced(t *testing.T) {
 // TestARevokedTokenShowsOnABusyMember: its watch was let in before, and goes on to deliver. That is no proof that the
 // credentials are still good.
 func TestARevokedTokenShowsOnABusyMember(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -128,6 +130,7 @@ func TestARevokedTokenShowsOnABusyMember(t *testing.T) {
 // TestTheProviderIsAskedForFreshCredentials: when the server refuses those that there are, both of a member that is being
 // connected and of one that is engaged. That one keeps its engagement.
 func TestTheProviderIsAskedForFreshCredentials(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -177,6 +180,7 @@ func TestTheProviderIsAskedForFreshCredentials(t *testing.T) {
 // TestNothingIsLostInRotationsUnderLoad: 20 new kubeconfigs of four users, with certificates and tokens, while 200 objects
 // change.
 func TestNothingIsLostInRotationsUnderLoad(t *testing.T) {
+	t.Parallel()
 	const rotations = 20
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
@@ -214,6 +218,7 @@ func TestNothingIsLostInRotationsUnderLoad(t *testing.T) {
 
 // TestCredentialsThatDoNotWorkLeaveTheOldOnesInUse: the status says what is wrong, and changes are still reconciled.
 func TestCredentialsThatDoNotWorkLeaveTheOldOnesInUse(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]

@@ -27,6 +27,7 @@ import (
 // TestACertificateExpiresAndIsRenewed: the member is shown as refusing, and is back with the new one. What changed
 // meanwhile is reconciled.
 func TestACertificateExpiresAndIsRenewed(t *testing.T) {
+	t.Parallel()
 	f := mctest.Start(t, mctest.Options{Clusters: 1}) // not of the pool: it is made to trust another authority
 	ns := inAll(t, f)
 	cp := f.Members[0]

@@ -59,6 +59,7 @@ func (m *manager) becomes(state fleet.State, reasons ...string) {
 
 // TestAMemberIsKilledAgainAndAgainWhileItsObjectsChange: each time it comes back, nothing has been lost.
 func TestAMemberIsKilledAgainAndAgainWhileItsObjectsChange(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -82,6 +83,7 @@ func TestAMemberIsKilledAgainAndAgainWhileItsObjectsChange(t *testing.T) {
 
 // TestAMemberIsFrozenWhileItsObjectsChange: for shorter, and where asked for, for longer than a dead connection is kept.
 func TestAMemberIsFrozenWhileItsObjectsChange(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		frozen time.Duration // beyond the time until it is noticed
 		long   bool
@@ -142,6 +144,7 @@ func (m *manager) stays(how time.Duration, state fleet.State) {
 
 // TestTheStorageOfAMemberFails: its API server runs on and answers with errors, or late.
 func TestTheStorageOfAMemberFails(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		fail, repair func(etcd *mctest.Process) error
 	}{
@@ -176,6 +179,7 @@ func TestTheStorageOfAMemberFails(t *testing.T) {
 
 // TestTheNetworkToAMemberFails: the member runs on, and its objects change meanwhile.
 func TestTheNetworkToAMemberFails(t *testing.T) {
+	t.Parallel()
 	hold := func(up, down bool) func(*proxy) error {
 		return func(p *proxy) error {
 			p.hold(up, down)
@@ -240,6 +244,7 @@ func TestTheNetworkToAMemberFails(t *testing.T) {
 // TestConnectionsThatDieSilently: nothing passes on those of now any more, while new ones work. The watch of an object
 // must not go on waiting on a dead one.
 func TestConnectionsThatDieSilently(t *testing.T) {
+	t.Parallel()
 	skipUnlessLong(t)
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)

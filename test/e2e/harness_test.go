@@ -36,6 +36,9 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, runChildren)) }
 // kubeconfigLabel marks the Secrets that the provider reads.
 const kubeconfigLabel = "fleet-runtime.dev/kubeconfig"
 
+// lookEvery is how often tests look whether something holds. Many look by a request, so more often would keep a core busy.
+const lookEvery = 50 * time.Millisecond
+
 // eventually waits until what holds, and says what did not if it takes too long. The time is there to end a test that
 // fails; no test passes because of it.
 func eventually(t *testing.T, what string, holds func() bool) {
@@ -47,7 +50,7 @@ func eventuallyWithin(t *testing.T, patience time.Duration, what string, holds f
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for !holds() {
 		select {

@@ -62,6 +62,7 @@ func twoClusters(t *testing.T) (f *mctest.Fleet, ns string, a, b *mctest.Control
 // TestAMemberIsTheClusterThatAnswers: whatever in the way to reach it leads to another cluster, that one is engaged anew,
 // and the cache is its own.
 func TestAMemberIsTheClusterThatAnswers(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(t *testing.T, ca *authority, a, b *mctest.ControlPlane) (from, to *rest.Config){
 		"Another proxy, with the same server, CA and credentials": func(t *testing.T, ca *authority, a, b *mctest.ControlPlane) (from, to *rest.Config) {
 			t.Helper()
@@ -165,6 +166,7 @@ func (k *marker) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 // TestNothingIsSentToAnotherCluster: a gateway fails over to another cluster and back, while reconcilers write. What was
 // meant for the one never gets to the other.
 func TestNothingIsSentToAnotherCluster(t *testing.T) {
+	t.Parallel()
 	f, ns, a, b := twoClusters(t)
 	g := newGateway(t, newAuthority(t), a)
 	m, _ := newWatchedManager(t, f.Local)
@@ -218,6 +220,7 @@ func (r *repeater) Reconcile(ctx context.Context, req mcreconcile.Request) (reco
 
 // TestRequestsForOneClusterAreNotRunOnAnother: neither those that wait, nor those that are to be repeated.
 func TestRequestsForOneClusterAreNotRunOnAnother(t *testing.T) {
+	t.Parallel()
 	f, ns, a, b := twoClusters(t)
 	g := newGateway(t, newAuthority(t), a)
 	m, _ := newWatchedManager(t, f.Local)
@@ -239,6 +242,7 @@ func TestRequestsForOneClusterAreNotRunOnAnother(t *testing.T) {
 // TestAMemberIsNotReadyAgainAsAnotherCluster: it was away, and what answers at its address afterwards is another cluster.
 // When its own is back, so is the member.
 func TestAMemberIsNotReadyAgainAsAnotherCluster(t *testing.T) {
+	t.Parallel()
 	f, ns, a, b := twoClusters(t)
 	g := newGateway(t, newAuthority(t), a)
 	m, seen := newWatchedManager(t, f.Local)
@@ -267,6 +271,7 @@ func TestAMemberIsNotReadyAgainAsAnotherCluster(t *testing.T) {
 
 // TestAGatewayThatKnowsNoWayIsNotAnotherCluster: it answers everything with a page that says so, for a while.
 func TestAGatewayThatKnowsNoWayIsNotAnotherCluster(t *testing.T) {
+	t.Parallel()
 	f, _, a, _ := twoClusters(t)
 	g := newGateway(t, newAuthority(t), a)
 	m, _ := newWatchedManager(t, f.Local)
@@ -287,6 +292,7 @@ func TestAGatewayThatKnowsNoWayIsNotAnotherCluster(t *testing.T) {
 // TestWhatWasDeletedDuringAReplacementIsReconciled: a member gets another address while it is away, and some of its
 // objects are deleted meanwhile.
 func TestWhatWasDeletedDuringAReplacementIsReconciled(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -314,6 +320,7 @@ func TestWhatWasDeletedDuringAReplacementIsReconciled(t *testing.T) {
 
 // TestAnEngagementIsSyncedBeforeItTakesThePlaceOfAnother: readers find everything in the new cache at once.
 func TestAnEngagementIsSyncedBeforeItTakesThePlaceOfAnother(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -337,6 +344,7 @@ func TestAnEngagementIsSyncedBeforeItTakesThePlaceOfAnother(t *testing.T) {
 
 // TestANewCABundleIsTakenOverInPlace: like other credentials, once it is known to be the same cluster.
 func TestANewCABundleIsTakenOverInPlace(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -368,6 +376,7 @@ func TestANewCABundleIsTakenOverInPlace(t *testing.T) {
 
 // TestAMemberOfUnknownIdentityWorks: without the right to read it, and what could be another cluster counts as one.
 func TestAMemberOfUnknownIdentityWorks(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -399,6 +408,7 @@ func TestAMemberOfUnknownIdentityWorks(t *testing.T) {
 
 // TestTwoMembersThatAreOneClusterAreTold: both show it, or the second is refused, and comes when the first has left.
 func TestTwoMembersThatAreOneClusterAreTold(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	cp := f.Members[0]
 	m, _ := newWatchedManager(t, f.Local)
@@ -419,6 +429,7 @@ func TestTwoMembersThatAreOneClusterAreTold(t *testing.T) {
 
 // TestASecondMemberForOneClusterCanBeRefused: it comes when the first has left.
 func TestASecondMemberForOneClusterCanBeRefused(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	cp := f.Members[0]
 	m := newManagerWith(t, f.Local, "", static{}, func(*mcmanager.Options) {}, func(o *fleet.Options) { o.RefuseDuplicates = true })
@@ -439,6 +450,7 @@ func TestASecondMemberForOneClusterCanBeRefused(t *testing.T) {
 // TestAStorageThatIsRestoredFromABackupIsListedAnew: what was written since the backup is gone, what was deleted is back,
 // and what is written afterwards has the versions of before.
 func TestAStorageThatIsRestoredFromABackupIsListedAnew(t *testing.T) {
+	t.Parallel()
 	f := mctest.Start(t, mctest.Options{Clusters: 1}) // not of the pool: its storage is replaced
 	ns := inAll(t, f)
 	cp := f.Members[0]

@@ -45,6 +45,7 @@ import (
 // each is to have a child. Children are written in the name of a user for each origin. The program is a process of its
 // own, so that it can be killed.
 func TestParentsAndChildren(t *testing.T) {
+	t.Parallel()
 	w := newNursery(t)
 	stray := w.stray(t)
 	p := w.run()

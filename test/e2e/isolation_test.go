@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 )
 
 // healthyMembers are joined after the bad one. They are two API servers under five names each: connections, caches and
@@ -30,6 +32,7 @@ const healthyMembers = 10
 // TestABadMemberHarmsNobody: in each case a bad member joins first. All healthy members are reconciled, the
 // manager runs on, the bad member's status says what is wrong, and it joins by itself once it is repaired.
 func TestABadMemberHarmsNobody(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		// bad makes the bad member's config, and what repairs it.
 		bad    func(t *testing.T, cp *mctest.ControlPlane) (cfg *rest.Config, repair func(m *manager, secret *corev1.Secret))
@@ -90,7 +93,9 @@ func TestABadMemberHarmsNobody(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := pool.Start(t, mctest.Options{Clusters: 3})
-			m := newManager(t, f.Local)
+			secrets := f.Local.CreateNamespace(t)
+			m := newManagerWith(t, f.Local, secrets, kubeconfig.Provider{Namespace: secrets}, func(*mcmanager.Options) {},
+				func(o *fleet.Options) { o.ConnectTimeout = 3 * time.Second }) // two cases wait for it
 			seen := newRecord()
 			m.control(seen)
 			bad, healthy := f.Members[0], f.Members[1:]

@@ -67,6 +67,7 @@ func createWidget(t *testing.T, cp *mctest.ControlPlane, namespace, name string)
 // TestAKindThatOneMemberDoesNotServe: a missing CRD is a state of that kind in that member. All else works, and so does
 // the kind once it is installed.
 func TestAKindThatOneMemberDoesNotServe(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	ns := inAll(t, f)
 	has, lacks := f.Members[0], f.Members[1]
@@ -96,6 +97,7 @@ func TestAKindThatOneMemberDoesNotServe(t *testing.T) {
 
 // TestReadingAKindThatCannotBeListedDoesNotHoldAWorker: the read fails and says why, instead of waiting for ever.
 func TestReadingAKindThatCannotBeListedDoesNotHoldAWorker(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	limited := f.Members[0].AddUser(t, "limited")
@@ -127,6 +129,7 @@ func TestReadingAKindThatCannotBeListedDoesNotHoldAWorker(t *testing.T) {
 
 // TestFieldIndexesAreOnAllMembersNowAndLater: also on one whose kind is installed only later.
 func TestFieldIndexesAreOnAllMembersNowAndLater(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	ns := inAll(t, f)
 	m := newManager(t, f.Local)
@@ -167,6 +170,7 @@ func TestFieldIndexesAreOnAllMembersNowAndLater(t *testing.T) {
 
 // TestAnObjectOfTheLocalClusterIsReconciledForEachMember: also for one that joins later.
 func TestAnObjectOfTheLocalClusterIsReconciledForEachMember(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	m := newManager(t, f.Local)
 	configMap(t, f.Local, m.ns, "policy")
@@ -191,6 +195,7 @@ func TestAnObjectOfTheLocalClusterIsReconciledForEachMember(t *testing.T) {
 
 // TestManyMembersAreEngagedSideBySide: none waits for another.
 func TestManyMembersAreEngagedSideBySide(t *testing.T) {
+	t.Parallel()
 	const members = 100
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)

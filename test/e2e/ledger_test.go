@@ -173,7 +173,11 @@ type load struct {
 // writeTimeout ends a write to a cluster that does not answer, so that the load goes on once it does.
 const writeTimeout = 2 * time.Second
 
-// startLoad updates, deletes and creates so many ConfigMaps, one every few milliseconds.
+// writeEvery is how often a load writes. Tests run side by side, each with its load: more often, and what they measure is
+// how busy the machine is.
+const writeEvery = 10 * time.Millisecond
+
+// startLoad updates, deletes and creates so many ConfigMaps, one after the other.
 func startLoad(t *testing.T, cp *mctest.ControlPlane, namespace string, objects int) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -184,7 +188,7 @@ func startLoad(t *testing.T, cp *mctest.ControlPlane, namespace string, objects 
 }
 
 func (l *load) run(ctx context.Context) {
-	tick := time.NewTicker(3 * time.Millisecond)
+	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
 		if l.write(ctx, fmt.Sprintf("load-%03d", rand.IntN(l.objects)), i) == nil {

@@ -37,6 +37,7 @@ func request(cluster mcreconcile.ClusterName, namespace, name string) mcreconcil
 // TestHelloWorld: a reconciler of Pods sees exactly the Pods of the fleet, updates coalesce, and clusters come
 // and go without a restart.
 func TestHelloWorld(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 3})
 	ns := f.Local.CreateNamespace(t)
 	for _, cp := range f.Members {
@@ -133,6 +134,7 @@ func touch(t *testing.T, cp *mctest.ControlPlane, obj client.Object, i int) {
 // TestAMemberMayLeaveBeforeTheStart: one that was engaged while the manager waited for leadership, and has left by the
 // time that its controllers start, harms nobody.
 func TestAMemberMayLeaveBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	ns := inAll(t, f)
 	lease := holdLease(t, f.Local, ns)
@@ -179,6 +181,7 @@ func holdLease(t *testing.T, cp *mctest.ControlPlane, namespace string) *coordin
 
 // TestAControllerMayComeLate: one that is added long after members were engaged is given them.
 func TestAControllerMayComeLate(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	ns := inAll(t, f)
 	m := newManager(t, f.Local)
@@ -197,6 +200,7 @@ func TestAControllerMayComeLate(t *testing.T) {
 
 // TestAMemberReportedAgainAndAgainIsEngagedOnce: 50 reports in a second change nothing.
 func TestAMemberReportedAgainAndAgainIsEngagedOnce(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	m := newManager(t, f.Local)
 	secret := m.join("m", f.Members[0].Config())
@@ -223,6 +227,7 @@ func TestAMemberReportedAgainAndAgainIsEngagedOnce(t *testing.T) {
 
 // TestTwoSecretsThatClaimTheSameName: the first has it, the second is told so, and takes over when the first leaves.
 func TestTwoSecretsThatClaimTheSameName(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 3})
 	ns := f.Local.CreateNamespace(t)
 	m := newManagerOf(t, f.Local, ns, kubeconfig.Provider{Namespace: ns, Name: func(s *corev1.Secret, name string) fleet.ClusterName {
@@ -269,6 +274,7 @@ func hasEvent(t *testing.T, cp *mctest.ControlPlane, about, reason string) bool 
 
 // TestAKubeconfigThatRunsProgramsIsRefused is G12, seen from the outside: the member's state says what is refused.
 func TestAKubeconfigThatRunsProgramsIsRefused(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	m := newManager(t, f.Local)
 	m.start()
@@ -288,6 +294,7 @@ users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, com
 
 // TestALabelDecidesWhichWatchesApply: labels change while a member stays engaged.
 func TestALabelDecidesWhichWatchesApply(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	m := newManager(t, f.Local)
@@ -321,6 +328,7 @@ func TestALabelDecidesWhichWatchesApply(t *testing.T) {
 // TestRemoveReturnsAfterTheLastReconcile is the core of G3: the running reconcile learns why it must end, Remove waits
 // for it, and none starts afterwards.
 func TestRemoveReturnsAfterTheLastReconcile(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	m := newManager(t, f.Local)
@@ -366,6 +374,7 @@ func TestRemoveReturnsAfterTheLastReconcile(t *testing.T) {
 
 // TestTheFleetItselfCanBeReconciled: the members are told to a controller by mcsource.Clusters.
 func TestTheFleetItselfCanBeReconciled(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	m := newManager(t, f.Local)
 	states := make(chan fleet.State, 100)

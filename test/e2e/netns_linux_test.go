@@ -133,6 +133,7 @@ func (w *wire) listen(t *testing.T) net.Listener {
 // TestPacketsAreLost on the way to a member, on the way back, and both ways: the member is Unreachable, comes back by
 // itself, and what changed meanwhile is reconciled.
 func TestPacketsAreLost(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct{ towards, back bool }{
 		"BothWays":   {true, true},
 		"TowardsIt":  {true, false},

@@ -16,6 +16,7 @@ import (
 
 // TestNewCredentialsAreTakenOverInPlace is G4: the engagement goes on, nothing is listed again, and no change is lost.
 func TestNewCredentialsAreTakenOverInPlace(t *testing.T) {
+	t.Parallel()
 	type user struct {
 		name string
 		cfg  *rest.Config
@@ -73,6 +74,7 @@ func TestNewCredentialsAreTakenOverInPlace(t *testing.T) {
 
 // TestTheSameKubeconfigAgainChangesNothing: neither the engagement, nor is anything listed.
 func TestTheSameKubeconfigAgainChangesNothing(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]

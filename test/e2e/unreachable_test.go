@@ -26,6 +26,7 @@ import (
 // TestRequestsOfAnUnreachableMemberWait: they hold no worker, are not lost, and run when the member is back. Its watches
 // go on where they were.
 func TestRequestsOfAnUnreachableMemberWait(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	ns := inAll(t, f)
 	m := newManager(t, f.Local)
@@ -60,6 +61,7 @@ func TestRequestsOfAnUnreachableMemberWait(t *testing.T) {
 
 // TestAFrozenMemberIsUnreachableUntilItThaws: one that takes connections and never answers.
 func TestAFrozenMemberIsUnreachableUntilItThaws(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	m := newManagerWith(t, f.Local, f.Local.CreateNamespace(t), static{"m": f.Members[0]}, func(*mcmanager.Options) {}, func(o *fleet.Options) {

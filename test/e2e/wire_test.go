@@ -48,6 +48,7 @@ func newTrap(t *testing.T) *trap {
 // TestARedirectIsRefused: with a clear state, nothing is sent to where it leads, and what that has to say is not shown. A
 // member that redirects later, when it is engaged, gets no further either.
 func TestARedirectIsRefused(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	cp := f.Members[0]
 	ns := inAll(t, f)
@@ -99,6 +100,7 @@ func TestARedirectIsRefused(t *testing.T) {
 
 // TestWhatIsNoAPIServerIsNotReady: a web server that has an answer for everything.
 func TestWhatIsNoAPIServerIsNotReady(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{})
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "<html>\x1b[31mwelcome\u202e</html>")
@@ -159,6 +161,7 @@ func TestAnAnswerThatDoesNotEndTakesNoMemoryWithoutBounds(t *testing.T) {
 // TestCertificatesInFilesAreFollowed: those of a kubelet, which are replaced before or after they have expired, and the
 // bundle of the CA.
 func TestCertificatesInFilesAreFollowed(t *testing.T) {
+	t.Parallel()
 	f := mctest.Start(t, mctest.Options{Clusters: 1}) // not of the pool: it is made to trust another authority
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -202,6 +205,7 @@ func TestCertificatesInFilesAreFollowed(t *testing.T) {
 
 // TestACAInAFileIsFollowed: the server gets a certificate of another authority, and the file has that later.
 func TestACAInAFileIsFollowed(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -235,6 +239,7 @@ func TestACAInAFileIsFollowed(t *testing.T) {
 
 // TestASlowServerIsNotCut: a list takes longer than many probes, which fail meanwhile, and is complete in the end.
 func TestASlowServerIsNotCut(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
 	cp := f.Members[0]
@@ -252,6 +257,7 @@ func TestASlowServerIsNotCut(t *testing.T) {
 
 // TestAPluginThatHangsHoldsNoMoreWithEachAttempt: as many goroutines wait for it after many attempts as after a few.
 func TestAPluginThatHangsHoldsNoMoreWithEachAttempt(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	cfg := rest.AnonymousClientConfig(f.Members[0].Config())
 	// It hangs until the test ends, and with it this pipe.
@@ -287,6 +293,7 @@ func waitingForPlugins(t *testing.T) int {
 
 // TestTheExpiryOfCredentialsIsShown: in the status, and for programs that read it as JSON.
 func TestTheExpiryOfCredentialsIsShown(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	m, _ := newWatchedManager(t, f.Local)
 	soon := time.Now().Add(time.Hour).Round(time.Second)

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// lookEvery is how often tests look whether something holds. Many look by a request, so more often would keep a core busy.
+const lookEvery = 50 * time.Millisecond
+
 // patience ends a test that fails. No test passes because of it.
 const patience = 2 * time.Minute
 
@@ -14,7 +17,7 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for !holds() {
 		select {
