@@ -161,6 +161,7 @@ func (p *program) leavesNothing(pids []int) {
 }
 
 func TestTheDemoShowsWhatItPromises(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	if code := p.end(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
@@ -205,6 +206,7 @@ func (p *program) states(name string) []fleet.State {
 }
 
 func TestCtrlCLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		args []string
 		at   string // a line of the output
@@ -215,6 +217,7 @@ func TestCtrlCLeavesNothing(t *testing.T) {
 		"when all has been seen": {[]string{"--stay"}, "it goes on until Ctrl-C", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := start(t, test.args...)
 			p.readTo(test.at)
 			pids := p.processes()
@@ -236,6 +239,7 @@ func TestCtrlCLeavesNothing(t *testing.T) {
 var reader = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
 
 func TestRealClustersAreOnlyRead(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	for i := range 20 {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("cm-%d", i)}}
@@ -283,6 +287,7 @@ func TestRealClustersAreOnlyRead(t *testing.T) {
 }
 
 func TestARealClusterThatForbidsReadingIsNamed(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{})
 	p := start(t, "--contexts", "closed", "--kubeconfig", kubeconfigFile(t, map[string]*rest.Config{
 		"closed": f.Local.AddUser(t, "nobody"),
@@ -298,6 +303,7 @@ func TestARealClusterThatForbidsReadingIsNamed(t *testing.T) {
 }
 
 func TestAnUnknownContextIsAnErrorThatListsThoseThatExist(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--contexts", "red,blue", "--kubeconfig", kubeconfigFile(t, map[string]*rest.Config{
 		"blue": {Host: "https://127.0.0.1:1"}, "green": {Host: "https://127.0.0.1:1"},
 	}))
