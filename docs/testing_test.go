@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -52,6 +53,7 @@ func startManager(t *testing.T, clusters *mctest.Fleet, reconciled chan<- mcreco
 	})
 	mgr, err := mcmanager.New(clusters.Local.Config(), provider, mcmanager.Options{
 		Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)}, // names are of the process, and so of all runs of go test -count
 	})
 	if err != nil {
 		t.Fatal(err)
