@@ -10,7 +10,7 @@ import (
 // order decides what is handed out next. It has no goroutines, locks nothing and never looks at a clock: time is an
 // argument, counted from any moment, and must not go back.
 //
-// Every request that is queued is an item. An item is in one of three places: in the heap of delayed items; in one of
+// Every request that is queued is an item. An item is in one of three phases: in the heap of delayed items; in one of
 // the two ready heaps of its cluster (fresh or background); or held back, because the same request is in flight. A
 // cluster that has a ready item, is not paused and has fewer requests in flight than the limit stands in the ring of
 // the item's band. Handing out takes the cluster at the head of a ring, so a cluster that cannot be served costs
@@ -46,11 +46,11 @@ func bandOf(priority int) band {
 	return fresh
 }
 
-// place is where an item is.
-type place int8
+// phase is how far an item has come.
+type phase int8
 
 const (
-	delayed place = iota
+	delayed phase = iota
 	queued        // in a ready heap of its cluster
 	held          // back, while the same request is in flight
 )
@@ -63,7 +63,7 @@ type item[request mcreconcile.ClusterAware[request]] struct {
 	sequence uint64        // of becoming ready, or of the last rise of the priority
 	at       time.Duration // when a delayed item becomes ready, or when a ready one did
 	index    int           // in its heap
-	place    place
+	phase    phase
 
 	// The items of a cluster are linked, so that a purge finds them.
 	next, previous *item[request]
@@ -120,7 +120,7 @@ func (o *order[request]) add(req request, priority int, now, readyAt time.Durati
 		o.items[req] = i
 		i.cluster.link(i)
 		if readyAt > now {
-			i.at, i.place = readyAt, delayed
+			i.at, i.phase = readyAt, delayed
 			heap.Push(&o.delayed, i)
 			return becameDelayed, priority
 		}
@@ -129,7 +129,7 @@ func (o *order[request]) add(req request, priority int, now, readyAt time.Durati
 	}
 
 	before = i.priority
-	if i.place != delayed {
+	if i.phase != delayed {
 		o.raise(i, priority)
 		return nothingNew, before
 	}
@@ -152,12 +152,12 @@ func (o *order[request]) raise(i *item[request], priority int) {
 	if priority <= i.priority {
 		return
 	}
-	if i.place == queued {
+	if i.phase == queued {
 		o.unqueue(i)
 	}
 	i.priority = priority
 	i.sequence = o.nextSequence()
-	if i.place == queued {
+	if i.phase == queued {
 		o.queue(i)
 	}
 }
@@ -168,7 +168,7 @@ func (o *order[request]) makeReady(i *item[request], now time.Duration) {
 	i.at = now
 	i.sequence = o.nextSequence()
 	if _, busy := o.inFlight[i.request]; busy {
-		i.place = held
+		i.phase = held
 		i.cluster.held++
 		return
 	}
@@ -176,7 +176,7 @@ func (o *order[request]) makeReady(i *item[request], now time.Duration) {
 }
 
 func (o *order[request]) queue(i *item[request]) {
-	i.place = queued
+	i.phase = queued
 	b := bandOf(i.priority)
 	heap.Push(&i.cluster.ready[b], i)
 	o.arrange(i.cluster, b)
@@ -278,7 +278,7 @@ func (o *order[request]) done(req request) (since time.Duration, known bool) {
 	c := f.cluster
 	delete(o.inFlight, req)
 	c.inFlight--
-	if i, ok := o.items[req]; ok && i.place == held {
+	if i, ok := o.items[req]; ok && i.phase == held {
 		c.held--
 		o.queue(i)
 	}
@@ -317,7 +317,7 @@ func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[
 		return done
 	}
 	for i := c.items; i != nil; i = c.items {
-		switch i.place {
+		switch i.phase {
 		case delayed:
 			heap.Remove(&o.delayed, i.index)
 		case queued:
@@ -325,7 +325,7 @@ func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[
 		case held:
 			c.held--
 		}
-		if i.place != delayed {
+		if i.phase != delayed {
 			o.ready--
 		}
 		o.forget(i)

@@ -282,7 +282,7 @@ func (q *Queue[request]) Purge(name mcreconcile.ClusterName) (drained <-chan str
 	dropped := 0
 	drained = q.order.purge(name, func(i *item[request]) {
 		dropped++
-		if i.place != delayed {
+		if i.phase != delayed {
 			q.metrics.dropped(i.priority)
 		}
 	})
