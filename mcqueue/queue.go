@@ -7,6 +7,7 @@
 package mcqueue
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -122,8 +123,13 @@ func (q *Queue[request]) AddWithOpts(opts priorityqueue.AddOpts, reqs ...request
 	}
 	now := q.now()
 	for _, req := range reqs {
-		q.addLocked(req, priority, now, now+q.delayLocked(opts, req))
+		q.addLocked(req, priority, now, later(now, q.delayLocked(opts, req)))
 	}
+}
+
+// later adds a delay to a time. What lies beyond the last time that there is becomes that one.
+func later(now, delay time.Duration) time.Duration {
+	return now + min(delay, math.MaxInt64-now)
 }
 
 // delayLocked returns how long a request has to wait.

@@ -2,6 +2,7 @@ package mcqueue
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,19 @@ func TestDelayedRequestsAreHandedOutWhenTheirTimeHasCome(t *testing.T) {
 		}
 		if q.Len() != 0 {
 			t.Errorf("Len() = %d, want 0", q.Len())
+		}
+	})
+}
+
+func TestTheLongestDelayThereIsDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{})
+		start := time.Now()
+		time.AfterFunc(time.Second, func() { q.Add(req("a/now")) })
+		<-time.After(time.Millisecond) // the queue's time is no longer zero
+		q.AddAfter(req("a/never"), math.MaxInt64)
+		if got, at := next(q, start); got != "a/now" || at != time.Second {
+			t.Errorf("took %s after %s, want a/now after a second", got, at)
 		}
 	})
 }
