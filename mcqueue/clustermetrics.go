@@ -1,8 +1,6 @@
 package mcqueue
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,35 +19,69 @@ const (
 type clusterStats struct {
 	name                    string
 	depth, inFlight, parked int
-	handed                  uint64
-	waited                  time.Duration
+	waits                   waits
 }
 
 func (s *clusterStats) add(other clusterStats) {
 	s.depth += other.depth
 	s.inFlight += other.inFlight
 	s.parked += other.parked
-	s.handed += other.handed
-	s.waited += other.waited
+	s.waits.add(other.waits)
+}
+
+// waits sums up how long requests were ready until they were handed out.
+type waits struct {
+	count uint64
+	sum   time.Duration
+}
+
+func (w *waits) add(other waits) {
+	w.count += other.count
+	w.sum += other.sum
+}
+
+// seriesKeeper decides which clusters have series of their own.
+type seriesKeeper struct {
+	most       int
+	own        int   // how many have
+	overflowed bool  // some cluster had none
+	gone       waits // of clusters that had none and are forgotten, so that the sums of the others never fall
+}
+
+// add reports whether a new cluster has series of its own.
+func (k *seriesKeeper) add(name mcreconcile.ClusterName) bool {
+	if k.own < k.most && name != otherClusters {
+		k.own++
+		return true
+	}
+	k.overflowed = true
+	return false
+}
+
+func (k *seriesKeeper) remove(own bool, w waits) {
+	if own {
+		k.own--
+	} else {
+		k.gone.add(w)
+	}
 }
 
 // clusterCollector reads the figures of each cluster when it is asked for them. So they cost nothing while the queue
 // works, and the series of a cluster are gone when the queue has forgotten it.
 type clusterCollector struct {
 	queue      measured
-	most       int
 	registered bool
 
 	depth, inFlight, parked, wait *prometheus.Desc
 }
 
-func newClusterCollector(controller string, most int, q measured) *clusterCollector {
+func newClusterCollector(controller string, q measured) *clusterCollector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, name), help,
 			[]string{"cluster"}, prometheus.Labels{labelController: controller})
 	}
 	return &clusterCollector{
-		queue: q, most: most,
+		queue:    q,
 		depth:    desc("depth", "Requests of the cluster that are ready, with those that are parked."),
 		inFlight: desc("in_flight", "Requests of the cluster that are being reconciled."),
 		parked:   desc("parked", "Requests of the cluster that are ready, but wait for the cluster to be reachable."),
@@ -66,12 +98,12 @@ func (c *clusterCollector) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *clusterCollector) Collect(to chan<- prometheus.Metric) {
-	each, others := c.queue.clusterStats(c.most)
+	each, others := c.queue.clusterStats()
 	for _, s := range each {
 		c.send(to, s)
 	}
-	if others != (clusterStats{name: otherClusters}) {
-		c.send(to, others)
+	if others != nil {
+		c.send(to, *others)
 	}
 }
 
@@ -79,7 +111,7 @@ func (c *clusterCollector) send(to chan<- prometheus.Metric, s clusterStats) {
 	to <- prometheus.MustNewConstMetric(c.depth, prometheus.GaugeValue, float64(s.depth), s.name)
 	to <- prometheus.MustNewConstMetric(c.inFlight, prometheus.GaugeValue, float64(s.inFlight), s.name)
 	to <- prometheus.MustNewConstMetric(c.parked, prometheus.GaugeValue, float64(s.parked), s.name)
-	to <- prometheus.MustNewConstSummary(c.wait, s.handed, s.waited.Seconds(), nil, s.name)
+	to <- prometheus.MustNewConstSummary(c.wait, s.waits.count, s.waits.sum.Seconds(), nil, s.name)
 }
 
 // Stats are the figures of one cluster in a queue.
@@ -101,25 +133,22 @@ func (q *Queue[request]) Stats(name mcreconcile.ClusterName) Stats {
 	return Stats{Depth: c.depth(), InFlight: c.inFlight, Paused: c.paused}
 }
 
-// clusterStats returns the figures of up to most clusters, and the sum of those of the others.
-func (q *Queue[request]) clusterStats(most int) (each []clusterStats, others clusterStats) {
+// clusterStats returns the figures of each cluster that has series of its own, and the sums of those of the others, nil if
+// there never were any.
+func (q *Queue[request]) clusterStats() (each []clusterStats, others *clusterStats) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	others.name = otherClusters
-	names := slices.Collect(maps.Keys(q.order.clusters))
-	if len(names) > most {
-		slices.Sort(names) // the same clusters each time
-	}
-	for _, name := range names {
-		c := q.order.clusters[name]
-		s := clusterStats{
-			name: string(name), depth: c.depth(), inFlight: c.inFlight, parked: c.parked(), handed: c.handed, waited: c.waited,
-		}
-		if len(each) < most {
+	rest := clusterStats{name: otherClusters, waits: q.order.series.gone}
+	for name, c := range q.order.clusters {
+		s := clusterStats{name: string(name), depth: c.depth(), inFlight: c.inFlight, parked: c.parked(), waits: c.waits}
+		if c.ownSeries {
 			each = append(each, s)
 		} else {
-			others.add(s)
+			rest.add(s)
 		}
+	}
+	if q.order.series.overflowed {
+		others = &rest
 	}
 	return each, others
 }

@@ -32,7 +32,7 @@ type metrics struct {
 
 // What metrics reads from the queue.
 type measured interface {
-	clusterStats(most int) (each []clusterStats, others clusterStats)
+	clusterStats() (each []clusterStats, others *clusterStats)
 	unfinishedWork() (total, longest time.Duration)
 }
 
@@ -43,7 +43,7 @@ const (
 	otherPriorities = "exceeded_cardinality_limit"
 )
 
-func newMetrics(controller string, maxClusters int, q measured) *metrics {
+func newMetrics(controller string, q measured) *metrics {
 	if controller == "" {
 		return nil
 	}
@@ -59,7 +59,7 @@ func newMetrics(controller string, maxClusters int, q measured) *metrics {
 		purgedTotal:  standard(newPurged()).WithLabelValues(controller),
 		name:         controller,
 		end:          make(chan struct{}),
-		perName:      newClusterCollector(controller, maxClusters, q),
+		perName:      newClusterCollector(controller, q),
 	}
 	m.perName.registered = ctrlmetrics.Registry.Register(m.perName) == nil
 	m.running.Go(func() { m.watchUnfinished(q) })

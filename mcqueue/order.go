@@ -28,6 +28,7 @@ type order[request mcreconcile.ClusterAware[request]] struct {
 	sequence   uint64
 	freshPicks int // in a row, while the background waits
 	ready      int // items that are ready, also held back and parked ones
+	series     seriesKeeper
 }
 
 // band is a class of priorities.
@@ -86,9 +87,9 @@ type clusterState[request mcreconcile.ClusterAware[request]] struct {
 	items    *item[request]
 	links    [bands]link[request]
 
-	// For metrics.
-	waited  time.Duration
-	handed  uint64
+	waits     waits
+	ownSeries bool // decided when the cluster is added, so that no count ever moves to or from the others
+
 	drained []chan struct{} // closed when nothing is in flight any more
 }
 
@@ -239,8 +240,7 @@ func (o *order[request]) take(now time.Duration) (i *item[request], ok bool) {
 	o.ready--
 	o.inFlight[i.request] = flight[request]{cluster: c, since: now}
 	c.inFlight++
-	c.handed++
-	c.waited += now - i.at
+	c.waits.add(waits{1, now - i.at})
 
 	link := &c.links[b]
 	if link.turns--; link.turns <= 0 {
@@ -354,6 +354,7 @@ func (o *order[request]) cluster(name mcreconcile.ClusterName) *clusterState[req
 	o.spare = nil
 	c.name = name
 	o.clusters[name] = c
+	c.ownSeries = o.series.add(name)
 	return c
 }
 
@@ -363,6 +364,7 @@ func (o *order[request]) retire(c *clusterState[request]) {
 		return
 	}
 	delete(o.clusters, c.name)
+	o.series.remove(c.ownSeries, c.waits)
 	*c = clusterState[request]{ready: c.ready}
 	o.spare = c
 }

@@ -34,8 +34,8 @@ type Options[request mcreconcile.ClusterAware[request]] struct {
 	// turn, with the queue locked: it must be fast, and must not call the queue. Default: 1 for each.
 	Weight func(name mcreconcile.ClusterName) int
 
-	// MaxClusterSeries is how many clusters have metrics of their own; those beyond share the series of cluster
-	// "(other)". Default: 1000. A negative number means that none has.
+	// MaxClusterSeries is how many clusters have metrics of their own; those that come when so many have share the series
+	// of cluster "(other)" for as long as the queue knows them. Default: 1000. A negative number means that none has.
 	MaxClusterSeries int
 }
 
@@ -87,7 +87,8 @@ func New[request mcreconcile.ClusterAware[request]](controller string, opts Opti
 		retrying: map[mcreconcile.ClusterName]map[request]struct{}{},
 	}
 	q.workers.L = &q.mu
-	q.metrics = newMetrics(controller, opts.MaxClusterSeries, q)
+	q.order.series.most = opts.MaxClusterSeries
+	q.metrics = newMetrics(controller, q)
 	return q
 }
 

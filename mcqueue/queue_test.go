@@ -324,6 +324,32 @@ func controllerName(t *testing.T) string {
 	return fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano())
 }
 
+func TestTheSumsOfTheOthersNeverFall(t *testing.T) {
+	q := New("others-test", Options[mcreconcile.Request]{MaxClusterSeries: 1})
+	defer q.ShutDown()
+	waits := func(cluster string) float64 {
+		return series(t, "fleet_runtime_queue_wait_seconds", "controller", "others-test", "cluster", cluster)
+	}
+	handOut := func(names ...string) {
+		for _, name := range names {
+			q.Resume(req(name).ClusterName)
+			q.Add(req(name))
+			r, _ := q.Get()
+			q.Done(r)
+		}
+	}
+	handOut("b/1", "c/1", "c/2", "a/1")
+	if own, others := waits("b"), waits("(other)"); own != 1 || others != 3 {
+		t.Errorf("b was handed out %v times, the others %v times; want 1 and 3: the first cluster has series of its own", own, others)
+	}
+	q.Purge("c")
+	q.Purge("b")
+	handOut("d/1")
+	if own, others := waits("d"), waits("(other)"); own != 1 || others != 3 {
+		t.Errorf("after others were purged d was handed out %v times, the others %v times; want 1 and 3", own, others)
+	}
+}
+
 // series returns the value of a series (of a histogram or summary, its count), and -1 if there is none.
 func series(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
