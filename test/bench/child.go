@@ -80,6 +80,12 @@ func (c *child) ask(r measure.Request) (measure.Answer, error) {
 	return a, nil
 }
 
+// reset makes the child forget what it has seen, and count only what is written from now on.
+func (c *child) reset() error {
+	_, err := c.ask(measure.Request{Do: measure.Reset, Since: time.Now().UnixNano()})
+	return err
+}
+
 // wait waits until the child has seen count items.
 func (c *child) wait(count int, atMost time.Duration) (measure.Answer, error) {
 	a, err := c.ask(measure.Request{Do: measure.Wait, Count: count, AtMost: atMost})
@@ -119,6 +125,16 @@ func (c *child) settled(ctx context.Context, quiet, atMost time.Duration) (measu
 
 // profile writes the child's profiles if the user wants them.
 func (c *child) profile(name string) error {
+	return c.write(measure.Request{Do: measure.Profile}, name)
+}
+
+// trace begins or ends an execution trace of the child if the user wants it.
+func (c *child) trace(on bool, name string) error {
+	return c.write(measure.Request{Do: measure.Trace, On: on}, name)
+}
+
+// write makes the child write files of a name, if the user wants them.
+func (c *child) write(r measure.Request, name string) error {
 	if *profiles == "" {
 		return nil
 	}
@@ -129,10 +145,13 @@ func (c *child) profile(name string) error {
 	if err != nil {
 		return err
 	}
-	name = strings.NewReplacer(" ", "-", ",", "").Replace(c.spec.Subject) + "-" + name
-	_, err = c.ask(measure.Request{Do: measure.Profile, Path: filepath.Join(dir, name)})
+	r.Path = filepath.Join(dir, slug(c.spec.Subject)+"-"+name)
+	_, err = c.ask(r)
 	return err
 }
+
+// slug returns the name of a subject in a form that paths and namespaces allow.
+func slug(subject string) string { return strings.NewReplacer(" ", "-", ",", "").Replace(subject) }
 
 // close kills the process: nothing of it is needed any more.
 func (c *child) close() error {

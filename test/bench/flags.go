@@ -15,10 +15,10 @@ var (
 	churnSettle  = flag.Duration("churn-settle", 100*time.Second, "how long left-overs may take to go; connections that were left idle are closed after 90s")
 	badLimit     = flag.Duration("bad-limit", 20*time.Second, "how long healthy members may take beside bad ones")
 	oneObjects   = flag.Int("overhead-objects", 2000, "objects in the overhead table")
-	oneRuns      = flag.Int("overhead-runs", 3, "runs in the overhead table, whose medians count")
+	oneRuns      = flag.Int("overhead-runs", 3, "runs in the overhead table, whose medians count; 15 take some six minutes")
 	idleDuration = flag.Duration("idle-for", 2*time.Minute, "how long the idle table measures, in which Go collects garbage once at least; its figures are for a minute")
 	oursAlone    = flag.Bool("ours-alone", false, "leave the peers out, to see quickly what a change brings")
-	profiles     = flag.String("profiles", "", "a folder to which heap and goroutine profiles are written")
+	profiles     = flag.String("profiles", "", "a folder to which heap and goroutine profiles are written, and execution traces of the latencies in the overhead table")
 )
 
 // sizes is a flag of numbers with commas between them.

@@ -13,13 +13,12 @@ import (
 )
 
 const (
-	overheadNamespace = "overhead"
 	// overheadTimeout bounds each step, which takes seconds.
 	overheadTimeout = 2 * time.Minute
 	// loopFor is how long objects are requeued at once.
-	loopFor = 2 * time.Second
-	// latencyChanges are made one after the other, of one object each.
-	latencyChanges = 300
+	loopFor = time.Second
+	// latencyChanges are made of each subject's objects, in turn: of so many, ten are slower than the 99th percentile.
+	latencyChanges = 1000
 )
 
 // overheads are the rows of the table: what is measured of both in each run, in seconds.
@@ -47,33 +46,35 @@ func overheadTable(ctx context.Context) error { return inWorld(ctx, (*world).ove
 
 // overheadTable answers: with one member, what does a fleet cost beside a plain manager?
 func (w *world) overheadTable(ctx context.Context) error {
-	if err := w.createNamespace(ctx, overheadNamespace, 0); err != nil {
-		return err
+	names := []string{subjectOneMember, subjectPlain}
+	if *oursAlone {
+		names = names[:1]
 	}
-	if err := each(ctx, *oneObjects, func(ctx context.Context, i int) error {
-		return w.client.Create(ctx, configMap(overheadNamespace, objectName(i)))
-	}); err != nil {
-		return err
+	for _, name := range names {
+		if err := w.createObjects(ctx, overheadNamespace(name)); err != nil {
+			return err
+		}
 	}
 	t := table{
 		title: fmt.Sprintf("Overhead: one member with %d objects, reconciles that do nothing (medians of %d runs; more than 1.00× is better)",
 			*oneObjects, *oneRuns),
 		header: []string{"workers", "", subjectOneMember, subjectPlain, "ours is faster"},
 	}
-	for _, workers := range []int{1, 8} {
-		both := [2][][]float64{}
-		for range *oneRuns {
-			for i, subject := range []string{subjectOneMember, subjectPlain} {
-				progressf("%s: %d workers", subject, workers)
-				figures, err := w.overhead(ctx, subject, workers)
-				if err != nil {
-					return err
-				}
-				both[i] = append(both[i], figures)
+	runs := map[int][]figures{}
+	for run := range *oneRuns {
+		for _, workers := range overheadWorkers {
+			progressf("overhead: run %d with %d workers", run+1, workers)
+			one, err := w.overhead(ctx, names, workers)
+			if err != nil {
+				return err
 			}
+			runs[workers] = append(runs[workers], one)
 		}
+		slices.Reverse(names) // neither is always the first
+	}
+	for _, workers := range overheadWorkers {
 		for row, what := range overheads {
-			ours, plain := middle(both[0], row), middle(both[1], row)
+			ours, plain := middle(runs[workers], subjectOneMember, row), middle(runs[workers], subjectPlain, row)
 			t.add(fmt.Sprint(workers), what.name, what.write(ours), what.write(plain), ratio(plain, ours))
 		}
 	}
@@ -81,38 +82,91 @@ func (w *world) overheadTable(ctx context.Context) error {
 	return nil
 }
 
+// overheadWorkers are the numbers of workers that the table has rows for.
+var overheadWorkers = []int{1, 8}
+
+// overheadNamespace is where a subject's objects are. Each has its own, so that it sees no events of the other's.
+func overheadNamespace(subject string) string { return "overhead-" + slug(subject) }
+
 func objectName(i int) string { return fmt.Sprintf("object-%04d", i) }
 
-// middle returns the median of a figure over all runs.
-func middle(runs [][]float64, row int) float64 {
-	all := make([]float64, len(runs))
-	for i, figures := range runs {
-		all[i] = figures[row]
+func (w *world) createObjects(ctx context.Context, namespace string) error {
+	if err := w.createNamespace(ctx, namespace, 0); err != nil {
+		return err
+	}
+	return each(ctx, *oneObjects, func(ctx context.Context, i int) error {
+		return w.client.Create(ctx, configMap(namespace, objectName(i)))
+	})
+}
+
+// figures are what was measured in one run, by subject: a figure for each row.
+type figures map[string][]float64
+
+// middle returns the median of a figure over all runs, zero if the subject was left out.
+func middle(runs []figures, subject string, row int) float64 {
+	var all []float64
+	for _, run := range runs {
+		if of := run[subject]; of != nil {
+			all = append(all, of[row])
+		}
+	}
+	if len(all) == 0 {
+		return 0
 	}
 	slices.Sort(all)
 	return all[len(all)/2]
 }
 
-// overhead measures all rows in one process.
-func (w *world) overhead(ctx context.Context, subject string, workers int) (figures []float64, err error) {
-	c, err := w.startChild(ctx, measure.Spec{Subject: subject, Namespace: overheadNamespace, Workers: workers})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	a, err := c.wait(*oneObjects, overheadTimeout)
-	if err != nil {
-		return nil, err
-	}
-	figures = append(figures, time.Duration(a.Last-a.Started).Seconds())
-	for _, measure := range []func(context.Context, *child) ([]float64, error){w.updates, w.latencies, w.loops} {
-		more, err := measure(ctx, c)
+// overhead measures all rows once, of all subjects. Their processes run side by side, and each step is done with one after
+// the other before the next step, so that what else the machine does at the time harms them alike.
+func (w *world) overhead(ctx context.Context, subjects []string, workers int) (_ figures, err error) {
+	all := figures{}
+	var children []*child
+	defer func() {
+		for _, c := range children {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	for _, subject := range subjects {
+		c, err := w.startChild(ctx, measure.Spec{Subject: subject, Namespace: overheadNamespace(subject), Workers: workers})
 		if err != nil {
 			return nil, err
 		}
-		figures = append(figures, more...)
+		children = append(children, c)
+		a, err := c.wait(*oneObjects, overheadTimeout)
+		if err != nil {
+			return nil, err
+		}
+		all[subject] = append(all[subject], time.Duration(a.Last-a.Started).Seconds())
 	}
-	return figures, c.profile(fmt.Sprintf("%d-workers", workers))
+	for _, step := range []func(context.Context, []*child) (figures, error){oneByOne(w.updates), w.latencies, oneByOne(w.loops)} {
+		measured, err := step(ctx, children)
+		if err != nil {
+			return nil, err
+		}
+		for subject, more := range measured {
+			all[subject] = append(all[subject], more...)
+		}
+	}
+	for _, c := range children {
+		err = errors.Join(err, c.profile(c.workers()))
+	}
+	return all, err
+}
+
+// oneByOne measures one child after the other.
+func oneByOne(step func(context.Context, *child) ([]float64, error)) func(context.Context, []*child) (figures, error) {
+	return func(ctx context.Context, children []*child) (figures, error) {
+		all := figures{}
+		for _, c := range children {
+			measured, err := step(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			all[c.spec.Subject] = measured
+		}
+		return all, nil
+	}
 }
 
 // updates returns the time and the CPU time for one update.
@@ -122,7 +176,7 @@ func (w *world) updates(ctx context.Context, c *child) ([]float64, error) {
 		return nil, err
 	}
 	since := time.Now()
-	a, err := w.touch(ctx, c, *oneObjects, writers)
+	a, err := w.touchAll(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +190,7 @@ func (w *world) loops(ctx context.Context, c *child) ([]float64, error) {
 	if _, err := c.ask(measure.Request{Do: measure.Loop, On: true}); err != nil {
 		return nil, err
 	}
-	if _, err := w.touch(ctx, c, *oneObjects, writers); err != nil {
+	if _, err := w.touchAll(ctx, c); err != nil {
 		return nil, err
 	}
 	before, err := c.ask(measure.Request{Do: measure.Cost})
@@ -157,30 +211,51 @@ func (w *world) loops(ctx context.Context, c *child) ([]float64, error) {
 	return []float64{time.Duration(after.Now-before.Now).Seconds() / n, (after.CPU - before.CPU).Seconds() / n}, err
 }
 
-// latencies returns the median and the 99th percentile from event to reconcile, and those from write to reconcile.
-func (w *world) latencies(ctx context.Context, c *child) ([]float64, error) {
-	a, err := w.touch(ctx, c, min(latencyChanges, *oneObjects), 1)
-	if err != nil {
-		return nil, err
+// latencies returns the median and the 99th percentile from event to reconcile, and those from write to reconcile. The
+// subjects' changes take turns.
+func (w *world) latencies(ctx context.Context, children []*child) (figures, error) {
+	for _, c := range children {
+		if err := errors.Join(c.reset(), c.trace(true, c.workers())); err != nil {
+			return nil, err
+		}
 	}
-	var figures []float64
-	for _, took := range [][]time.Duration{a.ToReconcile, a.SinceWrite} {
-		slices.Sort(took)
-		figures = append(figures, took[len(took)/2].Seconds(), took[len(took)*99/100].Seconds())
+	changes := min(latencyChanges, *oneObjects)
+	for i := range changes {
+		for _, c := range children {
+			if err := w.touch(ctx, c, i); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return figures, nil
+	all := figures{}
+	for _, c := range children {
+		a, err := c.wait(changes, overheadTimeout)
+		if err = errors.Join(err, c.trace(false, c.workers())); err != nil {
+			return nil, err
+		}
+		for _, took := range [][]time.Duration{a.ToReconcile, a.SinceWrite} {
+			slices.Sort(took)
+			all[c.spec.Subject] = append(all[c.spec.Subject], took[len(took)/2].Seconds(), took[len(took)*99/100].Seconds())
+		}
+	}
+	return all, nil
 }
 
-// touch writes the time to the first n objects, and waits until each was reconciled since.
-func (w *world) touch(ctx context.Context, c *child, n, atOnce int) (measure.Answer, error) {
-	if _, err := c.ask(measure.Request{Do: measure.Reset, Since: time.Now().UnixNano()}); err != nil {
+func (c *child) workers() string { return fmt.Sprintf("%d-workers", c.spec.Workers) }
+
+// touch writes the time to one of a child's objects.
+func (w *world) touch(ctx context.Context, c *child, object int) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, measure.StampKey, time.Now().UnixNano())
+	return w.client.Patch(ctx, configMap(c.spec.Namespace, objectName(object)), client.RawPatch("application/merge-patch+json", patch))
+}
+
+// touchAll touches all objects, several at once, and waits until each was reconciled since.
+func (w *world) touchAll(ctx context.Context, c *child) (measure.Answer, error) {
+	if err := c.reset(); err != nil {
 		return measure.Answer{}, err
 	}
-	if err := eachOf(ctx, n, atOnce, func(ctx context.Context, i int) error {
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, measure.StampKey, time.Now().UnixNano())
-		return w.client.Patch(ctx, configMap(overheadNamespace, objectName(i)), client.RawPatch("application/merge-patch+json", patch))
-	}); err != nil {
+	if err := each(ctx, *oneObjects, func(ctx context.Context, i int) error { return w.touch(ctx, c, i) }); err != nil {
 		return measure.Answer{}, err
 	}
-	return c.wait(n, overheadTimeout)
+	return c.wait(*oneObjects, overheadTimeout)
 }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime/trace"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -64,12 +66,14 @@ const (
 	TakeSample Command = "sample"
 	// Profile writes profiles.
 	Profile Command = "profile"
+	// Trace begins or ends an execution trace.
+	Trace Command = "trace"
 )
 
 // Request is one line from the parent to the child.
 type Request struct {
 	Do Command
-	// On says whether objects that are reconciled are to be requeued at once, for Loop.
+	// On says whether objects that are reconciled are to be requeued at once, for Loop, and whether Trace begins.
 	On bool
 	// Count is how many items Wait waits for, or how many members Engaged waits for.
 	Count int
@@ -77,7 +81,7 @@ type Request struct {
 	Since int64
 	// AtMost bounds a wait.
 	AtMost time.Duration
-	// Path is where Profile writes, without the end of the names.
+	// Path is where Profile and Trace write, without the end of the names.
 	Path string
 }
 
@@ -133,6 +137,7 @@ type child struct {
 	probe   *Probe
 	started int64
 	ended   chan error
+	traced  *os.File // where the trace goes that has begun
 }
 
 func newChild(ctx context.Context, spec Spec, subjects map[string]Subject) (*child, error) {
@@ -178,6 +183,8 @@ func (c *child) do(ctx context.Context, r Request) (Answer, error) {
 		return Answer{Sample: sample}, err
 	case Profile:
 		return Answer{}, writeProfiles(r.Path)
+	case Trace:
+		return Answer{}, c.trace(r.On, r.Path)
 	default:
 		return Answer{}, fmt.Errorf("cannot %q", r.Do)
 	}
@@ -209,4 +216,18 @@ func (c *child) until(ctx context.Context, atMost time.Duration, done func() boo
 		}
 	}
 	return nil
+}
+
+// trace begins to write path.trace, for go tool trace, or ends it.
+func (c *child) trace(on bool, path string) error {
+	if !on {
+		trace.Stop()
+		return c.traced.Close()
+	}
+	file, err := os.Create(path + ".trace") //nolint:gosec // the user names it
+	if err != nil {
+		return err
+	}
+	c.traced = file
+	return trace.Start(file)
 }
