@@ -11,7 +11,7 @@ import (
 )
 
 // metrics are the standard work queue metrics of a controller, in the very series that controller-runtime's own queue
-// would fill. Its methods are called with the queue locked, but for stop; a nil pointer does nothing.
+// would fill. Its methods are called with the queue locked, but for waited and stop; a nil pointer does nothing.
 type metrics struct {
 	depth        *prometheus.GaugeVec
 	depths       map[int]prometheus.Gauge // by priority
@@ -131,10 +131,15 @@ func (m *metrics) retried() {
 	}
 }
 
-func (m *metrics) handedOut(priority int, waited time.Duration) {
+func (m *metrics) handedOut(priority int) {
 	if m != nil {
 		m.depthOf(priority).Dec()
-		m.latency.Observe(waited.Seconds())
+	}
+}
+
+func (m *metrics) waited(so time.Duration) {
+	if m != nil {
+		m.latency.Observe(so.Seconds())
 	}
 }
 

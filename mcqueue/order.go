@@ -251,6 +251,11 @@ func (o *order[request]) take(now time.Duration) (i *item[request], ok bool) {
 	return i, true
 }
 
+// hasNext reports whether take would hand out something.
+func (o *order[request]) hasNext() bool {
+	return o.rings[fresh].head != nil || o.rings[background].head != nil
+}
+
 // pick chooses the band: the fresh one, except that the background gets its share while it has something to do.
 func (o *order[request]) pick() (band, bool) {
 	hasFresh, hasBackground := o.rings[fresh].head != nil, o.rings[background].head != nil

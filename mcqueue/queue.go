@@ -67,8 +67,7 @@ type Queue[request mcreconcile.ClusterAware[request]] struct {
 
 	mu       sync.Mutex // guards what follows; nothing is awaited under it
 	order    *order[request]
-	workers  sync.Cond // waits for something to hand out, or the end
-	waiting  int       // workers that do
+	workers  workers // that wait for something to hand out, or the end; unlock wakes them
 	stopped  bool
 	alarm    *time.Timer                                      // makes delayed requests ready
 	alarmAt  time.Duration                                    // when it rings, zero for never
@@ -86,10 +85,17 @@ func New[request mcreconcile.ClusterAware[request]](controller string, opts Opti
 		order:    newOrder[request](opts.InFlightPerCluster, opts.BackgroundShare, opts.Weight),
 		retrying: map[mcreconcile.ClusterName]map[request]struct{}{},
 	}
-	q.workers.L = &q.mu
 	q.order.series.most = opts.MaxClusterSeries
 	q.metrics = newMetrics(controller, q)
 	return q
+}
+
+// unlock unlocks the queue, and then wakes the workers that were chosen. One that is woken before would find the queue
+// locked, and wait once more.
+func (q *Queue[request]) unlock() {
+	woken := q.workers.chosen()
+	q.mu.Unlock()
+	woken.tell()
 }
 
 // now is the time as order counts it.
@@ -118,7 +124,7 @@ func (q *Queue[request]) AddWithOpts(opts priorityqueue.AddOpts, reqs ...request
 		priority = *opts.Priority
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if q.stopped {
 		return
 	}
@@ -169,10 +175,11 @@ func (q *Queue[request]) addLocked(req request, priority int, now, readyAt time.
 	}
 }
 
-// wakeLocked has a worker look for something to do, if one waits.
+// wakeLocked makes a worker look for something to do, if there is something, and one waits. It is called for each request
+// that may have become the one to hand out: those that wait for a worker never outnumber the workers that are woken.
 func (q *Queue[request]) wakeLocked() {
-	if q.waiting > 0 {
-		q.workers.Signal()
+	if q.order.hasNext() {
+		q.workers.wakeOne()
 	}
 }
 
@@ -199,7 +206,7 @@ func (q *Queue[request]) ringLocked(now time.Duration) {
 // ring is called by the alarm.
 func (q *Queue[request]) ring() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	q.alarmAt = 0
 	q.ringLocked(q.now())
 }
@@ -213,24 +220,32 @@ func (q *Queue[request]) Get() (req request, shutdown bool) {
 // GetWithPriority is [Queue.Get], and returns the request's priority too. Done must be called with what it returns.
 func (q *Queue[request]) GetWithPriority() (req request, priority int, shutdown bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	for !q.stopped {
 		now := q.now()
 		if i, ok := q.order.take(now); ok {
-			q.metrics.handedOut(i.priority, now-i.at)
+			q.metrics.handedOut(i.priority)
+			q.mu.Unlock()
+			q.metrics.waited(now - i.at)
 			return i.request, i.priority, false
 		}
-		q.waiting++
-		q.workers.Wait()
-		q.waiting--
+		w := q.workers.wait()
+		q.mu.Unlock()
+		<-w.wake
+		q.mu.Lock()
+		q.workers.waited(w)
 	}
+	q.mu.Unlock()
 	return req, 0, true
 }
 
 // Done says that a request that was handed out is not being worked on any more.
 func (q *Queue[request]) Done(req request) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
+	q.doneLocked(req)
+}
+
+func (q *Queue[request]) doneLocked(req request) {
 	since, known := q.order.done(req)
 	if !known {
 		return
@@ -275,9 +290,15 @@ func (q *Queue[request]) Pause(name mcreconcile.ClusterName) {
 // other cluster only while it has requests.
 func (q *Queue[request]) Resume(name mcreconcile.ClusterName) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
+	q.resumeLocked(name)
+}
+
+func (q *Queue[request]) resumeLocked(name mcreconcile.ClusterName) {
 	q.order.resume(name)
-	q.wakeAllLocked()
+	for range q.order.clusters[name].depth() {
+		q.wakeLocked()
+	}
 }
 
 // Purge drops all requests of a cluster that are not in flight, forgets their failures, and ends a pause. The returned
@@ -316,16 +337,10 @@ func (q *Queue[request]) ShutDown() {
 	if q.alarm != nil {
 		q.alarm.Stop()
 	}
-	q.wakeAllLocked()
-	q.mu.Unlock()
+	q.workers.wakeAll()
+	q.unlock()
 	q.metrics.stop()
 }
 
 // ShutDownWithDrain is [Queue.ShutDown], as it is in controller-runtime's queue.
 func (q *Queue[request]) ShutDownWithDrain() { q.ShutDown() }
-
-func (q *Queue[request]) wakeAllLocked() {
-	if q.waiting > 0 {
-		q.workers.Broadcast()
-	}
-}
