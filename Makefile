@@ -5,7 +5,8 @@ PACKAGES ?= ./test/e2e ./mcowner/dependents ./mctest ./examples/quickstart ./...
 TESTARGS ?=
 
 GO   ?= go
-LINT  = $(GO) tool -modfile=$(CURDIR)/tools.mod golangci-lint
+# The linters load packages as the tests do, with the race detector, so that each is compiled once for both.
+LINT  = $(if $(RACE),GOFLAGS="$(shell $(GO) env GOFLAGS) $(RACE)") "$$($(GO) tool -n -modfile=$(CURDIR)/tools.mod golangci-lint)"
 # The other modules of this repository, besides the one in its root.
 MODULES = hack/assets providers/upstream test/bench/peers
 # Module files of another name: of the linters, and of the control plane's programs.
