@@ -55,13 +55,11 @@ func (p *Pool) Start(tb testing.TB, o Options) *Fleet {
 	return f
 }
 
-// Share returns a control plane that other tests use at the same time: always the same one, which nobody cleans. It is for
-// tests that run in parallel, keep to namespaces of their own, and neither stop nor freeze it.
-func (p *Pool) Share(tb testing.TB) *ControlPlane {
+// Share returns a control plane that other tests use at the same time: always the same one, with what the first of them
+// asks for, and nobody cleans it. It is for tests that keep to namespaces of their own, and neither stop nor freeze it.
+func (p *Pool) Share(tb testing.TB, o Options) *ControlPlane {
 	tb.Helper()
-	p.share.Do(func() {
-		p.shared, p.broken = startControlPlane(tb.Context(), lease{pool: p, tb: tb}, "shared", Options{})
-	})
+	p.share.Do(func() { p.shared, p.broken = startControlPlane(tb.Context(), lease{pool: p, tb: tb}, "shared", o) })
 	must(tb, p.broken)
 	return p.shared
 }

@@ -80,17 +80,17 @@ func TestPooledControlPlaneThatCannotLookNewIsThrownAway(t *testing.T) {
 }
 
 func TestSharedControlPlaneIsTheSameForAllTests(t *testing.T) {
-	shared := pool.Share(t)
+	shared := pool.Share(t, mctest.Options{})
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			if cp := pool.Share(t); cp.Config().Host != shared.Config().Host {
+			if cp := pool.Share(t, mctest.Options{}); cp.Config().Host != shared.Config().Host {
 				t.Errorf("the test has %s, want %s", cp.Config().Host, shared.Config().Host)
 			}
 			if cp := pool.Start(t, mctest.Options{}).Local; cp.Config().Host == shared.Config().Host {
 				t.Error("a test has the shared one as its own")
 			}
-			pool.Share(t).CreateNamespace(t)
+			pool.Share(t, mctest.Options{}).CreateNamespace(t)
 		})
 	}
 }

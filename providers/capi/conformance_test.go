@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/capi"
+	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
 	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 )
 
@@ -22,7 +23,7 @@ func TestConformance(t *testing.T) {
 		line := &providertest.Line{}
 		return providertest.Source{
 			Provider:  func() fleet.Provider { return capi.Provider{Namespace: h.namespace} },
-			Local:     startLocal(t, line.Through(h.Config())),
+			Local:     hubtest.StartLocal(t, line.Through(h.Config())),
 			Set:       h.describe,
 			Touch:     h.touch,
 			Remove:    h.remove,
@@ -35,7 +36,7 @@ func TestConformance(t *testing.T) {
 // describe writes the Secret, and the Cluster unless it is there.
 func (h hub) describe(t *testing.T, d providertest.Description) {
 	t.Helper()
-	h.writeSecret(t, d.Name, kubeconfigOf(t, d.Config))
+	h.writeSecret(t, d.Name, hubtest.Kubeconfig(t, d.Config))
 	c, found := h.find(t, d.Name)
 	if !found {
 		h.create(t, d.Name, func(c *clusterv1.Cluster) {
@@ -52,7 +53,7 @@ func (h hub) find(t *testing.T, name string) (c *clusterv1.Cluster, found bool) 
 	c = &clusterv1.Cluster{}
 	err := h.Client().Get(t.Context(), client.ObjectKey{Namespace: h.namespace, Name: name}, c)
 	if !apierrors.IsNotFound(err) {
-		must(t, err)
+		hubtest.Must(t, err)
 	}
 	return c, err == nil
 }
@@ -65,9 +66,9 @@ func (h hub) writeSecret(t *testing.T, name string, kubeconfig []byte) {
 		h.createSecret(t, name, kubeconfig)
 		return
 	}
-	must(t, err)
+	hubtest.Must(t, err)
 	secret.Data["value"] = kubeconfig
-	must(t, h.Client().Update(t.Context(), secret))
+	hubtest.Must(t, h.Client().Update(t.Context(), secret))
 }
 
 func (h hub) touch(t *testing.T, d providertest.Description) {
@@ -80,12 +81,12 @@ func (h hub) touch(t *testing.T, d providertest.Description) {
 func (h hub) remove(t *testing.T, name string) {
 	t.Helper()
 	c, _ := h.find(t, name)
-	must(t, h.Client().Delete(t.Context(), c))
+	hubtest.Must(t, h.Client().Delete(t.Context(), c))
 }
 
 // damage cuts off the kubeconfig in the middle.
 func (h hub) damage(t *testing.T, d providertest.Description) {
 	t.Helper()
-	text := kubeconfigOf(t, d.Config)
+	text := hubtest.Kubeconfig(t, d.Config)
 	h.writeSecret(t, d.Name, text[:len(text)-10])
 }

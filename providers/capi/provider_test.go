@@ -17,6 +17,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/capi"
+	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
@@ -28,47 +29,47 @@ func TestAMemberFollowsTheLifeOfItsCluster(t *testing.T) {
 	name := fleet.ClusterName(h.namespace + "/east")
 
 	c := h.create(t, "east", func(c *clusterv1.Cluster) { c.Finalizers = []string{clusterv1.ClusterFinalizer} })
-	f.waitFor(t, name, fleet.Pending, capi.ReasonNotInitialized)
+	f.WaitFor(t, name, fleet.Pending, capi.ReasonNotInitialized)
 	h.updateStatus(t, c, initialize)
-	f.waitFor(t, name, fleet.Pending, capi.ReasonNoKubeconfig)
-	secret := h.createSecret(t, "east", kubeconfigOf(t, member.AddUser(t, "first")))
-	f.waitFor(t, name, fleet.Ready, "")
+	f.WaitFor(t, name, fleet.Pending, capi.ReasonNoKubeconfig)
+	secret := h.createSecret(t, "east", hubtest.Kubeconfig(t, member.AddUser(t, "first")))
+	f.WaitFor(t, name, fleet.Ready, "")
 	engagement, err := f.Engagement(name)
-	must(t, err)
+	hubtest.Must(t, err)
 
 	// The Secret is deleted so that it is made anew, with other credentials.
-	must(t, h.Client().Delete(t.Context(), secret))
-	f.waitFor(t, name, fleet.Ready, capi.ReasonNoKubeconfig)
+	hubtest.Must(t, h.Client().Delete(t.Context(), secret))
+	f.WaitFor(t, name, fleet.Ready, capi.ReasonNoKubeconfig)
 	mayListSecrets := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}}
-	h.createSecret(t, "east", kubeconfigOf(t, member.AddUser(t, "second", mayListSecrets)))
-	f.waitFor(t, name, fleet.Ready, "")
-	f.waitUntilMayListSecrets(t, name)
+	h.createSecret(t, "east", hubtest.Kubeconfig(t, member.AddUser(t, "second", mayListSecrets)))
+	f.WaitFor(t, name, fleet.Ready, "")
+	waitUntilMayListSecrets(t, f, name)
 
 	// The control plane is not available for a while: whether it can be reached is for the fleet to find out.
 	h.updateStatus(t, c, condition(clusterv1.ClusterControlPlaneAvailableCondition, metav1.ConditionFalse))
 	h.update(t, c, func(c *clusterv1.Cluster) { c.Labels = map[string]string{"seen": "true"} })
-	f.waitUntil(t, name, "labelled", func(s fleet.Status, _ bool) bool { return s.Labels["seen"] == "true" })
+	f.WaitUntil(t, name, "labelled", func(s fleet.Status, _ bool) bool { return s.Labels["seen"] == "true" })
 	if again, err := f.Engagement(name); again != engagement {
 		t.Errorf("the member was engaged anew: %v", err)
 	}
 
 	h.update(t, c, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
-	f.waitUntilGone(t, name)
+	f.WaitUntilGone(t, name)
 	h.update(t, c, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-	f.waitFor(t, name, fleet.Ready, "")
+	f.WaitFor(t, name, fleet.Ready, "")
 
-	must(t, h.Client().Delete(t.Context(), c))
-	f.waitUntilGone(t, name)
-	must(t, h.Client().Get(t.Context(), client.ObjectKeyFromObject(c), c)) // it is being deleted
+	hubtest.Must(t, h.Client().Delete(t.Context(), c))
+	f.WaitUntilGone(t, name)
+	hubtest.Must(t, h.Client().Get(t.Context(), client.ObjectKeyFromObject(c), c)) // it is being deleted
 	h.update(t, c, func(c *clusterv1.Cluster) { c.Finalizers = nil })
 	h.create(t, "east", initialize)
-	f.waitFor(t, name, fleet.Ready, "")
+	f.WaitFor(t, name, fleet.Ready, "")
 }
 
 // waitUntilMayListSecrets waits until the member is reached with credentials that have this right.
-func (f followed) waitUntilMayListSecrets(t *testing.T, name fleet.ClusterName) {
+func waitUntilMayListSecrets(t *testing.T, f hubtest.Followed, name fleet.ClusterName) {
 	t.Helper()
-	must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	hubtest.Must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, hubtest.Patience, true, func(ctx context.Context) (bool, error) {
 		engagement, err := f.Engagement(name)
 		if err != nil {
 			return false, err
@@ -149,11 +150,11 @@ func TestWhatAClusterBecomes(t *testing.T) {
 			tc.provider.Namespace = h.namespace
 			f := follow(t, h, tc.provider)
 			if tc.state != "" {
-				f.waitFor(t, "case", tc.state, tc.reason)
+				f.WaitFor(t, "case", tc.state, tc.reason)
 				return
 			}
 			h.create(t, "later", nil)
-			f.waitFor(t, "later", fleet.Pending, capi.ReasonNotInitialized)
+			f.WaitFor(t, "later", fleet.Pending, capi.ReasonNotInitialized)
 			if s, known := f.Status("case"); known {
 				t.Errorf("there is a member: %+v", s)
 			}
@@ -187,7 +188,7 @@ func TestLabelsOfTheClusterAndItsTopologyArePassedOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h.create(t, name, tc.cluster)
-			s := f.waitFor(t, fleet.ClusterName(name), fleet.Pending, capi.ReasonNotInitialized)
+			s := f.WaitFor(t, fleet.ClusterName(name), fleet.Pending, capi.ReasonNotInitialized)
 			tc.want[objects.NamespaceLabel] = h.namespace
 			if diff := cmp.Diff(tc.want, s.Labels, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
@@ -207,10 +208,10 @@ func TestOnlySelectedClustersOfTheNamespaceAreMembers(t *testing.T) {
 	f := follow(t, h, capi.Provider{
 		Namespace: h.namespace, Selector: labels.SelectorFromSet(labels.Set{"tier": "prod"}),
 	})
-	f.waitFor(t, "prod", fleet.Pending, capi.ReasonNotInitialized)
+	f.WaitFor(t, "prod", fleet.Pending, capi.ReasonNotInitialized)
 	if all := f.List(labels.Everything()); len(all) != 1 {
 		t.Errorf("there are members that were not selected: %+v", all)
 	}
 	h.update(t, prod, tier("test"))
-	f.waitUntilGone(t, "prod")
+	f.WaitUntilGone(t, "prod")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/clusterprofile"
+	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
 	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 )
 
@@ -75,12 +76,12 @@ func TestConformanceWithSecrets(t *testing.T) {
 		s := h.source(t, clusterprofile.Provider{Namespace: h.namespace, SecretNamespace: consumer})
 		s.Set = func(t *testing.T, d providertest.Description) {
 			t.Helper()
-			h.writeSecret(t, consumer, d.Name, kubeconfigOf(t, d.Config))
+			h.writeSecret(t, consumer, d.Name, hubtest.Kubeconfig(t, d.Config))
 			h.write(t, d, v1alpha1.ClusterProfileStatus{})
 		}
 		s.Break = func(t *testing.T, d providertest.Description) {
 			t.Helper()
-			text := kubeconfigOf(t, d.Config)
+			text := hubtest.Kubeconfig(t, d.Config)
 			h.writeSecret(t, consumer, d.Name, text[:len(text)-10])
 		}
 		return s
@@ -93,7 +94,7 @@ func (h hub) source(t *testing.T, p clusterprofile.Provider) providertest.Source
 	line := &providertest.Line{}
 	return providertest.Source{
 		Provider:  func() fleet.Provider { return p },
-		Local:     startLocal(t, line.Through(h.Config())),
+		Local:     hubtest.StartLocal(t, line.Through(h.Config())),
 		Touch:     h.touch,
 		Remove:    h.remove,
 		Interrupt: func(*testing.T) (<-chan struct{}, func()) { return line.Cut() },
@@ -116,7 +117,7 @@ func (h hub) find(t *testing.T, name string) (profile *v1alpha1.ClusterProfile, 
 	profile = &v1alpha1.ClusterProfile{}
 	err := h.Client().Get(t.Context(), client.ObjectKey{Namespace: h.namespace, Name: name}, profile)
 	if !apierrors.IsNotFound(err) {
-		must(t, err)
+		hubtest.Must(t, err)
 	}
 	return profile, err == nil
 }
@@ -129,9 +130,9 @@ func (h hub) writeSecret(t *testing.T, namespace, profile string, kubeconfig []b
 		h.createSecret(t, namespace, profile, belongsTo(h.namespace, profile), kubeconfig)
 		return
 	}
-	must(t, err)
+	hubtest.Must(t, err)
 	secret.Data["Config"] = kubeconfig
-	must(t, h.Client().Update(t.Context(), secret))
+	hubtest.Must(t, h.Client().Update(t.Context(), secret))
 }
 
 func (h hub) touch(t *testing.T, d providertest.Description) {
@@ -143,5 +144,5 @@ func (h hub) touch(t *testing.T, d providertest.Description) {
 func (h hub) remove(t *testing.T, name string) {
 	t.Helper()
 	profile, _ := h.find(t, name)
-	must(t, h.Client().Delete(t.Context(), profile))
+	hubtest.Must(t, h.Client().Delete(t.Context(), profile))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/clusterprofile"
+	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
 )
 
 // pluginVariable makes the test binary a program that gives credentials.
@@ -70,7 +71,7 @@ func plugin(answer io.Writer) error {
 func pluginProvider(t *testing.T) clusterprofile.AccessProvider {
 	t.Helper()
 	program, err := os.Executable()
-	must(t, err)
+	hubtest.Must(t, err)
 	return clusterprofile.AccessProvider{
 		Name: pluginName,
 		ExecConfig: clientcmdv1.ExecConfig{
@@ -95,7 +96,7 @@ func throughPlugin(t *testing.T, cp *mctest.ControlPlane, config pluginConfig, m
 func extension(t *testing.T, name string, value any) clientcmdv1.NamedExtension {
 	t.Helper()
 	raw, err := json.Marshal(value)
-	must(t, err)
+	hubtest.Must(t, err)
 	return clientcmdv1.NamedExtension{Name: name, Extension: runtime.RawExtension{Raw: raw}}
 }
 
@@ -105,12 +106,12 @@ type account struct{ user, token string }
 func newAccount(t *testing.T, cp *mctest.ControlPlane) account {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(cp.Config())
-	must(t, err)
+	hubtest.Must(t, err)
 	namespace := cp.CreateNamespace(t)
 	accounts := clients.CoreV1().ServiceAccounts(namespace)
 	_, err = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}, metav1.CreateOptions{})
-	must(t, err)
+	hubtest.Must(t, err)
 	request, err := accounts.CreateToken(t.Context(), "fleet", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
+	hubtest.Must(t, err)
 	return account{"system:serviceaccount:" + namespace + ":fleet", request.Status.Token}
 }

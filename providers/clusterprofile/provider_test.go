@@ -1,19 +1,15 @@
 package clusterprofile_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
@@ -22,6 +18,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/clusterprofile"
+	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
@@ -37,55 +34,36 @@ func TestAMemberFollowsTheLifeOfItsProfile(t *testing.T) {
 	name := fleet.ClusterName(h.namespace + "/east")
 
 	profile := h.create(t, "east", v1alpha1.ClusterProfileStatus{})
-	f.waitFor(t, name, fleet.Pending, clusterprofile.ReasonNoAccess)
+	f.WaitFor(t, name, fleet.Pending, clusterprofile.ReasonNoAccess)
 	h.updateStatus(t, profile, func(s *v1alpha1.ClusterProfileStatus) {
 		*s = access(first)
 		s.Conditions = healthy(metav1.ConditionFalse)
 	})
-	f.waitFor(t, name, fleet.Pending, clusterprofile.ReasonNotHealthy)
+	f.WaitFor(t, name, fleet.Pending, clusterprofile.ReasonNotHealthy)
 	h.updateStatus(t, profile, func(s *v1alpha1.ClusterProfileStatus) { s.Conditions = healthy(metav1.ConditionTrue) })
-	f.waitFor(t, name, fleet.Ready, "")
-	f.waitUntilKnownAs(t, name, first)
+	f.WaitFor(t, name, fleet.Ready, "")
+	f.WaitUntilKnownAs(t, name, first.user)
 	engagement, err := f.Engagement(name)
-	must(t, err)
+	hubtest.Must(t, err)
 
 	h.updateStatus(t, profile, func(s *v1alpha1.ClusterProfileStatus) { s.AccessProviders = access(second).AccessProviders })
-	f.waitUntilKnownAs(t, name, second)
+	f.WaitUntilKnownAs(t, name, second.user)
 	h.updateStatus(t, profile, func(s *v1alpha1.ClusterProfileStatus) { s.Conditions = healthy(metav1.ConditionFalse) })
-	f.waitFor(t, name, fleet.Ready, clusterprofile.ReasonNotHealthy)
+	f.WaitFor(t, name, fleet.Ready, clusterprofile.ReasonNotHealthy)
 	h.updateStatus(t, profile, func(s *v1alpha1.ClusterProfileStatus) {
 		s.Conditions, s.AccessProviders = healthy(metav1.ConditionUnknown), nil
 	})
-	f.waitFor(t, name, fleet.Ready, clusterprofile.ReasonNoAccess)
+	f.WaitFor(t, name, fleet.Ready, clusterprofile.ReasonNoAccess)
 	h.updateStatus(t, profile, func(s *v1alpha1.ClusterProfileStatus) { s.AccessProviders = access(first).AccessProviders })
-	f.waitUntilKnownAs(t, name, first)
+	f.WaitUntilKnownAs(t, name, first.user)
 	if again, err := f.Engagement(name); again != engagement {
 		t.Errorf("the member was engaged anew: %v", err)
 	}
 
 	h.update(t, profile, func(p *v1alpha1.ClusterProfile) { p.Finalizers = []string{"test.fleet-runtime.dev/hold"} })
-	must(t, h.Client().Delete(t.Context(), profile))
-	f.waitUntilGone(t, name)
-	must(t, h.Client().Get(t.Context(), client.ObjectKeyFromObject(profile), profile)) // it is being deleted
-}
-
-// waitUntilKnownAs waits until the member is reached as the user.
-func (f followed) waitUntilKnownAs(t *testing.T, name fleet.ClusterName, want account) {
-	t.Helper()
-	var got string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		engagement, err := f.Engagement(name)
-		if err != nil {
-			return false, err
-		}
-		review := &authenticationv1.SelfSubjectReview{}
-		err = engagement.Cluster().GetClient().Create(ctx, review)
-		got = review.Status.UserInfo.Username
-		return got == want.user, err
-	})
-	if err != nil {
-		t.Fatalf("%s is reached as %q, want %s: %v", name, got, want.user, err)
-	}
+	hubtest.Must(t, h.Client().Delete(t.Context(), profile))
+	f.WaitUntilGone(t, name)
+	hubtest.Must(t, h.Client().Get(t.Context(), client.ObjectKeyFromObject(profile), profile)) // it is being deleted
 }
 
 // withArguments is the CRD changed so that profiles can have the extension for arguments at all: that is a list, but the
@@ -134,8 +112,8 @@ func TestEachClusterGetsItsOwnArguments(t *testing.T) {
 			h.updateStatus(t, profiles[i], func(s *v1alpha1.ClusterProfileStatus) { *s = access(i, accounts[i]) })
 		}
 		for i, name := range names {
-			f.waitFor(t, fleet.ClusterName(name), fleet.Ready, "")
-			f.waitUntilKnownAs(t, fleet.ClusterName(name), accounts[i])
+			f.WaitFor(t, fleet.ClusterName(name), fleet.Ready, "")
+			f.WaitUntilKnownAs(t, fleet.ClusterName(name), accounts[i].user)
 		}
 	}
 }
@@ -217,18 +195,18 @@ func TestWhatAProfileBecomes(t *testing.T) {
 				AccessProviders: append([]clusterprofile.AccessProvider{pluginProvider(t)}, tc.more...),
 			})
 			h.create(t, "case", tc.status)
-			f.waitFor(t, "case", tc.state, tc.reason)
+			f.WaitFor(t, "case", tc.state, tc.reason)
 		})
 	}
 }
 
 func TestSecretsOfTheOlderConventionAreFollowed(t *testing.T) {
-	h, members := startHub(t, 1)
+	h, members := startHubWith(t, crd(t), 1) // of its own, since the test writes to the namespace "default"
 	member := members[0]
 	consumer := h.CreateNamespace(t)
 	byPlugin := newAccount(t, member)
 	config := func(a account) []byte {
-		return kubeconfigOf(t, &rest.Config{
+		return hubtest.Kubeconfig(t, &rest.Config{
 			Host: member.Config().Host, BearerToken: a.token, TLSClientConfig: rest.TLSClientConfig{CAData: member.Config().CAData},
 		})
 	}
@@ -238,7 +216,7 @@ func TestSecretsOfTheOlderConventionAreFollowed(t *testing.T) {
 	none := v1alpha1.ClusterProfileStatus{}
 	name := fleet.ClusterName(h.namespace + "/east")
 	h.create(t, "east", none)
-	f.waitFor(t, name, fleet.Pending, clusterprofile.ReasonNoAccess)
+	f.WaitFor(t, name, fleet.Pending, clusterprofile.ReasonNoAccess)
 
 	// None of these is for it.
 	wrong := newAccount(t, member)
@@ -247,29 +225,29 @@ func TestSecretsOfTheOlderConventionAreFollowed(t *testing.T) {
 	h.createSecret(t, consumer, "a-for-the-default-namespace", belongsTo("", "east"), config(wrong))
 	first, second := newAccount(t, member), newAccount(t, member)
 	older := h.createSecret(t, consumer, "b", belongsTo(h.namespace, "east"), config(first))
-	f.waitFor(t, name, fleet.Ready, "")
-	f.waitUntilKnownAs(t, name, first)
+	f.WaitFor(t, name, fleet.Ready, "")
+	f.WaitUntilKnownAs(t, name, first.user)
 	younger := h.createSecret(t, consumer, "c", belongsTo(h.namespace, "east"), config(second))
-	must(t, h.Client().Delete(t.Context(), older))
-	f.waitUntilKnownAs(t, name, second)
-	must(t, h.Client().Delete(t.Context(), younger))
-	f.waitFor(t, name, fleet.Ready, clusterprofile.ReasonNoAccess)
+	hubtest.Must(t, h.Client().Delete(t.Context(), older))
+	f.WaitUntilKnownAs(t, name, second.user)
+	hubtest.Must(t, h.Client().Delete(t.Context(), younger))
+	f.WaitFor(t, name, fleet.Ready, clusterprofile.ReasonNoAccess)
 
 	inDefault := hub{h.ControlPlane, metav1.NamespaceDefault}
 	profile := inDefault.create(t, "east", none)
-	f.waitFor(t, "default/east", fleet.Ready, "")
-	f.waitUntilKnownAs(t, "default/east", wrong)
+	f.WaitFor(t, "default/east", fleet.Ready, "")
+	f.WaitUntilKnownAs(t, "default/east", wrong.user)
 	inDefault.updateStatus(t, profile, func(s *v1alpha1.ClusterProfileStatus) {
 		*s = offers(pluginName, throughPlugin(t, member, pluginConfig{Token: byPlugin.token, Args: []string{"--operator"}}))
 	})
-	f.waitUntilKnownAs(t, "default/east", byPlugin)
+	f.WaitUntilKnownAs(t, "default/east", byPlugin.user)
 
 	program := &rest.Config{Host: "https://127.0.0.1:1", ExecProvider: &clientcmdapi.ExecConfig{
 		APIVersion: "client.authentication.k8s.io/v1", Command: "/bin/false", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 	}}
-	h.createSecret(t, consumer, "program", belongsTo(h.namespace, "program"), kubeconfigOf(t, program))
+	h.createSecret(t, consumer, "program", belongsTo(h.namespace, "program"), hubtest.Kubeconfig(t, program))
 	h.create(t, "program", none)
-	f.waitFor(t, fleet.ClusterName(h.namespace+"/program"), fleet.Pending, kubeconfig.ReasonRefused)
+	f.WaitFor(t, fleet.ClusterName(h.namespace+"/program"), fleet.Pending, kubeconfig.ReasonRefused)
 }
 
 func TestLabelsPropertiesAndVersionArePassedOn(t *testing.T) {
@@ -295,7 +273,7 @@ func TestLabelsPropertiesAndVersionArePassedOn(t *testing.T) {
 		clusterprofile.VersionLabel: "v1.34.1_k3s1", "clusterset.k8s.io": "prod", "example.com/zone": "a", "tier": "label", "empty": "",
 		objects.NamespaceLabel: h.namespace,
 	}
-	f.waitUntil(t, "east", "labelled", func(s fleet.Status, _ bool) bool { return s.Labels["tier"] == "label" })
+	f.WaitUntil(t, "east", "labelled", func(s fleet.Status, _ bool) bool { return s.Labels["tier"] == "label" })
 	s, _ := f.Status("east")
 	if diff := cmp.Diff(want, s.Labels, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
@@ -316,12 +294,12 @@ func TestOnlySelectedProfilesOfTheNamespaceAreMembers(t *testing.T) {
 		Namespace: h.namespace, SecretNamespace: h.namespace,
 		Selector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelClusterManagerKey: "ours"}),
 	})
-	f.waitFor(t, "ours", fleet.Pending, clusterprofile.ReasonNoAccess)
+	f.WaitFor(t, "ours", fleet.Pending, clusterprofile.ReasonNoAccess)
 	if all := f.List(labels.Everything()); len(all) != 1 {
 		t.Errorf("there are members that were not selected: %+v", all)
 	}
 	h.update(t, ours, manager("theirs"))
-	f.waitUntilGone(t, "ours")
+	f.WaitUntilGone(t, "ours")
 }
 
 func TestAProviderThatCanNeverWorkSaysSo(t *testing.T) {

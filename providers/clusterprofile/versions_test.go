@@ -37,8 +37,8 @@ func TestProfilesAreFollowedInTheVersionThatIsServed(t *testing.T) {
 			account := newAccount(t, members[0])
 			h.create(t, "east", offers(pluginName, throughPlugin(t, members[0],
 				pluginConfig{Token: account.token, Args: []string{"--operator"}})))
-			f.waitFor(t, "east", fleet.Ready, "")
-			f.waitUntilKnownAs(t, "east", account)
+			f.WaitFor(t, "east", fleet.Ready, "")
+			f.WaitUntilKnownAs(t, "east", account.user)
 		})
 	}
 }

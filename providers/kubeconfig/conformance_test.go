@@ -68,7 +68,7 @@ func dialects() map[string]dialect {
 }
 
 func TestConformance(t *testing.T) {
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
 			providertest.Run(t, providertest.Harness{Parallel: true, New: func(t *testing.T) providertest.Source {

@@ -205,7 +205,7 @@ func TestProgramsOfAnArgoCDSecretGetTheCredentials(t *testing.T) {
 
 func TestASecretMayHaveSeveralFormats(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := cp.CreateNamespace(t)
 	text := write(t, newKubeconfig())
 	formats := []kubeconfig.Format{kubeconfig.Labelled(), kubeconfig.ArgoCD(), kubeconfig.Flux(mine)}
@@ -234,7 +234,7 @@ func TestASecretMayHaveSeveralFormats(t *testing.T) {
 
 func TestOfTwoFormatsTheOlderSecretHasTheName(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	known := servers{}
@@ -252,7 +252,7 @@ func TestOfTwoFormatsTheOlderSecretHasTheName(t *testing.T) {
 
 func TestOneBadClusterOfSeveralInASecretHarmsNoOther(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	good := write(t, newKubeconfig())
@@ -305,7 +305,7 @@ func TestNameAndContextAreForAllFormats(t *testing.T) {
 
 func TestANameOfArgoCDThatNoMemberCanHaveIsAnEvent(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	for name, text := range map[string]string{strings.Repeat("n", 400): "400 bytes", "my cluster": "or spaces", "east\n": "do not print"} {
@@ -319,7 +319,7 @@ func TestANameOfArgoCDThatNoMemberCanHaveIsAnEvent(t *testing.T) {
 
 func TestAMemberHasTheLabelsOfItsSecretAndOfItsFormat(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	s := argoCDSecret("east", argoCDData(map[string][]byte{"project": []byte("shop")}))
@@ -342,7 +342,7 @@ func TestAMemberHasTheLabelsOfItsSecretAndOfItsFormat(t *testing.T) {
 // TestASecretCannotForgeLabelsThatSayWhereAMemberComesFrom: a selector of a project must not match a cluster of another.
 func TestASecretCannotForgeLabelsThatSayWhereAMemberComesFrom(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns, Formats: everyFormat()})
 	s := argoCDSecret("east", argoCDData(nil))

@@ -245,7 +245,7 @@ func TestLabelledSecretsOfAllNamespacesAreFollowed(t *testing.T) {
 
 func TestOptionsSayWhereToLookAndHowToName(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	config := newKubeconfig()
 	for name, tc := range map[string]struct {
 		provider func(namespace string) kubeconfig.Provider
@@ -294,7 +294,7 @@ func TestOptionsSayWhereToLookAndHowToName(t *testing.T) {
 
 func TestAnAnnotationChoosesTheContext(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns})
 	secret := create(t, cp, ns, "secret", withKey("kubeconfig", write(t, newKubeconfig())), kubeconfig.Label)
@@ -311,7 +311,7 @@ func TestAnAnnotationChoosesTheContext(t *testing.T) {
 
 func TestARefusedKubeconfigIsTheMembersStateAndAnEvent(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := cp.CreateNamespace(t)
 	config := newKubeconfig()
 	refusals["exec"].change(config.Clusters["east"], config.AuthInfos["admin"])
@@ -382,7 +382,7 @@ func waitForEvent(t *testing.T, cp *mctest.ControlPlane, about client.Object, re
 
 func TestACopyOfTheKubeconfigChangesNothing(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := cp.CreateNamespace(t)
 	r := start(t, cp, kubeconfig.Provider{Namespace: ns})
 	config := newKubeconfig()

@@ -124,7 +124,7 @@ func TestAKindThatIsInstalledLaterIsWaitedFor(t *testing.T) {
 
 func TestOnlyWhatIsWatchedCanBeRead(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
 	p := provider(ns.string)

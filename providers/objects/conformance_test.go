@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 )
@@ -24,7 +25,7 @@ func TestConformance(t *testing.T) {
 // newSource returns the labelled Secrets of a namespace as what a provider discovers from. Each describes a member.
 func newSource(t *testing.T) providertest.Source {
 	t.Helper()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns, line := newNamespace(t, cp), &providertest.Line{}
 	return providertest.Source{
 		Local: startLocal(t, line.Through(cp.Config())),

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // gate holds back what the server answers to lists and watches with one label, as a slow connection does.
@@ -61,7 +62,7 @@ func (b gatedBody) Read(p []byte) (int, error) {
 
 func TestAnObjectThatGoesFromOneSelectorToAnotherKeepsItsMember(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
 	slow := &gate{label: theirs}
@@ -88,7 +89,7 @@ func TestAnObjectThatGoesFromOneSelectorToAnotherKeepsItsMember(t *testing.T) {
 
 func TestTheOldestObjectHasTheNameAtOnceWhenItIsListedLast(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	ns.secret("a", map[string]string{"m": "old"}, theirs)
 	ns.secret("b", map[string]string{"m": "young"}, ours)
@@ -125,7 +126,7 @@ func (r refusal) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func TestASelectorThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
 	config := cp.Config()

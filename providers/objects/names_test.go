@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // recreate deletes a Secret and returns one with the same name that was created in a later second.
@@ -28,7 +29,7 @@ func (n namespace) recreate(secret *corev1.Secret, members map[string]string, cr
 
 func TestAnObjectThatIsReplacedKeepsItsNameAgainstADuplicate(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	tools := ns.secret("z", map[string]string{"m": "first"}, ours)
 	duplicate := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.string, Name: "zz", Labels: map[string]string{ours: "true"}}}
@@ -60,7 +61,7 @@ func TestAnObjectThatIsReplacedKeepsItsNameAgainstADuplicate(t *testing.T) {
 
 func TestANameIsKeptAlsoAgainstANewcomer(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	first := ns.secret("first", map[string]string{"m": "1"}, ours)
 	r := start(t, cp.Config(), provider(ns.string))
@@ -77,7 +78,7 @@ func TestANameIsKeptAlsoAgainstANewcomer(t *testing.T) {
 
 func TestASecondProblemOfAnObjectShowsBesideTheFirst(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	older := ns.secret("a", map[string]string{"x": "1", "y": "1", "z": "1"}, ours)
 	younger := ns.secret("b", map[string]string{"x": "2", "y": "2", "z": "2"}, ours)
@@ -96,7 +97,7 @@ func TestASecondProblemOfAnObjectShowsBesideTheFirst(t *testing.T) {
 
 func TestEventsOfOneObjectAreLimitedAndProblemsAreNot(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	members := map[string]string{}
 	for i := range 60 {
@@ -115,7 +116,7 @@ func TestEventsOfOneObjectAreLimitedAndProblemsAreNot(t *testing.T) {
 
 func TestAnObjectDescribesNoMoreMembersThanOneMay(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	for name, tc := range map[string]struct{ limit, want int }{
 		"by default": {0, 100}, "by choice": {3, 3}, "without a limit": {-1, 150},
 	} {
@@ -155,7 +156,7 @@ func TestAnObjectDescribesNoMoreMembersThanOneMay(t *testing.T) {
 // those that hang are given up.
 func TestAHundredAtOnce(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns, h := newNamespace(t, cp), newHold(t)
 	huge := map[string]string{}
 	for i := range 5000 {

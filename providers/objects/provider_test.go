@@ -50,7 +50,7 @@ func TestMembersFollowTheObjects(t *testing.T) {
 
 func TestAnObjectThatStillMatchesASelectorKeepsItsMember(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours, theirs)
 	other := ns.secret("other", map[string]string{"o": "1"}, theirs)
@@ -87,7 +87,7 @@ func TestAnObjectThatStillMatchesASelectorKeepsItsMember(t *testing.T) {
 
 func TestADrainingMemberHoldsUpNobodyButItsSuccessor(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	first := ns.secret("first", map[string]string{"a": "1", "b": "1", "c": "1"}, ours)
 	r := start(t, cp.Config(), provider(ns.string))

@@ -105,7 +105,7 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func TestTheServerSendsOnlyWhatIsSelected(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	ns.secret("secret", map[string]string{"a": "1"}, ours)
 	config, seen := cp.Config(), &requests{}

@@ -67,7 +67,7 @@ func TestASecondKindMayBeInNamespacesOfItsOwn(t *testing.T) {
 
 func TestOnlyWhatIsWatchedCanBeListed(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	p := provider(ns.string)
 	p.Also = []objects.Also{{
@@ -105,7 +105,7 @@ func TestWhatIsTrimmedIsNotKept(t *testing.T) {
 
 func TestWaitingIsNoReasonForAnEvent(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	p := provider(ns.string)
 	p.Members = func(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fleet.Member, error) {
@@ -131,7 +131,7 @@ func TestWaitingIsNoReasonForAnEvent(t *testing.T) {
 
 func TestASchemeOfItsOwnServesForKindsThatTheLocalClusterDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1", "b": "bad"}, ours)
 	p := provider(ns.string)

@@ -64,7 +64,7 @@ func (h *hold) members(ctx context.Context, secret *corev1.Secret, also objects.
 
 func TestASlowObjectHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members = h.members
@@ -85,7 +85,7 @@ func TestASlowObjectHoldsUpNoOther(t *testing.T) {
 
 func TestTheOldestObjectTakesItsNameOverWhenItIsSlowAtTheStart(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members = h.members
@@ -99,7 +99,7 @@ func TestTheOldestObjectTakesItsNameOverWhenItIsSlowAtTheStart(t *testing.T) {
 
 func TestWhatTakesTooLongIsAProblemOfTheObjectAlone(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members, p.Timeout = h.members, time.Second
@@ -132,7 +132,7 @@ func TestWhatTakesTooLongIsAProblemOfTheObjectAlone(t *testing.T) {
 
 func TestAnObjectThatReplacesOneThatHangsShowsWhyItIsNotDescribed(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members, p.Timeout = h.members, time.Second
@@ -154,7 +154,7 @@ const mostCalls = 4 + 32
 
 func TestCallsThatHangAreBounded(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns, h := newNamespace(t, cp), newHold(t)
 	p := provider(ns.string)
 	p.Members, p.Timeout = h.members, time.Second
@@ -177,7 +177,7 @@ func TestCallsThatHangAreBounded(t *testing.T) {
 
 func TestAPanicIsLoggedOnceHoweverOftenItIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	ns.secret("secret", map[string]string{"a": "panic"}, ours)
 	p := provider(ns.string)

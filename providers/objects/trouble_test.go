@@ -14,7 +14,7 @@ import (
 
 func TestWhatIsWrongWithAnObjectShowsAsAnEvent(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	for name, tc := range map[string]struct {
 		content map[string]string
 		members hosts // what is reported nevertheless
@@ -68,7 +68,7 @@ func TestWhatIsWrongWithAnObjectShowsAsAnEvent(t *testing.T) {
 
 func TestAnEventComesWithTheTroubleAndNotWithEachUpdate(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "bad", "z": "0"}, ours)
 	r := start(t, cp.Config(), provider(ns.string))
@@ -91,7 +91,7 @@ func TestAnEventComesWithTheTroubleAndNotWithEachUpdate(t *testing.T) {
 
 func TestUpdatesWithoutMeaningLeaveTheMemberAlone(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
 	last := ns.secret("last", map[string]string{"z": "1"}, ours)
@@ -115,7 +115,7 @@ func TestUpdatesWithoutMeaningLeaveTheMemberAlone(t *testing.T) {
 
 func TestTheOldestObjectHasTheName(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	// "z" is older, although its name comes last.
 	older := ns.secret("z", map[string]string{"m": "old", "own": "old"}, ours)
@@ -159,7 +159,7 @@ func TestTheOldestObjectHasTheName(t *testing.T) {
 
 func TestASuccessorThatIsBrokenDoesNotKeepTheMemberOfTheFirst(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	first := ns.secret("a", map[string]string{"m": "1"}, ours)
 	second := ns.secret("b", map[string]string{"m": "bad"}, ours)
@@ -215,7 +215,7 @@ func TestAServerThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
 
 func TestAProviderIsToldWhichObjectsAreGone(t *testing.T) {
 	t.Parallel()
-	cp := pool.Share(t)
+	cp := pool.Share(t, mctest.Options{})
 	ns := newNamespace(t, cp)
 	p := provider(ns.string)
 	gone := make(chan client.ObjectKey, 100)

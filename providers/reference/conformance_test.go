@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
 	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 	"github.com/fleet-runtime/fleet-runtime/providers/reference"
 )
@@ -27,7 +28,7 @@ func TestConformanceOfSecretsThatManyName(t *testing.T) {
 		source := h.source(t, reference.Provider{Format: format, Namespaces: []string{h.namespace}})
 		source.Set = func(t *testing.T, d providertest.Description) {
 			t.Helper()
-			h.writeSecret(t, d.Name, d.Labels, map[string][]byte{"value": kubeconfigOf(t, d.Config)})
+			h.writeSecret(t, d.Name, d.Labels, map[string][]byte{"value": hubtest.Kubeconfig(t, d.Config)})
 			for _, of := range []string{"apps-of-", "infra-of-"} {
 				h.write(t, object(kustomizations, h.namespace, of+d.Name, fields{"spec.kubeConfig.secretRef.name": d.Name}))
 			}
@@ -39,12 +40,12 @@ func TestConformanceOfSecretsThatManyName(t *testing.T) {
 		source.Remove = func(t *testing.T, name string) {
 			t.Helper()
 			for _, of := range []string{"apps-of-", "infra-of-"} {
-				must(t, h.Client().Delete(t.Context(), object(kustomizations, h.namespace, of+name, nil)))
+				hubtest.Must(t, h.Client().Delete(t.Context(), object(kustomizations, h.namespace, of+name, nil)))
 			}
 		}
 		source.Break = func(t *testing.T, d providertest.Description) {
 			t.Helper()
-			text := kubeconfigOf(t, d.Config)
+			text := hubtest.Kubeconfig(t, d.Config)
 			h.writeSecret(t, d.Name, d.Labels, map[string][]byte{"value": text[:len(text)-10]})
 		}
 		return source
@@ -84,7 +85,7 @@ func TestConformanceOfTokens(t *testing.T) {
 		}
 		source.Remove = func(t *testing.T, name string) {
 			t.Helper()
-			must(t, h.Client().Delete(t.Context(), object(karmadas, "", name, nil)))
+			hubtest.Must(t, h.Client().Delete(t.Context(), object(karmadas, "", name, nil)))
 		}
 		t.Cleanup(func() { h.clear(t) })
 		return source
@@ -97,7 +98,7 @@ func (h hub) source(t *testing.T, p reference.Provider) providertest.Source {
 	line := &providertest.Line{}
 	return providertest.Source{
 		Provider:  func() fleet.Provider { return p },
-		Local:     startLocal(t, line.Through(h.Config())),
+		Local:     hubtest.StartLocal(t, line.Through(h.Config())),
 		Interrupt: func(*testing.T) (<-chan struct{}, func()) { return line.Cut() },
 	}
 }
@@ -111,7 +112,7 @@ func (h hub) write(t *testing.T, want *unstructured.Unstructured) {
 		obj.SetLabels(want.GetLabels())
 		return nil
 	})
-	must(t, err)
+	hubtest.Must(t, err)
 }
 
 func (h hub) writeSecret(t *testing.T, name string, labels map[string]string, data map[string][]byte) {
@@ -121,24 +122,26 @@ func (h hub) writeSecret(t *testing.T, name string, labels map[string]string, da
 		secret.Labels, secret.Data = labels, data
 		return nil
 	})
-	must(t, err)
+	hubtest.Must(t, err)
 }
 
 func (h hub) touch(t *testing.T, obj *unstructured.Unstructured) {
 	t.Helper()
-	must(t, h.Client().Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+	hubtest.Must(t, h.Client().Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 	h.change(t, obj, func() { obj.SetAnnotations(map[string]string{"touched": obj.GetResourceVersion()}) })
 }
 
-// clear deletes the objects without a namespace, which the next case would find.
+// clear deletes the objects of all kinds, which the next test or case would find.
 func (h hub) clear(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), hubtest.Patience)
 	defer cancel()
-	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(karmadas)
-	must(t, h.Client().List(ctx, all))
-	for i := range all.Items {
-		must(t, h.Client().Delete(ctx, &all.Items[i]))
+	for _, kind := range append(namespaced(), clusterScoped()...) {
+		all := &unstructured.UnstructuredList{}
+		all.SetGroupVersionKind(kind)
+		hubtest.Must(t, h.Client().List(ctx, all))
+		for i := range all.Items {
+			hubtest.Must(t, h.Client().Delete(ctx, &all.Items[i]))
+		}
 	}
 }

@@ -1,10 +1,8 @@
 package reference_test
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -14,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -22,6 +19,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
 	"github.com/fleet-runtime/fleet-runtime/providers/reference"
 )
@@ -32,106 +30,87 @@ func TestAMemberFollowsItsObjectAndItsSecret(t *testing.T) {
 	f := follow(t, h, reference.Provider{Format: placesBySecret()})
 
 	place := h.create(t, places, "east", fields{"spec.secretRef.name": "first", "metadata.labels": map[string]any{"tier": "test"}})
-	s := f.waitFor(t, "east", fleet.Pending, reference.ReasonNoSecret)
+	s := f.WaitFor(t, "east", fleet.Pending, reference.ReasonNoSecret)
 	if s.Labels["tier"] != "test" {
 		t.Errorf("the labels are %v, which are not those of the object", s.Labels)
 	}
 	secret := h.secret(t, "first", map[string][]byte{"other": []byte("x")})
-	f.waitFor(t, "east", fleet.Pending, reference.ReasonNoKey)
-	h.change(t, secret, func() { secret.Data["kubeconfig"] = kubeconfigOf(t, member.AddUser(t, "first")) })
-	f.waitFor(t, "east", fleet.Ready, "")
-	f.waitUntilKnownAs(t, "first")
+	f.WaitFor(t, "east", fleet.Pending, reference.ReasonNoKey)
+	h.change(t, secret, func() { secret.Data["kubeconfig"] = hubtest.Kubeconfig(t, member.AddUser(t, "first")) })
+	f.WaitFor(t, "east", fleet.Ready, "")
+	f.WaitUntilKnownAs(t, "east", "first")
 	engagement, err := f.Engagement("east")
-	must(t, err)
+	hubtest.Must(t, err)
 
-	h.change(t, secret, func() { secret.Data["kubeconfig"] = kubeconfigOf(t, member.AddUser(t, "second")) })
-	f.waitUntilKnownAs(t, "second")
-	h.secret(t, "other", map[string][]byte{"kubeconfig": kubeconfigOf(t, member.AddUser(t, "third"))})
+	h.change(t, secret, func() { secret.Data["kubeconfig"] = hubtest.Kubeconfig(t, member.AddUser(t, "second")) })
+	f.WaitUntilKnownAs(t, "east", "second")
+	h.secret(t, "other", map[string][]byte{"kubeconfig": hubtest.Kubeconfig(t, member.AddUser(t, "third"))})
 	h.change(t, place, func() {
-		must(t, unstructured.SetNestedField(place.Object, "other", "spec", "secretRef", "name"))
+		hubtest.Must(t, unstructured.SetNestedField(place.Object, "other", "spec", "secretRef", "name"))
 	})
-	f.waitUntilKnownAs(t, "third")
-	must(t, h.Client().Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "other"}}))
-	f.waitFor(t, "east", fleet.Ready, reference.ReasonNoSecret)
-	h.secret(t, "other", map[string][]byte{"kubeconfig": kubeconfigOf(t, member.AddUser(t, "fourth"))})
-	f.waitUntilKnownAs(t, "fourth")
+	f.WaitUntilKnownAs(t, "east", "third")
+	hubtest.Must(t, h.Client().Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "other"}}))
+	f.WaitFor(t, "east", fleet.Ready, reference.ReasonNoSecret)
+	h.secret(t, "other", map[string][]byte{"kubeconfig": hubtest.Kubeconfig(t, member.AddUser(t, "fourth"))})
+	f.WaitUntilKnownAs(t, "east", "fourth")
 	if again, err := f.Engagement("east"); again != engagement {
 		t.Errorf("the member was engaged anew: %v", err)
 	}
 
 	h.change(t, place, func() { unstructured.RemoveNestedField(place.Object, "spec") })
-	f.waitUntilGone(t, "east")
+	f.WaitUntilGone(t, "east")
 	h.change(t, place, func() {
-		must(t, unstructured.SetNestedField(place.Object, "other", "spec", "secretRef", "name"))
+		hubtest.Must(t, unstructured.SetNestedField(place.Object, "other", "spec", "secretRef", "name"))
 		place.SetFinalizers([]string{"test.fleet-runtime.dev/hold"})
 	})
-	f.waitFor(t, "east", fleet.Ready, "")
-	must(t, h.Client().Delete(t.Context(), place))
-	f.waitUntilGone(t, "east")
-	must(t, h.Client().Get(t.Context(), client.ObjectKeyFromObject(place), place)) // it is being deleted
-}
-
-// waitUntilKnownAs waits until the member "east" is reached as the user.
-func (f followed) waitUntilKnownAs(t *testing.T, want string) {
-	t.Helper()
-	var got string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		engagement, err := f.Engagement("east")
-		if err != nil {
-			return false, err
-		}
-		review := &authenticationv1.SelfSubjectReview{}
-		err = engagement.Cluster().GetClient().Create(ctx, review)
-		got = review.Status.UserInfo.Username
-		return got == want, err
-	})
-	if err != nil {
-		t.Fatalf("the member is reached as %q, want %s: %v", got, want, err)
-	}
+	f.WaitFor(t, "east", fleet.Ready, "")
+	hubtest.Must(t, h.Client().Delete(t.Context(), place))
+	f.WaitUntilGone(t, "east")
+	hubtest.Must(t, h.Client().Get(t.Context(), client.ObjectKeyFromObject(place), place)) // it is being deleted
 }
 
 func TestAllObjectsThatNameASecretAreOneMember(t *testing.T) {
 	h, others := startHub(t, 1)
 	f := follow(t, h, reference.Provider{Format: reference.Flux(), Namespaces: []string{metav1.NamespaceAll}})
-	name := h.namespace + "/prod"
+	name := fleet.ClusterName(h.namespace + "/prod")
 	remote := fields{"spec.kubeConfig.secretRef.name": "prod"}
 	first := h.create(t, kustomizations, "apps", remote)
-	f.waitFor(t, name, fleet.Pending, reference.ReasonNoSecret)
+	f.WaitFor(t, name, fleet.Pending, reference.ReasonNoSecret)
 	second := h.create(t, kustomizations, "infra", remote)
 	release := h.create(t, helmReleases, "apps", remote)
 	h.create(t, kustomizations, "local", nil)
 	h.create(t, kustomizations, "cloud", fields{"spec.kubeConfig.configMapRef.name": "prod"})
 	secret := h.secret(t, "prod", map[string][]byte{"value": others[0].Kubeconfig(), "stage.yaml": others[0].Kubeconfig()})
 	h.change(t, secret, func() { secret.Labels = map[string]string{"tier": "prod"} })
-	f.waitFor(t, name, fleet.Ready, "")
-	f.waitUntil(t, name, "labelled as the Secret is", func(s fleet.Status, _ bool) bool { return s.Labels["tier"] == "prod" })
-	engagement, err := f.Engagement(fleet.ClusterName(name))
-	must(t, err)
+	f.WaitFor(t, name, fleet.Ready, "")
+	f.WaitUntil(t, name, "labelled as the Secret is", func(s fleet.Status, _ bool) bool { return s.Labels["tier"] == "prod" })
+	engagement, err := f.Engagement(name)
+	hubtest.Must(t, err)
 
 	// A second cluster in the Secret, which is the first by another key.
 	stage := h.create(t, helmReleases, "stage", fields{"spec.kubeConfig.secretRef": map[string]any{"name": "prod", "key": "stage.yaml"}})
-	f.waitFor(t, name+"/stage.yaml", fleet.Ready, "")
+	f.WaitFor(t, name+"/stage.yaml", fleet.Ready, "")
 	if all := f.List(labels.Everything()); len(all) != 2 {
 		t.Errorf("there are other members than the two: %+v", all)
 	}
-	must(t, h.Client().Delete(t.Context(), stage))
-	f.waitUntilGone(t, name+"/stage.yaml")
+	hubtest.Must(t, h.Client().Delete(t.Context(), stage))
+	f.WaitUntilGone(t, name+"/stage.yaml")
 
 	for _, gone := range []*unstructured.Unstructured{first, second} {
-		must(t, h.Client().Delete(t.Context(), gone))
+		hubtest.Must(t, h.Client().Delete(t.Context(), gone))
 	}
 	h.change(t, secret, func() { secret.Labels["seen"] = "true" })
-	f.waitUntil(t, name, "labelled anew", func(s fleet.Status, _ bool) bool { return s.Labels["seen"] == "true" })
-	if again, err := f.Engagement(fleet.ClusterName(name)); again != engagement {
+	f.WaitUntil(t, name, "labelled anew", func(s fleet.Status, _ bool) bool { return s.Labels["seen"] == "true" })
+	if again, err := f.Engagement(name); again != engagement {
 		t.Errorf("the member was engaged anew when one of its objects went: %v", err)
 	}
-	must(t, h.Client().Delete(t.Context(), release))
-	f.waitUntilGone(t, name)
+	hubtest.Must(t, h.Client().Delete(t.Context(), release))
+	f.WaitUntilGone(t, name)
 
 	var told eventsv1.EventList
 	cl, err := client.New(h.Config(), client.Options{})
-	must(t, err)
-	must(t, cl.List(t.Context(), &told, client.InNamespace(h.namespace)))
+	hubtest.Must(t, err)
+	hubtest.Must(t, cl.List(t.Context(), &told, client.InNamespace(h.namespace)))
 	for _, e := range told.Items {
 		t.Errorf("there is an event on %s %s: %s", e.Regarding.Kind, e.Regarding.Name, e.Note)
 	}
@@ -145,35 +124,17 @@ func TestAReferenceLeadsIntoNoOtherNamespace(t *testing.T) {
 	h.create(t, places, "strange", fields{"spec.secretRef": map[string]any{"name": "east", "namespace": "\x1b[31m/.."}})
 
 	all := follow(t, h, reference.Provider{Format: placesBySecret(), Namespaces: []string{metav1.NamespaceAll}})
-	s := all.waitFor(t, h.namespace+"/east", fleet.Pending, reference.ReasonRefusedReference)
+	s := all.WaitFor(t, fleet.ClusterName(h.namespace+"/east"), fleet.Pending, reference.ReasonRefusedReference)
 	if !strings.Contains(s.Message, elsewhere.namespace) {
 		t.Errorf("the message %q does not say into which namespace it led", s.Message)
 	}
-	all.waitFor(t, h.namespace+"/strange", fleet.Pending, reference.ReasonInvalidReference)
-	h.waitForEvent(t, place, reference.ReasonRefusedReference)
+	all.WaitFor(t, fleet.ClusterName(h.namespace+"/strange"), fleet.Pending, reference.ReasonInvalidReference)
+	hubtest.WaitForEvent(t, h.ControlPlane, place, reference.ReasonRefusedReference)
 
 	format := placesBySecret()
 	format.SecretNamespaces = []string{elsewhere.namespace}
 	allowed := follow(t, h, reference.Provider{Format: format})
-	allowed.waitFor(t, h.namespace+"/east", fleet.Ready, "")
-}
-
-func (h hub) waitForEvent(t *testing.T, about client.Object, reason string) {
-	t.Helper()
-	cl, err := client.New(h.Config(), client.Options{})
-	must(t, err)
-	must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		list := &eventsv1.EventList{}
-		if err := cl.List(ctx, list); err != nil {
-			return false, err
-		}
-		for _, e := range list.Items {
-			if e.Regarding.UID == about.GetUID() && e.Reason == reason {
-				return true, nil
-			}
-		}
-		return false, nil
-	}))
+	allowed.WaitFor(t, fleet.ClusterName(h.namespace+"/east"), fleet.Ready, "")
 }
 
 func TestObjectsOfOthersLeadToTheirClusters(t *testing.T) {
@@ -186,7 +147,7 @@ func TestObjectsOfOthersLeadToTheirClusters(t *testing.T) {
 		object func(h hub) fields
 		secret string
 		data   map[string][]byte
-		member string
+		member fleet.ClusterName
 	}{
 		"Flux, with the default key": {
 			func(hub) reference.Format { return reference.Flux() }, kustomizations,
@@ -252,10 +213,10 @@ func TestObjectsOfOthersLeadToTheirClusters(t *testing.T) {
 			if p.Format.ClusterScoped {
 				obj.SetNamespace("")
 			}
-			must(t, h.Client().Create(t.Context(), obj))
-			f.waitFor(t, tc.member, fleet.Pending, reference.ReasonNoSecret)
+			hubtest.Must(t, h.Client().Create(t.Context(), obj))
+			f.WaitFor(t, tc.member, fleet.Pending, reference.ReasonNoSecret)
 			h.secret(t, tc.secret, tc.data)
-			f.waitFor(t, tc.member, fleet.Ready, "")
+			f.WaitFor(t, tc.member, fleet.Ready, "")
 			if diff := cmp.Diff(1, len(f.List(labels.Everything()))); diff != "" {
 				t.Errorf("members (-want, +got):\n%s", diff)
 			}
@@ -267,37 +228,37 @@ func TestObjectsOfOthersLeadToTheirClusters(t *testing.T) {
 func token(t *testing.T, cp *mctest.ControlPlane) string {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(cp.Config())
-	must(t, err)
+	hubtest.Must(t, err)
 	accounts := clients.CoreV1().ServiceAccounts(cp.CreateNamespace(t))
 	_, err = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}, metav1.CreateOptions{})
-	must(t, err)
+	hubtest.Must(t, err)
 	request, err := accounts.CreateToken(t.Context(), "fleet", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
+	hubtest.Must(t, err)
 	return request.Status.Token
 }
 
 func TestWhatNeedsPermissionIsRefused(t *testing.T) {
 	h, others := startHub(t, 1)
 	member := others[0]
-	h.secret(t, "program", map[string][]byte{"kubeconfig": kubeconfigOf(t, &rest.Config{
+	h.secret(t, "program", map[string][]byte{"kubeconfig": hubtest.Kubeconfig(t, &rest.Config{
 		Host: "https://127.0.0.1:1", ExecProvider: &clientcmdapi.ExecConfig{
 			APIVersion: "client.authentication.k8s.io/v1", Command: "/bin/false", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 		},
 	})})
 	h.create(t, places, "program", fields{"spec.secretRef.name": "program"})
 	places := follow(t, h, reference.Provider{Format: placesBySecret()})
-	places.waitFor(t, "program", fleet.Pending, kubeconfig.ReasonRefused)
+	places.WaitFor(t, "program", fleet.Pending, kubeconfig.ReasonRefused)
 
 	h.secret(t, "unchecked", map[string][]byte{"token": []byte(token(t, member)), "caBundle": member.Config().CAData})
 	unchecked := object(karmadas, "", "unchecked", fields{
 		"spec.apiEndpoint": member.Config().Host, "spec.insecureSkipTLSVerification": true,
 		"spec.secretRef": map[string]any{"namespace": h.namespace, "name": "unchecked"},
 	})
-	must(t, h.Client().Create(t.Context(), unchecked))
+	hubtest.Must(t, h.Client().Create(t.Context(), unchecked))
 	refused := follow(t, h, reference.Provider{Format: reference.Karmada(h.namespace)})
-	refused.waitFor(t, "unchecked", fleet.Pending, kubeconfig.ReasonRefused)
+	refused.WaitFor(t, "unchecked", fleet.Pending, kubeconfig.ReasonRefused)
 	allowed := follow(t, h, reference.Provider{Format: reference.Karmada(h.namespace), Allow: kubeconfig.Allow{InsecureTLS: true}})
-	allowed.waitFor(t, "unchecked", fleet.Ready, "")
+	allowed.WaitFor(t, "unchecked", fleet.Ready, "")
 }
 
 func TestOnlySelectedObjectsAndSecretsCount(t *testing.T) {
@@ -307,14 +268,14 @@ func TestOnlySelectedObjectsAndSecretsCount(t *testing.T) {
 	h.create(t, places, "test", fields{"spec.secretRef.name": "east"})
 	prod := h.create(t, places, "prod", fields{"spec.secretRef.name": "east", "metadata.labels": map[string]any{"tier": "prod"}})
 	secret := h.secret(t, "east", map[string][]byte{"kubeconfig": others[0].Kubeconfig()})
-	f.waitFor(t, "prod", fleet.Pending, reference.ReasonNoSecret)
+	f.WaitFor(t, "prod", fleet.Pending, reference.ReasonNoSecret)
 	h.change(t, secret, func() { secret.Labels = map[string]string{"tier": "prod"} })
-	f.waitFor(t, "prod", fleet.Ready, "")
+	f.WaitFor(t, "prod", fleet.Ready, "")
 	if all := f.List(labels.Everything()); len(all) != 1 {
 		t.Errorf("there are members that were not selected: %+v", all)
 	}
 	h.change(t, prod, func() { prod.SetLabels(map[string]string{"tier": "test"}) })
-	f.waitUntilGone(t, "prod")
+	f.WaitUntilGone(t, "prod")
 }
 
 func TestAProviderThatCanNeverWorkSaysSo(t *testing.T) {
