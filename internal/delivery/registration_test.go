@@ -78,21 +78,23 @@ func TestEventsAreToldInOrder(t *testing.T) {
 }
 
 func TestOneGoroutineDeliversABurst(t *testing.T) {
-	h := &told{}
-	synctest.Test(t, func(t *testing.T) {
-		r, g := register(t, h, true)
-		want := make([]string, 0, 100)
-		for i := range 100 {
-			r.Add(added(i))
-			want = append(want, fmt.Sprintf("added %d initial=false", i))
-			time.Sleep(time.Millisecond) //nolint:forbidigo // the bubble's clock
-		}
-		if g.started != 1 {
-			t.Errorf("100 events, a millisecond apart, took %d goroutines, want 1", g.started)
-		}
-		synctest.Wait()
-		h.want(t, want...)
-	})
+	for _, apart := range []time.Duration{time.Millisecond, 99 * time.Millisecond} {
+		h := &told{}
+		synctest.Test(t, func(t *testing.T) {
+			r, g := register(t, h, true)
+			want := make([]string, 0, 100)
+			for i := range 100 {
+				r.Add(added(i))
+				want = append(want, fmt.Sprintf("added %d initial=false", i))
+				time.Sleep(apart) //nolint:forbidigo // the bubble's clock
+			}
+			if g.started != 1 {
+				t.Errorf("100 events, %v apart, took %d goroutines, want 1", apart, g.started)
+			}
+			synctest.Wait()
+			h.want(t, want...)
+		})
+	}
 }
 
 func TestNoGoroutineIsKeptForLong(t *testing.T) {
