@@ -2,18 +2,24 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
 // prober returns a function that asks the API server whether it is ready.
 func prober(cfg *rest.Config) func(context.Context, http.RoundTripper) error {
+	q := newQuestion(cfg, "/readyz", "*/*")
 	return func(ctx context.Context, over http.RoundTripper) error {
-		_, err := ask(ctx, cfg, over, "/readyz", "*/*")
+		_, err := q.ask(ctx, over)
 		// One that forbids the path, or does not know it, has been reached all the same.
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 			return nil
@@ -26,16 +32,36 @@ func prober(cfg *rest.Config) func(context.Context, http.RoundTripper) error {
 // than a hundredth.
 const mostAnswer = 256 << 10
 
-// ask asks an API server for what is at a path.
-func ask(ctx context.Context, cfg *rest.Config, rt http.RoundTripper, path, accept string) ([]byte, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	client, err := rest.UnversionedRESTClientForConfigAndClient(cfg, &http.Client{Transport: capped{rt}, Timeout: cfg.Timeout})
-	if err != nil {
-		return nil, err
+// question is what an API server is asked again and again. What can be made once is: a REST client of client-go costs more
+// than the request.
+type question struct {
+	server       *url.URL
+	invalid      error // why the config names no server
+	path, accept string
+	timeout      time.Duration
+}
+
+func newQuestion(cfg *rest.Config, path, accept string) *question {
+	q := &question{path: path, accept: accept, timeout: cfg.Timeout}
+	if q.server, _, q.invalid = rest.DefaultServerUrlFor(cfg); q.invalid != nil {
+		q.invalid = fmt.Errorf("the address of the API server: %w", q.invalid)
 	}
+	return q
+}
+
+// ask asks over a transport. Answers that are no success are the errors that client-go has for them.
+func (q *question) ask(ctx context.Context, over http.RoundTripper) ([]byte, error) {
+	if q.invalid != nil {
+		return nil, q.invalid
+	}
+	version := metav1.SchemeGroupVersion
+	content := rest.ClientContentConfig{
+		GroupVersion: version,
+		Negotiator:   runtime.NewClientNegotiator(scheme.Codecs.WithoutConversion(), version),
+	}
+	request := rest.NewRequestWithClient(q.server, "", content, &http.Client{Transport: capped{over}, Timeout: q.timeout})
 	// What the API server has in its memory is as good as what is stored, and costs it less.
-	result := client.Get().AbsPath(path).Param("resourceVersion", "0").SetHeader("Accept", accept).MaxRetries(0).Do(ctx)
+	result := request.Verb(http.MethodGet).AbsPath(q.path).Param("resourceVersion", "0").SetHeader("Accept", q.accept).MaxRetries(0).Do(ctx)
 	answer, _ := result.Raw()
 	return answer, result.Error()
 }

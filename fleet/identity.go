@@ -80,8 +80,9 @@ func identityError(err error) error {
 // identifier returns a function that reads the identity over a transport, without a client that would cost more than the
 // request.
 func identifier(cfg *rest.Config) func(context.Context, http.RoundTripper) (string, error) {
+	q := newQuestion(cfg, "/api/v1/namespaces/"+metav1.NamespaceSystem, metadataAlone)
 	return func(ctx context.Context, rt http.RoundTripper) (string, error) {
-		answer, err := ask(ctx, cfg, rt, "/api/v1/namespaces/"+metav1.NamespaceSystem, metadataAlone)
+		answer, err := q.ask(ctx, rt)
 		if isUnknown(err) && !apierrors.IsUnexpectedServerError(err) {
 			return "", nil
 		}
