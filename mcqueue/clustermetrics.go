@@ -72,26 +72,32 @@ type clusterCollector struct {
 	queue      measured
 	registered bool
 
-	depth, inFlight, parked, wait *prometheus.Desc
+	depth, inFlight, parked, wait   *prometheus.Desc
+	workers, counting, silent, slow *prometheus.Desc
 }
 
 func newClusterCollector(controller string, q measured) *clusterCollector {
-	desc := func(name, help string) *prometheus.Desc {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, name), help,
-			[]string{"cluster"}, prometheus.Labels{labelController: controller})
+			labels, prometheus.Labels{labelController: controller})
 	}
+	const cluster = "cluster"
 	return &clusterCollector{
 		queue:    q,
-		depth:    desc("depth", "Requests of the cluster that are ready, with those that are parked."),
-		inFlight: desc("in_flight", "Requests of the cluster that are being reconciled."),
-		parked:   desc("parked", "Requests of the cluster that are ready, but wait for the cluster to be reachable."),
-		wait:     desc("wait_seconds", "How long requests of the cluster were ready before they were handed out, with the time that they were parked."),
+		depth:    desc("depth", "Requests of the cluster that are ready, with those that are parked.", cluster),
+		inFlight: desc("in_flight", "Requests of the cluster that are being reconciled.", cluster),
+		parked:   desc("parked", "Requests of the cluster that are ready, but wait for the cluster to be reachable.", cluster),
+		wait:     desc("wait_seconds", "How long requests of the cluster were ready before they were handed out, with the time that they were parked.", cluster),
+		workers:  desc("workers", "How many reconciles may count at once; 0 for no limit."),
+		counting: desc("counting", "Reconciles that count against the workers."),
+		silent:   desc("silent", "Reconciles that do not count, since they wait for a cluster that has not answered so far."),
+		slow:     desc("slow", "Reconciles that take longer than a second and are not silent. Beyond three quarters of the workers they do not count."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *clusterCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.inFlight, c.parked, c.wait} {
+	for _, d := range []*prometheus.Desc{c.depth, c.inFlight, c.parked, c.wait, c.workers, c.counting, c.silent, c.slow} {
 		descs <- d
 	}
 }
@@ -104,6 +110,10 @@ func (c *clusterCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	if others != nil {
 		c.send(to, *others)
+	}
+	f := c.queue.flightStats()
+	for desc, n := range map[*prometheus.Desc]int{c.workers: f.workers, c.counting: f.counting, c.silent: f.silent, c.slow: f.slow} {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n))
 	}
 }
 
@@ -153,12 +163,24 @@ func (q *Queue[request]) clusterStats() (each []clusterStats, others *clusterSta
 	return each, others
 }
 
+// flightStats are the figures of what is in flight.
+type flightStats struct{ workers, counting, silent, slow int }
+
+func (q *Queue[request]) flightStats() flightStats {
+	q.mu.Lock()
+	defer q.unlock()
+	f := &q.order.flights
+	f.age(q.now())
+	q.wakeLocked()
+	return flightStats{workers: f.workers, counting: f.counting(), silent: f.silent, slow: f.slow}
+}
+
 // unfinishedWork returns how long the requests in flight have taken so far, together and at most.
 func (q *Queue[request]) unfinishedWork() (total, longest time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
-	for _, f := range q.order.inFlight {
+	for _, f := range q.order.flights.all {
 		total += now - f.since
 		longest = max(longest, now-f.since)
 	}

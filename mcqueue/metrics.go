@@ -33,6 +33,7 @@ type metrics struct {
 // What metrics reads from the queue.
 type measured interface {
 	clusterStats() (each []clusterStats, others *clusterStats)
+	flightStats() flightStats
 	unfinishedWork() (total, longest time.Duration)
 }
 

@@ -13,14 +13,14 @@ import (
 // Every request that is queued is an item. An item is in one of three phases: in the heap of delayed items; in one of
 // the two ready heaps of its cluster (fresh or background); or held back, because the same request is in flight. A
 // cluster that has a ready item, is not paused and has fewer requests in flight than the limit stands in the ring of
-// the item's band. Handing out takes the cluster at the head of a ring, so a cluster that cannot be served costs
-// nothing, however many there are.
+// the item's band. Handing out takes the first cluster of a ring to which the flights admit one more. It passes by those
+// alone that have silent or slow flights; any other cluster that cannot be served costs nothing, however many there are.
 type order[request mcreconcile.ClusterAware[request]] struct {
 	limit      int                               // of requests of one cluster in flight, 0 for none
 	share      int                               // of share picks one is of the background
 	weight     func(mcreconcile.ClusterName) int // turns of a cluster before the next one's
 	items      map[request]*item[request]        // what is queued
-	inFlight   map[request]flight[request]       // what was handed out
+	flights    flights[request]                  // what was handed out
 	clusters   map[mcreconcile.ClusterName]*clusterState[request]
 	spare      *clusterState[request] // one that is in no use, to be used again
 	delayed    delayedHeap[request]
@@ -70,12 +70,6 @@ type item[request mcreconcile.ClusterAware[request]] struct {
 	next, previous *item[request]
 }
 
-// flight is a request that was handed out.
-type flight[request mcreconcile.ClusterAware[request]] struct {
-	cluster *clusterState[request]
-	since   time.Duration
-}
-
 // clusterState is what is known of one cluster.
 type clusterState[request mcreconcile.ClusterAware[request]] struct {
 	name     mcreconcile.ClusterName
@@ -86,6 +80,8 @@ type clusterState[request mcreconcile.ClusterAware[request]] struct {
 	paused   bool
 	items    *item[request]
 	links    [bands]link[request]
+
+	silent, elsewhere, slow int // flights that are, see flight
 
 	waits     waits
 	ownSeries bool // decided when the cluster is added, so that no count ever moves to or from the others
@@ -98,7 +94,7 @@ func newOrder[request mcreconcile.ClusterAware[request]](limit, share int, weigh
 		limit: limit, share: share, weight: weight,
 		rings:    [bands]ring[request]{fresh: {band: fresh}, background: {band: background}},
 		items:    map[request]*item[request]{},
-		inFlight: map[request]flight[request]{},
+		flights:  flights[request]{all: map[request]*flight[request]{}},
 		clusters: map[mcreconcile.ClusterName]*clusterState[request]{},
 	}
 }
@@ -168,7 +164,7 @@ func (o *order[request]) makeReady(i *item[request], now time.Duration) {
 	o.ready++
 	i.at = now
 	i.sequence = o.nextSequence()
-	if _, busy := o.inFlight[i.request]; busy {
+	if _, busy := o.flights.all[i.request]; busy {
 		i.phase = held
 		i.cluster.held++
 		return
@@ -189,9 +185,10 @@ func (o *order[request]) unqueue(i *item[request]) {
 	o.arrange(i.cluster, b)
 }
 
-// arrange puts a cluster into the ring of a band, or takes it out.
+// arrange puts a cluster into the ring of a band, or takes it out. A flight that waits for other clusters than its own
+// does not count against the cluster's limit: that they are silent does not make this one wait.
 func (o *order[request]) arrange(c *clusterState[request], b band) {
-	may := c.ready[b].Len() > 0 && !c.paused && (o.limit == 0 || c.inFlight < o.limit)
+	may := c.ready[b].Len() > 0 && !c.paused && (o.limit == 0 || c.inFlight-c.elsewhere < o.limit)
 	switch link := &c.links[b]; {
 	case may && !link.in:
 		link.turns = o.turns(c)
@@ -214,38 +211,47 @@ func (o *order[request]) turns(c *clusterState[request]) int {
 	return max(1, o.weight(c.name))
 }
 
-// advance makes the delayed items ready whose time has come, and returns when to do so again.
+// advance does what is due: it makes delayed items ready, and flights slow. It returns when to do so again.
 func (o *order[request]) advance(now time.Duration, became func(*item[request])) (next time.Duration, more bool) {
-	for o.delayed.Len() > 0 {
-		first := o.delayed.itemHeap[0]
-		if first.at > now {
-			return first.at, true
-		}
-		heap.Pop(&o.delayed)
+	o.flights.age(now)
+	for o.delayed.Len() > 0 && o.delayed.itemHeap[0].at <= now {
+		first := heap.Pop(&o.delayed).(*item[request]) //nolint:forcetypeassert // it holds nothing else
 		o.makeReady(first, now)
 		became(first)
 	}
-	return 0, false
+	next, more = o.unblocks()
+	if o.delayed.Len() > 0 && (!more || o.delayed.itemHeap[0].at < next) {
+		return o.delayed.itemHeap[0].at, true
+	}
+	return next, more
+}
+
+// unblocks is when a flight becomes slow, if nothing can be handed out before that but perhaps then.
+func (o *order[request]) unblocks() (at time.Duration, blocked bool) {
+	if o.flights.workers == 0 || o.rings[fresh].head == nil && o.rings[background].head == nil || o.hasNext() {
+		return 0, false
+	}
+	return o.flights.ages()
 }
 
 // take hands out the next request, if there is one.
 func (o *order[request]) take(now time.Duration) (i *item[request], ok bool) {
-	b, ok := o.pick()
-	if !ok {
+	o.flights.age(now)
+	c, b, streak := o.next()
+	if c == nil {
 		return nil, false
 	}
-	c := o.rings[b].head
+	o.freshPicks = streak
 	i = heap.Pop(&c.ready[b]).(*item[request]) //nolint:forcetypeassert // it holds nothing else
 	o.forget(i)
 	o.ready--
-	o.inFlight[i.request] = flight[request]{cluster: c, since: now}
-	c.inFlight++
+	o.flights.begin(i.request, c, now)
 	c.waits.add(waits{1, now - i.at})
 
 	link := &c.links[b]
 	if link.turns--; link.turns <= 0 {
 		link.turns = o.turns(c)
-		o.rings[b].head = link.next // the others' turn
+		o.rings[b].rotate(c) // the others' turn
 	}
 	o.arrangeAll(c)
 	return i, true
@@ -253,36 +259,47 @@ func (o *order[request]) take(now time.Duration) (i *item[request], ok bool) {
 
 // hasNext reports whether take would hand out something.
 func (o *order[request]) hasNext() bool {
-	return o.rings[fresh].head != nil || o.rings[background].head != nil
+	return o.first(fresh) != nil || o.first(background) != nil
 }
 
-// pick chooses the band: the fresh one, except that the background gets its share while it has something to do.
-func (o *order[request]) pick() (band, bool) {
-	hasFresh, hasBackground := o.rings[fresh].head != nil, o.rings[background].head != nil
+// next chooses whose turn it is, and in which band: the fresh one, except that the background gets its share while it has
+// something to do. Without anything to hand out it returns nil. streak is what freshPicks is then.
+func (o *order[request]) next() (c *clusterState[request], b band, streak int) {
+	change, other := o.first(fresh), o.first(background)
 	switch {
-	case !hasFresh && !hasBackground:
-		return 0, false
-	case !hasBackground:
-		return fresh, true
-	case !hasFresh || o.freshPicks+1 >= o.share:
-		o.freshPicks = 0
-		return background, true
+	case other == nil:
+		return change, fresh, o.freshPicks
+	case change == nil || o.freshPicks+1 >= o.share:
+		return other, background, 0
 	default:
-		o.freshPicks++
-		return fresh, true
+		return change, fresh, o.freshPicks + 1
 	}
+}
+
+// first returns the cluster of a band whose turn it is among those to which the flights admit one more, or nil.
+func (o *order[request]) first(b band) *clusterState[request] {
+	head := o.rings[b].head
+	if o.flights.room() <= 0 {
+		return nil
+	}
+	for c := head; c != nil; {
+		if o.flights.admit(c) {
+			return c
+		}
+		if c = c.links[b].next; c == head {
+			return nil
+		}
+	}
+	return nil
 }
 
 // done notes that a request is no longer in flight, and returns since when it was. What was added meanwhile takes its
 // place in the order.
 func (o *order[request]) done(req request) (since time.Duration, known bool) {
-	f, ok := o.inFlight[req]
-	if !ok {
+	c, since, known := o.flights.end(req)
+	if !known {
 		return 0, false
 	}
-	c := f.cluster
-	delete(o.inFlight, req)
-	c.inFlight--
 	if i, ok := o.items[req]; ok && i.phase == held {
 		c.held--
 		o.queue(i)
@@ -295,7 +312,22 @@ func (o *order[request]) done(req request) (since time.Duration, known bool) {
 		c.drained = nil
 	}
 	o.retire(c)
-	return f.since, true
+	return since, true
+}
+
+// yield makes a request in flight silent: it waits for its own cluster, or for others. It does nothing if it is silent
+// already.
+func (o *order[request]) yield(req request, elsewhere bool) {
+	if c, did := o.flights.yield(req, elsewhere); did {
+		o.arrangeAll(c)
+	}
+}
+
+// reclaim ends that a request in flight is silent. It counts again, and is not held up if too many do then.
+func (o *order[request]) reclaim(req request) {
+	if c, did := o.flights.reclaim(req); did {
+		o.arrangeAll(c)
+	}
 }
 
 // pause parks a cluster's requests, those that there are and those to come.

@@ -29,6 +29,7 @@ func written(r mcreconcile.Request) string { return string(r.ClusterName) + "/" 
 //	a/x       add        a/x:5     add with priority 5     a/x@3  add, ready at 3 s
 //	take:N    take N     done:a/x  done                    at:3   it is 3 s
 //	pause:a   resume:a   purge:a
+//	silent:a/x  it waits for its cluster   away:a/x  for another one   heard:a/x  it waits no longer
 //
 // and returns what was taken, in order.
 func script(t *testing.T, o *order[mcreconcile.Request], words string) []string {
@@ -52,6 +53,10 @@ func script(t *testing.T, o *order[mcreconcile.Request], words string) []string 
 			}
 		case "done":
 			o.done(req(arg))
+		case "silent", "away":
+			o.yield(req(arg), verb == "away")
+		case "heard":
+			o.reclaim(req(arg))
 		case "pause":
 			o.pause(mcreconcile.ClusterName(arg))
 		case "resume":
@@ -97,6 +102,8 @@ func TestOrder(t *testing.T) {
 		weight func(mcreconcile.ClusterName) int
 		script string
 		want   string
+
+		workers, spare int
 	}{
 		"FirstInFirstOut":        {reason: "Equals go by arrival.", script: "a/1 a/2 a/3 take:4", want: "a/1 a/2 a/3 -"},
 		"HigherPriorityFirst":    {reason: "Within a cluster the priority counts.", script: "a/1 a/2:5 a/3:9 take:3", want: "a/3 a/2 a/1"},
@@ -129,11 +136,33 @@ func TestOrder(t *testing.T) {
 		"PausedInFlight":         {reason: "What is in flight goes on, and comes back parked.", script: "a/1 take:1 pause:a a/1 done:a/1 take:1 resume:a take:1", want: "a/1 - a/1"},
 		"Purged":                 {reason: "Ready, delayed and held requests are gone.", script: "a/1 take:1 a/1 a/2 a/3@2 b/1 purge:a done:a/1 at:2 take:2", want: "a/1 b/1 -"},
 		"PurgedIsNotPaused":      {reason: "A purge ends the pause.", script: "pause:a a/1 purge:a a/2 take:2", want: "a/2 -"},
+		"Workers":                {reason: "As many count as there are workers.", workers: 2, spare: 9, script: "a/1 b/1 c/1 take:3 done:a/1 take:1", want: "a/1 b/1 - c/1"},
+		"SilentDoNotCount":       {reason: "What waits for a silent cluster needs no worker.", workers: 1, spare: 9, script: "a/1 b/1 c/1 take:1 silent:a/1 take:2", want: "a/1 b/1 -"},
+		"HeardCounts":            {reason: "It counts again once it is answered, also beyond the workers.", workers: 1, spare: 9, script: "a/1 b/1 c/1 take:1 silent:a/1 take:1 heard:a/1 done:b/1 take:1 done:a/1 take:1", want: "a/1 b/1 - c/1"},
+		"SilentAndDone":          {reason: "What ends silent counts no longer, and not twice.", workers: 1, spare: 9, script: "a/1 b/1 c/1 take:1 silent:a/1 done:a/1 take:2", want: "a/1 b/1 -"},
+		"SilentTwice":            {reason: "A second call changes nothing.", workers: 1, spare: 9, script: "a/1 b/1 c/1 take:1 silent:a/1 away:a/1 heard:a/1 take:1 heard:a/1 take:1", want: "a/1 - -"},
+		"SilentStrangers":        {reason: "What is not in flight is not silent.", workers: 1, spare: 9, script: "a/1 b/1 silent:a/1 heard:a/1 take:2", want: "a/1 -"},
+		"NoSpare":                {reason: "There are no more goroutines than workers and spare ones.", workers: 1, spare: 1, script: "a/1 b/1 c/1 take:1 silent:a/1 take:1 silent:b/1 take:1", want: "a/1 b/1 -"},
+		"SilentCountsForItsOwn":  {reason: "The limit of a cluster holds for what waits for it.", limit: 1, workers: 2, spare: 9, script: "a/1 a/2 take:1 silent:a/1 take:1", want: "a/1 -"},
+		"AwayDoesNotCount":       {reason: "What waits for another cluster does not hold up the rest of its own.", limit: 1, workers: 2, spare: 9, script: "a/1 a/2 take:1 away:a/1 take:1", want: "a/1 a/2"},
+		"BackFromAway":           {reason: "It counts against the limit again.", limit: 1, workers: 2, spare: 9, script: "a/1 a/2 take:1 away:a/1 heard:a/1 take:1", want: "a/1 -"},
+		"HalfOfTheSpare":         {reason: "When half of the spare are in use, clusters with a silent request get no other.", workers: 2, spare: 4, script: "a/1 a/2 a/3 b/1 take:1 silent:a/1 take:1 silent:b/1 take:1 c/1 take:1", want: "a/1 b/1 - c/1"},
+		"LessThanHalf":           {reason: "Before that they do.", workers: 2, spare: 5, script: "a/1 a/2 a/3 take:1 silent:a/1 take:1 silent:a/2 take:1", want: "a/1 a/2 a/3"},
+		"SlowCount":              {reason: "Slow ones count, up to three quarters of the workers.", workers: 4, spare: 9, script: "a/1 b/1 c/1 d/1 take:3 at:1 take:2", want: "a/1 b/1 c/1 d/1 -"},
+		"SlowBeyond":             {reason: "A quarter of the workers is left beside any number of slow ones.", workers: 4, spare: 9, script: "a/1 b/1 c/1 d/1 e/1 f/1 take:5 at:1 take:2 at:2 take:1", want: "a/1 b/1 c/1 d/1 - e/1 - f/1"},
+		"SlowGetNoMore":          {reason: "That quarter is for clusters without a slow one.", workers: 4, spare: 9, script: "a/1 b/1 c/1 take:3 at:1 a/2 b/2 d/1 take:2", want: "a/1 b/1 c/1 d/1 -"},
+		"SlowUntilDone":          {reason: "When a slow one ends, its cluster is served again.", workers: 4, spare: 9, script: "a/1 b/1 c/1 take:3 at:1 a/2 take:1 done:c/1 take:1", want: "a/1 b/1 c/1 - a/2"},
+		"NotYetSlow":             {reason: "Before a second is over, nothing is slow.", workers: 4, spare: 9, script: "at:1 a/1 b/1 c/1 take:3 a/2 take:1", want: "a/1 b/1 c/1 a/2"},
+		"PassedByKeepTheirTurn":  {reason: "A cluster that is passed by keeps its turn.", workers: 4, spare: 9, script: "a/1 b/1 c/1 take:3 at:1 a/2 d/1 d/2 take:1 done:b/1 take:2", want: "a/1 b/1 c/1 d/1 a/2 -"},
+		"PassedByInBothBands":    {reason: "The background is served when nothing else can be.", workers: 4, spare: 9, script: "a/1 b/1 c/1 take:3 at:1 a/2 d/1:-1 take:1", want: "a/1 b/1 c/1 d/1"},
+		"SilentAndSlow":          {reason: "What is slow and silent does not count; answered, it is slow.", workers: 4, spare: 20, script: "a/1 b/1 c/1 take:3 silent:a/1 silent:b/1 silent:c/1 at:2 d/1 e/1 f/1 g/1 h/1 take:3 heard:a/1 heard:b/1 heard:c/1 done:d/1 done:e/1 take:1 done:f/1 take:1", want: "a/1 b/1 c/1 d/1 e/1 f/1 - g/1"},
+		"OneLeft":                {reason: "Of a few workers one at least is left.", workers: 2, spare: 9, script: "a/1 b/1 take:1 at:1 a/2 take:2", want: "a/1 b/1 -"},
 		"DoneOfAStranger":        {reason: "Done with what is not in flight changes nothing.", script: "a/1 done:a/1 take:1", want: "a/1"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := newOrder[mcreconcile.Request](tc.limit, 8, tc.weight)
+			o.flights.workers, o.flights.spare = tc.workers, tc.spare
 			got := strings.Join(script(t, o, tc.script), " ")
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want, +got):\n%s", tc.reason, diff)
@@ -142,12 +171,43 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+func TestAdvanceSaysWhenSomethingIsDueNext(t *testing.T) {
+	cases := map[string]struct {
+		reason, script string
+		want           time.Duration // 0 for never
+	}{
+		"Nothing":        {"There is nothing to do.", "", 0},
+		"Delayed":        {"A delayed request becomes ready.", "a/1@5 b/1@7", 5 * time.Second},
+		"Blocked":        {"What is in flight becomes slow, and something waits for that.", "a/1 b/1 c/1 take:2", time.Second},
+		"BlockedFirst":   {"Both: the earlier one counts.", "a/1 b/1 c/1 d/1@5 take:2", time.Second},
+		"DelayedFirst":   {"Both: the earlier one counts.", "d/1@2 at:1 a/1 b/1 c/1 take:2 at:1", 2 * time.Second},
+		"NothingWaits":   {"What is in flight becomes slow, but nothing waits for that.", "a/1 b/1 take:2", 0},
+		"AnotherIsTaken": {"Something can be handed out right now.", "a/1 b/1 take:1", 0},
+		"AllAreSlow":     {"No time frees what waits.", "a/1 b/1 a/2 take:2 at:1", 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := newOrder[mcreconcile.Request](0, 8, nil)
+			o.flights.workers, o.flights.spare = 2, 9
+			script(t, o, tc.script)
+			var now time.Duration
+			if strings.Contains(tc.script, "at:1") {
+				now = time.Second
+			}
+			next, more := o.advance(now, func(*item[mcreconcile.Request]) {})
+			if next != tc.want || more != (tc.want > 0) {
+				t.Errorf("%s Next is %s, %t, want %s", tc.reason, next, more, tc.want)
+			}
+		})
+	}
+}
+
 func TestNothingIsKeptOfAClusterThatIsPurged(t *testing.T) {
 	o := newOrder[mcreconcile.Request](1, 8, nil)
 	script(t, o, "resume:a a/1 take:1 a/1 a/2 a/3@5 pause:a purge:a done:a/1")
-	if len(o.clusters)+len(o.items)+len(o.inFlight)+o.delayed.Len()+o.ready > 0 {
+	if len(o.clusters)+len(o.items)+len(o.flights.all)+o.delayed.Len()+o.ready > 0 {
 		t.Errorf("left over: %d clusters, %d items, %d in flight, %d delayed, %d ready",
-			len(o.clusters), len(o.items), len(o.inFlight), o.delayed.Len(), o.ready)
+			len(o.clusters), len(o.items), len(o.flights.all), o.delayed.Len(), o.ready)
 	}
 }
 
@@ -175,13 +235,21 @@ func TestAPurgeTellsWhenNothingIsInFlight(t *testing.T) {
 
 // model is the order again, slow and obviously right: everything is a list that is searched from the start.
 type model struct {
-	limit, share int
-	items        []modelItem
-	inFlight     []mcreconcile.Request
-	paused       map[mcreconcile.ClusterName]bool
-	turns        [bands][]mcreconcile.ClusterName // whose turn it is
-	sequence     int
-	streak       int
+	limit, share   int
+	workers, spare int
+	items          []modelItem
+	inFlight       []modelFlight
+	paused         map[mcreconcile.ClusterName]bool
+	turns          [bands][]mcreconcile.ClusterName // whose turn it is
+	sequence       int
+	streak         int
+	now            time.Duration
+}
+
+type modelFlight struct {
+	request           mcreconcile.Request
+	since             time.Duration
+	silent, elsewhere bool
 }
 
 type modelItem struct {
@@ -226,6 +294,7 @@ func (m *model) add(r mcreconcile.Request, priority int, now, at time.Duration) 
 }
 
 func (m *model) advance(now time.Duration) {
+	m.now = now
 	due := []int{}
 	for k, i := range m.items {
 		if i.readyAt > 0 && i.readyAt <= now {
@@ -240,21 +309,61 @@ func (m *model) advance(now time.Duration) {
 	}
 }
 
-func (m *model) flying(name mcreconcile.ClusterName) int {
-	n := 0
-	for _, r := range m.inFlight {
-		if r.ClusterName == name {
+// flying counts the flights of a cluster for which something holds.
+func (m *model) flying(name mcreconcile.ClusterName, is func(modelFlight) bool) (n int) {
+	for _, f := range m.inFlight {
+		if f.request.ClusterName == name && is(f) {
 			n++
 		}
 	}
 	return n
 }
 
+func (m *model) slow(f modelFlight) bool { return m.now >= f.since+time.Second }
+
+// count says how many flights count, how many of those are slow, and how many do not count.
+func (m *model) count() (counting, slow, beside int) {
+	for _, f := range m.inFlight {
+		switch {
+		case f.silent:
+		case m.slow(f):
+			slow++
+		default:
+			counting++
+		}
+	}
+	counting += min(slow, m.quarters())
+	return counting, slow, len(m.inFlight) - counting
+}
+
+// quarters is three quarters of the workers, but leaves at least one.
+func (m *model) quarters() int { return m.workers - max(m.workers/4, 1) }
+
+// admits reports whether a cluster may have one more flight.
+func (m *model) admits(name mcreconcile.ClusterName) bool {
+	if m.workers == 0 {
+		return true
+	}
+	counting, slow, beside := m.count()
+	if counting >= m.workers || len(m.inFlight) >= m.workers+m.spare {
+		return false
+	}
+	if slow >= m.quarters() && m.flying(name, m.slow) > 0 {
+		return false
+	}
+	halfUsed := m.spare > 0 && beside*2 >= m.spare
+	return !halfUsed || m.flying(name, func(f modelFlight) bool { return f.silent }) == 0
+}
+
+func (m *model) flies(r mcreconcile.Request) bool {
+	return slices.ContainsFunc(m.inFlight, func(f modelFlight) bool { return f.request == r })
+}
+
 // best returns the item of a cluster and band that would go next.
 func (m *model) best(name mcreconcile.ClusterName, b band) (best int) {
 	best = -1
 	for k, i := range m.items {
-		if i.request.ClusterName != name || bandOf(i.priority) != b || i.readyAt > 0 || slices.Contains(m.inFlight, i.request) {
+		if i.request.ClusterName != name || bandOf(i.priority) != b || i.readyAt > 0 || m.flies(i.request) {
 			continue
 		}
 		if best < 0 || i.priority > m.items[best].priority ||
@@ -269,7 +378,8 @@ func (m *model) best(name mcreconcile.ClusterName, b band) (best int) {
 func (m *model) settle() {
 	for b := range bands {
 		can := func(name mcreconcile.ClusterName) bool {
-			return !m.paused[name] && (m.limit == 0 || m.flying(name) < m.limit) && m.best(name, b) >= 0
+			atHome := m.flying(name, func(f modelFlight) bool { return !f.elsewhere })
+			return !m.paused[name] && (m.limit == 0 || atHome < m.limit) && m.best(name, b) >= 0
 		}
 		m.turns[b] = slices.DeleteFunc(m.turns[b], func(name mcreconcile.ClusterName) bool { return !can(name) })
 		for _, i := range m.items {
@@ -281,28 +391,37 @@ func (m *model) settle() {
 }
 
 func (m *model) take() (string, bool) {
+	next := [bands]int{slices.IndexFunc(m.turns[fresh], m.admits), slices.IndexFunc(m.turns[background], m.admits)}
 	b := fresh
 	switch {
-	case len(m.turns[fresh])+len(m.turns[background]) == 0:
+	case next[fresh] < 0 && next[background] < 0:
 		return "", false
-	case len(m.turns[background]) == 0:
-	case len(m.turns[fresh]) == 0 || m.streak == m.share-1:
+	case next[background] < 0:
+	case next[fresh] < 0 || m.streak == m.share-1:
 		b, m.streak = background, 0
 	default:
 		m.streak++
 	}
-	name := m.turns[b][0]
+	name := m.turns[b][next[b]]
 	k := m.best(name, b)
 	r := m.items[k].request
 	m.items = slices.Delete(m.items, k, k+1)
-	m.inFlight = append(m.inFlight, r)
-	m.turns[b] = append(m.turns[b][1:], name)
+	m.inFlight = append(m.inFlight, modelFlight{request: r, since: m.now})
+	m.turns[b] = append(slices.Delete(m.turns[b], next[b], next[b]+1), name)
 	m.settle()
 	return written(r), true
 }
 
 func (m *model) done(r mcreconcile.Request) {
-	m.inFlight = slices.DeleteFunc(m.inFlight, func(f mcreconcile.Request) bool { return f == r })
+	m.inFlight = slices.DeleteFunc(m.inFlight, func(f modelFlight) bool { return f.request == r })
+	m.settle()
+}
+
+func (m *model) setSilent(k int, silent, elsewhere bool) {
+	f := &m.inFlight[k]
+	if f.silent != silent {
+		f.silent, f.elsewhere = silent, silent && elsewhere
+	}
 	m.settle()
 }
 
@@ -341,14 +460,20 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	limit := rng.IntN(4)
 	o := newOrder[mcreconcile.Request](limit, 8, nil)
-	m := &model{limit: limit, share: 8, paused: map[mcreconcile.ClusterName]bool{}}
+	o.flights.workers, o.flights.spare = rng.IntN(9), rng.IntN(9)
+	m := &model{
+		limit: limit, share: 8, workers: o.flights.workers, spare: o.flights.spare, paused: map[mcreconcile.ClusterName]bool{},
+	}
 	clusters := []mcreconcile.ClusterName{"a", "b", "c", "d"}[:1+rng.IntN(4)]
 	var now time.Duration
 	for step := range operations {
 		name := clusters[rng.IntN(len(clusters))]
 		r := req(fmt.Sprintf("%s/%d", name, rng.IntN(6)))
 		what := ""
-		switch op := rng.IntN(20); {
+		if rng.IntN(20) == 0 {
+			now += time.Duration(rng.IntN(1500)) * time.Millisecond // and the queue is late to advance
+		}
+		switch op := rng.IntN(23); {
 		case op < 8:
 			priority := []int{0, 0, 0, 5, 9, -1, -100}[rng.IntN(7)]
 			at := now
@@ -360,6 +485,7 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 			o.add(r, priority, now, at)
 			m.add(r, priority, now, at)
 		case op < 14:
+			m.now = now
 			want, wantOK := m.take()
 			i, ok := o.take(now)
 			got := ""
@@ -371,7 +497,7 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 			}
 			what = "take " + got
 		case op < 17 && len(m.inFlight) > 0:
-			r = m.inFlight[rng.IntN(len(m.inFlight))]
+			r = m.inFlight[rng.IntN(len(m.inFlight))].request
 			what = "done " + written(r)
 			o.done(r)
 			m.done(r)
@@ -394,6 +520,22 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 			what = "purge " + string(name)
 			o.purge(name, func(*item[mcreconcile.Request]) {})
 			m.purge(name)
+		case op >= 20 && len(m.inFlight) > 0:
+			k := rng.IntN(len(m.inFlight))
+			silent, elsewhere := rng.IntN(3) > 0, rng.IntN(3) == 0
+			r = m.inFlight[k].request
+			what = fmt.Sprintf("%s silent: %t, elsewhere: %t", written(r), silent, elsewhere)
+			if silent {
+				o.yield(r, elsewhere)
+			} else {
+				o.reclaim(r)
+			}
+			m.setSilent(k, silent, elsewhere)
+		}
+		counting, _, beside := m.count()
+		if m.workers > 0 && (o.flights.counting() != counting || o.flights.beside() != beside) {
+			t.Fatalf("seed %d, step %d (%s): %d count and %d do not, want %d and %d",
+				seed, step, what, o.flights.counting(), o.flights.beside(), counting, beside)
 		}
 		ready := 0
 		for _, i := range m.items {
@@ -408,9 +550,9 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 		if depth != ready {
 			t.Fatalf("seed %d, step %d (%s): the clusters' depths add up to %d, want %d", seed, step, what, depth, ready)
 		}
-		if o.ready != ready || len(o.items) != len(m.items) || len(o.inFlight) != len(m.inFlight) {
+		if o.ready != ready || len(o.items) != len(m.items) || len(o.flights.all) != len(m.inFlight) {
 			t.Fatalf("seed %d, step %d (%s): %d ready, %d queued, %d in flight, want %d, %d, %d",
-				seed, step, what, o.ready, len(o.items), len(o.inFlight), ready, len(m.items), len(m.inFlight))
+				seed, step, what, o.ready, len(o.items), len(o.flights.all), ready, len(m.items), len(m.inFlight))
 		}
 	}
 }

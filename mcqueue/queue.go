@@ -26,6 +26,16 @@ type Options[request mcreconcile.ClusterAware[request]] struct {
 	// InFlightPerCluster is how many requests of one cluster may be in flight. Default: no limit.
 	InFlightPerCluster int
 
+	// Workers is how many requests may be in flight that count. Those do not count for which [Queue.Yield] was called, and
+	// of those that take longer than a second the ones beyond three quarters of the workers; at least a quarter, and at
+	// least one, is for clusters without such a request. Default: no limit.
+	Workers int
+
+	// Spare is how many requests may be in flight beyond Workers, since they do not count. There must be as many
+	// goroutines that take requests as Workers and Spare together. When half of Spare is in use, a cluster with a request
+	// that has yielded gets no other. Default: none.
+	Spare int
+
 	// BackgroundShare guarantees that one in so many picks is of the background, the requests with a priority below
 	// zero, while there are any. Default: 8.
 	BackgroundShare int
@@ -50,6 +60,7 @@ func (o Options[request]) withDefaults() Options[request] {
 	if o.RateLimiter == nil {
 		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[request](minRetryDelay, maxRetryDelay)
 	}
+	o.Spare = max(o.Spare, 0)
 	if o.BackgroundShare <= 0 {
 		o.BackgroundShare = defaultBackgroundShare
 	}
@@ -86,6 +97,7 @@ func New[request mcreconcile.ClusterAware[request]](controller string, opts Opti
 		retrying: map[mcreconcile.ClusterName]map[request]struct{}{},
 	}
 	q.order.series.most = opts.MaxClusterSeries
+	q.order.flights.workers, q.order.flights.spare = opts.Workers, opts.Spare
 	q.metrics = newMetrics(controller, q)
 	return q
 }
@@ -175,32 +187,39 @@ func (q *Queue[request]) addLocked(req request, priority int, now, readyAt time.
 	}
 }
 
-// wakeLocked makes a worker look for something to do, if there is something, and one waits. It is called for each request
-// that may have become the one to hand out: those that wait for a worker never outnumber the workers that are woken.
+// wakeLocked makes a worker look for something to do, if there is something, and one waits. That one does the same for the
+// next. While there is something that only time can free, the alarm is set.
 func (q *Queue[request]) wakeLocked() {
-	if q.order.hasNext() {
+	if q.stopped || q.workers.idle == nil || q.workers.coming >= q.order.ready {
+		return
+	}
+	if !q.order.hasNext() {
+		if at, blocked := q.order.unblocks(); blocked && (q.alarmAt == 0 || at < q.alarmAt) {
+			q.setAlarmLocked(at)
+		}
+		return
+	}
+	if q.workers.coming < q.order.flights.room() {
 		q.workers.wakeOne()
 	}
 }
 
-// ringLocked sets the alarm for the delayed request that becomes ready first.
+// ringLocked does what is due, and sets the alarm for what is due next.
 func (q *Queue[request]) ringLocked(now time.Duration) {
-	next, more := q.order.advance(now, func(i *item[request]) {
-		q.metrics.added(i.priority)
-		q.wakeLocked()
-	})
-	if !more || q.stopped {
-		return
+	next, more := q.order.advance(now, func(i *item[request]) { q.metrics.added(i.priority) })
+	q.wakeLocked()
+	if more && !q.stopped && (q.alarm == nil || q.alarmAt != next) {
+		q.setAlarmLocked(next)
 	}
-	if q.alarm != nil && q.alarmAt == next {
-		return
-	}
-	q.alarmAt = next
+}
+
+func (q *Queue[request]) setAlarmLocked(at time.Duration) {
+	q.alarmAt = at
 	if q.alarm == nil {
-		q.alarm = time.AfterFunc(next-now, q.ring)
+		q.alarm = time.AfterFunc(at-q.now(), q.ring)
 		return
 	}
-	q.alarm.Reset(next - now)
+	q.alarm.Reset(at - q.now())
 }
 
 // ring is called by the alarm.
@@ -224,12 +243,14 @@ func (q *Queue[request]) GetWithPriority() (req request, priority int, shutdown 
 		now := q.now()
 		if i, ok := q.order.take(now); ok {
 			q.metrics.handedOut(i.priority)
-			q.mu.Unlock()
+			q.wakeLocked()
+			q.unlock()
 			q.metrics.waited(now - i.at)
 			return i.request, i.priority, false
 		}
+		q.wakeLocked()
 		w := q.workers.wait()
-		q.mu.Unlock()
+		q.unlock()
 		<-w.wake
 		q.mu.Lock()
 		q.workers.waited(w)
@@ -251,6 +272,25 @@ func (q *Queue[request]) doneLocked(req request) {
 		return
 	}
 	q.metrics.finished(q.now() - since)
+	q.wakeLocked()
+}
+
+// Yield says that a request in flight waits for a cluster, its own or another one, that has not answered so far. The
+// request does not count against the workers until Reclaim, nor against the limit of its own cluster if it waits for
+// another. It does nothing for a request that is not in flight, or has yielded already.
+func (q *Queue[request]) Yield(req request, to mcreconcile.ClusterName) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.order.yield(req, to != req.Cluster())
+	q.wakeLocked()
+}
+
+// Reclaim ends Yield. It does not wait: more requests may count than there are workers, and then no other is handed out
+// until they are fewer.
+func (q *Queue[request]) Reclaim(req request) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.order.reclaim(req)
 	q.wakeLocked()
 }
 

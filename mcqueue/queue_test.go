@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,27 +92,10 @@ func TestGetWaitsAndDoesNotSpin(t *testing.T) {
 func TestAWorkerIsWokenWhenALimitOrAPauseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[mcreconcile.Request]{InFlightPerCluster: 1})
-		var taken []string
-		var mu sync.Mutex
-		for range 3 {
-			go func() {
-				for {
-					r, shutdown := q.Get()
-					if shutdown {
-						return
-					}
-					mu.Lock()
-					taken = append(taken, written(r))
-					mu.Unlock()
-				}
-			}()
-		}
+		taken := crew(q, 3)
 		is := func(want ...string) {
 			t.Helper()
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			if diff := cmp.Diff(want, taken); diff != "" {
+			if diff := cmp.Diff(want, taken()); diff != "" {
 				t.Errorf("taken (-want, +got):\n%s", diff)
 			}
 		}
@@ -126,6 +111,185 @@ func TestAWorkerIsWokenWhenALimitOrAPauseEnds(t *testing.T) {
 		q.Add(req("b/1"))
 		q.Done(req("b/1"))
 		is("a/1", "a/2", "b/1", "b/1")
+	})
+}
+
+// crew takes requests like controller-runtime's workers, but ends none.
+func crew(q *Queue[mcreconcile.Request], n int) (taken func() []string) {
+	var mu sync.Mutex
+	var all []string
+	for range n {
+		go func() {
+			for {
+				r, shutdown := q.Get()
+				if shutdown {
+					return
+				}
+				mu.Lock()
+				all = append(all, written(r))
+				mu.Unlock()
+			}
+		}()
+	}
+	return func() []string {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+func TestAWorkerIsWokenWhenARequestInFlightNoLongerCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{Workers: 4, Spare: 16})
+		taken := crew(q, 20)
+		is := func(when string, want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, taken()); diff != "" {
+				t.Errorf("%s, taken (-want, +got):\n%s", when, diff)
+			}
+		}
+		all := []string{"a/1", "b/1", "c/1", "d/1", "e/1", "f/1", "g/1", "h/1"}
+		for _, name := range all {
+			q.Add(req(name))
+		}
+		is("as many as there are workers", all[:4]...)
+		q.Yield(req("a/1"), "a")
+		is("one waits for its cluster", all[:5]...)
+		q.Reclaim(req("a/1"))
+		q.Done(req("a/1"))
+		is("it has counted until its end", all[:5]...)
+		q.Done(req("b/1"))
+		is("another has ended", all[:6]...)
+		<-time.After(time.Second)
+		is("those left are slow", all[:7]...)
+		<-time.After(time.Second)
+		is("the last one is slow too", all...)
+	})
+}
+
+func TestAllThatBecomesServableAtOnceIsHandedOut(t *testing.T) {
+	cases := map[string]struct {
+		opts Options[mcreconcile.Request]
+		do   func(q *Queue[mcreconcile.Request])
+		want []string
+	}{
+		"APauseEnds": {
+			do: func(q *Queue[mcreconcile.Request]) {
+				q.Pause("a")
+				q.AddWithOpts(priorityqueue.AddOpts{}, req("a/1"), req("a/2"), req("a/3"))
+				synctest.Wait()
+				q.Resume("a")
+			},
+			want: []string{"a/1", "a/2", "a/3"},
+		},
+		"DelaysEnd": {
+			do: func(q *Queue[mcreconcile.Request]) {
+				q.AddWithOpts(priorityqueue.AddOpts{After: time.Second}, req("a/1"), req("a/2"), req("a/3"))
+				<-time.After(time.Second)
+			},
+			want: []string{"a/1", "a/2", "a/3"},
+		},
+		"OneWaitsForAnotherCluster": {
+			opts: Options[mcreconcile.Request]{Workers: 4, Spare: 16, InFlightPerCluster: 1},
+			do: func(q *Queue[mcreconcile.Request]) {
+				q.AddWithOpts(priorityqueue.AddOpts{}, req("a/1"), req("a/2"), req("b/1"), req("b/2"))
+				synctest.Wait()
+				q.Yield(req("a/1"), "elsewhere")
+				q.Yield(req("b/1"), "b")
+			},
+			want: []string{"a/1", "b/1", "a/2"},
+		},
+		"HalfOfTheSpareAreFreeAgain": {
+			opts: Options[mcreconcile.Request]{Workers: 4, Spare: 4},
+			do: func(q *Queue[mcreconcile.Request]) {
+				q.AddWithOpts(priorityqueue.AddOpts{}, req("a/1"), req("b/1"))
+				synctest.Wait()
+				q.Yield(req("a/1"), "a")
+				q.Yield(req("b/1"), "b")
+				q.AddWithOpts(priorityqueue.AddOpts{}, req("a/2"), req("a/3"))
+				synctest.Wait()
+				q.Reclaim(req("b/1"))
+			},
+			want: []string{"a/1", "a/2", "a/3", "b/1"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(t, tc.opts)
+				taken := crew(q, 20)
+				synctest.Wait()
+				tc.do(q)
+				got := taken()
+				slices.Sort(got)
+				slices.Sort(tc.want)
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("taken (-want, +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestAnyNumberOfClustersThatHangLeaveAQuarterOfTheWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hanging = 200
+		q := newQueue(t, Options[mcreconcile.Request]{Workers: 8, Spare: 256, InFlightPerCluster: 4})
+		taken := crew(q, 264)
+		for i := range hanging * 10 {
+			q.Add(req(fmt.Sprintf("hanging-%d/%d", i%hanging, i)))
+		}
+		<-time.After(hanging * time.Second)
+		before := len(taken())
+		for i := range 100 {
+			name := fmt.Sprintf("healthy/%d", i)
+			q.Add(req(name))
+			if all := taken(); len(all) != before+i+1 || all[len(all)-1] != name {
+				t.Fatalf("%s was not handed out at once", name)
+			}
+			q.Done(req(name))
+		}
+	})
+}
+
+func TestSilentClustersLeaveTheWorkersToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{Workers: 8, Spare: 256, InFlightPerCluster: 4})
+		var handed [2]atomic.Int64 // to clusters that are silent, and to others
+		for range 264 {
+			go func() {
+				for {
+					r, shutdown := q.Get()
+					if shutdown {
+						return
+					}
+					if r.ClusterName[0] == 'h' {
+						handed[1].Add(1)
+						q.Done(r)
+						continue
+					}
+					handed[0].Add(1)
+					<-time.After(10 * time.Millisecond)
+					q.Yield(r, r.ClusterName)
+				}
+			}()
+		}
+		for i := range 1000 {
+			q.Add(req(fmt.Sprintf("silent-%d/%d", i%100, i)))
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		if n := handed[0].Load(); n < 100 || n > 128+100 {
+			t.Errorf("%d requests of 100 silent clusters are in flight; want one of each, and more only with half of the spare", n)
+		}
+		for i := range 200 {
+			q.Add(req(fmt.Sprintf("healthy-%d/1", i)))
+		}
+		synctest.Wait()
+		if n := handed[1].Load(); n != 200 {
+			t.Errorf("%d of 200 requests of other clusters were handed out at once", n)
+		}
 	})
 }
 
@@ -208,9 +372,17 @@ func TestThePriorityIsHandedOutToo(t *testing.T) {
 
 // TestStress: under contention from all sides no request is handed out twice at once, and none is lost.
 func TestStress(t *testing.T) {
+	t.Run("NoLimit", func(t *testing.T) { stress(t, Options[mcreconcile.Request]{InFlightPerCluster: 3}) })
+	t.Run("Workers", func(t *testing.T) {
+		stress(t, Options[mcreconcile.Request]{InFlightPerCluster: 3, Workers: 3, Spare: 5})
+	})
+}
+
+func stress(t *testing.T, opts Options[mcreconcile.Request]) {
+	t.Helper()
 	defer goleak.VerifyNone(t)
 	const clusters, names, workers, adders, adds = 20, 10, 8, 4, 5000
-	q := New("stress-test", Options[mcreconcile.Request]{InFlightPerCluster: 3})
+	q := New("stress-test", opts)
 	var (
 		inFlight sync.Map
 		last     [clusters * names]atomic.Int64 // the latest add of each request
@@ -234,6 +406,11 @@ func TestStress(t *testing.T) {
 				}
 				if _, twice := inFlight.LoadOrStore(r, true); twice {
 					t.Errorf("%s was handed out twice at once", written(r))
+				}
+				if rand.IntN(4) == 0 {
+					q.Yield(r, "elsewhere")
+					runtime.Gosched()
+					q.Reclaim(r)
 				}
 				i := index(r)
 				seen[i].Store(last[i].Load())
@@ -283,7 +460,7 @@ func pause() { <-time.After(time.Millisecond) }
 
 func TestMetrics(t *testing.T) {
 	controller := controllerName(t)
-	q := New(controller, Options[mcreconcile.Request]{MaxClusterSeries: 2})
+	q := New(controller, Options[mcreconcile.Request]{MaxClusterSeries: 2, Workers: 3, Spare: 3})
 	for _, name := range []string{"a/1", "a/2", "b/1", "c/1", "d/1"} {
 		q.Add(req(name))
 	}
@@ -305,7 +482,14 @@ func TestMetrics(t *testing.T) {
 	check("fleet_runtime_queue_in_flight", 1, "controller", controller, "cluster", "a")
 	check("fleet_runtime_queue_parked", 1, "controller", controller, "cluster", "b")
 	check("fleet_runtime_queue_depth", 2, "controller", controller, "cluster", "(other)")
+	check("fleet_runtime_queue_workers", 3, "controller", controller)
+	check("fleet_runtime_queue_counting", 1, "controller", controller)
+	q.Yield(r, "a")
+	check("fleet_runtime_queue_counting", 0, "controller", controller)
+	check("fleet_runtime_queue_silent", 1, "controller", controller)
+	check("fleet_runtime_queue_slow", 0, "controller", controller)
 	q.Done(r)
+	check("fleet_runtime_queue_silent", 0, "controller", controller)
 	check("workqueue_work_duration_seconds", 1, "controller", controller)
 	check("workqueue_queue_duration_seconds", 1, "controller", controller)
 	<-q.Purge("a")

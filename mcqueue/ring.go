@@ -43,3 +43,15 @@ func (r *ring[request]) remove(c *clusterState[request]) {
 	}
 	*at = link[request]{}
 }
+
+// rotate puts a cluster of the ring at its end. Those that were passed by keep their turn.
+func (r *ring[request]) rotate(c *clusterState[request]) {
+	if r.head == c {
+		r.head = c.links[r.band].next
+		return
+	}
+	turns := c.links[r.band].turns
+	r.remove(c)
+	r.append(c)
+	c.links[r.band].turns = turns
+}

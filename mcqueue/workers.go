@@ -6,6 +6,8 @@ type workers struct {
 	idle  *worker // the last one, which leads to the one before
 	woken *worker // are told once the queue is unlocked
 	spare *worker // in no use
+
+	coming int // were woken, and do not look yet
 }
 
 // worker is one that waits.
@@ -27,13 +29,17 @@ func (w *workers) wait() *worker {
 }
 
 // waited takes back what was waited for.
-func (w *workers) waited(one *worker) { one.next, w.spare = w.spare, one }
+func (w *workers) waited(one *worker) {
+	one.next, w.spare = w.spare, one
+	w.coming--
+}
 
 // wakeOne chooses the worker to be woken, if one waits.
 func (w *workers) wakeOne() {
 	if one := w.idle; one != nil {
 		w.idle = one.next
 		one.next, w.woken = w.woken, one
+		w.coming++
 	}
 }
 

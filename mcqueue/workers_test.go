@@ -75,7 +75,7 @@ func TestWorkersAreWokenOnlyForWhatCanBeHandedOut(t *testing.T) {
 
 // TestNoWakeUpIsLost: when nothing moves any more, no request is left that could be handed out.
 func TestNoWakeUpIsLost(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) { loseNoWakeUp(t, rand.New(rand.NewPCG(seed, 0))) })
 	}
 }
@@ -83,12 +83,22 @@ func TestNoWakeUpIsLost(t *testing.T) {
 func loseNoWakeUp(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	const clusters, names, workers, steps = 4, 5, 6, 300
-	q := New("", Options[mcreconcile.Request]{InFlightPerCluster: 1 + random.IntN(3)})
+	count := random.IntN(workers) // 0 for no limit
+	q := New("", Options[mcreconcile.Request]{InFlightPerCluster: 1 + random.IntN(3), Workers: count, Spare: workers - count})
 	var working sync.WaitGroup
 	for worker := range uint64(workers) {
 		pace := rand.New(rand.NewPCG(random.Uint64(), worker))
 		working.Go(func() {
 			for r, shutdown := q.Get(); !shutdown; r, shutdown = q.Get() {
+				if pace.IntN(3) == 0 {
+					q.Yield(r, mcreconcile.ClusterName(fmt.Sprint(pace.IntN(clusters))))
+				}
+				if pace.IntN(10) == 0 {
+					<-time.After(time.Duration(pace.IntN(2000)) * time.Millisecond)
+				}
+				if pace.IntN(3) == 0 {
+					q.Reclaim(r)
+				}
 				if pace.IntN(3) > 0 {
 					<-time.After(time.Duration(pace.IntN(20)) * time.Millisecond)
 				}
