@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
+	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 )
 
 // candidCache is a member's cache that says so when a kind cannot be listed. controller-runtime's would have the reader
@@ -79,6 +80,9 @@ func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(cont
 	if failure != nil {
 		return c.notSynced(key.GVK, failure)
 	}
+	reconcile := pulse.From(ctx)
+	reconcile.Wait(c.name)
+	defer reconcile.Heard(c.name)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)

@@ -58,7 +58,7 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 
 // newWire returns the wire for one engagement. It has no generation yet.
 func (m *member) newWire(cfg *rest.Config, described Member) *wire {
-	w := &wire{most: m.fleet.opts.MaxResponseBytes, ready: m.measured.tally.timed(prober(cfg))}
+	w := &wire{name: described.Name, most: m.fleet.opts.MaxResponseBytes, ready: m.measured.tally.timed(prober(cfg))}
 	if described.Identity == "" {
 		w.identify = identifier(cfg)
 	}

@@ -15,11 +15,14 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 )
 
 // wire is how all requests to one member travel. It tells health what it hears, its credentials can be replaced while it
 // is in use, and nothing is sent on a connection before it is proved that it leads to the member's cluster.
 type wire struct {
+	name   ClusterName
 	health *health
 	most   int64                                                   // bytes of one answer
 	ready  func(ctx context.Context, over http.RoundTripper) error // asks the API server whether it is ready
@@ -44,7 +47,10 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	reconcile := pulse.From(req.Context())
+	reconcile.Wait(w.name)
 	resp, release, err := w.send(g, req, isWatch)
+	reconcile.Heard(w.name)
 	switch {
 	case err != nil && isWatch && g.isRetired() && req.Context().Err() == nil:
 		return w.RoundTrip(req) // its connection was closed before the watch had begun
@@ -69,7 +75,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: release}
 	default:
 		end := sync.OnceFunc(func() { release(); g.end() })
-		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: end}
+		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: end, reconcile: reconcile, from: w.name}
 	}
 	return resp, nil
 }
@@ -270,6 +276,9 @@ type countedBody struct {
 	io.ReadCloser
 	left int64
 	end  func()
+
+	reconcile *pulse.Pulse // that reads it, if one does
+	from      ClusterName
 }
 
 // Read implements io.Reader.
@@ -277,7 +286,9 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, errTooLarge
 	}
+	b.reconcile.Wait(b.from)
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.reconcile.Heard(b.from)
 	b.left -= int64(n)
 	return n, err
 }

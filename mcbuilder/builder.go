@@ -151,11 +151,17 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 
 	options := b.options
 	waiting := &waiting[request]{}
-	options.Reconciler = &reconciler[request]{inner: r, mgr: b.mgr, controller: b.name, waiting: waiting}
+	reconciler := &reconciler[request]{inner: r, mgr: b.mgr, controller: b.name, waiting: waiting}
+	options.Reconciler = reconciler
 	options.LogConstructor = logConstructor(b.mgr, b.name, gvk, options.LogConstructor)
 	options.MaxConcurrentReconciles = b.workers(gvk)
 	if options.NewQueue == nil {
-		options.NewQueue = b.newQueue(options.MaxConcurrentReconciles)
+		queue := b.queue
+		if b.mgr.GetProvider() != nil {
+			queue = bounded(queue, options.MaxConcurrentReconciles)
+			options.MaxConcurrentReconciles = queue.Workers + queue.Spare // the queue limits how many work
+		}
+		options.NewQueue = reconciler.newQueue(queue)
 	}
 	c, err := controller.NewTyped(b.name, b.mgr, options)
 	if err != nil {

@@ -12,9 +12,13 @@ import (
 )
 
 // WithQueue sets the options of the controller's queue. Where they leave it open, and there is a provider, at most half
-// of the workers, but at least one, reconcile requests of one cluster at once. A rate limiter is taken from the
-// controller's options. WithOptions can set a queue of another kind with NewQueue; then requests of clusters that
-// cannot be reached are not parked.
+// of the workers, but at least one, reconcile requests of one cluster at once; as many reconciles count as the controller's
+// options say; and beside them there are 32 spare goroutines for each worker, at most 512, for reconciles that wait for
+// silent clusters or are slow. With one worker, or a negative number of spare ones, there are none: then no more reconciles
+// run at once than there are workers, whatever they wait for.
+//
+// A rate limiter is taken from the controller's options. WithOptions can set a queue of another kind with NewQueue; then
+// requests of clusters that cannot be reached are not parked, and reconciles that wait for silent clusters hold workers.
 func (b *TypedBuilder[request]) WithQueue(options mcqueue.Options[request]) *TypedBuilder[request] {
 	b.queue = options
 	return b
@@ -33,19 +37,51 @@ func WeightFromLabel(f *fleet.Fleet, label string) func(mcreconcile.ClusterName)
 	}
 }
 
+const (
+	sparePerWorker = 32
+	mostSpare      = 512
+)
+
+// bounded returns the options of the queue of a controller with a provider and so many workers.
+func bounded[request mcreconcile.ClusterAware[request]](options mcqueue.Options[request], workers int) mcqueue.Options[request] {
+	if options.Workers <= 0 {
+		options.Workers = workers
+	}
+	if options.InFlightPerCluster == 0 {
+		options.InFlightPerCluster = max(1, options.Workers/2)
+	}
+	if options.Spare == 0 && options.Workers > 1 {
+		options.Spare = min(sparePerWorker*options.Workers, mostSpare)
+	}
+	options.Spare = max(0, options.Spare)
+	return options
+}
+
 type newQueueFunc[request comparable] func(string, workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request]
 
 // newQueue returns what makes the controller's queue.
-func (b *TypedBuilder[request]) newQueue(workers int) newQueueFunc[request] {
-	options := b.queue
-	if options.InFlightPerCluster == 0 && b.mgr.GetProvider() != nil {
-		options.InFlightPerCluster = max(1, workers/2)
-	}
+func (r *reconciler[request]) newQueue(options mcqueue.Options[request]) newQueueFunc[request] {
 	return func(controller string, limiter workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
 		options.RateLimiter = limiter
-		return mcqueue.New(controller, options)
+		queue := mcqueue.New(controller, options)
+		if options.Spare > 0 {
+			r.queue = queue
+		}
+		return queue
 	}
 }
+
+// seat is what a reconcile takes up in the queue.
+type seat[request mcreconcile.ClusterAware[request]] struct {
+	queue   *mcqueue.Queue[request]
+	request request
+}
+
+// Yield implements pulse.Seat.
+func (s *seat[request]) Yield(to mcreconcile.ClusterName) { s.queue.Yield(s.request, to) }
+
+// Reclaim implements pulse.Seat.
+func (s *seat[request]) Reclaim() { s.queue.Reclaim(s.request) }
 
 // attendance is a source that brings no events. It keeps the queue in step with the fleet: requests of members that
 // cannot be reached are parked, and those of members that leave are purged before the member is drained. Requests that

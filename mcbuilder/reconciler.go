@@ -13,7 +13,9 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -24,11 +26,18 @@ type reconciler[request mcreconcile.ClusterAware[request]] struct {
 	mgr        mcmanager.Manager
 	controller string
 	waiting    *waiting[request]
+	// queue is where reconciles yield that wait for silent clusters, nil if they do not. It is set before the workers start.
+	queue *mcqueue.Queue[request]
 }
 
 // Reconcile implements reconcile.TypedReconciler.
 func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
 	r.waiting.forget(req)
+	if r.queue != nil {
+		p := pulse.New(ctx, req.Cluster(), &seat[request]{r.queue, req})
+		defer p.End()
+		ctx = p
+	}
 	if req.Cluster() == mcreconcile.LocalCluster {
 		ctx = mcreconcile.WithCluster(ctx, context.WithoutCancel(ctx), mcreconcile.LocalCluster, r.mgr)
 		result, err := r.inner.Reconcile(ctx, req)
