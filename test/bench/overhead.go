@@ -212,7 +212,8 @@ func (w *world) loops(ctx context.Context, c *child) ([]float64, error) {
 }
 
 // latencies returns the median and the 99th percentile from event to reconcile, and those from write to reconcile. The
-// subjects' changes take turns.
+// subjects' changes take turns, and each is made when the one before was reconciled: what holds up the process for a moment
+// is not counted many times over.
 func (w *world) latencies(ctx context.Context, children []*child) (figures, error) {
 	for _, c := range children {
 		if err := errors.Join(c.reset(), c.trace(true, c.workers())); err != nil {
@@ -225,11 +226,14 @@ func (w *world) latencies(ctx context.Context, children []*child) (figures, erro
 			if err := w.touch(ctx, c, i); err != nil {
 				return nil, err
 			}
+			if _, err := c.wait(i+1, overheadTimeout); err != nil {
+				return nil, err
+			}
 		}
 	}
 	all := figures{}
 	for _, c := range children {
-		a, err := c.wait(changes, overheadTimeout)
+		a, err := c.ask(measure.Request{Do: measure.Latencies})
 		if err = errors.Join(err, c.trace(false, c.workers())); err != nil {
 			return nil, err
 		}

@@ -54,8 +54,10 @@ const (
 	Start Command = "start"
 	// Reset forgets what was seen.
 	Reset Command = "reset"
-	// Wait waits until so many items were seen, and tells what was seen.
+	// Wait waits until so many items were seen, and tells when.
 	Wait Command = "wait"
+	// Latencies tells what the reconciles since reset took.
+	Latencies Command = "latencies"
 	// Engaged waits until so many members are engaged.
 	Engaged Command = "engaged"
 	// Loop switches whether objects are requeued at once when they are reconciled.
@@ -92,7 +94,7 @@ type Answer struct {
 	Count int
 	// Started is when start was asked for; First and Last are when the first and the last item were seen.
 	Started, First, Last int64
-	// ToReconcile and SinceWrite are what the reconciles since reset took from the event and from the write.
+	// ToReconcile and SinceWrite are what the reconciles since reset took from the event and from the write, for Latencies.
 	ToReconcile, SinceWrite []time.Duration
 	// Reconciles counts those of objects, and CPU what the process has used, until Now.
 	Reconciles, Now int64
@@ -166,12 +168,14 @@ func (c *child) do(ctx context.Context, r Request) (Answer, error) {
 		c.probe.reset(r.Since)
 		return Answer{}, nil
 	case Wait:
-		err := c.until(ctx, r.AtMost, func() bool { return c.probe.count() >= r.Count })
+		err := c.until(ctx, r.AtMost, c.probe.reaches(r.Count), func() bool { return c.probe.count() >= r.Count })
 		a := c.probe.answer()
 		a.Started = c.started
 		return a, err
+	case Latencies:
+		return c.probe.latencies(), nil
 	case Engaged:
-		err := c.until(ctx, r.AtMost, func() bool { return c.running.Engaged() == r.Count })
+		err := c.until(ctx, r.AtMost, nil, func() bool { return c.running.Engaged() == r.Count })
 		return Answer{Count: c.running.Engaged()}, err
 	case Loop:
 		c.probe.setLoop(r.On)
@@ -199,14 +203,17 @@ func (c *child) cost() (Answer, error) {
 // lookEvery is short beside what is measured. What is seen notes its own time.
 const lookEvery = 10 * time.Millisecond
 
-// until returns once done is true, or the time is over. It is an error if the subject ends.
-func (c *child) until(ctx context.Context, atMost time.Duration, done func() bool) error {
+// until returns once done is true, or the time is over. now says when to look, besides now and then. It is an error if the
+// subject ends.
+func (c *child) until(ctx context.Context, atMost time.Duration, now <-chan struct{}, done func() bool) error {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	over := time.NewTimer(atMost)
 	defer over.Stop()
 	for !done() {
 		select {
+		case <-now:
+			now = nil
 		case <-look.C:
 		case <-over.C:
 			return nil

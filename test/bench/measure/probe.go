@@ -19,6 +19,8 @@ type Probe struct {
 	since       int64
 	seen        map[string]struct{}
 	first, last time.Time
+	wanted      int                        // items, of which reached tells
+	reached     chan struct{}              // closed when so many were seen, nil if nobody waits
 	events      map[client.ObjectKey]event // of objects that were not reconciled since
 	toReconcile []time.Duration
 	sinceWrite  []time.Duration
@@ -83,6 +85,24 @@ func (p *Probe) noteLocked(item string, now time.Time) {
 	if len(p.seen) == 1 {
 		p.first = now
 	}
+	p.tellLocked()
+}
+
+func (p *Probe) tellLocked() {
+	if p.reached != nil && len(p.seen) >= p.wanted {
+		close(p.reached)
+		p.reached = nil
+	}
+}
+
+// reaches returns what is closed when so many items were seen. Only the last that was asked for is.
+func (p *Probe) reaches(count int) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	reached := make(chan struct{})
+	p.wanted, p.reached = count, reached
+	p.tellLocked()
+	return reached
 }
 
 func (p *Probe) reset(since int64) {
@@ -112,10 +132,13 @@ func (p *Probe) count() int {
 func (p *Probe) answer() Answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Answer{
-		Count: len(p.seen), First: p.first.UnixNano(), Last: p.last.UnixNano(),
-		ToReconcile: p.toReconcile, SinceWrite: p.sinceWrite,
-	}
+	return Answer{Count: len(p.seen), First: p.first.UnixNano(), Last: p.last.UnixNano()}
+}
+
+func (p *Probe) latencies() Answer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Answer{ToReconcile: p.toReconcile, SinceWrite: p.sinceWrite}
 }
 
 // stamp returns when the object was written, zero if it does not say.
