@@ -38,9 +38,6 @@ type Engagement struct {
 	idle    chan struct{} // closed when the engagement is over and no work is left
 }
 
-// work is something that runs for an engagement and must end before it is drained.
-type work struct{ what fmt.Stringer }
-
 func newEngagement(parent context.Context, name ClusterName) *Engagement {
 	ctx, cancel := context.WithCancelCause(parent)
 	return &Engagement{
@@ -83,18 +80,15 @@ func (e *Engagement) Context() context.Context { return e.ctx }
 // may be called again. what is named where a drain takes long. An error is the cause of the end of the engagement: nothing may
 // be started then.
 func (e *Engagement) Join(ctx context.Context, what fmt.Stringer) (joined context.Context, leave func(), err error) {
-	w := &work{what: what}
+	w := &work{Context: ctx, what: what, engagement: e.ctx}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.ctx.Err() != nil {
 		return nil, nil, context.Cause(e.ctx)
 	}
 	e.work[w] = struct{}{}
-	joined, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })
-	return joined, func() {
-		stop()
-		cancel(nil)
+	return w, func() {
+		w.end()
 		e.leave(w)
 	}, nil
 }
