@@ -71,7 +71,7 @@ type hub struct {
 // startHub also starts other clusters.
 func startHub(t *testing.T, members int) (hub, []*mctest.ControlPlane) {
 	t.Helper()
-	var crds []*apiextensionsv1.CustomResourceDefinition
+	crds := make([]*apiextensionsv1.CustomResourceDefinition, 0, 7)
 	for _, kind := range namespaced() {
 		crds = append(crds, definition(kind, apiextensionsv1.NamespaceScoped))
 	}
