@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 )
 
 // newTestGeneration returns the way to a server of a test.
@@ -416,5 +418,55 @@ func TestAConnectionIsProvedOnce(t *testing.T) {
 				t.Fatalf("a request to another cluster: %v", err)
 			}
 		}
+	}
+}
+
+// watchedSeat tells a test when a reconcile yields and reclaims.
+type watchedSeat struct{ yielded, reclaimed chan ClusterName }
+
+func (s watchedSeat) Yield(to ClusterName) { s.yielded <- to }
+func (s watchedSeat) Reclaim()             { s.reclaimed <- "" }
+
+// TestAReconcileYieldsWhileAMemberIsSilent: before the answer begins, and in the middle of it.
+func TestAReconcileYieldsWhileAMemberIsSilent(t *testing.T) {
+	goOn := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/identity" {
+			return
+		}
+		<-goOn
+		_, _ = io.WriteString(rw, "the beginning")
+		_ = http.NewResponseController(rw).Flush()
+		<-goOn
+	}))
+	t.Cleanup(server.Close)
+	w := newTestWire(t, server, func() (string, error) { return "it", nil })
+	w.name = "m"
+	seat := watchedSeat{make(chan ClusterName, 100), make(chan ClusterName, 100)}
+	p := pulse.New(t.Context(), "m", seat)
+	defer p.End()
+	done := make(chan error, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(p, http.MethodGet, server.URL+"/object", nil)
+		if err != nil {
+			done <- err
+			return
+		}
+		resp, err := (&http.Client{Transport: w}).Do(req)
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+		done <- err
+	}()
+	for range 2 {
+		if to := <-seat.yielded; to != "m" {
+			t.Errorf("the reconcile yielded to %q, want m", to)
+		}
+		goOn <- struct{}{}
+		<-seat.reclaimed
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

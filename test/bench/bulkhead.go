@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,17 +24,23 @@ const (
 	changeEvery    = 100 * time.Millisecond
 	hangsFor       = 30 * time.Second
 	hangingObjects = 50
+	hangingPrefix  = "hanging-"
 )
 
-// bulkheadTable answers: how long do changes in ten healthy members wait while the reconciles of another hang?
+// hangingMembers are how many members hang.
+var hangingMembers = []int{0, 1, 20}
+
+// bulkheadTable answers: how long do changes in ten healthy members wait while the reconciles of others hang?
 func bulkheadTable(ctx context.Context) error {
 	f, err := mctest.New(ctx, mctest.Options{Clusters: 2})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	if err := fill(ctx, f.Members[0], "hanging", hangingObjects); err != nil {
-		return err
+	for i := range slices.Max(hangingMembers) {
+		if err := fill(ctx, f.Members[0], hanging(i), hangingObjects); err != nil {
+			return err
+		}
 	}
 	for i := range healthyMembers {
 		if err := fill(ctx, f.Members[1], healthy(i), 1); err != nil {
@@ -41,23 +48,23 @@ func bulkheadTable(ctx context.Context) error {
 		}
 	}
 	t := table{
-		title: fmt.Sprintf("Bulkhead: from change to reconcile in %d healthy members with 10 changes/s each, beside one whose reconciles hang for %s (%d workers)",
+		title: fmt.Sprintf("Bulkhead: from change to reconcile in %d healthy members with 10 changes/s each, beside others whose reconciles hang for %s (%d workers)",
 			healthyMembers, hangsFor, healthyWorkers),
-		header: []string{columnQueue, "hanging member", "median", "p99", "p99 to without"},
+		header: []string{columnQueue, "hanging members", "median", "p99", "p99 to without"},
 	}
 	for _, plain := range []bool{false, true} {
 		var without float64
-		for _, hangs := range []bool{false, true} {
+		for _, hangs := range hangingMembers {
 			took, err := healthyWaits(ctx, f, plain, hangs)
 			if err != nil {
 				return err
 			}
 			slices.Sort(took)
 			p99 := float64(took[len(took)*99/100])
-			if !hangs {
+			if hangs == 0 {
 				without = p99
 			}
-			t.add(queueName(plain), map[bool]string{true: "yes", false: "no"}[hangs],
+			t.add(queueName(plain), fmt.Sprint(hangs),
 				milliseconds(took[len(took)/2]), perItem(p99), ratio(p99, without))
 		}
 	}
@@ -65,28 +72,35 @@ func bulkheadTable(ctx context.Context) error {
 	return nil
 }
 
+func hanging(i int) fleet.ClusterName {
+	return fleet.ClusterName(fmt.Sprintf("%s%d", hangingPrefix, i))
+}
+
 func healthy(i int) fleet.ClusterName { return fleet.ClusterName(fmt.Sprintf("healthy-%d", i)) }
 
 // healthyWaits changes the object of each healthy member ten times a second, and returns how long the changes waited
 // that were reconciled. A change that another overtook counts with the one that did.
-func healthyWaits(ctx context.Context, f *mctest.Fleet, plain, hangs bool) ([]time.Duration, error) {
+func healthyWaits(ctx context.Context, f *mctest.Fleet, plain bool, hangs int) ([]time.Duration, error) {
 	s := setting{local: f.Local, workers: healthyWorkers, plain: plain, members: map[fleet.ClusterName]*rest.Config{}}
 	for i := range healthyMembers {
 		s.members[healthy(i)] = f.Members[1].Config()
 	}
-	if hangs {
-		s.members["hanging"] = f.Members[0].Config()
+	for i := range hangs {
+		s.members[hanging(i)] = f.Members[0].Config()
 	}
 	var (
-		mu      sync.Mutex
-		took    []time.Duration
-		begun   = time.Now().UnixNano()
-		latest  = map[fleet.ClusterName]int64{}
-		hanging = make(chan struct{}, hangingObjects)
+		mu     sync.Mutex
+		took   []time.Duration
+		begun  = time.Now().UnixNano()
+		latest = map[fleet.ClusterName]int64{}
+		hang   = newCountdown(hangs)
 	)
+	if plain && hangs > 0 {
+		hang = newCountdown(1) // its queue does not hand out a request of each
+	}
 	stop, err := s.run(ctx, mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
-		if req.ClusterName == "hanging" {
-			hanging <- struct{}{}
+		if strings.HasPrefix(string(req.ClusterName), hangingPrefix) {
+			hang.count(string(req.ClusterName))
 			select {
 			case <-time.After(hangsFor):
 			case <-ctx.Done():
@@ -105,8 +119,8 @@ func healthyWaits(ctx context.Context, f *mctest.Fleet, plain, hangs bool) ([]ti
 	if err != nil {
 		return nil, err
 	}
-	if hangs {
-		<-hanging
+	if hangs > 0 {
+		<-hang.done
 	}
 	final, err := changeAll(ctx, f.Members[1])
 	if err != nil {

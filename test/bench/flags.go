@@ -13,6 +13,7 @@ var (
 	fleetSize    = flag.Int("members", 300, "members in the tables engage and idle")
 	churnCycles  = flag.Int("churn-cycles", 200, "cycles of engaging and disengaging a member in the churn table")
 	churnSettle  = flag.Duration("churn-settle", 100*time.Second, "how long left-overs may take to go; connections that were left idle are closed after 90s")
+	freezeFleet  = newSizes("freeze-members", "members in the freeze table that go on, and that freeze", 200, 100)
 	badLimit     = flag.Duration("bad-limit", 20*time.Second, "how long healthy members may take beside bad ones")
 	oneObjects   = flag.Int("overhead-objects", 2000, "objects in the overhead table")
 	oneRuns      = flag.Int("overhead-runs", 3, "runs in the overhead table, whose medians count; 15 take some six minutes")

@@ -93,8 +93,12 @@ func fill(ctx context.Context, cp *mctest.ControlPlane, member fleet.ClusterName
 
 // change writes the time to an object of a member, for its reconcile to read.
 func change(ctx context.Context, cp *mctest.ControlPlane, member fleet.ClusterName, object string) error {
+	return changeAt(ctx, cp, member, object, time.Now().UnixNano())
+}
+
+func changeAt(ctx context.Context, cp *mctest.ControlPlane, member fleet.ClusterName, object string, stamp int64) error {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: string(member), Name: object}}
-	patch := fmt.Appendf(nil, `{"data":{"changed":"%d"}}`, time.Now().UnixNano())
+	patch := fmt.Appendf(nil, `{"data":{"changed":"%d"}}`, stamp)
 	return cp.Client().Patch(ctx, cm, client.RawPatch("application/merge-patch+json", patch))
 }
 

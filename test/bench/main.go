@@ -2,7 +2,7 @@
 // of ratios. Figures depend on the machine; the ratios are what counts.
 //
 //	go run ./test/bench            # everything
-//	go run ./test/bench queue      # one table: queue, fairness, bulkhead
+//	go run ./test/bench queue      # one table: queue, fairness, bulkhead, freeze
 //	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle (-help has the sizes)
 package main
 
@@ -27,6 +27,7 @@ var benchmarks = []struct {
 	{"queue", queueTables},
 	{"fairness", fairnessTable},
 	{"bulkhead", bulkheadTable},
+	{"freeze", freezeTable},
 	{"memory", membersTable},
 	{"engage", engageTable},
 	{"churn", churnTable},
