@@ -81,8 +81,8 @@ func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(cont
 		return c.notSynced(key.GVK, failure)
 	}
 	reconcile := pulse.From(ctx)
-	reconcile.Wait(c.name)
-	defer reconcile.Heard(c.name)
+	reconcile.Wait(string(c.name))
+	defer reconcile.Heard(string(c.name))
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)

@@ -48,9 +48,9 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	reconcile := pulse.From(req.Context())
-	reconcile.Wait(w.name)
+	reconcile.Wait(string(w.name))
 	resp, release, err := w.send(g, req, isWatch)
-	reconcile.Heard(w.name)
+	reconcile.Heard(string(w.name))
 	switch {
 	case err != nil && isWatch && g.isRetired() && req.Context().Err() == nil:
 		return w.RoundTrip(req) // its connection was closed before the watch had begun
@@ -75,7 +75,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: release}
 	default:
 		end := sync.OnceFunc(func() { release(); g.end() })
-		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: end, reconcile: reconcile, from: w.name}
+		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: end, reconcile: reconcile, from: string(w.name)}
 	}
 	return resp, nil
 }
@@ -278,7 +278,7 @@ type countedBody struct {
 	end  func()
 
 	reconcile *pulse.Pulse // that reads it, if one does
-	from      ClusterName
+	from      string       // the member's name
 }
 
 // Read implements io.Reader.

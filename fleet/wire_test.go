@@ -422,9 +422,9 @@ func TestAConnectionIsProvedOnce(t *testing.T) {
 }
 
 // watchedSeat tells a test when a reconcile yields and reclaims.
-type watchedSeat struct{ yielded, reclaimed chan ClusterName }
+type watchedSeat struct{ yielded, reclaimed chan string }
 
-func (s watchedSeat) Yield(to ClusterName) { s.yielded <- to }
+func (s watchedSeat) Yield(to string) { s.yielded <- to }
 func (s watchedSeat) Reclaim()             { s.reclaimed <- "" }
 
 // TestAReconcileYieldsWhileAMemberIsSilent: before the answer begins, and in the middle of it.
@@ -442,7 +442,7 @@ func TestAReconcileYieldsWhileAMemberIsSilent(t *testing.T) {
 	t.Cleanup(server.Close)
 	w := newTestWire(t, server, func() (string, error) { return "it", nil })
 	w.name = "m"
-	seat := watchedSeat{make(chan ClusterName, 100), make(chan ClusterName, 100)}
+	seat := watchedSeat{make(chan string, 100), make(chan string, 100)}
 	p := pulse.New(t.Context(), "m", seat)
 	defer p.End()
 	done := make(chan error, 1)

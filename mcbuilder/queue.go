@@ -78,7 +78,7 @@ type seat[request mcreconcile.ClusterAware[request]] struct {
 }
 
 // Yield implements pulse.Seat.
-func (s *seat[request]) Yield(to mcreconcile.ClusterName) { s.queue.Yield(s.request, to) }
+func (s *seat[request]) Yield(to string) { s.queue.Yield(s.request, mcreconcile.ClusterName(to)) }
 
 // Reclaim implements pulse.Seat.
 func (s *seat[request]) Reclaim() { s.queue.Reclaim(s.request) }

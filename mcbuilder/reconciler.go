@@ -34,7 +34,7 @@ type reconciler[request mcreconcile.ClusterAware[request]] struct {
 func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
 	r.waiting.forget(req)
 	if r.queue != nil {
-		p := pulse.New(ctx, req.Cluster(), &seat[request]{r.queue, req})
+		p := pulse.New(ctx, string(req.Cluster()), &seat[request]{r.queue, req})
 		defer p.End()
 		ctx = p
 	}

@@ -5,8 +5,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // SilentAfter is how long nothing may come of the clusters that a reconcile waits for until they are silent.
@@ -16,7 +14,7 @@ const SilentAfter = 10 * time.Millisecond
 // [Pulse.End]. They must be fast.
 type Seat interface {
 	// Yield says that the reconcile waits for a silent cluster, and for no other than its own if it is that one.
-	Yield(to mcreconcile.ClusterName)
+	Yield(to string)
 	// Reclaim says that it waits no longer, or has asked again.
 	Reclaim()
 }
@@ -28,15 +26,15 @@ type Seat interface {
 // It is safe for concurrent use. A nil pointer does nothing.
 type Pulse struct {
 	context.Context //nolint:containedctx // it is a context
-	own             mcreconcile.ClusterName
+	own             string
 	seat            Seat
 
 	mu      sync.Mutex // guards what follows, and is held while the seat is called
 	waiting int
-	forOwn  int                     // of these, for the reconcile's own cluster
-	other   mcreconcile.ClusterName // that it began to wait for last, if it was not its own
-	beat    time.Time               // when it began to wait, or heard something, last
-	timer   *time.Timer             // nil before it first waits
+	forOwn  int         // of these, for the reconcile's own cluster
+	other   string      // that it began to wait for last, if it was not its own
+	beat    time.Time   // when it began to wait, or heard something, last
+	timer   *time.Timer // nil before it first waits
 	armed   bool
 	yielded bool
 	over    bool
@@ -45,7 +43,7 @@ type Pulse struct {
 type pulseKey struct{}
 
 // New returns the context of a reconcile of a cluster. End ends it.
-func New(ctx context.Context, own mcreconcile.ClusterName, seat Seat) *Pulse {
+func New(ctx context.Context, own string, seat Seat) *Pulse {
 	return &Pulse{Context: ctx, own: own, seat: seat}
 }
 
@@ -64,7 +62,7 @@ func (p *Pulse) Value(key any) any {
 }
 
 // Wait says that the reconcile waits for a cluster from now on. It may do so several times at once.
-func (p *Pulse) Wait(to mcreconcile.ClusterName) {
+func (p *Pulse) Wait(to string) {
 	if p == nil {
 		return
 	}
@@ -80,7 +78,7 @@ func (p *Pulse) Wait(to mcreconcile.ClusterName) {
 }
 
 // Heard ends one Wait for a cluster.
-func (p *Pulse) Heard(from mcreconcile.ClusterName) {
+func (p *Pulse) Heard(from string) {
 	if p == nil {
 		return
 	}

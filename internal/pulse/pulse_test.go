@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // calls writes down what a seat is told, and when.
@@ -24,8 +22,8 @@ func (c *calls) note(what string) {
 	c.done = append(c.done, time.Since(c.from).String()+" "+what)
 }
 
-func (c *calls) Yield(to mcreconcile.ClusterName) { c.note("yield to " + string(to)) }
-func (c *calls) Reclaim()                         { c.note("reclaim") }
+func (c *calls) Yield(to string) { c.note("yield to " + string(to)) }
+func (c *calls) Reclaim()        { c.note("reclaim") }
 
 func TestAReconcileYieldsWhileItOnlyWaits(t *testing.T) {
 	pass := func(ms int) { <-time.After(time.Duration(ms) * time.Millisecond) }
@@ -97,7 +95,7 @@ func sequence(p *Pulse, n int, between func()) {
 }
 
 func TestThePulseIsFoundInContextsOfTheReconcile(t *testing.T) {
-	p := New(context.WithValue(t.Context(), calls{}.from, "value"), "a", &calls{}) //nolint:staticcheck // any key will do
+	p := New(context.WithValue(t.Context(), calls{}.from, "value"), "a", &calls{})
 	ctx, cancel := context.WithCancel(p)
 	defer cancel()
 	if From(ctx) != p {

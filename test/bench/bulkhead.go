@@ -50,7 +50,7 @@ func bulkheadTable(ctx context.Context) error {
 	t := table{
 		title: fmt.Sprintf("Bulkhead: from change to reconcile in %d healthy members with 10 changes/s each, beside others whose reconciles hang for %s (%d workers)",
 			healthyMembers, hangsFor, healthyWorkers),
-		header: []string{columnQueue, "hanging members", "median", "p99", "p99 to without"},
+		header: []string{columnQueue, "hanging members", columnMedian, "p99", "p99 to without"},
 	}
 	for _, plain := range []bool{false, true} {
 		var without float64

@@ -37,7 +37,7 @@ func fairnessTable(ctx context.Context) error {
 	t := table{
 		title: fmt.Sprintf("Fairness: from change to reconcile, beside %d looping objects of another member (%d workers, reconciles of %s)",
 			busyObjects, busyWorkers, busyTakes),
-		header: []string{columnQueue, "median", "maximum"},
+		header: []string{columnQueue, columnMedian, "maximum"},
 	}
 	var medians []float64
 	for _, plain := range []bool{false, true} {

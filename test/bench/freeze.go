@@ -45,7 +45,7 @@ func freezeTable(ctx context.Context) error {
 	t := table{
 		title: fmt.Sprintf("Freeze: from change to reconcile in %d members with %d changes/s together, while %d others freeze whose reconciles ask them every %s (%d workers)",
 			going, time.Second/freezeChange, frozen, asksEvery, freezeWorkers),
-		header: []string{columnQueue, "", "median", "p99", "p99 of the worst second", "worst second to before"},
+		header: []string{columnQueue, "", columnMedian, "p99", "p99 of the worst second (which; the freeze is at 20)", "worst second to before"},
 	}
 	for _, plain := range []bool{false, true} {
 		if plain && *oursAlone {
@@ -62,7 +62,7 @@ func freezeTable(ctx context.Context) error {
 			name string
 			waitsSummary
 		}{{"before", before}, {"the minute after", after}} {
-			t.add(queueName(plain), part.name, milliseconds(part.median), milliseconds(part.p99), milliseconds(part.worst),
+			t.add(queueName(plain), part.name, milliseconds(part.median), milliseconds(part.p99), fmt.Sprintf("%s (%d)", milliseconds(part.worst), part.second),
 				ratio(float64(part.worst), float64(before.worst)))
 		}
 	}
@@ -179,6 +179,7 @@ func (l *changeLog) end() {
 // waitsSummary sums up how long changes waited.
 type waitsSummary struct {
 	median, p99, worst time.Duration // worst is the p99 of the changes of one second
+	second             time.Duration // which one that is, after the beginning, in seconds
 }
 
 // between sums up the changes of a time after the beginning.
@@ -194,9 +195,11 @@ func (l *changeLog) between(from, to time.Duration) waitsSummary {
 	}
 	slices.Sort(all)
 	w := waitsSummary{median: all[len(all)/2], p99: all[len(all)*99/100]}
-	for _, second := range seconds {
+	for n, second := range seconds {
 		slices.Sort(second)
-		w.worst = max(w.worst, second[len(second)*99/100])
+		if p99 := second[len(second)*99/100]; p99 > w.worst {
+			w.worst, w.second = p99, n
+		}
 	}
 	return w
 }

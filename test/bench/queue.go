@@ -16,8 +16,11 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// columnQueue is the head of the column that names the peer.
-const columnQueue = "queue"
+// Heads of columns.
+const (
+	columnQueue  = "queue" // names the peer
+	columnMedian = "median"
+)
 
 // queue is what the peers have in common.
 type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
