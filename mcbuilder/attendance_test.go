@@ -1,0 +1,269 @@
+package mcbuilder
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// existing is a cluster that a provider has made: a member with it is Ready at once.
+type existing struct{ cluster.Cluster }
+
+// GetAPIReader implements cluster.Cluster: nobody can be asked which cluster it is.
+func (*existing) GetAPIReader() client.Reader { return nil }
+
+// managing is a manager that has a fleet, and nothing else.
+type managing struct {
+	mcmanager.Manager
+	fleet *fleet.Fleet
+}
+
+// GetFleet implements mcmanager.Manager.
+func (m managing) GetFleet() *fleet.Fleet { return m.fleet }
+
+// attending is a fleet, and the queue of a controller that an attendance keeps in step with it.
+type attending struct {
+	t       *testing.T
+	fleet   *fleet.Fleet
+	queue   *mcqueue.Queue[mcreconcile.Request]
+	waiting *waiting[mcreconcile.Request]
+	stop    context.CancelFunc // ends the controller
+}
+
+// attend runs an attendance, which ends with the test. It is called within synctest.
+func attend(t *testing.T) *attending {
+	t.Helper()
+	a := &attending{
+		t: t, fleet: fleet.New(fleet.Options{}),
+		queue:   mcqueue.New("", mcqueue.Options[mcreconcile.Request]{}),
+		waiting: &waiting[mcreconcile.Request]{},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.fleet.Start(ctx) }()
+	controller, stop := context.WithCancel(ctx)
+	a.stop = stop
+	if err := (attendance[mcreconcile.Request]{a.fleet, "c", a.waiting}).Start(controller, a.queue); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+	})
+	synctest.Wait()
+	return a
+}
+
+func (a *attending) set(m fleet.Member) {
+	a.t.Helper()
+	if err := a.fleet.Set(m); err != nil {
+		a.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// ready reports a member that is Ready at once, or engaged anew.
+func (a *attending) ready(name fleet.ClusterName) { a.set(fleet.Member{Name: name, Cluster: &existing{}}) }
+
+// remove removes a member in the background. The channel is closed when it is drained.
+func (a *attending) remove(name fleet.ClusterName) (drained <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := a.fleet.Remove(a.t.Context(), name); err != nil {
+			a.t.Error(err)
+		}
+	}()
+	synctest.Wait()
+	return done
+}
+
+// take takes what the queue hands out now, at most this many requests.
+func (a *attending) take(most int) (names []string) {
+	a.t.Helper()
+	for range most {
+		got := make(chan mcreconcile.Request, 1)
+		go func() {
+			if req, shutdown := a.queue.Get(); !shutdown {
+				got <- req
+			}
+		}()
+		synctest.Wait()
+		select {
+		case req := <-got:
+			names = append(names, req.String())
+		default:
+			return names
+		}
+	}
+	return names
+}
+
+func request(cluster fleet.ClusterName, name string) mcreconcile.Request {
+	req := mcreconcile.Request{ClusterName: cluster}
+	req.Name = name
+	return req
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestTheQueueParksRequestsOfAMemberUntilItIsReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		defer a.queue.ShutDown()
+		a.set(fleet.Member{Name: "a", Err: errors.New("no kubeconfig yet")})
+		a.queue.Add(request("a", "x"))
+		if got := a.take(1); len(got) > 0 || !a.queue.Stats("a").Paused || a.fleet.Queues("a")["c"].Depth != 1 {
+			t.Errorf("%q were handed out, %+v; want one that is parked", got, a.queue.Stats("a"))
+		}
+		a.ready("a")
+		if a.queue.Stats("a").Paused {
+			t.Error("the requests of a member that is ready are parked")
+		}
+	})
+}
+
+func TestARequestThatWaitsIsQueuedWhenItsClusterIsReadyOrGone(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(a *attending){
+		"Ready": func(a *attending) { a.ready("east") },
+		"Gone":  func(a *attending) { <-a.remove("east") },
+	}
+	for name, end := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := attend(t)
+				defer a.queue.ShutDown()
+				a.ready("west")
+				a.set(fleet.Member{Name: "east", Err: errors.New("no kubeconfig yet")})
+				a.waiting.add(request("west", "needs-east"), []fleet.ClusterName{"east", "south"})
+				if got := a.queue.Len(); got > 0 {
+					t.Errorf("%d requests are queued before", got)
+				}
+				end(a)
+				synctest.Wait()
+				if got := a.take(2); !slices.Equal(got, []string{request("west", "needs-east").String()}) {
+					t.Errorf("%q were handed out", got)
+				}
+				if len(a.waiting.requests)+len(a.waiting.clusters) > 0 || a.waiting.some.Load() {
+					t.Errorf("it still waits: %v", a.waiting.requests)
+				}
+			})
+		})
+	}
+}
+
+// TestRequestsOfAMemberThatLeavesArePurged at once, while another one is still reconciled, and once more when that has
+// ended; the member is drained after that alone.
+func TestRequestsOfAMemberThatLeavesArePurged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		defer a.queue.ShutDown()
+		a.ready("a")
+		a.queue.Add(request("a", "running"))
+		a.take(1)
+		a.queue.Add(request("a", "queued"))
+		a.waiting.add(request("a", "waits"), []fleet.ClusterName{"east"})
+		drained := a.remove("a")
+		if isClosed(drained) || a.queue.Len() > 0 || len(a.waiting.clusters) > 0 {
+			t.Errorf("drained: %t, %d requests are queued, %d wait; want that it is not drained, and none",
+				isClosed(drained), a.queue.Len(), len(a.waiting.clusters))
+		}
+		a.queue.Add(request("a", "running")) // it asks to be called again
+		a.waiting.add(request("a", "running"), []fleet.ClusterName{"east"})
+		a.queue.Done(request("a", "running"))
+		synctest.Wait()
+		if !isClosed(drained) || a.queue.Len() > 0 || len(a.waiting.clusters) > 0 {
+			t.Errorf("drained: %t, %d requests are queued, %d wait; want that it is drained, and none",
+				isClosed(drained), a.queue.Len(), len(a.waiting.clusters))
+		}
+	})
+}
+
+// TestAMemberThatComesBackBringsNoRequestsOfBefore: it was reported again while its last reconcile went on.
+func TestAMemberThatComesBackBringsNoRequestsOfBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		defer a.queue.ShutDown()
+		a.ready("a")
+		a.queue.Add(request("a", "running"))
+		a.take(1)
+		drained := a.remove("a")
+		a.ready("a")
+		a.queue.Add(request("a", "running")) // it asks to be called again
+		a.waiting.add(request("a", "running"), []fleet.ClusterName{"east"})
+		a.queue.Done(request("a", "running"))
+		<-drained
+		synctest.Wait()
+		if status, _ := a.fleet.Status("a"); status.State != fleet.Ready {
+			t.Errorf("the member is %s, want that it is back", status.State)
+		}
+		if a.queue.Len() > 0 || len(a.waiting.clusters) > 0 {
+			t.Errorf("%d requests are queued, %d wait; want none", a.queue.Len(), len(a.waiting.clusters))
+		}
+	})
+}
+
+// TestAMemberThatIsForgottenLeavesNoRequests: it was never engaged, so there was nothing to drain.
+func TestAMemberThatIsForgottenLeavesNoRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		defer a.queue.ShutDown()
+		a.set(fleet.Member{Name: "a", Err: errors.New("no kubeconfig yet")})
+		a.queue.Add(request("a", "x"))
+		a.waiting.add(request("a", "y"), []fleet.ClusterName{"east"})
+		<-a.remove("a")
+		synctest.Wait()
+		if a.queue.Len() > 0 || a.queue.Stats("a").Paused || len(a.waiting.clusters) > 0 {
+			t.Errorf("%d requests are queued, %d wait; want none", a.queue.Len(), len(a.waiting.clusters))
+		}
+	})
+}
+
+// TestTheQueueHoldsUpNoDrainButOfTheEngagementOfNow: a member may be engaged anew, and the controller may end.
+func TestTheQueueHoldsUpNoDrainButOfTheEngagementOfNow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		defer a.queue.ShutDown()
+		a.ready("a")
+		a.ready("a")
+		a.ready("b")
+		if drained := a.remove("a"); !isClosed(drained) {
+			t.Error("the member that was engaged anew is not drained")
+		}
+		a.stop()
+		synctest.Wait()
+		if drained := a.remove("b"); !isClosed(drained) {
+			t.Error("a controller that has ended holds up a member")
+		}
+		if a.waiting.served.Load() || len(a.fleet.Queues("b")) > 0 {
+			t.Error("the controller has ended, and is taken to queue what waits")
+		}
+	})
+}

@@ -1,0 +1,316 @@
+package mcbuilder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// reconciling returns what mcbuilder makes of a user's reconciler.
+func (a *attending) reconciling(inner mcreconcile.Func) *reconciler[mcreconcile.Request] {
+	return &reconciler[mcreconcile.Request]{inner: inner, mgr: managing{fleet: a.fleet}, controller: "c", waiting: a.waiting}
+}
+
+// failing is a reconciler whose only answer is an error.
+func failing(err error) mcreconcile.Func {
+	return func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{Priority: new(7)}, err
+	}
+}
+
+// missing is what the fleet says of a cluster that cannot be used.
+func missing(why error, name fleet.ClusterName) error {
+	return fmt.Errorf("reading: %w", &fleet.StateError{Err: why, Status: fleet.Status{Name: name}})
+}
+
+// errorsCounted returns how many reconciles of controller "c" the metrics count as errors.
+func errorsCounted(t *testing.T) (n float64) {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "fleet_runtime_member_reconciles_total" {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range series.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			if labels["controller"] == "c" && labels["result"] == "error" {
+				n += series.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// It is not parallel: one fleet of a process has metrics.
+func TestAPanicOfAReconcilerCountsAsAnError(t *testing.T) { //nolint:paralleltest // see above
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("a")
+		r := a.reconciling(func(context.Context, mcreconcile.Request) (reconcile.Result, error) { panic("oh") })
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = r.Reconcile(t.Context(), request("a", "x"))
+		}()
+		if n := errorsCounted(t); n != 1 {
+			t.Errorf("%v errors are counted, want one", n)
+		}
+		if drained := a.remove("a"); !isClosed(drained) {
+			t.Error("the reconcile that panicked still holds its member")
+		}
+	})
+}
+
+// TestARequestIsTriedAgainWhenThatMayHelp: soon if nobody else would queue it, and not at all if something will.
+func TestARequestIsTriedAgainWhenThatMayHelp(t *testing.T) {
+	t.Parallel()
+	conflict := errors.New("conflict")
+	cases := map[string]struct {
+		err      error
+		from, to time.Duration // when it is tried again
+		own      error         // the error that remains
+		waits    []fleet.ClusterName
+	}{
+		"AnErrorOfItsOwn":          {err: conflict, own: conflict},
+		"ItsOwnCluster":            {err: missing(fleet.ErrNotReady, "a"), from: soon, to: soon},
+		"ItsOwnAndAnother":         {err: errors.Join(missing(fleet.ErrNotReady, "a"), missing(fleet.ErrUnknown, "b")), from: soon, to: soon},
+		"AnotherCluster":           {err: missing(fleet.ErrNotReady, "pending"), waits: []fleet.ClusterName{"pending"}},
+		"AClusterThatIsUnknown":    {err: missing(fleet.ErrUnknown, "b"), waits: []fleet.ClusterName{"b"}},
+		"AClusterThatIsReadyNow":   {err: missing(fleet.ErrNotReady, "ready"), from: soon, to: soon, waits: []fleet.ClusterName{"ready"}},
+		"AClusterThatIsGone":       {err: missing(fleet.ErrGone, "b")},
+		"AKind":                    {err: unsynced{}, from: later, to: later + later/5},
+		"AKindAndAnotherCluster":   {err: errors.Join(unsynced{}, missing(fleet.ErrUnknown, "b")), from: later, to: later + later/5, waits: []fleet.ClusterName{"b"}},
+		"AClusterThatLeftMeantime": {err: missing(fleet.ErrNotReady, "left"), from: soon, to: soon, waits: []fleet.ClusterName{"left"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := attend(t)
+				for _, member := range []fleet.ClusterName{"a", "ready", "left"} {
+					a.ready(member)
+				}
+				a.set(fleet.Member{Name: "pending", Err: errors.New("no kubeconfig yet")})
+				<-a.remove("left")
+				result, err := a.reconciling(failing(tc.err)).Reconcile(t.Context(), request("a", "x"))
+				if !errors.Is(err, tc.own) {
+					t.Errorf("the error is %v, want %v", err, tc.own)
+				}
+				if result.RequeueAfter < tc.from || result.RequeueAfter > tc.to {
+					t.Errorf("it is tried again after %s, want %s to %s", result.RequeueAfter, tc.from, tc.to)
+				}
+				if result.RequeueAfter > 0 && (result.Priority == nil || *result.Priority != 7) {
+					t.Error("the priority is lost")
+				}
+				if diff := cmp.Diff(tc.waits, a.waiting.clusters[request("a", "x")]); diff != "" {
+					t.Errorf("the clusters for which it waits (-want, +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestARequestOfAMemberThatLeavesIsNotTriedAgain: the queue is about to be purged of it.
+func TestARequestOfAMemberThatLeavesIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("a")
+		_, leave, err := a.fleet.Now("a").Engagement.Join(t.Context(), attendance[mcreconcile.Request]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		drained := a.remove("a")
+		result, err := a.reconciling(nil).answer(t.Context(), request("a", "x"), reconcile.Result{}, missing(fleet.ErrNotReady, "a"))
+		if err != nil || !result.IsZero() {
+			t.Errorf("%v, %v, want that it is dropped", result, err)
+		}
+		leave()
+		<-drained
+	})
+}
+
+// TestARequestIsTriedAgainIfNobodyQueuesWhatWaits: as with a queue of the user's own.
+func TestARequestIsTriedAgainIfNobodyQueuesWhatWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("a")
+		a.stop()
+		synctest.Wait()
+		result, err := a.reconciling(failing(missing(fleet.ErrUnknown, "b"))).Reconcile(t.Context(), request("a", "x"))
+		if err != nil || result.RequeueAfter < later {
+			t.Errorf("%v, %v, want that it is tried again after %s", result, err, later)
+		}
+	})
+}
+
+func TestARequestThatIsReconciledWaitsNoLonger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("a")
+		a.waiting.add(request("a", "x"), []fleet.ClusterName{"b", "c"})
+		a.waiting.add(request("a", "y"), []fleet.ClusterName{"b"})
+		if _, err := a.reconciling(failing(nil)).Reconcile(t.Context(), request("a", "x")); err != nil {
+			t.Fatal(err)
+		}
+		if len(a.waiting.clusters) != 1 || len(a.waiting.requests) != 1 || !a.waiting.some.Load() {
+			t.Errorf("%v wait, want the other request alone", a.waiting.clusters)
+		}
+		if _, err := a.reconciling(failing(nil)).Reconcile(t.Context(), request("a", "y")); err != nil {
+			t.Fatal(err)
+		}
+		if len(a.waiting.clusters)+len(a.waiting.requests) != 0 || a.waiting.some.Load() {
+			t.Errorf("%v wait, want none", a.waiting.clusters)
+		}
+	})
+}
+
+// TestWhatCannotBeReconciledDoesNotReachTheReconciler: requests of a cluster that is not ready are about to be parked, and
+// those of one that is gone, or was never there, are dropped.
+func TestWhatCannotBeReconciledDoesNotReachTheReconciler(t *testing.T) {
+	t.Parallel()
+	for cluster, want := range map[fleet.ClusterName]time.Duration{"pending": soon, "leaving": soon, "left": 0, "nobody": 0} {
+		t.Run(string(cluster), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := attend(t)
+				a.set(fleet.Member{Name: "pending", Err: errors.New("no kubeconfig yet")})
+				a.ready("left")
+				<-a.remove("left")
+				a.ready("leaving")
+				_, leave, err := a.fleet.Now("leaving").Engagement.Join(t.Context(), attendance[mcreconcile.Request]{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				drained := a.remove("leaving")
+				defer func() { leave(); <-drained }()
+				r := a.reconciling(func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
+					t.Error("it is reconciled")
+					return reconcile.Result{}, nil
+				})
+				result, err := r.Reconcile(t.Context(), request(cluster, "x"))
+				if err != nil || result.RequeueAfter != want || len(a.waiting.clusters) > 0 {
+					t.Errorf("%v, %v, want that it is tried again after %s, and waits for none", result, err, want)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatAReconcileReturnsAfterItsEngagement: its errors are no errors then, since whatever it asked for was refused.
+func TestWhatAReconcileReturnsAfterItsEngagement(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		next  fleet.Member // what is reported meanwhile; nothing if the member is removed
+		err   error
+		cause error
+		want  reconcile.Result
+	}{
+		"EngagedAnewWithError": {
+			next: fleet.Member{Name: "a", Identity: "1", Cluster: &existing{}}, err: context.Canceled,
+			want: reconcile.Result{RequeueAfter: soon},
+		},
+		"EngagedAnew": {
+			next: fleet.Member{Name: "a", Identity: "1", Cluster: &existing{}}, want: reconcile.Result{Priority: new(7)},
+		},
+		"AnotherCluster": {
+			next: fleet.Member{Name: "a", Identity: "2", Cluster: &existing{}}, err: context.Canceled, cause: fleet.ErrAnotherCluster,
+		},
+		"AnotherClusterWithoutError": {
+			next: fleet.Member{Name: "a", Identity: "2", Cluster: &existing{}}, cause: fleet.ErrAnotherCluster,
+		},
+		"Removed": {err: context.Canceled, want: reconcile.Result{RequeueAfter: soon}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := attend(t)
+				a.set(fleet.Member{Name: "a", Identity: "1", Cluster: &existing{}})
+				r := a.reconciling(func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+					<-ctx.Done()
+					if cause := context.Cause(ctx); !errors.Is(cause, fleet.ErrDisengaged) || tc.cause != nil && !errors.Is(cause, tc.cause) {
+						t.Errorf("the context ended with %v, want ErrDisengaged, %v", cause, tc.cause)
+					}
+					<-time.After(time.Second) // it takes a moment to end
+					return reconcile.Result{Priority: new(7)}, tc.err
+				})
+				var result reconcile.Result
+				var err error
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					result, err = r.Reconcile(t.Context(), request("a", "x"))
+				}()
+				synctest.Wait()
+				if tc.next.Name != "" {
+					a.set(tc.next)
+				} else {
+					drained := a.remove("a")
+					if isClosed(drained) {
+						t.Error("the member is drained before its last reconcile has ended")
+					}
+					defer func() { <-drained }()
+				}
+				<-ended
+				if diff := cmp.Diff(tc.want, result); err != nil || diff != "" {
+					t.Errorf("the error is %v, the result (-want, +got):\n%s", err, diff)
+				}
+			})
+		})
+	}
+}
+
+// TestARequestOfNoMemberAnyMoreIsDropped when its engagement has ended, and the member is forgotten.
+func TestARequestOfNoMemberAnyMoreIsDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("a")
+		r := a.reconciling(failing(nil))
+		if got := r.disengaged(request("nobody", "x")); !got.IsZero() {
+			t.Errorf("it is tried again: %v", got)
+		}
+		if got := r.disengaged(request("a", "x")); got.RequeueAfter != soon {
+			t.Errorf("that of a member is tried again after %s", got.RequeueAfter)
+		}
+	})
+}
+
+func TestARequestOfTheLocalClusterIsReconciledByTheManagersCluster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		r := a.reconciling(nil)
+		r.inner = mcreconcile.Func(func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+			if name, ok := mcreconcile.ClusterNameFrom(ctx); !ok || name != mcreconcile.LocalCluster || mcreconcile.ClusterFrom(ctx) != r.mgr {
+				t.Errorf("the context carries %q, %t", name, ok)
+			}
+			return reconcile.Result{}, missing(fleet.ErrUnknown, "b")
+		})
+		if _, err := r.Reconcile(t.Context(), request("", "x")); err != nil {
+			t.Error(err)
+		}
+		if waits := a.waiting.clusters[request("", "x")]; !slices.Equal(waits, []fleet.ClusterName{"b"}) {
+			t.Errorf("it waits for %q", waits)
+		}
+	})
+}
