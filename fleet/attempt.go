@@ -55,10 +55,8 @@ func (m *member) engage(attempt, life context.Context, described Member, before 
 	attempt, expire := context.WithTimeout(attempt, m.fleet.opts.ConnectTimeout)
 	defer expire()
 	e := newEngagement(life, m.name)
-	e.kinds.onChange = m.changed
-	if err = m.open(attempt, e, described, before); err == nil {
-		err = m.fleet.addIndexes(attempt, e)
-	}
+	e.kinds.configure(m, e)
+	err = m.open(attempt, e, described, before)
 	if err != nil {
 		e.end(err)
 		return nil, errors.Join(err, e.drain(context.WithoutCancel(life)))

@@ -3,126 +3,160 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
-	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 )
 
 // candidCache is a member's cache that says so when a kind cannot be listed. controller-runtime's would have the reader
-// wait until it can be, and hold a worker as long.
+// wait until it can be, and hold a worker as long. What is known of kinds is for [kinds] to say.
 type candidCache struct {
 	cache.Cache
 	scheme    *runtime.Scheme
-	name      ClusterName
+	mapper    meta.RESTMapper
 	kinds     *kinds
 	informers *informer.Set
-	// synced has the informers that have served a read: they serve every later one at once.
-	synced sync.Map // of informer.Key
+	// explicit is set if reading a kind does not make its informer: [cache.Options.ReaderFailOnMissingInformer].
+	explicit bool
 }
 
 // Get implements client.Reader.
 func (c *candidCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return c.read(ctx, obj, func(ctx context.Context) error { return c.Cache.Get(ctx, key, obj, opts...) })
+	return c.read(ctx, obj, nil, func(ctx context.Context) error { return c.Cache.Get(ctx, key, obj, opts...) })
 }
 
 // List implements client.Reader.
 func (c *candidCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.read(ctx, list, func(ctx context.Context) error { return c.Cache.List(ctx, list, opts...) })
+	by := fieldsOf(opts)
+	err := c.read(ctx, list, by, func(ctx context.Context) error { return c.Cache.List(ctx, list, opts...) })
+	if err == nil || len(by) == 0 || ctx.Err() != nil {
+		return err
+	}
+	return c.kinds.explain(list, c.scheme, by, err)
+}
+
+// fieldsOf returns the fields by which a list selects what an index has.
+func fieldsOf(opts []client.ListOption) []string {
+	if len(opts) == 0 {
+		return nil
+	}
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	if o.FieldSelector == nil {
+		return nil
+	}
+	var by []string
+	for _, r := range o.FieldSelector.Requirements() {
+		if !isExact(r) {
+			return nil // which no cache can do
+		}
+		by = append(by, r.Field)
+	}
+	return by
+}
+
+func isExact(r fields.Requirement) bool {
+	return r.Operator == selection.Equals || r.Operator == selection.DoubleEquals
 }
 
 // GetInformer implements cache.Informers.
 func (c *candidCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	found, err := c.Cache.GetInformer(ctx, obj, opts...)
-	if key, unknown := c.keyOf(obj); unknown == nil && ctx.Err() == nil {
-		c.kinds.report(key.GVK, key, err)
+	key, err := informer.KeyOf(obj, c.scheme)
+	if err != nil {
+		return nil, err
 	}
-	return found, err
+	if err := c.kinds.ensure(ctx, key); err != nil {
+		return nil, err
+	}
+	return c.Cache.GetInformer(ctx, obj, opts...)
+}
+
+// GetInformerForKind implements cache.Informers.
+func (c *candidCache) GetInformerForKind(
+	ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
+	made, err := c.scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	obj, ok := made.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is no object", made)
+	}
+	return c.GetInformer(ctx, obj, opts...)
+}
+
+// AwaitInformer returns the informer of a kind as soon as there is one, synced or not. It waits as long as the member does
+// not serve the kind, such as one whose CRD is not installed.
+func (c *candidCache) AwaitInformer(ctx context.Context, obj client.Object) (cache.Informer, error) {
+	key, err := informer.KeyOf(obj, c.scheme)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.kinds.await(ctx, key); err != nil {
+		return nil, err
+	}
+	return c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 }
 
 // RemoveInformer implements cache.Informers.
 func (c *candidCache) RemoveInformer(ctx context.Context, obj client.Object) error {
-	if key, err := c.keyOf(obj); err == nil {
-		c.synced.Delete(key)
-		c.informers.Remove(key)
-	}
-	return c.Cache.RemoveInformer(ctx, obj)
-}
-
-// sync waits until a kind is in the cache, or is found to fail.
-func (c *candidCache) sync(ctx context.Context, key informer.Key) {
-	obj, err := key.Object(c.scheme)
+	key, err := informer.KeyOf(obj, c.scheme)
 	if err != nil {
-		return
-	}
-	_ = c.read(ctx, obj, func(ctx context.Context) error {
-		_, err := c.Cache.GetInformer(ctx, obj)
 		return err
+	}
+	return c.kinds.remove(ctx, key, func() error {
+		if err := c.Cache.RemoveInformer(ctx, obj); err != nil {
+			return err
+		}
+		c.informers.Remove(key)
+		return nil
 	})
 }
 
-// read reads, and gives up waiting for the informer as soon as its kind is found to fail.
-func (c *candidCache) read(ctx context.Context, obj runtime.Object, do func(context.Context) error) error {
-	key, err := c.keyOf(obj)
+// IndexField implements client.FieldIndexer. Indexes of all members are the fleet's: [Fleet.IndexField].
+func (c *candidCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	key, err := informer.KeyOf(obj, c.scheme)
 	if err != nil {
 		return err
 	}
-	if _, ok := c.synced.Load(key); ok {
+	if err := c.kinds.ensure(ctx, key); err != nil {
+		return err
+	}
+	return c.Cache.IndexField(ctx, obj, field, extract)
+}
+
+// read reads a kind that can be read, or says why it cannot.
+func (c *candidCache) read(ctx context.Context, obj runtime.Object, by []string, do func(context.Context) error) error {
+	key, err := informer.KeyOf(obj, c.scheme)
+	if err != nil {
+		return err
+	}
+	if c.explicit && !c.kinds.knows(key) {
 		return do(ctx)
 	}
-	begins, failure := c.kinds.check(key.GVK)
-	if failure != nil {
-		return c.notSynced(key.GVK, failure)
+	if err := c.kinds.serve(ctx, key, by...); err != nil {
+		return err
 	}
-	reconcile := pulse.From(ctx)
-	reconcile.Wait(string(c.name))
-	defer reconcile.Heard(string(c.name))
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- do(reading) }()
-	select {
-	case err = <-done:
-	case <-begins:
-		stop()
-		err = <-done // only then is the object the caller's again
-		if _, failure = c.kinds.check(key.GVK); failure != nil {
-			return c.notSynced(key.GVK, failure)
-		}
+	return do(ctx)
+}
+
+// open makes the informers of a kind. The cache would hold its lock, for which every reader waits, while it asks the server
+// which resource the kind is: the mapper knows it then.
+func (c *candidCache) open(ctx context.Context, key informer.Key) (cache.Informer, error) {
+	obj, err := key.Object(c.scheme)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil || apierrors.IsNotFound(err) {
-		c.synced.Store(key, struct{}{})
+	if _, err := c.mapper.RESTMapping(key.GVK.GroupKind(), key.GVK.Version); err != nil {
+		return nil, err
 	}
-	return err
+	return c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 }
-
-func (c *candidCache) keyOf(obj runtime.Object) (informer.Key, error) {
-	return informer.KeyOf(obj, c.scheme)
-}
-
-func (c *candidCache) notSynced(gvk schema.GroupVersionKind, why error) error {
-	return &notSyncedError{cluster: c.name, kind: gvk.GroupKind(), why: why}
-}
-
-// notSyncedError says that a kind cannot be read from a member's cache. It is an [ErrNotReady].
-type notSyncedError struct {
-	cluster ClusterName
-	kind    schema.GroupKind
-	why     error
-}
-
-func (e *notSyncedError) Error() string {
-	return fmt.Sprintf("reading %s of cluster %q: %v: %v", e.kind, e.cluster, ErrNotReady, e.why)
-}
-
-// Is makes it an ErrNotReady.
-func (*notSyncedError) Is(target error) bool { return target == ErrNotReady }
-
-// Unwrap returns why the kind is not synced.
-func (e *notSyncedError) Unwrap() error { return e.why }

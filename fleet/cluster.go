@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
@@ -45,7 +45,13 @@ func wrapNewCache(o *cluster.Options, e *Engagement) {
 		if err != nil {
 			return nil, err
 		}
-		return &candidCache{Cache: c, scheme: opts.Scheme, name: e.name, kinds: e.kinds, informers: &e.informers}, nil
+		candid := &candidCache{
+			Cache: c, scheme: opts.Scheme, mapper: opts.Mapper, kinds: e.kinds, informers: &e.informers,
+			explicit: opts.ReaderFailOnMissingInformer,
+		}
+		e.kinds.open = candid.open
+		e.kinds.index = func(ctx context.Context, i *index) error { return c.IndexField(ctx, i.object, i.field, i.extract) }
+		return candid, nil
 	}
 }
 
@@ -63,17 +69,16 @@ func (m *member) wrapNewInformer(o *cluster.Options, e *Engagement) {
 	o.Cache.NewInformer = func(
 		lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 	) toolscache.SharedIndexInformer {
-		gvk, err := apiutil.GVKForObject(obj, scheme)
+		key, err := informer.KeyOf(obj, scheme)
 		if err != nil {
-			gvk = obj.GetObjectKind().GroupVersionKind()
+			key.GVK = obj.GetObjectKind().GroupVersionKind()
 		}
 		made := inner(&retrying{
 			ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw),
-			gvk:                      gvk, kinds: e.kinds, restored: e.wire.health.isRestored,
-			most: m.fleet.opts.MaxRetryPeriod, log: m.log, wire: e.wire,
+			key:                      key, kind: e.kinds.informerOf(key), kinds: e.kinds, wire: e.wire,
 		}, obj, resync, indexers)
 		own, _ := made.(*informer.Informer)
-		if key, err := informer.KeyOf(obj, scheme); err == nil {
+		if err == nil {
 			e.informers.Add(key, own)
 		}
 		return made

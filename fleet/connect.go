@@ -15,7 +15,8 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 	if described.Cluster != nil {
 		e.cluster = described.Cluster
 		e.identifyCluster(attempt)
-		return nil
+		e.ownIndexes()
+		return e.addIndexes(attempt)
 	}
 	cfg := m.usable(described)
 	first, err := newGeneration(cfg, &m.plugin)

@@ -32,21 +32,19 @@ type Engagement struct {
 	background sync.WaitGroup
 	drained    func() // is called when nothing runs any more, perhaps more than once
 
-	mu      sync.Mutex // guards what follows
-	work    map[*work]struct{}
-	indexed map[*index]struct{}
-	idle    chan struct{} // closed when the engagement is over and no work is left
+	mu   sync.Mutex // guards what follows
+	work map[*work]struct{}
+	idle chan struct{} // closed when the engagement is over and no work is left
 }
 
 func newEngagement(parent context.Context, name ClusterName) *Engagement {
 	ctx, cancel := context.WithCancelCause(parent)
 	return &Engagement{
 		name:    name,
-		kinds:   newKinds(),
+		kinds:   newKinds(ctx, name),
 		ctx:     ctx,
 		cancel:  cancel,
 		work:    map[*work]struct{}{},
-		indexed: map[*index]struct{}{},
 		idle:    make(chan struct{}),
 		drained: func() {},
 	}

@@ -24,6 +24,7 @@ type Fleet struct {
 	clientSeries clientmetrics.Series
 	pace         pace
 	problems     problems
+	indexes      indexes
 
 	// mu guards what follows, and the fields of members that say so. Nothing remote is awaited under it.
 	mu            sync.Mutex
@@ -31,7 +32,6 @@ type Fleet struct {
 	gone          *lru.Cache // the names of members that were removed last
 	room          room
 	identities    identities
-	indexes       []*index
 	subscriptions map[*subscription]struct{}
 	series        seriesKeeper
 	queues        map[string]*queue // by controller

@@ -75,6 +75,7 @@ func (m *member) engaged(described Member, e *Engagement) error {
 		m.replaced.Go(func() { m.awaitDrain(context.Background(), before) })
 	}
 	m.fleet.identifiedLocked(e)
+	e.addLateIndexes()
 	if len(twins) > 0 {
 		m.log.Info("Two members are the same cluster: its objects are reconciled once for each", "identity", e.identity, "other", twins[0])
 	}
@@ -111,15 +112,11 @@ func (e *Engagement) syncBeside(ctx context.Context, before *Engagement) {
 	if before == nil || e.wire == nil {
 		return
 	}
-	c, ok := e.cluster.GetCache().(*candidCache)
-	if !ok {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	var syncing sync.WaitGroup
 	for _, key := range before.informers.Keys() {
-		syncing.Go(func() { c.sync(ctx, key) })
+		syncing.Go(func() { _ = e.kinds.serve(ctx, key) })
 	}
 	syncing.Wait()
 }

@@ -2,14 +2,20 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/fleet-runtime/fleet-runtime/internal/retry"
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
+
+// ErrIndexExists is returned for a field of a kind that is indexed already.
+var ErrIndexExists = errors.New("the members have an index of this field")
 
 // index is a field index that every member's cache has.
 type index struct {
@@ -18,95 +24,156 @@ type index struct {
 	extract client.IndexerFunc
 }
 
+// indexes are the field indexes of a fleet. The zero value is empty. It is safe for concurrent use, and takes no lock
+// while it holds its own.
+type indexes struct {
+	mu sync.RWMutex // guards of
+	of map[informer.Key]map[string]*index
+}
+
+// add adds an index, unless the field is indexed.
+func (x *indexes) add(key informer.Key, i *index) (added bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.of[key][i.field] != nil {
+		return false
+	}
+	if x.of == nil {
+		x.of = map[informer.Key]map[string]*index{}
+	}
+	if x.of[key] == nil {
+		x.of[key] = map[string]*index{}
+	}
+	x.of[key][i.field] = i
+	return true
+}
+
+func (x *indexes) has(key informer.Key, field string) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.of[key][field] != nil
+}
+
+// missing returns the indexes of a kind but for those that there are.
+func (x *indexes) missing(key informer.Key, have map[string]struct{}) (missing []*index) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for field, i := range x.of[key] {
+		if _, has := have[field]; !has {
+			missing = append(missing, i)
+		}
+	}
+	return missing
+}
+
+// fields returns the fields that are indexed, by kind.
+func (x *indexes) fields() map[informer.Key][]string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := make(map[informer.Key][]string, len(x.of))
+	for key, of := range x.of {
+		all[key] = slices.Collect(maps.Keys(of))
+	}
+	return all
+}
+
 var _ client.FieldIndexer = (*Fleet)(nil)
 
 // IndexField indexes a field of a kind in the caches of all members, now and later, for use with client.MatchingFields.
-// It returns at once: members that are engaged already get the index in the background. Where it cannot be added, such
-// as in a member whose CRD is missing, [Status.NotSynced] says so, and it is tried again. Call it before the manager
-// starts, so that no reconcile runs without the index.
+// It asks no member, and returns at once. A member's cache gets the index when it first holds the kind, or, if it does
+// already, before it is next read by the field: no read goes without it.
+//
+// A field can be indexed once for each kind and form of its objects: structured, unstructured, or metadata. For another
+// time the error wraps [ErrIndexExists]: see [Fleet.EnsureIndex]. A member may have an index of the name that was added to
+// its own cache. Then reads of that member by the field fail with [ErrNotReady], and [Status.NotSynced] says so.
 //
 // extract must be safe for concurrent use, and keep no state by cluster.
 func (f *Fleet) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	if _, err := apiutil.GVKForObject(obj, f.opts.Scheme); err != nil {
-		return err
+	added, err := f.addIndex(&index{object: obj, field: field, extract: extract})
+	if err == nil && !added {
+		err = fmt.Errorf("indexing %T by %q: %w: its users can share it by EnsureIndex", obj, field, ErrIndexExists)
 	}
-	added := &index{object: obj, field: field, extract: extract}
+	return err
+}
+
+// EnsureIndex is [Fleet.IndexField] for an index that several share: it indexes a field unless it is indexed already. All
+// of them must mean the same by the field, as the function of the first is used.
+func (f *Fleet) EnsureIndex(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	_, err := f.addIndex(&index{object: obj, field: field, extract: extract})
+	return err
+}
+
+func (f *Fleet) addIndex(i *index) (added bool, err error) {
+	key, err := informer.KeyOf(i.object, f.opts.Scheme)
+	if err != nil {
+		return false, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.indexes = append(f.indexes, added)
+	if !f.indexes.add(key, i) {
+		return false, nil
+	}
 	for _, m := range f.members {
-		if e := m.engagement; e != nil && e.ctx.Err() == nil {
-			e.background.Go(func() { f.addIndex(e, added) })
+		if e := m.engagement; e != nil && e.wire == nil {
+			e.indexLater(key, i.field)
+		}
+	}
+	return true, nil
+}
+
+// ownIndexes makes the kinds of an engagement those of a cluster that the provider made. Nobody knows when its cache is
+// read, so it gets the indexes at once.
+func (e *Engagement) ownIndexes() {
+	e.kinds.index = func(ctx context.Context, i *index) error {
+		return e.cluster.GetFieldIndexer().IndexField(ctx, i.object, i.field, i.extract)
+	}
+}
+
+// addIndexes gives a new engagement of a cluster that the provider made the field indexes, before anyone can use it. A
+// kind that fails does not hold the member up: its index is added later.
+func (e *Engagement) addIndexes(attempt context.Context) error {
+	for key, fields := range e.kinds.indexes.fields() {
+		_ = e.kinds.ensure(attempt, key, fields...) // the status says it
+		if attempt.Err() != nil {
+			return fmt.Errorf("adding field indexes: %w", context.Cause(attempt))
 		}
 	}
 	return nil
 }
 
-// allIndexes returns the indexes that a new engagement needs.
-func (f *Fleet) allIndexes() []*index {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clip(f.indexes)
+// addLateIndexes adds the indexes that could not be added before the engagement was published, or were asked for meanwhile.
+func (e *Engagement) addLateIndexes() {
+	if e.wire != nil {
+		return
+	}
+	for key, fields := range e.kinds.indexes.fields() {
+		e.indexLater(key, fields...)
+	}
 }
 
-// addIndex adds the index to the engagement's cache, trying again until that works or the engagement ends.
-func (f *Fleet) addIndex(e *Engagement, i *index) {
-	gvk, err := apiutil.GVKForObject(i.object, f.opts.Scheme)
+// indexLater adds indexes, trying again until that works or the engagement ends.
+func (e *Engagement) indexLater(key informer.Key, fields ...string) {
+	_, leave, err := e.Join(e.ctx, e.kinds)
 	if err != nil {
-		return // IndexField has checked it
+		return // the next engagement gets it
 	}
-	defer e.kinds.report(gvk, i, nil)
-	pauses := retry.Pauses(f.opts.MaxRetryPeriod)
-	for {
-		err := e.addIndexOnce(i)
-		if err == nil || e.ctx.Err() != nil {
-			return
-		}
-		if e.kinds.report(gvk, i, err) {
-			f.opts.Logger.Info("Cannot index; trying again", "cluster", e.name, "kind", gvk.Kind, "field", i.field,
-				"reason", classify(err), "error", message(err))
-		}
-		if !retry.Pause(e.ctx, &pauses, nil) {
-			return
-		}
-	}
+	go func() {
+		defer leave()
+		_ = e.kinds.await(e.ctx, key, fields...)
+	}()
 }
 
-// addIndexOnce adds the index unless the engagement has it.
-func (e *Engagement) addIndexOnce(i *index) error {
-	e.mu.Lock()
-	_, has := e.indexed[i]
-	e.indexed[i] = struct{}{}
-	e.mu.Unlock()
-	if has {
-		return nil
+// explain says how to register an index that a list lacks. why is what the cache says.
+func (k *kinds) explain(list client.ObjectList, scheme *runtime.Scheme, by []string, why error) error {
+	key, err := informer.KeyOf(list, scheme)
+	if err != nil || errors.Is(why, ErrNotReady) {
+		return why
 	}
-	err := e.cluster.GetFieldIndexer().IndexField(e.ctx, i.object, i.field, i.extract)
-	if err != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.indexed, i)
-	}
-	return err
-}
-
-// addIndexes gives a new engagement the field indexes, before anyone can use it. A kind that fails does not hold the
-// member up: its index is added later.
-func (f *Fleet) addIndexes(attempt context.Context, e *Engagement) error {
-	added := make(chan struct{})
-	pending := f.allIndexes()
-	e.background.Go(func() {
-		for _, i := range pending {
-			if e.addIndexOnce(i) != nil {
-				e.background.Go(func() { f.addIndex(e, i) })
-			}
+	for _, field := range by {
+		if !k.indexes.has(key, field) {
+			return fmt.Errorf("listing %s of cluster %q by field %q, which the fleet does not index: "+
+				"call mgr.GetFleetFieldIndexer().IndexField(...) before the manager starts: %w", key.GVK.GroupKind(), k.cluster, field, why)
 		}
-		close(added)
-	})
-	select {
-	case <-added:
-		return nil
-	case <-attempt.Done():
-		return fmt.Errorf("adding field indexes: %w", context.Cause(attempt))
 	}
+	return why
 }

@@ -1,99 +1,590 @@
 package fleet
 
 import (
+	"cmp"
+	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
+	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
+	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
-// kinds keeps, for one engagement, which kinds cannot be listed or watched, and why. One failing kind of one member is
-// a state of that pair alone.
+// kinds owns what one engagement knows of each kind: whether it is mapped, listed, watched and indexed, and what of that
+// fails, since when and why. A failing kind of a member is a state of that pair alone.
+//
+//	unknown  somebody wants it → one attempt for all that ask: its informers are made, and get the fleet's indexes
+//	failed   who asks is told why, until the next attempt is due; a minute after it was last wanted it is forgotten
+//	mapped   the informers list and watch, and report; who wants to read waits until that works or fails
+//	served   it is read from the cache, whatever fails from now on
+//
+// Nothing runs while nobody asks.
 type kinds struct {
-	mu      sync.Mutex // guards failing and changed
-	failing map[schema.GroupVersionKind]map[any]error
-	changed map[schema.GroupVersionKind]chan struct{} // closed at the next failure of the kind
+	cluster  ClusterName
+	ctx      context.Context //nolint:containedctx // the engagement's
+	log      logr.Logger
+	most     time.Duration // the longest pause between attempts
+	indexes  *indexes      // the fleet's
+	join     func() (leave func(), err error)
+	restored func() <-chan struct{} // is closed when it is worth while to try again at once
+	onChange func()                 // called without the lock when a kind began or ceased to fail, or the reason is another
+	// open maps a kind and makes its informers, which it does not wait for. index adds an index to them.
+	open  func(context.Context, informer.Key) (cache.Informer, error)
+	index func(context.Context, *index) error
 
-	onChange func() // called without the lock when a kind began or ceased to fail
+	mu sync.RWMutex // guards what follows, and the fields of each kind
+	of map[informer.Key]*kind
 }
 
-func newKinds() *kinds {
+// kind is what is known of one kind.
+type kind struct {
+	mapped   bool
+	served   bool // it was synced once
+	informer cache.Informer
+	indexed  map[string]struct{} // the fields that the fleet indexes, and that have been added
+	waiting  int                 // sources that wait until it is mapped
+	wanted   time.Time           // when somebody last asked for it before it was mapped, or for an index before it was there
+	trying   chan struct{}       // closed when the attempt is over that is under way; nil if none is
+	again    *again              // nil if no attempt failed
+	failing  map[step]failure    // nil if nothing ever failed
+	stirred  chan struct{}       // closed at the next change; nil if nobody waits for one
+}
+
+// again is when to try again after an attempt that failed.
+type again struct {
+	due      time.Time
+	restored <-chan struct{}
+	pauses   wait.Backoff
+	expiry   *time.Timer
+}
+
+// step is one thing about a kind that can fail.
+type step struct {
+	what  stage
+	by    *retrying // of several informers of the kind, the one that lists or watches
+	field string    // that is indexed
+}
+
+type stage int
+
+const (
+	mapping stage = iota
+	listing
+	watching
+	indexing
+)
+
+type failure struct {
+	why   error
+	since time.Time
+}
+
+// forgetAfter is how long a kind is kept that could not be mapped, or an index that could not be added, and that nobody
+// wants any more.
+const forgetAfter = time.Minute
+
+func newKinds(ctx context.Context, cluster ClusterName) *kinds {
 	return &kinds{
-		failing: map[schema.GroupVersionKind]map[any]error{}, changed: map[schema.GroupVersionKind]chan struct{}{},
+		cluster: cluster, ctx: ctx, log: logr.Discard(), most: time.Second, indexes: &indexes{},
+		join:     func() (func(), error) { return func() {}, nil },
+		restored: func() <-chan struct{} { return nil },
 		onChange: func() {},
+		open:     func(context.Context, informer.Key) (cache.Informer, error) { return nil, nil },
+		of:       map[informer.Key]*kind{},
 	}
 }
 
-// report notes what by found: that the kind cannot be listed, or, with a nil error, that it can. Several may report on
-// one kind, such as the informers of several namespaces; it fails while one of them does. The answer is whether that
-// is news.
-func (k *kinds) report(gvk schema.GroupVersionKind, by any, err error) (news bool) {
-	news = k.note(gvk, by, err)
-	if news {
-		k.onChange()
+// configure makes these the kinds of a member's engagement.
+func (k *kinds) configure(m *member, e *Engagement) {
+	k.log, k.most, k.indexes, k.onChange = m.log, m.fleet.opts.MaxRetryPeriod, &m.fleet.indexes, m.changed
+	k.join = func() (func(), error) {
+		_, leave, err := e.Join(e.ctx, k)
+		return leave, err
 	}
-	return news
-}
-
-func (k *kinds) note(gvk schema.GroupVersionKind, by any, err error) (news bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	before, failed := k.failing[gvk][by]
-	if err == nil {
-		delete(k.failing[gvk], by)
-		if len(k.failing[gvk]) == 0 {
-			delete(k.failing, gvk)
+	k.restored = func() <-chan struct{} {
+		if e.wire == nil {
+			return nil
 		}
-		return failed
+		return e.wire.health.isRestored()
 	}
-	if k.failing[gvk] == nil {
-		k.failing[gvk] = map[any]error{}
-	}
-	k.failing[gvk][by] = err
-	if waiting, ok := k.changed[gvk]; ok {
-		close(waiting)
-		delete(k.changed, gvk)
-	}
-	return !failed || classify(before) != classify(err)
 }
 
-// check returns a channel that is closed when the kind begins to fail, or else why it does already.
-func (k *kinds) check(gvk schema.GroupVersionKind) (begins <-chan struct{}, failure error) {
+// String names an attempt for a person who wonders what keeps a member from being drained.
+func (k *kinds) String() string { return "an attempt to list a kind" }
+
+// ensure returns once the informers of a kind are there, with the fleet's indexes of these fields, or why they are not.
+func (k *kinds) ensure(ctx context.Context, key informer.Key, fields ...string) error {
+	for {
+		over, err := k.want(key, fields)
+		if over == nil {
+			return err
+		}
+		if err := k.wait(ctx, key, over, nil, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// want begins an attempt if one is needed and due. It returns what is closed when that is over, nil if there is none.
+func (k *kinds) want(key informer.Key, fields []string) (over <-chan struct{}, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, err := range k.failing[gvk] {
+	s := k.getLocked(key)
+	if k.hasLocked(key, s, fields) {
+		return nil, nil
+	}
+	s.wanted = time.Now()
+	if s.trying != nil {
+		return s.trying, nil
+	}
+	if f := s.missing(fields); f != nil && !s.again.isDue() {
+		return nil, k.notSynced(key, f.why)
+	}
+	leave, err := k.join()
+	if err != nil {
 		return nil, err
 	}
-	if k.changed[gvk] == nil {
-		k.changed[gvk] = make(chan struct{})
-	}
-	return k.changed[gvk], nil
+	s.trying = make(chan struct{})
+	go func() {
+		defer leave()
+		k.attempt(key, s)
+	}()
+	return s.trying, nil
 }
 
-// summary says, by kind, what is wrong. It is nil when nothing is.
-func (k *kinds) summary() map[string]string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.failing) == 0 {
-		return nil
+// hasLocked reports whether a kind has informers, and the fleet's indexes of these fields.
+func (k *kinds) hasLocked(key informer.Key, s *kind, fields []string) bool {
+	return s.mapped && !slices.ContainsFunc(fields, func(field string) bool {
+		_, has := s.indexed[field]
+		return !has && k.indexes.has(key, field)
+	})
+}
+
+// missing returns why an attempt failed that is needed to read by these fields.
+func (s *kind) missing(fields []string) *failure {
+	if f, failed := s.failing[step{what: mapping}]; failed {
+		return &f
 	}
-	out := make(map[string]string, len(k.failing))
-	for gvk, errs := range k.failing {
-		for err := range maps.Values(errs) {
-			out[gvk.GroupKind().String()] = fmt.Sprintf("%s: %s", classify(err), message(err))
-			break
+	for _, field := range fields {
+		if f, failed := s.failing[step{what: indexing, field: field}]; failed {
+			return &f
 		}
 	}
+	return nil
+}
+
+func (a *again) isDue() bool {
+	select {
+	case <-a.restored:
+		return true
+	default:
+		return !time.Now().Before(a.due)
+	}
+}
+
+// attempt makes the informers of a kind, unless it has them, and adds the indexes that they lack.
+func (k *kinds) attempt(key informer.Key, s *kind) {
+	restored := k.restored()
+	k.mu.RLock()
+	mapped, made, indexed := s.mapped, s.informer, s.indexed
+	k.mu.RUnlock()
+	var err error
+	if !mapped {
+		made, err = k.open(k.ctx, key)
+	}
+	results := map[step]error{{what: mapping}: err}
+	if err == nil {
+		for _, i := range k.indexes.missing(key, indexed) {
+			results[step{what: indexing, field: i.field}] = k.index(k.ctx, i)
+		}
+	}
+	k.update(key, "", func() {
+		s.mapped, s.informer = err == nil, made
+		k.settleLocked(key, s, results, restored)
+		s.overLocked()
+	})
+}
+
+// settleLocked notes what an attempt came to.
+func (k *kinds) settleLocked(key informer.Key, s *kind, results map[step]error, restored <-chan struct{}) {
+	failed := false
+	added := map[string]struct{}{}
+	for field := range s.indexed {
+		added[field] = struct{}{}
+	}
+	for at, err := range results {
+		s.noteLocked(at, err)
+		failed = failed || err != nil
+		if at.what == indexing && err == nil {
+			added[at.field] = struct{}{}
+		}
+	}
+	s.indexed = added
+	switch {
+	case !failed && s.again != nil:
+		s.again.expiry.Stop()
+		s.again = nil
+	case failed && s.again == nil:
+		s.again = &again{pauses: retry.Pauses(k.most), expiry: time.AfterFunc(forgetAfter, func() { k.expire(key, s) })}
+		fallthrough
+	case failed:
+		s.again.due, s.again.restored = time.Now().Add(s.again.pauses.Step()), restored
+	}
+}
+
+func (s *kind) noteLocked(at step, err error) {
+	if err == nil {
+		delete(s.failing, at)
+		return
+	}
+	f, failed := s.failing[at]
+	if !failed {
+		f.since = time.Now()
+	}
+	if s.failing == nil {
+		s.failing = map[step]failure{}
+	}
+	f.why = err
+	s.failing[at] = f
+	s.stirLocked()
+}
+
+// overLocked ends an attempt.
+func (s *kind) overLocked() {
+	close(s.trying)
+	s.trying = nil
+	s.stirLocked()
+}
+
+func (s *kind) stirLocked() {
+	if s.stirred != nil {
+		close(s.stirred)
+		s.stirred = nil
+	}
+}
+
+// expire forgets that attempts failed, if nobody has asked for a while.
+func (k *kinds) expire(key informer.Key, s *kind) {
+	k.update(key, nobodyAsks, func() {
+		left := forgetAfter - time.Since(s.wanted)
+		switch {
+		case s.again == nil:
+			return
+		case s.trying != nil || s.waiting > 0:
+			s.again.expiry.Reset(forgetAfter)
+			return
+		case left > 0:
+			s.again.expiry.Reset(left)
+			return
+		}
+		s.again = nil
+		for at := range s.failing {
+			if at.what == mapping || at.what == indexing {
+				delete(s.failing, at)
+			}
+		}
+		if !s.mapped && k.of[key] == s {
+			delete(k.of, key)
+		}
+	})
+}
+
+// await is ensure for those that go on asking until it works. Its error is that of a context that is done.
+func (k *kinds) await(ctx context.Context, key informer.Key, fields ...string) error {
+	defer k.beginWaiting(key)()
+	for {
+		if k.ensure(ctx, key, fields...) == nil {
+			return nil
+		}
+		if err := k.over(ctx); err != nil {
+			return err
+		}
+		k.mu.Lock()
+		s := k.getLocked(key)
+		due, stirred := s.again, s.stirredLocked()
+		k.mu.Unlock()
+		if due == nil {
+			continue // it was forgotten this very moment
+		}
+		timer := time.NewTimer(time.Until(due.due))
+		_ = k.wait(ctx, key, stirred, timer.C, due.restored)
+		timer.Stop()
+	}
+}
+
+// over returns the error of a context that is done.
+func (k *kinds) over(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return context.Cause(k.ctx)
+}
+
+func (k *kinds) beginWaiting(key informer.Key) (end func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.getLocked(key)
+	s.waiting++
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		s.waiting--
+	}
+}
+
+// serve returns once a kind can be read from the cache, by these fields, or why it cannot be.
+func (k *kinds) serve(ctx context.Context, key informer.Key, fields ...string) error {
+	if k.serves(key, fields) {
+		return nil
+	}
+	reconcile := pulse.From(ctx)
+	reconcile.Wait(string(k.cluster))
+	defer reconcile.Heard(string(k.cluster))
+	for !k.serves(key, fields) {
+		if err := k.ensure(ctx, key, fields...); err != nil {
+			return err
+		}
+		synced, stirred, err := k.progress(key)
+		if err != nil {
+			return err
+		}
+		if err := k.wait(ctx, key, synced, nil, stirred); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *kinds) serves(key informer.Key, fields []string) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	s := k.of[key]
+	return s != nil && s.served && k.hasLocked(key, s, fields)
+}
+
+// progress returns what is closed when the kind is synced, and at the next change; or why it does not sync.
+func (k *kinds) progress(key informer.Key) (synced, stirred <-chan struct{}, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.getLocked(key)
+	if !s.mapped {
+		return closed(), nil, nil // its informers were removed this very moment
+	}
+	if s.informer == nil || s.informer.HasSynced() {
+		s.served = true
+		return closed(), nil, nil
+	}
+	if f := s.oldest(listing, watching); f != nil {
+		return nil, nil, k.notSynced(key, f.why)
+	}
+	return s.informer.HasSyncedChecker().Done(), s.stirredLocked(), nil
+}
+
+func (s *kind) stirredLocked() <-chan struct{} {
+	if s.stirred == nil {
+		s.stirred = make(chan struct{})
+	}
+	return s.stirred
+}
+
+// wait waits for any of these, and returns the error of a context that is done.
+func (k *kinds) wait(ctx context.Context, key informer.Key, over <-chan struct{}, timer <-chan time.Time, other <-chan struct{}) error {
+	select {
+	case <-over:
+	case <-timer:
+	case <-other:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s of cluster %q: %w", key.GVK.GroupKind(), k.cluster, context.Cause(ctx))
+	case <-k.ctx.Done():
+		return context.Cause(k.ctx)
+	}
+	return nil
+}
+
+// knows reports whether a kind has informers.
+func (k *kinds) knows(key informer.Key) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	s := k.of[key]
+	return s != nil && s.mapped
+}
+
+// informerOf returns the state of a kind for an informer that is being made.
+func (k *kinds) informerOf(key informer.Key) *kind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.getLocked(key)
+}
+
+// report notes whether an informer can list, or watch.
+func (k *kinds) report(by *retrying, what stage, err error) {
+	k.update(by.key, "", func() {
+		if k.of[by.key] == by.kind { // else the informer was removed
+			by.kind.noteLocked(step{what: what, by: by}, err)
+		}
+	})
+}
+
+// remove forgets a kind whose informers do removes. Nobody makes new ones meanwhile.
+func (k *kinds) remove(ctx context.Context, key informer.Key, do func() error) error {
+	var s *kind
+	for {
+		k.mu.Lock()
+		s = k.getLocked(key)
+		over := s.trying
+		if over == nil {
+			s.trying = make(chan struct{})
+			k.mu.Unlock()
+			break
+		}
+		k.mu.Unlock()
+		if err := k.wait(ctx, key, over, nil, nil); err != nil {
+			return err
+		}
+	}
+	err := do()
+	k.update(key, nobodyAsks, func() {
+		if err == nil {
+			delete(k.of, key)
+		}
+		s.overLocked()
+	})
+	return err
+}
+
+func (k *kinds) getLocked(key informer.Key) *kind {
+	s := k.of[key]
+	if s == nil {
+		s = &kind{}
+		k.of[key] = s
+	}
+	return s
+}
+
+const nobodyAsks = "Nobody asks any more for a kind that cannot be listed"
+
+// update makes a change, and tells if a kind began or ceased to fail by it, or fails for another reason. ended is logged
+// if it ceased to, by default that it works.
+func (k *kinds) update(key informer.Key, ended string, change func()) {
+	gk := key.GVK.GroupKind()
+	k.mu.Lock()
+	before := k.failureLocked(gk)
+	change()
+	after := k.failureLocked(gk)
+	k.mu.Unlock()
+	if reasonOf(before) == reasonOf(after) || k.ctx.Err() != nil {
+		return
+	}
+	if after == nil {
+		k.log.Info(cmp.Or(ended, "Listing and watching works again"), "kind", gk.Kind, "group", gk.Group)
+	} else {
+		k.log.Info("Cannot list or watch; trying again", "kind", gk.Kind, "group", gk.Group,
+			"reason", classify(after.why), "error", message(after.why))
+	}
+	k.onChange()
+}
+
+func reasonOf(f *failure) string {
+	if f == nil {
+		return ""
+	}
+	return classify(f.why)
+}
+
+// failureLocked returns what fails longest of a kind, in any version and form, or nil.
+func (k *kinds) failureLocked(gk schema.GroupKind) (longest *failure) {
+	for key, s := range k.of {
+		if len(s.failing) > 0 && key.GVK.GroupKind() == gk {
+			longest = older(longest, s.oldest(mapping, listing, watching, indexing))
+		}
+	}
+	return longest
+}
+
+func (s *kind) oldest(of ...stage) (oldest *failure) {
+	for at, f := range s.failing {
+		if slices.Contains(of, at.what) {
+			oldest = older(oldest, &f)
+		}
+	}
+	return oldest
+}
+
+func older(a, b *failure) *failure {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	case cmp.Or(a.since.Compare(b.since), cmp.Compare(a.why.Error(), b.why.Error())) <= 0:
+		return a
+	default:
+		return b
+	}
+}
+
+// status returns what fails, ordered by kind, nil if nothing does.
+func (k *kinds) status() []NotSynced {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	longest := map[schema.GroupKind]*failure{}
+	for key, s := range k.of {
+		if f := s.oldest(mapping, listing, watching, indexing); f != nil {
+			longest[key.GVK.GroupKind()] = older(longest[key.GVK.GroupKind()], f)
+		}
+	}
+	if len(longest) == 0 {
+		return nil
+	}
+	out := make([]NotSynced, 0, len(longest))
+	for gk, f := range longest {
+		out = append(out, NotSynced{Kind: metav1.GroupKind(gk), Reason: classify(f.why), Since: f.since, Message: message(f.why)})
+	}
+	slices.SortFunc(out, func(a, b NotSynced) int { return cmp.Compare(a.Name(), b.Name()) })
 	return out
 }
 
-func notSyncedMessage(kinds map[string]string) string {
-	lines := make([]string, 0, len(kinds))
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		lines = append(lines, kind+": "+kinds[kind])
+func (k *kinds) notSynced(key informer.Key, why error) error {
+	return &notSyncedError{cluster: k.cluster, kind: key.GVK.GroupKind(), why: why}
+}
+
+// notSyncedError says that a kind cannot be read from a member's cache. It is an [ErrNotReady].
+type notSyncedError struct {
+	cluster ClusterName
+	kind    schema.GroupKind
+	why     error
+}
+
+func (e *notSyncedError) Error() string {
+	return fmt.Sprintf("reading %s of cluster %q: %v: %v", e.kind, e.cluster, ErrNotReady, e.why)
+}
+
+// Is makes it an ErrNotReady.
+func (*notSyncedError) Is(target error) bool { return target == ErrNotReady }
+
+// Unwrap returns why the kind is not synced.
+func (e *notSyncedError) Unwrap() error { return e.why }
+
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func notSyncedMessage(all []NotSynced) string {
+	lines := make([]string, len(all))
+	for i, n := range all {
+		lines[i] = n.String()
 	}
 	return strings.Join(lines, "; ")
 }

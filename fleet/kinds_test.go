@@ -1,53 +1,451 @@
 package fleet
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
 
-func TestAKindFailsWhileOneThatListsItFails(t *testing.T) {
-	k := newKinds()
-	changes := 0
-	k.onChange = func() { changes++ }
-	pods := corev1.SchemeGroupVersion.WithKind("Pod")
-	begins, _ := k.check(pods)
+// kindsWorld is a cache whose kinds fail as a test says.
+type kindsWorld struct {
+	*kinds
+	unmapped  atomic.Pointer[error] // why kinds cannot be mapped
+	conflict  atomic.Pointer[error] // why indexes cannot be added
+	opened    atomic.Int32
+	changes   atomic.Int32
+	linesMu   sync.Mutex
+	lines     []string
+	informers map[informer.Key]*stillInformer
+	answers   chan struct{} // if it is set, attempts wait for it
+}
 
-	k.report(pods, "namespace a", errors.New("no"))
+// stillInformer is synced when a test says so.
+type stillInformer struct {
+	cache.Informer
+	synced chan struct{}
+}
+
+// logged returns what was logged once nothing is under way.
+func (w *kindsWorld) logged() []string {
+	synctest.Wait()
+	w.linesMu.Lock()
+	defer w.linesMu.Unlock()
+	return slices.Clone(w.lines)
+}
+
+// changed returns how often followers were told, once nothing is under way.
+func (w *kindsWorld) changed() int {
+	synctest.Wait()
+	return int(w.changes.Load())
+}
+
+func (i *stillInformer) HasSynced() bool {
 	select {
-	case <-begins:
+	case <-i.synced:
+		return true
 	default:
-		t.Error("who waits for the kind is not told that it fails")
-	}
-	k.report(pods, "namespace b", errors.New("no"))
-	k.report(pods, "namespace b", nil)
-	if diff := cmp.Diff(map[string]string{"Pod": "Error: no"}, k.summary()); diff != "" {
-		t.Errorf("summary (-want, +got):\n%s", diff)
-	}
-	k.report(pods, "namespace a", nil)
-	if k.summary() != nil {
-		t.Errorf("summary = %v after all work again, want none", k.summary())
-	}
-	if _, failure := k.check(pods); failure != nil {
-		t.Errorf("check() = %v after all work again, want none", failure)
-	}
-	if changes != 4 {
-		t.Errorf("told of %d changes, want 4", changes)
+		return false
 	}
 }
 
-func TestTheSameFailureAgainIsNoNews(t *testing.T) {
-	k := newKinds()
-	pods := corev1.SchemeGroupVersion.WithKind("Pod")
-	if !k.report(pods, "me", errors.New("no")) {
-		t.Error("the first failure is no news")
+func (i *stillInformer) HasSyncedChecker() toolscache.DoneChecker { return i }
+func (i *stillInformer) Name() string                             { return "still" }
+func (i *stillInformer) Done() <-chan struct{}                    { return i.synced }
+
+func keyOfPods() informer.Key {
+	return informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("Pod")}
+}
+
+func (w *kindsWorld) lister(key informer.Key) *retrying {
+	return &retrying{key: key, kind: w.informerOf(key), kinds: w.kinds}
+}
+
+func newKindsWorld(ctx context.Context) *kindsWorld {
+	w := &kindsWorld{kinds: newKinds(ctx, "a"), informers: map[informer.Key]*stillInformer{}}
+	w.most = 10 * time.Second
+	w.onChange = func() { w.changes.Add(1) }
+	w.log = funcr.New(func(_, line string) {
+		w.linesMu.Lock()
+		defer w.linesMu.Unlock()
+		w.lines = append(w.lines, line)
+	}, funcr.Options{})
+	w.open = func(_ context.Context, key informer.Key) (cache.Informer, error) {
+		w.opened.Add(1)
+		if w.answers != nil {
+			<-w.answers
+		}
+		if err := w.unmapped.Load(); err != nil {
+			return nil, *err
+		}
+		w.informers[key] = &stillInformer{synced: make(chan struct{})}
+		return w.informers[key], nil
 	}
-	if k.report(pods, "me", errors.New("no, at another time")) {
-		t.Error("a failure for the same reason is news")
+	w.index = func(context.Context, *index) error {
+		if err := w.conflict.Load(); err != nil {
+			return *err
+		}
+		return nil
 	}
-	if k.report(pods, "other", nil) {
-		t.Error("that it works, where it never failed, is news")
+	return w
+}
+
+var errNo = errors.New("no")
+
+func TestAllThatAskForAKindShareOneAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		w.answers = make(chan struct{})
+		w.unmapped.Store(&errNo)
+		results := make(chan error, 10)
+		for range 10 {
+			go func() { results <- w.ensure(t.Context(), keyOfPods()) }()
+		}
+		impatient, leave := context.WithCancelCause(t.Context())
+		left := make(chan error, 1)
+		go func() { left <- w.ensure(impatient, keyOfPods()) }()
+		synctest.Wait()
+		leave(errors.New("tired"))
+		if err := <-left; err == nil || !strings.Contains(err.Error(), `Pod of cluster "a": tired`) {
+			t.Errorf("who does not wait for the attempt is told %v", err)
+		}
+		close(w.answers)
+		for range 10 {
+			if err := <-results; !errors.Is(err, errNo) || !errors.Is(err, ErrNotReady) {
+				t.Errorf("ensure() = %v", err)
+			}
+		}
+		if w.opened.Load() != 1 || w.changed() != 1 {
+			t.Errorf("%d attempts and %d changes, want one of each", w.opened.Load(), w.changed())
+		}
+	})
+}
+
+func TestAFailedAttemptAnswersUntilTheNextIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		w.unmapped.Store(&errNo)
+		for n := time.Duration(0); n < 30*time.Second; n += 100 * time.Millisecond {
+			if err := w.serve(t.Context(), keyOfPods()); !errors.Is(err, errNo) {
+				t.Fatal(err)
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		if n := w.opened.Load(); n < 5 || n > 9 {
+			t.Errorf("%d attempts in 30 seconds", n)
+		}
+		w.unmapped.Store(nil)
+		<-time.After(w.most)
+		if err := w.ensure(t.Context(), keyOfPods()); err != nil {
+			t.Error(err)
+		}
+		if w.status() != nil || w.changed() != 2 || len(w.logged()) != 2 {
+			t.Errorf("status is %v after %d changes, and the log\n%s", w.status(), w.changed(), strings.Join(w.logged(), "\n"))
+		}
+		for i, want := range []string{"Cannot list or watch; trying again", "Listing and watching works again"} {
+			if !strings.Contains(w.logged()[i], want) || !strings.Contains(w.logged()[i], `"kind"="Pod"`) {
+				t.Errorf("the log has %s, want %s", w.logged()[i], want)
+			}
+		}
+	})
+}
+
+func TestAMemberThatIsRestoredIsAskedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		restored := make(chan struct{})
+		w.restored = func() <-chan struct{} { return restored }
+		w.unmapped.Store(&errNo)
+		done := make(chan error, 1)
+		go func() { done <- w.await(t.Context(), keyOfPods()) }()
+		<-time.After(25 * time.Second) // the pauses are long by now
+		synctest.Wait()
+		w.unmapped.Store(nil)
+		before := time.Now()
+		close(restored)
+		if err := <-done; err != nil || time.Since(before) > 0 {
+			t.Errorf("await() = %v, after %s", err, time.Since(before))
+		}
+	})
+}
+
+func TestAFailureIsForgottenAMinuteAfterItWasLastWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		w.unmapped.Store(&errNo)
+		_ = w.ensure(t.Context(), keyOfPods())
+		<-time.After(40 * time.Second)
+		_ = w.ensure(t.Context(), keyOfPods())
+		<-time.After(59 * time.Second)
+		if len(w.status()) != 1 {
+			t.Error("it is forgotten too early")
+		}
+		<-time.After(2 * time.Second)
+		if w.status() != nil || len(w.of) != 0 || w.changed() != 2 {
+			t.Errorf("status is %v of %d kinds after %d changes", w.status(), len(w.of), w.changed())
+		}
+		if strings.Contains(strings.Join(w.logged(), " "), "works again") {
+			t.Errorf("the log says that it works: %s", w.logged())
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { _ = w.await(ctx, keyOfPods()) }()
+		<-time.After(time.Hour)
+		if len(w.status()) != 1 {
+			t.Error("it is forgotten while a source waits for it")
+		}
+		leave()
+		<-time.After(3 * time.Minute)
+		if w.status() != nil {
+			t.Error("it is not forgotten when the source has left")
+		}
+	})
+}
+
+func TestAReaderWaitsUntilTheKindIsSyncedOrFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		key := keyOfPods()
+		results := make(chan error, 1)
+		read := func() { results <- w.serve(t.Context(), key) }
+		go read()
+		synctest.Wait()
+		if len(results) != 0 {
+			t.Fatalf("the reader does not wait: %v", <-results)
+		}
+		lists := w.lister(key)
+		w.report(lists, watching, nil)
+		w.report(lists, listing, errNo)
+		if err := <-results; !errors.Is(err, errNo) {
+			t.Errorf("serve() = %v, want what failed", err)
+		}
+		if err := w.serve(t.Context(), key); !errors.Is(err, errNo) {
+			t.Errorf("serve() = %v while it fails", err)
+		}
+		w.report(lists, listing, nil)
+		go read()
+		synctest.Wait()
+		close(w.informers[key].synced)
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+		w.report(lists, watching, errNo)
+		if err := w.serve(t.Context(), key); err != nil {
+			t.Errorf("serve() = %v: what is synced can be read", err)
+		}
+		if len(w.status()) != 1 {
+			t.Error("the watch that fails does not show")
+		}
+	})
+}
+
+func TestAKindFailsWhileOneThatListsItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		a, b := w.lister(keyOfPods()), w.lister(keyOfPods())
+		began := time.Now()
+		w.report(a, listing, errNo)
+		<-time.After(time.Second)
+		w.report(b, listing, apierrors.NewForbidden(schema.GroupResource{}, "", errNo))
+		w.report(b, watching, errNo)
+		w.report(b, listing, nil)
+		want := []NotSynced{{Kind: metav1.GroupKind{Kind: "Pod"}, Reason: ReasonError, Since: began, Message: "no"}}
+		if diff := cmp.Diff(want, w.status()); diff != "" {
+			t.Errorf("status (-want, +got):\n%s", diff)
+		}
+		w.report(a, listing, nil)
+		if len(w.status()) != 1 || w.changed() != 1 {
+			t.Errorf("status is %v after %d changes: one watch fails, for the same reason", w.status(), w.changed())
+		}
+		w.report(b, watching, context.DeadlineExceeded)
+		w.report(b, watching, fmt.Errorf("another text: %w", context.DeadlineExceeded))
+		if w.changed() != 2 || w.status()[0].Reason != ReasonTimeout {
+			t.Errorf("status is %v after %d changes, want one for another reason", w.status(), w.changed())
+		}
+		w.report(b, watching, nil)
+		if w.status() != nil || w.changed() != 3 || len(w.logged()) != 3 {
+			t.Errorf("status is %v after %d changes and %d lines", w.status(), w.changed(), len(w.logged()))
+		}
+	})
+}
+
+func TestAnIndexThatFailsBlocksReadsByItAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		key := keyOfPods()
+		w.indexes.add(key, &index{field: "good"})
+		if err := w.ensure(t.Context(), key, "good"); err != nil {
+			t.Fatal(err)
+		}
+		close(w.informers[key].synced)
+		w.conflict.Store(&errNo)
+		w.indexes.add(key, &index{field: "bad"})
+		for range 2 {
+			if err := w.serve(t.Context(), key, "bad"); !errors.Is(err, errNo) {
+				t.Errorf("a read by what has no index says %v", err)
+			}
+		}
+		for _, by := range [][]string{nil, {"good"}, {"unknown"}} {
+			if err := w.serve(t.Context(), key, by...); err != nil {
+				t.Errorf("a read by %q says %v", by, err)
+			}
+		}
+		if len(w.status()) != 1 || w.opened.Load() != 1 {
+			t.Errorf("status is %v after %d attempts to make informers", w.status(), w.opened.Load())
+		}
+		w.conflict.Store(nil)
+		<-time.After(w.most)
+		if err := w.serve(t.Context(), key, "bad", "good"); err != nil || w.status() != nil {
+			t.Errorf("serve() = %v, status is %v", err, w.status())
+		}
+	})
+}
+
+func TestInformersThatAreRemovedSayNothingAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		key := keyOfPods()
+		results := make(chan error, 1)
+		go func() { results <- w.serve(t.Context(), key) }()
+		synctest.Wait()
+		before := w.lister(key)
+		w.report(before, watching, errNo)
+		if err := <-results; !errors.Is(err, errNo) {
+			t.Error(err)
+		}
+		removing := make(chan struct{})
+		removed := make(chan error, 1)
+		go func() { removed <- w.remove(t.Context(), key, func() error { <-removing; return nil }) }()
+		synctest.Wait()
+		go func() { results <- w.serve(t.Context(), key) }()
+		go func() { results <- w.remove(t.Context(), key, func() error { return errNo }) }()
+		synctest.Wait()
+		if w.opened.Load() != 1 {
+			t.Error("informers are made while others are removed")
+		}
+		close(removing)
+		if err := errors.Join(<-removed); err != nil {
+			t.Error(err)
+		}
+		if err := <-results; !errors.Is(err, errNo) {
+			t.Errorf("remove() = %v, want what went wrong", err)
+		}
+		w.report(before, listing, errNo)
+		if w.status() != nil || w.opened.Load() > 2 {
+			t.Errorf("status is %v", w.status())
+		}
+	})
+}
+
+func TestNobodyWaitsForAnEngagementThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancelCause(t.Context())
+		w := newKindsWorld(ctx)
+		results := make(chan error, 3)
+		go func() { results <- w.serve(t.Context(), keyOfPods()) }()
+		synctest.Wait()
+		w.unmapped.Store(&errNo)
+		other := informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("Secret")}
+		go func() { results <- w.await(t.Context(), other) }()
+		synctest.Wait()
+		stop(ErrDisengaged)
+		if err := <-results; !errors.Is(err, ErrDisengaged) {
+			t.Error(err)
+		}
+		if err := <-results; !errors.Is(err, ErrDisengaged) {
+			t.Error(err)
+		}
+		changes := w.changed()
+		<-time.After(time.Hour)
+		if w.changed() != changes {
+			t.Error("followers are told of an engagement that is over")
+		}
+	})
+}
+
+// TestKindsAgreeWithAModel: whatever happens in whatever order, the status and what readers are told is what the sum of the
+// reports says.
+func TestKindsAgreeWithAModel(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newKindsWorld(t.Context())
+			random := rand.New(rand.NewPCG(seed, 0))
+			key := keyOfPods()
+			if err := w.ensure(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			listers := []*retrying{w.lister(key), w.lister(key)}
+			model := map[step]error{}
+			visible, changes := "", 0
+			for range 60 {
+				at := step{what: []stage{listing, watching}[random.IntN(2)], by: listers[random.IntN(2)]}
+				err := []error{nil, nil, errNo, context.DeadlineExceeded}[random.IntN(4)]
+				<-time.After(time.Second)
+				w.report(at.by, at.what, err)
+				model[at] = err
+				if err == nil {
+					delete(model, at)
+				}
+				now := ""
+				if status := w.status(); len(status) == 1 {
+					now = status[0].Reason
+				}
+				if now != visible {
+					visible, changes = now, changes+1
+				}
+				if (len(model) == 0) != (now == "") || w.changed() != changes || len(w.logged()) != changes {
+					t.Fatalf("seed %d: %v fail, and the status is %v after %d changes and %d lines, want %d",
+						seed, model, w.status(), w.changed(), len(w.logged()), changes)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				if err := w.serve(ctx, key); errors.Is(err, ErrNotReady) != (len(model) > 0) {
+					t.Fatalf("seed %d: %v fail, and a reader is told %v", seed, model, err)
+				}
+				cancel()
+			}
+		})
+	}
+}
+
+func TestAFieldIsIndexedOnceUnlessItIsShared(t *testing.T) {
+	f := New(Options{})
+	extract := func(client.Object) []string { return nil }
+	if err := f.EnsureIndex(t.Context(), &corev1.Pod{}, "a", extract); err != nil {
+		t.Error(err)
+	}
+	for name, c := range map[string]struct {
+		obj   client.Object
+		field string
+		want  error
+	}{
+		"Same":         {&corev1.Pod{}, "a", ErrIndexExists},
+		"AnotherField": {&corev1.Pod{}, "b", nil},
+		"AnotherKind":  {&corev1.Secret{}, "a", nil},
+		"AnotherForm":  {&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}}, "a", nil},
+	} {
+		if err := f.IndexField(t.Context(), c.obj, c.field, extract); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if err := f.EnsureIndex(t.Context(), c.obj, c.field, extract); err != nil {
+			t.Errorf("%s, shared: %v", name, err)
+		}
 	}
 }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
 
 // TestAStorageThatIsRestoredBeforeAWatchBeginsIsListedAnew: the list came before the outage, and the watch after it.
@@ -20,8 +20,7 @@ func TestAStorageThatIsRestoredBeforeAWatchBeginsIsListedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		version, watches := "10", 0
 		r := &retrying{
-			gvk: corev1.SchemeGroupVersion.WithKind("ConfigMap"), kinds: newKinds(), most: time.Second, log: logr.Discard(), wire: &wire{},
-			restored: func() <-chan struct{} { return nil },
+			key: informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap")}, kinds: newKinds(t.Context(), "a"), wire: &wire{},
 			ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
 				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
@@ -35,6 +34,7 @@ func TestAStorageThatIsRestoredBeforeAWatchBeginsIsListedAnew(t *testing.T) {
 				},
 			}),
 		}
+		r.kind = r.kinds.informerOf(r.key)
 		if _, err := r.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}

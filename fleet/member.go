@@ -287,7 +287,7 @@ func (m *member) statusLocked() Status {
 		return s
 	}
 	s.Identity, s.Duplicates = m.engagement.identity, m.fleet.identities.othersLocked(m.engagement)
-	s.NotSynced = m.engagement.kinds.summary()
+	s.NotSynced = m.engagement.kinds.status()
 	switch {
 	case s.Reason != "":
 	case m.problem.reason != "":

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
@@ -28,7 +29,9 @@ func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 			{
 				Status: fleet.Status{
 					Name: "east", State: fleet.Ready, Since: at.Add(-90 * time.Minute), Labels: map[string]string{"tier": "a", "region": "east"},
-					Reason: fleet.ReasonNotSynced, Message: "configmaps: Forbidden: no right to list", NotSynced: map[string]string{"configmaps": "Forbidden: no right to list"},
+					Reason: fleet.ReasonNotSynced, Message: "ConfigMap: Forbidden: no right to list", NotSynced: []fleet.NotSynced{
+						{Kind: metav1.GroupKind{Kind: "ConfigMap"}, Reason: fleet.ReasonForbidden, Message: "no right to list", Since: at.Add(-time.Minute)},
+					},
 					Identity: "5f0c-aa", Duplicates: []fleet.ClusterName{"<twin>"}, Expires: at.Add(time.Hour),
 				},
 				Queues: map[string]fleet.QueueStats{"shop": {Depth: 3, InFlight: 2}},
@@ -37,7 +40,7 @@ func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 				Status: fleet.Status{
 					Name: `<script>alert("name")</script>`, State: fleet.Unreachable, Since: at, Attempts: 2,
 					Reason: `"><img src=x>`, Message: "<b>bold</b>", Labels: map[string]string{"<i>": "</table>"},
-					NotSynced: map[string]string{"<u>": "javascript:alert(1)"}, Identity: "<identity>",
+					NotSynced: []fleet.NotSynced{{Kind: metav1.GroupKind{Kind: "<u>", Group: "<g>"}, Reason: "<r>", Message: "javascript:alert(1)", Since: at}}, Identity: "<identity>",
 				},
 				Queues: map[string]fleet.QueueStats{"<s>": {Depth: 1, Paused: true}},
 			},

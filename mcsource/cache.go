@@ -2,15 +2,12 @@ package mcsource
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
-	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 type eventHandler[object any, request comparable] = handler.TypedEventHandler[object, request]
@@ -31,31 +28,23 @@ func newEngagedCache(ctx context.Context, c cache.Cache) *engagedCache {
 	return &engagedCache{Cache: c, ctx: ctx}
 }
 
-const (
-	minInformerRetry = 500 * time.Millisecond
-	maxInformerRetry = 10 * time.Second
-)
+// awaiting is a cache that knows when a kind that it cannot hold yet, such as one whose CRD is not installed, is to be asked
+// for again. Those that the fleet makes are.
+type awaiting interface {
+	AwaitInformer(ctx context.Context, obj client.Object) (cache.Informer, error)
+}
 
-// GetInformer returns the informer as soon as it is there, synced or not, and asks again for one that cannot be had yet,
-// such as one of a kind whose CRD is not installed. The kind source would ask every ten seconds, and log an error each
-// time that does not say for which cluster.
-func (c *engagedCache) GetInformer(ctx context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	for pause := minInformerRetry; ; pause = min(2*pause, maxInformerRetry) {
-		informer, err := c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
-		if err == nil {
-			return &engagedInformer{Informer: informer, view: c}, nil
-		}
-		if pause == minInformerRetry {
-			log.FromContext(ctx).Info("Cannot watch; trying again", "type", obj, "error", err.Error())
-		}
-		timer := time.NewTimer(pause - rand.N(pause/5)) //nolint:gosec // it hides nothing
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, err
-		}
+// GetInformer returns the informer as soon as it is there, synced or not.
+func (c *engagedCache) GetInformer(ctx context.Context, obj client.Object, _ ...cache.InformerGetOption) (informer cache.Informer, err error) {
+	if await, ok := c.Cache.(awaiting); ok {
+		informer, err = await.AwaitInformer(ctx, obj)
+	} else {
+		informer, err = c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	}
+	if err != nil {
+		return nil, err
+	}
+	return &engagedInformer{Informer: informer, view: c}, nil
 }
 
 // WaitForCacheSync does not wait: a member that does not sync must not hold up anything, and the informers of other

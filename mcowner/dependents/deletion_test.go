@@ -296,7 +296,7 @@ func TestAKindThatIsNotServedHoldsUpNothing(t *testing.T) {
 	eventually(t, "the owner may have dependents in the cluster", func() bool { return strings.Contains(placedIn(w.mustGet(w.Local, "a")), "member-1") })
 	eventually(t, "the fleet says what is wrong", func() bool {
 		status, _ := p.GetFleet().Status("member-1")
-		return status.NotSynced["Widget.example.com"] != ""
+		return len(status.NotSynced) == 1 && status.NotSynced[0].Name() == "Widget.example.com"
 	})
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")

@@ -48,6 +48,19 @@ func installWidgets(t *testing.T, cp *mctest.ControlPlane) {
 	}
 }
 
+func uninstallWidgets(t *testing.T, cp *mctest.ControlPlane) {
+	t.Helper()
+	if err := envtest.UninstallCRDs(cp.Config(), envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{widgetCRD()}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func widgetList() *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(widgets.GroupVersion().WithKind("WidgetList"))
+	return list
+}
+
 func widget() *unstructured.Unstructured {
 	w := &unstructured.Unstructured{}
 	w.SetGroupVersionKind(widgets)
@@ -62,6 +75,16 @@ func createWidget(t *testing.T, cp *mctest.ControlPlane, namespace, name string)
 	if err := cp.Client().Create(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// notSynced returns why a kind is not synced, empty if it is.
+func notSynced(status fleet.Status, kind string) string {
+	for _, n := range status.NotSynced {
+		if n.Name() == kind {
+			return n.Reason
+		}
+	}
+	return ""
 }
 
 // TestAKindThatOneMemberDoesNotServe: a missing CRD is a state of that kind in that member. All else works, and so does
@@ -87,7 +110,7 @@ func TestAKindThatOneMemberDoesNotServe(t *testing.T) {
 	eventually(t, "another kind of the member that lacks it is reconciled", func() bool { return configMaps.count("lacks", ns, "a") > 0 })
 	eventually(t, "the status says which kind is missing", func() bool {
 		status := m.status("lacks")
-		return status.State == fleet.Ready && status.NotSynced[widgets.GroupKind().String()] != ""
+		return status.State == fleet.Ready && notSynced(status, widgets.GroupKind().String()) == fleet.ReasonNoKind
 	})
 	installWidgets(t, lacks)
 	createWidget(t, lacks, ns, "w")
@@ -124,7 +147,7 @@ func TestReadingAKindThatCannotBeListedDoesNotHoldAWorker(t *testing.T) {
 	} else {
 		t.Logf("the reconciler was told: %v", err)
 	}
-	eventually(t, "the status says so too", func() bool { return m.status("limited").NotSynced["Secret"] != "" })
+	eventually(t, "the status says so too", func() bool { return notSynced(m.status("limited"), "Secret") == fleet.ReasonForbidden })
 }
 
 // TestFieldIndexesAreOnAllMembersNowAndLater: also on one whose kind is installed only later.
@@ -161,8 +184,7 @@ func TestFieldIndexesAreOnAllMembersNowAndLater(t *testing.T) {
 	}
 	installWidgets(t, f.Members[1])
 	createWidget(t, f.Members[1], ns, "w")
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(widgets.GroupVersion().WithKind("WidgetList"))
+	list := widgetList()
 	eventually(t, "the index of the kind that came later serves", func() bool {
 		return found("late", list, "widget", "w") && len(list.Items) == 1
 	})
