@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,8 +13,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
 
 // seriesOf returns the fleet's metrics that have a text in their labels: name{labels} to value, or "count sum".
@@ -88,6 +92,40 @@ func TestMetricsOfAMember(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("series of the member (-want, +got):\n%s", diff)
+		}
+	})
+}
+
+// TestWhatIsWrongWithAMemberIsInMetrics: the reason that its status has, and the kinds that are not synced.
+func TestWhatIsWrongWithAMemberIsInMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{MaxMemberSeries: 1})
+		e := join(t, f, "a")
+		other := join(t, f, "beyond")
+		wrong := func() map[string]string {
+			found := seriesOf(t, "")
+			maps.DeleteFunc(found, func(series, _ string) bool {
+				return !strings.HasPrefix(series, "member_reason") && !strings.HasPrefix(series, "member_not_synced")
+			})
+			return found
+		}
+		if got := wrong(); len(got) != 0 {
+			t.Errorf("series of a member with which nothing is wrong: %v", got)
+		}
+		deployments := informer.Key{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}}
+		lists := &retrying{key: deployments, kind: e.kinds.informerOf(deployments)}
+		e.kinds.report(lists, listing, errNo)
+		other.kinds.report(&retrying{key: deployments, kind: other.kinds.informerOf(deployments)}, listing, errNo)
+		want := map[string]string{
+			"member_reason{cluster=a,reason=NotSynced}":         "1",
+			"member_not_synced{cluster=a,kind=Deployment.apps}": "1",
+		}
+		if diff := cmp.Diff(want, wrong()); diff != "" {
+			t.Errorf("series (-want, +got):\n%s", diff)
+		}
+		e.kinds.report(lists, listing, nil)
+		if got := wrong(); len(got) != 0 {
+			t.Errorf("series after it works again: %v", got)
 		}
 	})
 }

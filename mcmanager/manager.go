@@ -32,7 +32,8 @@ type Manager interface {
 	GetFleet() *fleet.Fleet
 
 	// GetFleetFieldIndexer indexes fields in the caches of all members, now and later, and without a provider in that
-	// of the local cluster. GetFieldIndexer is about the local cluster alone.
+	// of the local cluster. GetFieldIndexer is about the local cluster alone. A field of a kind can be indexed once: for
+	// another time the error wraps fleet.ErrIndexExists. Several controllers share an index by fleet.Fleet.EnsureIndex.
 	GetFleetFieldIndexer() client.FieldIndexer
 
 	// GetProvider returns the provider, nil if there is none.

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -56,6 +58,41 @@ func TestAtLeastReadyComparesMembers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAMemberWithAKindThatIsNotSyncedCountsUnlessAskedFor: a member that lacks a kind is Ready.
+func TestAMemberWithAKindThatIsNotSyncedCountsUnlessAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fleet.New(fleet.Options{})
+		if err := f.IndexField(t.Context(), &corev1.Pod{}, "a", nil); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Start(ctx) }()
+		set(t, f, fleet.Member{Name: "lacks", Cluster: &unindexed{}, Identity: "it"})
+		synctest.Wait()
+		if err := mcmanager.AtLeastReady(f, 100)(nil); err != nil {
+			t.Errorf("the check says %v", err)
+		}
+		err := mcmanager.AtLeastReady(f, 100, mcmanager.KindsSynced)(nil)
+		if err == nil || !strings.Contains(err.Error(), "0 of 1 members") || !strings.Contains(err.Error(), "Pod: Error: no index") {
+			t.Errorf("the check for kinds says %v", err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// unindexed is a cluster that takes no index.
+type unindexed struct{ cluster.Cluster }
+
+func (u *unindexed) GetFieldIndexer() client.FieldIndexer { return u }
+
+func (*unindexed) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return errors.New("no index")
 }
 
 func TestAMemberThatIsDrainedDoesNotCount(t *testing.T) {
