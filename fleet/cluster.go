@@ -81,6 +81,9 @@ func (m *member) wrapNewInformer(o *cluster.Options, e *Engagement) {
 		if err == nil {
 			e.informers.Add(key, own)
 		}
+		if own != nil {
+			return own.LivingFor(e.ctx, e.background.Go)
+		}
 		return made
 	}
 }

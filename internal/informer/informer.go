@@ -35,6 +35,7 @@ type Informer struct {
 	legacy   *legacy    // nil for an informer that takes nobody's place
 	started  bool
 	stopped  bool
+	cancel   context.CancelFunc // ends what runs, nil while nothing does
 	handlers map[*delivery.Registration]struct{}
 	// lost has the objects that are gone and of which a handler may not have heard, by key; see legacy. Nil while none are
 	// kept.
@@ -78,24 +79,36 @@ func (i *Informer) Run(stop <-chan struct{}) {
 
 // RunWithContext implements SharedInformer. It returns when the last event has been handled.
 func (i *Informer) RunWithContext(ctx context.Context) {
-	if !i.start() {
+	// The reflector derives contexts from this one all the time. Each would cost a goroutine if this one were not a
+	// context of the standard library.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !i.start(cancel) {
 		klog.FromContext(ctx).Info("Cannot run an informer again")
 		return
 	}
-	// The reflector derives contexts from this one all the time. Each would cost a goroutine if this one were not a
-	// context of the standard library, as the one that controller-runtime passes is not.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	i.reflector().RunWithContext(ctx)
 	i.stop()
 }
 
-func (i *Informer) start() bool {
+func (i *Informer) start(cancel context.CancelFunc) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	first := !i.started
-	i.started = true
+	if first {
+		i.started, i.cancel = true, cancel
+	}
 	return first
+}
+
+// Remove ends the informer, or keeps it from being run. It does not wait for the end.
+func (i *Informer) Remove() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.started = true
+	if i.cancel != nil {
+		i.cancel()
+	}
 }
 
 func (i *Informer) stop() {

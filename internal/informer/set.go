@@ -36,10 +36,13 @@ func (is *Set) Add(key Key, i *Informer) {
 	}
 }
 
-// Remove forgets the informers of a kind.
+// Remove ends the informers of a kind, and forgets them.
 func (is *Set) Remove(key Key) {
 	is.mu.Lock()
 	defer is.mu.Unlock()
+	for _, i := range is.of[key] {
+		i.Remove()
+	}
 	delete(is.of, key)
 }
 
