@@ -12,10 +12,25 @@ import (
 // where they are not of this package. The zero value is empty. It is safe for concurrent use.
 type Set struct {
 	mu       sync.Mutex // guards what follows
-	of       map[Key][]*Informer
+	kinds    []ofKind   // a map would take 1 KB for the first
 	legacies map[Key]*legacy
 	closing  *time.Timer // closes the legacies
 	closed   bool        // no informer keeps what was lost for handlers that are added later
+}
+
+type ofKind struct {
+	key       Key
+	informers []*Informer
+}
+
+// ofLocked returns where the informers of a kind are.
+func (is *Set) ofLocked(key Key) *ofKind {
+	at := slices.IndexFunc(is.kinds, func(k ofKind) bool { return k.key == key })
+	if at < 0 {
+		at = len(is.kinds)
+		is.kinds = append(is.kinds, ofKind{key: key})
+	}
+	return &is.kinds[at]
 }
 
 // Add notes a new informer of a kind, nil for one that is not of this package. It takes over the legacy of those in the
@@ -23,14 +38,12 @@ type Set struct {
 func (is *Set) Add(key Key, i *Informer) {
 	is.mu.Lock()
 	defer is.mu.Unlock()
-	if is.of == nil {
-		is.of = map[Key][]*Informer{}
-	}
+	of := is.ofLocked(key)
 	if i == nil {
-		is.of[key] = nil
+		of.informers = nil
 		return
 	}
-	is.of[key] = append(is.of[key], i)
+	of.informers = append(of.informers, i)
 	if l := is.legacies[key]; l != nil {
 		l.add(i, !is.closed)
 	}
@@ -40,23 +53,31 @@ func (is *Set) Add(key Key, i *Informer) {
 func (is *Set) Remove(key Key) {
 	is.mu.Lock()
 	defer is.mu.Unlock()
-	for _, i := range is.of[key] {
+	for _, i := range is.ofLocked(key).informers {
 		i.Remove()
 	}
-	delete(is.of, key)
+	is.kinds = slices.DeleteFunc(is.kinds, func(k ofKind) bool { return k.key == key })
 }
 
 // Keys returns the kinds.
 func (is *Set) Keys() []Key {
 	is.mu.Lock()
 	defer is.mu.Unlock()
-	return slices.Collect(maps.Keys(is.of))
+	keys := make([]Key, 0, len(is.kinds))
+	for _, k := range is.kinds {
+		keys = append(keys, k.key)
+	}
+	return keys
 }
 
 func (is *Set) all() []*Informer {
 	is.mu.Lock()
 	defer is.mu.Unlock()
-	return slices.Concat(slices.Collect(maps.Values(is.of))...)
+	var all []*Informer
+	for _, k := range is.kinds {
+		all = append(all, k.informers...)
+	}
+	return all
 }
 
 // KeepLost makes the informers keep what goes from now on, with what went and was not told yet.
@@ -88,13 +109,13 @@ func (is *Set) DropLost() {
 func (is *Set) Inherit(before *Set) {
 	before.mu.Lock()
 	defer before.mu.Unlock()
-	is.legacies = make(map[Key]*legacy, len(before.of))
-	for key, old := range before.of {
-		l := &legacy{before: slices.Clone(old), most: len(old)}
-		if unsettled := before.legacies[key]; unsettled != nil {
+	is.legacies = make(map[Key]*legacy, len(before.kinds))
+	for _, old := range before.kinds {
+		l := &legacy{before: slices.Clone(old.informers), most: len(old.informers)}
+		if unsettled := before.legacies[old.key]; unsettled != nil {
 			l.before = append(l.before, unsettled.left()...)
 		}
-		is.legacies[key] = l
+		is.legacies[old.key] = l
 	}
 }
 
