@@ -117,7 +117,7 @@ func (m *member) failed(described Member, err error) error {
 		return errOutdated
 	}
 	if apierrors.IsUnauthorized(err) {
-		wake(m.denied)
+		m.tellLocked(m.denied)
 	}
 	return m.failedLocked(err)
 }

@@ -34,7 +34,7 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 			e.wire.close()
 		}
 	}()
-	health := newHealth(m.fleet.opts.Health, e.wire, func(state State, err error) { m.health(e, state, err) }, func() { wake(m.denied) })
+	health := newHealth(m.fleet.opts.Health, e.wire, func(state State, err error) { m.health(e, state, err) }, func() { m.tell(m.denied) })
 	e.wire.health = health
 	if err := e.wire.probe(attempt); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (m *member) serve(e *Engagement) {
 			m.log.Error(err, "The member's cache has stopped")
 			e.wire.health.report(Unreachable, err)
 			e.end(err)
-			wake(m.news)
+			m.tell(m.news)
 		}
 	})
 }

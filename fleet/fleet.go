@@ -71,6 +71,9 @@ func (f *Fleet) Start(ctx context.Context) error {
 	<-ctx.Done()
 	f.mu.Lock()
 	f.stopped = true
+	for _, m := range f.members {
+		m.resumeLocked()
+	}
 	f.mu.Unlock()
 	f.running.Wait()
 	return nil

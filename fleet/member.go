@@ -12,7 +12,8 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
-// member is the life of one member, from reported to ended. One goroutine, run, moves it through its states:
+// member is the life of one member, from reported to ended. One goroutine, run, moves it through its states. It ends while
+// an engaged member has nothing to wait for but news, which start it again:
 //
 //	Pending      the description is broken          → wait for a better one
 //	Connecting   no engagement, a usable description → connect, again and again, until it works
@@ -43,6 +44,7 @@ type member struct {
 	engagedAs  Member             // what engagement was connected from
 	impostor   bool               // another cluster answers at the address of engagement
 	interrupt  context.CancelFunc // ends the attempt to connect that is under way
+	resting    bool               // run has ended until there is news
 	measured   measured
 
 	// replaced engagements are drained beside the one that took their place. Only run adds to it.
@@ -81,8 +83,36 @@ func (m *member) describeLocked(described Member) {
 	}
 	if !sameAccess(before, described) || before.Err != nil || described.Err != nil {
 		m.interrupt()
-		wake(m.news)
+		m.tellLocked(m.news)
 	}
+}
+
+// tell leaves a token in news or denied for run.
+func (m *member) tell(of chan<- struct{}) {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	m.tellLocked(of)
+}
+
+func (m *member) tellLocked(of chan<- struct{}) {
+	wake(of)
+	m.resumeLocked()
+}
+
+// resumeLocked starts run again if it rests.
+func (m *member) resumeLocked() {
+	if m.resting {
+		m.resting = false
+		m.fleet.runLocked(m)
+	}
+}
+
+// rest reports whether run may end until there is news.
+func (m *member) rest(ctx context.Context) bool {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	m.resting = ctx.Err() == nil && !m.fleet.stopped && len(m.news) == 0 && len(m.denied) == 0
+	return m.resting
 }
 
 // withdrawLocked starts the drain.
@@ -94,7 +124,7 @@ func (m *member) withdrawLocked() {
 	m.withdrawn = true
 	m.setStateLocked(Draining, "", "")
 	m.interrupt()
-	wake(m.news)
+	m.tellLocked(m.news)
 }
 
 // waitEnded waits for the end of a withdrawn member.
@@ -113,7 +143,8 @@ func (m *member) waitEnded(ctx context.Context) error {
 	}
 }
 
-// run lives the member's life. It returns when the member was withdrawn, or ctx is done, and all is drained.
+// run lives the member's life. It returns when the member was withdrawn, or ctx is done, and all is drained; or when it
+// rests.
 func (m *member) run(ctx context.Context) {
 	pauses := retry.Pauses(m.fleet.opts.MaxRetryPeriod)
 	for ctx.Err() == nil {
@@ -128,7 +159,11 @@ func (m *member) run(ctx context.Context) {
 		case engaged && !m.filesChanged(described):
 			pauses = retry.Pauses(m.fleet.opts.MaxRetryPeriod)
 			m.noProblem()
-			m.wait(ctx, m.untilFilesAreRead())
+			again := m.untilFilesAreRead()
+			if again == 0 && m.rest(ctx) {
+				return
+			}
+			m.wait(ctx, again)
 		default:
 			if err := m.connectOrRotate(ctx, described); err != nil && !errors.Is(err, errOutdated) {
 				m.wait(ctx, pauses.Step())
@@ -160,11 +195,12 @@ func (m *member) wait(ctx context.Context, atMost time.Duration) {
 		select {
 		case <-m.denied:
 			described, engaged, _ := m.read()
-			if engaged && m.filesChanged(described) {
-				return
+			if !engaged || !m.filesChanged(described) {
+				m.refresh(ctx)
 			}
-			m.refresh(ctx)
-			continue
+			if !engaged {
+				continue
+			}
 		case <-m.news:
 		case <-after:
 		case <-ctx.Done():
@@ -230,7 +266,7 @@ func (m *member) health(e *Engagement, state State, why error) {
 		m.impostor = false
 	case errors.Is(why, ErrAnotherCluster) && !m.impostor:
 		m.impostor = true
-		wake(m.news)
+		m.tellLocked(m.news)
 	}
 }
 
