@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -49,6 +50,9 @@ func newGeneration(cfg *rest.Config, plugin *plugin) (*generation, error) {
 	g := &generation{files: read, idle: make(chan struct{})}
 	if config.Transport == nil {
 		g.dialOwn(config)
+		if err := parseCertificateLate(&config.TLS); err != nil {
+			return nil, err
+		}
 	}
 	if g.RoundTripper, err = transport.New(config); err != nil {
 		return nil, err
@@ -89,6 +93,30 @@ func withoutHeaderTables(rt http.RoundTripper) http.RoundTripper {
 		t.HTTP2 = &http.HTTP2Config{MaxDecoderHeaderTableSize: none, MaxEncoderHeaderTableSize: none}
 	}
 	return rt
+}
+
+// parseCertificateLate has the client certificate parsed at each handshake, of which there are few. client-go would keep 3 KB
+// that are of no use in between. It returns an error if there is none in the data.
+func parseCertificateLate(config *transport.TLSConfig) error {
+	cert, key := config.CertData, config.KeyData
+	if len(cert) == 0 || len(key) == 0 {
+		return nil
+	}
+	parsed, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return err
+	}
+	var first atomic.Pointer[tls.Certificate]
+	first.Store(&parsed)
+	config.CertData, config.KeyData = nil, nil
+	config.GetCertHolder = &transport.GetCertHolder{GetCert: func() (*tls.Certificate, error) {
+		if parsed := first.Swap(nil); parsed != nil {
+			return parsed, nil
+		}
+		parsed, err := tls.X509KeyPair(cert, key)
+		return &parsed, err
+	}}
+	return nil
 }
 
 // begin notes a request, unless the generation is retired.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"net/http/httptest"
@@ -10,6 +11,8 @@ import (
 	"testing/synctest"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	certutil "k8s.io/client-go/util/cert"
 )
 
 // TestFilesThatAnOptionNamesAreFollowed: they are in no description.
@@ -90,4 +93,29 @@ func TestAnEngagementThatHasEndedByItselfKeepsNoIdentity(t *testing.T) {
 			t.Errorf("b is the same cluster as %v, want none", status.Duplicates)
 		}
 	})
+}
+
+// TestAClientCertificateIsThereForEachHandshake: it is not kept, but made of the same data each time.
+func TestAClientCertificateIsThereForEachHandshake(t *testing.T) {
+	cert, key, err := certutil.GenerateSelfSignedCertKey("client", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := transport.TLSConfig{CertData: cert, KeyData: key}
+	if err := parseCertificateLate(&config); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		got, err := config.GetCertHolder.GetCert()
+		if err != nil || !got.Leaf.Equal(want.Leaf) {
+			t.Errorf("%v and %v, want the certificate of the data", got, err)
+		}
+	}
+	if err := parseCertificateLate(&transport.TLSConfig{CertData: []byte("none"), KeyData: key}); err == nil {
+		t.Error("data without a certificate are accepted")
+	}
 }
