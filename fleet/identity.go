@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -118,45 +119,65 @@ const metadataAlone = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v
 // errNoAPIServer says that something answers that is not an API server, such as a web page.
 var errNoAPIServer = errors.New("what answers is not an API server of Kubernetes")
 
-// identities keeps which members are engaged with which clusters. The fleet's lock guards it.
-type identities map[string]map[*Engagement]struct{}
+// identities keeps which engagements there are with each cluster, ordered by the names of their members. The fleet's lock
+// guards it.
+type identities map[string][]*Engagement
+
+// mostDuplicates is how many duplicates of a member are told. Many members may be one cluster, and each change of one would
+// name all the others again.
+const mostDuplicates = 10
+
+func (i identities) placeLocked(e *Engagement) int {
+	at, _ := slices.BinarySearchFunc(i[e.identity], e.name, func(other *Engagement, name ClusterName) int {
+		return cmp.Compare(other.name, name)
+	})
+	return at
+}
 
 // identifiedLocked notes that an engagement is published.
 func (f *Fleet) identifiedLocked(e *Engagement) {
 	if e.identity == "" {
 		return
 	}
-	if f.identities[e.identity] == nil {
-		f.identities[e.identity] = map[*Engagement]struct{}{}
-	}
-	f.identities[e.identity][e] = struct{}{}
-	f.twinsChangedLocked(e)
+	at := f.identities.placeLocked(e)
+	f.identities[e.identity] = slices.Insert(f.identities[e.identity], at, e)
+	f.twinsChangedLocked(e, at)
 }
 
 // notIdentifiedLocked notes that an engagement is over.
 func (f *Fleet) notIdentifiedLocked(e *Engagement) {
-	delete(f.identities[e.identity], e)
-	if len(f.identities[e.identity]) == 0 {
+	at := f.identities.placeLocked(e)
+	left := slices.DeleteFunc(f.identities[e.identity], func(other *Engagement) bool { return other == e })
+	f.identities[e.identity] = left
+	if len(left) == 0 {
 		delete(f.identities, e.identity)
 	}
-	f.twinsChangedLocked(e)
+	f.twinsChangedLocked(e, at)
 }
 
-func (f *Fleet) twinsChangedLocked(e *Engagement) {
-	for _, twin := range f.identities.othersLocked(e) {
-		f.changedLocked(twin)
+// twinsChangedLocked tells that the others have a duplicate more or less, unless it is none that is told.
+func (f *Fleet) twinsChangedLocked(e *Engagement, at int) {
+	if at > mostDuplicates {
+		return
+	}
+	for _, twin := range f.identities[e.identity] {
+		if twin.name != e.name {
+			f.changedLocked(twin.name)
+		}
 	}
 }
 
-// othersLocked returns the other members that are the same cluster, in order.
+// othersLocked returns the first other members that are the same cluster, in order.
 func (i identities) othersLocked(e *Engagement) []ClusterName {
 	var others []ClusterName
-	for other := range i[e.identity] {
+	for _, other := range i[e.identity] {
+		if len(others) == mostDuplicates {
+			break
+		}
 		if other.name != e.name {
 			others = append(others, other.name)
 		}
 	}
-	slices.Sort(others)
 	return others
 }
 

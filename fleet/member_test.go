@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -118,4 +119,28 @@ func TestAClientCertificateIsThereForEachHandshake(t *testing.T) {
 	if err := parseCertificateLate(&transport.TLSConfig{CertData: []byte("none"), KeyData: key}); err == nil {
 		t.Error("data without a certificate are accepted")
 	}
+}
+
+// TestDuplicatesAreToldUpToTen: each of many members that are one cluster would name all the others.
+func TestDuplicatesAreToldUpToTen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		for i := range 2 * mostDuplicates {
+			if err := f.Set(Member{Name: ClusterName(fmt.Sprintf("m-%02d", i)), Cluster: &existing{}, Identity: "1"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if err := f.Remove(t.Context(), "m-03"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for name, want := range map[ClusterName]string{
+			"m-00": "[m-01 m-02 m-04 m-05 m-06 m-07 m-08 m-09 m-10 m-11]", "m-19": "[m-00 m-01 m-02 m-04 m-05 m-06 m-07 m-08 m-09 m-10]",
+		} {
+			if status, _ := f.Status(name); fmt.Sprint(status.Duplicates) != want {
+				t.Errorf("%s: %v, want %s", name, status.Duplicates, want)
+			}
+		}
+	})
 }

@@ -37,7 +37,8 @@ type Status struct {
 	State  State             `json:"state"`
 	// Identity tells which cluster it is: see [Engagement.Identity]. It is that of the last engagement.
 	Identity string `json:"identity,omitempty"`
-	// Duplicates are the other members that have the same identity: they are the same cluster.
+	// Duplicates are the other members that have the same identity: they are the same cluster. Of more than ten, these are
+	// the first by name.
 	Duplicates []ClusterName `json:"duplicates,omitempty"`
 	// Expires is when the credentials end, if the provider knows.
 	Expires time.Time `json:"expires,omitzero"`
