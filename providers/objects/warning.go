@@ -46,8 +46,8 @@ const (
 // description is what one object describes. The worker's lock guards it.
 type description struct {
 	ref     *corev1.ObjectReference
-	members map[fleet.ClusterName]fleet.Member
-	told    map[fleet.ClusterName]told // by member what was told last, while it holds; "" for the object as a whole
+	members map[fleet.ClusterName]*fleet.Member // most have one, and a map has places for eight at once
+	told    map[fleet.ClusterName]told          // by member what was told last, while it holds; "" for the object as a whole
 	events  flowcontrol.PassiveRateLimiter
 }
 
@@ -98,9 +98,10 @@ func (w *worker[T]) setMembersLocked(d *description, members []fleet.Member) (na
 		names, excess = names[:most:most], len(names)-most
 	}
 	before := d.members
-	d.members = make(map[fleet.ClusterName]fleet.Member, len(names))
+	d.members = make(map[fleet.ClusterName]*fleet.Member, len(names))
 	for _, name := range names {
-		d.members[name] = inNamespace(all[name], d.ref.Namespace)
+		m := inNamespace(all[name], d.ref.Namespace)
+		d.members[name] = &m
 	}
 	for name := range before {
 		if _, ok := d.members[name]; !ok {

@@ -223,7 +223,7 @@ func (w *worker[T]) toReport(name fleet.ClusterName) (m fleet.Member, from clien
 	if first.isDeleted() {
 		return m, from, false
 	}
-	return w.described[first.key].members[name], first.key, true
+	return *w.described[first.key].members[name], first.key, true
 }
 
 // expireLocked ends that the name is kept for objects whose time is up. It arranges that the name is looked at again when it is for the
