@@ -8,11 +8,13 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 )
 
 // prober returns a function that asks the API server whether it is ready.
@@ -59,6 +61,7 @@ func (q *question) ask(ctx context.Context, over http.RoundTripper) ([]byte, err
 		GroupVersion: version,
 		Negotiator:   runtime.NewClientNegotiator(scheme.Codecs.WithoutConversion(), version),
 	}
+	ctx = klog.NewContext(ctx, logr.Discard()) // what comes of it is told by whoever asks
 	request := rest.NewRequestWithClient(q.server, "", content, &http.Client{Transport: capped{over}, Timeout: q.timeout})
 	// What the API server has in its memory is as good as what is stored, and costs it less.
 	result := request.Verb(http.MethodGet).AbsPath(q.path).Param("resourceVersion", "0").SetHeader("Accept", q.accept).MaxRetries(0).Do(ctx)

@@ -35,6 +35,7 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 		}
 	}()
 	health := newHealth(m.fleet.opts.Health, e.wire, func(state State, err error) { m.health(e, state, err) }, func() { m.tell(m.denied) })
+	health.pause = m.fleet.outage.pause
 	e.wire.health = health
 	if err := e.wire.probe(attempt); err != nil {
 		return err
@@ -59,7 +60,10 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 
 // newWire returns the wire for one engagement. It has no generation yet.
 func (m *member) newWire(cfg *rest.Config, described Member) *wire {
-	w := &wire{name: described.Name, most: m.fleet.opts.MaxResponseBytes, ready: m.measured.tally.timed(prober(cfg))}
+	w := &wire{
+		name: described.Name, unreachable: m.unreachable,
+		most: m.fleet.opts.MaxResponseBytes, ready: m.measured.tally.timed(prober(cfg)),
+	}
 	if described.Identity == "" {
 		w.identify = identifier(cfg)
 	}

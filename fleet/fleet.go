@@ -23,6 +23,7 @@ type Fleet struct {
 	groups       restmapper.Groups // what the members' REST mappers have in common
 	clientSeries clientmetrics.Series
 	pace         pace
+	outage       outage
 	problems     problems
 	indexes      indexes
 

@@ -2,36 +2,55 @@ package fleet
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// health finds out whether an engaged member can be reached. Traffic that works proves it. A request that fails, or
-// silence, leads to probes, and several of those in a row with the same answer to a change of state.
+// health finds out whether an engaged member can be reached. Traffic that works proves it. A request that fails or has no
+// answer, or silence, leads to probes, and several of those in a row with the same answer to a change of state.
 //
-// It has no goroutine but while it probes: most members are silent most of the time.
+// It has one timer, and no goroutine but while it probes: most members are silent most of the time.
 type health struct {
 	opts   HealthOptions
 	link   link
 	report func(State, error)
 	denied func() // the server does not accept the credentials, or its certificate is not trusted
+	// pause returns how long an Unreachable member is left alone between two probes, and no less than what it is given.
+	pause func(least time.Duration) time.Duration
 
 	checks sync.WaitGroup
 
 	mu       sync.Mutex      // guards what follows
 	ctx      context.Context //nolint:containedctx // how long to watch, nil before
-	due      *time.Timer     // of the next check
-	checking bool            // one check at a time
-	probed   time.Time       // the end of the last probe
+	timer    *time.Timer     // of the next check
+	due      time.Time       // when it fires
+	flights  flights
 	state    State
-	sign     time.Time     // the last sign of life, zero when a request failed since
+	sign     time.Time     // the last sign of life
 	answered time.Time     // the last answer to a request
-	redialed bool          // since the member is Unreachable
+	interval time.Duration // of silence until the next probe
+	doubt    bool          // a request has failed since it last answered one
+	redialed bool          // since the member was silent
 	inRow    int           // probes in a row that speak against state
 	restored chan struct{} // closed and made anew when the member is Ready again
+	round    round
 }
+
+// round is what is known of the probes that are under way. Their answers count for no other round: another question is
+// asked by then.
+type round struct {
+	n        int
+	underWay int
+	first    time.Time     // when the first of them began
+	last     time.Time     // when the last one began
+	pause    time.Duration // from then until the next, of an Unreachable member
+}
+
+// next begins another round.
+func (r *round) next() { r.n, r.underWay = r.n+1, 0 }
 
 // link is the way to the member.
 type link interface {
@@ -47,174 +66,260 @@ type link interface {
 
 func newHealth(opts HealthOptions, link link, report func(State, error), denied func()) *health {
 	return &health{
-		opts: opts, link: link, report: report, denied: denied,
-		state: Ready, sign: time.Now(), answered: time.Now(), restored: make(chan struct{}),
+		opts: opts, link: link, report: report, denied: denied, pause: func(least time.Duration) time.Duration { return least },
+		state: Ready, sign: time.Now(), answered: time.Now(), interval: opts.ProbeInterval, restored: make(chan struct{}),
 	}
 }
 
-// watch probes when it must, until ctx is done. The returned function waits for the probe that is under way then.
+// watch probes when it must, until ctx is done. The returned function waits for the probes that are under way then.
 func (h *health) watch(ctx context.Context) (wait func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ctx = ctx
-	h.due = time.AfterFunc(h.opts.ProbeInterval, h.check)
+	// Members that were connected together are not asked together.
+	h.interval = h.opts.ProbeInterval/2 + rand.N(h.opts.ProbeInterval/2+1) //nolint:gosec // it hides nothing
+	h.due = h.nextLocked()
+	h.timer = time.AfterFunc(time.Until(h.due), h.check)
 	return func() {
 		h.mu.Lock()
-		h.due.Stop()
+		h.timer.Stop()
 		h.mu.Unlock()
 		h.checks.Wait()
 	}
 }
 
-// check probes if there is a reason, and says when there may be the next.
-func (h *health) check() {
-	ctx, ok := h.begin()
-	if !ok {
-		return
-	}
-	defer h.checks.Done()
-	pause := h.untilProbe(time.Now())
-	if pause <= 0 {
-		attempt, cancel := context.WithTimeout(ctx, h.opts.ProbeTimeout)
-		err := h.ask(attempt)
-		cancel()
-		if ctx.Err() == nil {
-			pause = h.judge(time.Now(), err)
-		}
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.checking = false
-	if h.doubtfulLocked() { // a request failed just after the probe was answered
-		pause = h.untilNextLocked()
-	}
-	if ctx.Err() == nil {
-		h.due.Reset(pause)
-	}
-}
-
-// ask probes. What makes an Unreachable member Ready again must be the member's cluster.
-func (h *health) ask(ctx context.Context) error {
-	if err := h.link.probe(ctx); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	away := h.state == Unreachable
-	h.mu.Unlock()
-	if !away {
-		return nil
-	}
-	return h.link.verify(ctx)
-}
-
-// untilNextLocked returns how long a probe must wait for which there is a reason.
-func (h *health) untilNextLocked() time.Duration {
-	return max(0, h.opts.RetryInterval-time.Since(h.probed))
-}
-
-func (h *health) begin() (ctx context.Context, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.checking || h.ctx.Err() != nil {
-		return nil, false
-	}
-	h.checking = true
-	h.checks.Add(1)
-	return h.ctx, true
-}
-
-// doubtfulLocked reports whether a request failed, and no probe has tried to find out why. While probes are under way at
-// the shorter interval, requests that fail by the dozen must not hasten them.
-func (h *health) doubtfulLocked() bool {
-	return h.sign.IsZero() && h.state == Ready && h.inRow == 0
-}
-
-// untilProbe says how long there is no need to ask. Silence shorter than the interval needs no probe, unless a request
-// failed after the last that worked.
-func (h *health) untilProbe(now time.Time) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state == Unreachable || h.inRow > 0 || h.sign.IsZero() {
-		return 0
-	}
-	return min(h.opts.ProbeInterval-now.Sub(h.sign), eventsSuffice*h.opts.ProbeInterval-now.Sub(h.answered))
+// drawIntervalLocked draws the next interval, so that members which were asked together are not asked together again.
+func (h *health) drawIntervalLocked() {
+	h.interval = h.opts.ProbeInterval - rand.N(h.opts.ProbeInterval/10+1) //nolint:gosec // it hides nothing
 }
 
 // eventsSuffice is for how many intervals the events of watches take the place of an answer. They show that the server
 // can reach us, and not that we can reach it.
 const eventsSuffice = 6
 
-// judge counts a probe and returns the pause until the next.
-func (h *health) judge(now time.Time, err error) (pause time.Duration) {
+// nextLocked returns when there is a reason for the next probe, zero if that is not known before those under way have ended.
+func (h *health) nextLocked() time.Time {
+	inDoubt := h.doubt || h.inRow > 0 || h.round.underWay > 0
+	switch {
+	case h.state == Unreachable && h.round.underWay > 0, h.round.underWay >= h.opts.FailureThreshold:
+		return time.Time{}
+	case h.state == Unreachable:
+		return h.round.last.Add(h.round.pause)
+	case inDoubt: // requests that fail by the dozen do not hasten the probes
+		return h.round.last.Add(h.opts.RetryInterval)
+	}
+	next := h.sign.Add(h.interval)
+	if at := h.answered.Add((eventsSuffice-1)*h.opts.ProbeInterval + h.interval); at.Before(next) {
+		next = at
+	}
+	if at := h.doubtfulLocked(); !at.IsZero() && at.Before(next) {
+		next = at
+	}
+	return next
+}
+
+// doubtfulLocked returns when a request that is under way casts doubt on the member, zero if there is none.
+func (h *health) doubtfulLocked() time.Time {
+	return h.flights.doubtful(h.lastAnswerLocked(), h.opts.RetryInterval/2, h.opts.ProbeInterval)
+}
+
+// lastAnswerLocked is when a request was answered, or a part of an answer arrived.
+func (h *health) lastAnswerLocked() time.Time {
+	if arrived := h.flights.arrived(eventsSuffice * h.opts.ProbeInterval); arrived.After(h.answered) {
+		return arrived
+	}
+	return h.answered
+}
+
+// planLocked sets the timer to the next probe.
+func (h *health) planLocked() {
+	if h.timer == nil || h.ctx.Err() != nil {
+		return
+	}
+	if next := h.nextLocked(); !next.IsZero() && !next.Equal(h.due) {
+		h.due = next
+		h.timer.Reset(time.Until(next))
+	}
+}
+
+// hastenLocked is planLocked for what can only bring the next probe forward. The timer may fire too early: most
+// of the time it would be set in vain.
+func (h *health) hastenLocked(next time.Time) {
+	if h.timer != nil && next.Before(h.due) && h.ctx.Err() == nil {
+		h.due = next
+		h.timer.Reset(time.Until(next))
+	}
+}
+
+// check probes if there is a reason.
+func (h *health) check() {
+	h.mu.Lock()
+	h.due = time.Time{}
+	next := h.nextLocked()
+	if h.ctx.Err() != nil || next.IsZero() || time.Now().Before(next) {
+		h.planLocked()
+		h.mu.Unlock()
+		return
+	}
+	p := h.beginLocked()
+	h.mu.Unlock()
+	defer h.checks.Done()
+	attempt, cancel := context.WithTimeout(p.ctx, p.timeout)
+	defer cancel()
+	err := h.ask(attempt, p.away)
+	if p.ctx.Err() == nil {
+		h.judge(p.round, err, attempt.Err() != nil)
+	}
+}
+
+// probing is one probe.
+type probing struct {
+	ctx     context.Context //nolint:containedctx // it is handed from one line to the next
+	round   int
+	timeout time.Duration
+	away    bool // the member is Unreachable
+}
+
+// beginLocked notes a probe. The next one does not wait for it, unless the member is Unreachable. Then the probe may take
+// until the next: it costs nothing while it waits, and a server that is back answers it at once.
+func (h *health) beginLocked() probing {
+	h.checks.Add(1)
+	now := time.Now()
+	r := &h.round
+	if r.underWay == 0 {
+		r.first = now
+	}
+	r.underWay++
+	r.last = now
+	p := probing{ctx: h.ctx, round: r.n, timeout: h.opts.ProbeTimeout, away: h.state == Unreachable}
+	if p.away {
+		r.pause = h.pause(jittered(h.opts.RetryInterval))
+		p.timeout = max(p.timeout, r.pause)
+	}
+	h.planLocked()
+	return p
+}
+
+// ask probes. What makes an Unreachable member Ready again must be the member's cluster.
+func (h *health) ask(ctx context.Context, away bool) error {
+	if err := h.link.probe(ctx); err != nil || !away {
+		return err
+	}
+	return h.link.verify(ctx)
+}
+
+// judge counts a probe. Silence is one that has not ended in time.
+func (h *health) judge(round int, err error, silence bool) {
 	if apierrors.IsUnauthorized(err) || isCertificateError(err) {
 		h.denied()
 	}
-	state, changed := h.count(now, err)
-	if changed || state == Unreachable && err != nil {
-		h.report(state, err)
+	redial := false
+	h.mu.Lock()
+	if round == h.round.n {
+		redial = h.countLocked(err, silence)
+		h.planLocked()
 	}
-	if state == Unreachable && isTimeout(err) && h.mayRedial(now) {
-		// The connection may have died without a word, and new ones may work: those of a server that has failed over,
-		// or behind a gateway that has forgotten it. HTTP/2's own pings would take 45 seconds to find out.
+	h.mu.Unlock()
+	if redial {
 		h.link.redial()
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state == Ready && h.inRow == 0 {
-		return h.opts.ProbeInterval
-	}
-	return h.opts.RetryInterval
 }
 
-// mayRedial reports whether the connections shall be closed, which happens once in an outage. A server that is slow still
-// sends something, such as a long list, which would never be complete if it were cut again and again.
-func (h *health) mayRedial(now time.Time) bool {
-	if now.Sub(h.link.heard()) < h.opts.ProbeTimeout {
+// countLocked counts a probe of this round, and reports what comes of it. It returns whether the connections shall be
+// closed.
+func (h *health) countLocked(err error, silence bool) (redial bool) {
+	probes := 1
+	switch {
+	case err == nil:
+	case h.state == Ready && silence && h.lastAnswerLocked().After(h.round.first):
+		err = nil // a server that is slow has sent a part of what was asked before
+	case h.state == Ready && silence:
+		probes = h.round.underWay // those that began later have had no answer either
+	}
+	h.round.underWay--
+	if err == nil || probes > 1 || h.state == Unreachable {
+		h.round.next()
+	}
+	changed := h.turnLocked(err, probes)
+	switch {
+	case h.state == Ready:
+		h.drawIntervalLocked()
+	case changed:
+		h.round.pause = h.pause(jittered(h.opts.RetryInterval))
+	case err == nil: // the second that works shall follow soon
+		h.round.pause = h.opts.RetryInterval
+	}
+	if changed || h.state == Unreachable && err != nil {
+		h.report(h.state, err)
+	}
+	return h.state == Unreachable && isTimeout(err) && h.mayRedialLocked()
+}
+
+// turnLocked applies the thresholds: a state changes when as many probes in a row speak against it.
+func (h *health) turnLocked(err error, probes int) (changed bool) {
+	if err == nil {
+		h.sign, h.answered, h.doubt, h.redialed = time.Now(), time.Now(), false, false
+	}
+	if (err == nil) == (h.state == Ready) {
+		h.inRow = 0
 		return false
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	first := !h.redialed
+	h.inRow += probes
+	switch {
+	case h.state == Ready && h.inRow >= h.opts.FailureThreshold:
+		h.state = Unreachable
+	case h.state == Unreachable && h.inRow >= h.opts.SuccessThreshold:
+		h.state = Ready
+		close(h.restored)
+		h.restored = make(chan struct{})
+	default:
+		return false
+	}
+	h.inRow = 0
+	h.round.next()
+	return true
+}
+
+// mayRedialLocked reports whether the connections shall be closed, which happens once in an outage. They may have died
+// without a word, and new ones may work: those of a server that has failed over, or behind a gateway that has forgotten it.
+// HTTP/2's own pings would take 45 seconds to find out. A server that is slow still sends something, such as a long list,
+// which would never be complete if it were cut again and again.
+func (h *health) mayRedialLocked() bool {
+	if h.redialed || time.Since(h.link.heard()) < h.opts.ProbeTimeout {
+		return false
+	}
 	h.redialed = true
-	return first
+	return true
 }
 
 // lost notes that what answers is another cluster. No probes are needed to believe that.
 func (h *health) lost(why error) {
 	h.mu.Lock()
-	h.state, h.inRow, h.sign = Unreachable, 0, time.Time{}
-	if h.due != nil && !h.checking && h.ctx.Err() == nil {
-		h.due.Reset(h.opts.RetryInterval)
-	}
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	h.state, h.inRow = Unreachable, 0
+	h.round.next()
+	h.round.last, h.round.pause = time.Now(), h.pause(jittered(h.opts.RetryInterval))
+	h.planLocked()
 	h.report(Unreachable, why)
 }
 
-// count applies the thresholds: a state changes when as many probes in a row speak against it.
-func (h *health) count(now time.Time, err error) (state State, changed bool) {
+// sent notes that a request is sent, until landed is called for it.
+func (h *health) sent() *flight {
+	f := &flight{begun: time.Now()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.probed = now
-	if err == nil {
-		h.sign, h.answered = now, now
+	h.flights.add(f)
+	if h.state == Ready {
+		h.hastenLocked(f.begun.Add(h.opts.RetryInterval / 2))
 	}
-	if (err == nil) == (h.state == Ready) {
-		h.inRow = 0
-		return h.state, false
-	}
-	h.inRow++
-	switch {
-	case h.state == Ready && h.inRow >= h.opts.FailureThreshold:
-		h.state = Unreachable
-	case h.state == Unreachable && h.inRow >= h.opts.SuccessThreshold:
-		h.state, h.redialed = Ready, false
-		close(h.restored)
-		h.restored = make(chan struct{})
-	default:
-		return h.state, false
-	}
-	h.inRow = 0
-	return h.state, true
+	return f
+}
+
+// landed notes the end of a request, whatever that was.
+func (h *health) landed(f *flight) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.flights.remove(f)
 }
 
 // worked notes that a request was answered.
@@ -222,9 +327,11 @@ func (h *health) worked() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sign = time.Now()
-	h.answered = h.sign
-	if h.state == Ready {
+	h.answered, h.doubt = h.sign, false
+	if h.state == Ready && (h.inRow > 0 || h.round.underWay > 0) {
 		h.inRow = 0
+		h.round.next()
+		h.planLocked()
 	}
 }
 
@@ -234,19 +341,15 @@ func (h *health) worked() {
 func (h *health) heardEvent() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == Ready && h.inRow == 0 && !h.sign.IsZero() {
-		h.sign = time.Now()
-	}
+	h.sign = time.Now()
 }
 
 // failed notes that a request was not answered, or that its credentials were refused: a probe shall tell.
 func (h *health) failed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sign = time.Time{}
-	if h.due != nil && !h.checking && h.doubtfulLocked() && h.ctx.Err() == nil {
-		h.due.Reset(h.untilNextLocked())
-	}
+	h.doubt = true
+	h.planLocked()
 }
 
 // isRestored returns a channel that is closed when the member becomes Ready again.
@@ -254,4 +357,21 @@ func (h *health) isRestored() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.restored
+}
+
+// awaitReady returns once the member is Ready, or ctx is done.
+func (h *health) awaitReady(ctx context.Context) {
+	for {
+		h.mu.Lock()
+		ready, restored := h.state == Ready, h.restored
+		h.mu.Unlock()
+		if ready {
+			return
+		}
+		select {
+		case <-restored:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -111,6 +111,7 @@ func try[T any](
 ) (T, error) {
 	pauses := retry.Pauses(r.kinds.most)
 	for {
+		r.wire.health.awaitReady(ctx) // one that cannot be reached has probes, and needs no requests beside them
 		result, err := request()
 		if ctx.Err() != nil {
 			return result, oneline.Error(err, maxMessage) // client-go logs it

@@ -20,7 +20,8 @@ func TestAStorageThatIsRestoredBeforeAWatchBeginsIsListedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		version, watches := "10", 0
 		r := &retrying{
-			key: informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap")}, kinds: newKinds(t.Context(), "a"), wire: &wire{},
+			key: informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap")}, kinds: newKinds(t.Context(), "a"),
+			wire: &wire{health: newHealth(HealthOptions{}, nil, nil, nil)},
 			ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
 				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil

@@ -36,6 +36,7 @@ type member struct {
 	state      State
 	reason     string
 	message    string
+	down       bool // it counts among those that are down
 	since      time.Time
 	attempts   int
 	rotations  int     // how often it took over new credentials while engaged
@@ -166,7 +167,7 @@ func (m *member) run(ctx context.Context) {
 			m.wait(ctx, again)
 		default:
 			if err := m.connectOrRotate(ctx, described); err != nil && !errors.Is(err, errOutdated) {
-				m.wait(ctx, pauses.Step())
+				m.wait(ctx, m.fleet.outage.pause(pauses.Step()))
 			}
 		}
 	}
@@ -218,8 +219,8 @@ func (m *member) explainLocked(reason, message string) (news bool) {
 		return news
 	}
 	news = m.problem.reason != reason
-	if now := (problem{reason, message}); now != m.problem {
-		m.problem = now
+	m.problem = problem{reason, message}
+	if news {
 		m.fleet.changedLocked(m.name)
 	}
 	return news
@@ -296,15 +297,43 @@ func (m *member) drain(ctx context.Context) {
 	m.fleet.endedLocked(m)
 }
 
+// setStateLocked notes a state, and tells of it if it is another one or has another reason. A message alone is no news: it
+// has ports and times, which are others at each attempt.
 func (m *member) setStateLocked(state State, reason, message string) {
-	if m.state == state && m.reason == reason && m.message == message {
-		return
-	}
+	news := m.state != state || m.reason != reason
 	if m.state != state {
 		m.since = time.Now()
 	}
 	m.state, m.reason, m.message = state, reason, message
-	m.fleet.changedLocked(m.name)
+	m.countDownLocked(state == Unreachable || state == Connecting && reason != "")
+	if news {
+		m.fleet.changedLocked(m.name)
+	}
+}
+
+// countDownLocked keeps count of the members that are down.
+func (m *member) countDownLocked(down bool) {
+	if down == m.down {
+		return
+	}
+	m.down = down
+	if down {
+		m.fleet.outage.down.Add(1)
+	} else {
+		m.fleet.outage.down.Add(-1)
+	}
+}
+
+// unreachable returns the error for requests to a member that is Unreachable, nil if it is not.
+func (m *member) unreachable() *StateError {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.state != Unreachable {
+		return nil
+	}
+	return &StateError{Err: ErrNotReady, Status: Status{
+		Name: m.name, State: m.state, Reason: m.reason, Message: m.message, Since: m.since,
+	}}
 }
 
 // changed tells that what the status says of the member may be something else.

@@ -35,7 +35,8 @@ type Options struct {
 	ConnectTimeout time.Duration
 
 	// MaxRetryPeriod is the longest pause between two attempts to connect, or to list a kind. Pauses begin at half a
-	// second and double. Default: 10 seconds.
+	// second and double. Where more than a thousand members are down, attempts to connect are further apart: see
+	// [HealthOptions]. Default: 10 seconds.
 	MaxRetryPeriod time.Duration
 
 	// RefuseDuplicates keeps a member from being engaged while another one is that is the same cluster, by its identity:
@@ -62,14 +63,25 @@ type Options struct {
 }
 
 // HealthOptions say how a member's health is found out. A member is asked only when nothing was heard from it, or when
-// a request to it failed; it changes its state only after several answers of the same kind in a row.
+// a request to it failed or has no answer; it changes its state only after several answers of the same kind in a row.
+//
+// With the defaults a member that has no answer is Unreachable 5.5 seconds after a request was sent to it, or within 15
+// seconds if none is. One that refuses connections is after 2 seconds. One that is back is Ready within 3 seconds.
+//
+// Members that are down, which are those that are [Unreachable] or cannot be connected, are asked 100 times a second all
+// together, however many they are. The one that was asked longest ago is next. So of more than a hundred, each is asked less
+// often than RetryInterval says: a thousand are within ten seconds.
 type HealthOptions struct {
-	// ProbeInterval is how long nothing may be heard from a member before it is asked. Events of its watches count as
+	// ProbeInterval is how long nothing may be heard from a member before it is asked. It is shorter by up to a tenth at
+	// random, and the first time by up to a half, so that members are not asked in step. Events of its watches count as
 	// heard for six intervals since it has last answered a request. Default: 10 seconds.
 	ProbeInterval time.Duration
-	// RetryInterval is the pause between probes once one has failed. Default: 1 second.
+	// RetryInterval is the time from one probe to the next once one has failed, or a request has. While a member is Ready,
+	// the next probe does not wait for the answer to the last. A request that has had no answer for half of this time is a
+	// reason to ask, and one that was under way for long before after a third of that time. Default: 1 second.
 	RetryInterval time.Duration
-	// ProbeTimeout bounds one probe. Default: 5 seconds.
+	// ProbeTimeout bounds one probe of a member that is Ready. When it is over without an answer, the probes that were
+	// sent meanwhile count as failed too. Default: 5 seconds.
 	ProbeTimeout time.Duration
 	// FailureThreshold is how many probes in a row must fail until a member is Unreachable. Default: 3.
 	FailureThreshold int

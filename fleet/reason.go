@@ -62,6 +62,7 @@ func classify(err error) string {
 		dns        *net.DNSError
 		redirected *redirectError
 		duplicate  *duplicateError
+		state      *StateError
 	)
 	switch {
 	case err == nil:
@@ -72,6 +73,8 @@ func classify(err error) string {
 		return ReasonRedirected
 	case errors.As(err, &duplicate):
 		return ReasonDuplicate
+	case errors.As(err, &state) && state.Status.Reason != "":
+		return state.Status.Reason
 	case apierrors.IsUnauthorized(err):
 		return ReasonUnauthorized
 	case apierrors.IsForbidden(err):

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -24,8 +25,11 @@ import (
 type wire struct {
 	name   ClusterName
 	health *health
-	most   int64                                                   // bytes of one answer
-	ready  func(ctx context.Context, over http.RoundTripper) error // asks the API server whether it is ready
+	// unreachable returns the error for a member that is Unreachable, nil if it is not. It may be nil.
+	unreachable func() *StateError
+
+	most  int64                                                   // bytes of one answer
+	ready func(ctx context.Context, over http.RoundTripper) error // asks the API server whether it is ready
 
 	// identify reads which cluster answers. Nil stands for one whose identity the provider says.
 	identify func(context.Context, http.RoundTripper) (string, error)
@@ -42,43 +46,111 @@ type wire struct {
 
 // RoundTrip implements http.RoundTripper.
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
-	isWatch := req.URL.Query().Has("watch")
-	g, err := w.begin(isWatch)
+	if req.URL.Query().Has("watch") {
+		return w.watch(req)
+	}
+	return w.carry(req, w.health.sent())
+}
+
+// carry sends an ordinary request. What comes of it is told to health, unless there is no flight: then it is a question of
+// health's own.
+func (w *wire) carry(req *http.Request, f *flight) (*http.Response, error) {
+	g, err := w.begin(false)
+	if err != nil {
+		w.ended(f)
+		return nil, err
+	}
+	resp, release, err := w.send(g, req)
+	if err != nil {
+		g.end()
+		w.ended(f)
+		if f != nil {
+			w.noteError(g, req)
+			err = w.explained(req, err)
+		}
+		return resp, err
+	}
+	end := sync.OnceFunc(func() { release(); g.end(); w.ended(f) })
+	body := &countedBody{ReadCloser: resp.Body, left: w.most, end: end, reconcile: pulse.From(req.Context()), from: string(w.name)}
+	if f != nil {
+		w.noteAnswer(resp)
+		body.wire, body.req, body.flight = w, req, f
+	}
+	resp.Body = body
+	return resp, nil
+}
+
+func (w *wire) ended(f *flight) {
+	if f != nil {
+		w.health.landed(f)
+	}
+}
+
+// watch sends a request that may last for ever.
+func (w *wire) watch(req *http.Request) (*http.Response, error) {
+	g, err := w.begin(true)
 	if err != nil {
 		return nil, err
 	}
-	reconcile := pulse.From(req.Context())
-	reconcile.Wait(string(w.name))
-	resp, release, err := w.send(g, req, isWatch)
-	reconcile.Heard(string(w.name))
+	resp, release, err := w.send(g, uncompressed(req))
 	switch {
-	case err != nil && isWatch && g.isRetired() && req.Context().Err() == nil:
-		return w.RoundTrip(req) // its connection was closed before the watch had begun
+	case err != nil && g.isRetired() && req.Context().Err() == nil:
+		return w.watch(req) // its connection was closed before the watch had begun
 	case err != nil:
-		if !isWatch {
-			g.end()
-		}
-		// A time-out has not heard from the server. A request that was cancelled says nothing about it.
-		if !errors.Is(req.Context().Err(), context.Canceled) && !g.isRetired() {
-			w.health.failed()
-		}
-		return resp, err
+		w.noteError(g, req)
+		return resp, w.explained(req, err)
+	}
+	w.noteAnswer(resp)
+	if resp.StatusCode == http.StatusOK {
+		resp.Body = w.watched(resp, g, release)
+	} else { // client-go reads to its end why it is refused
+		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: release}
+	}
+	return resp, nil
+}
+
+// noteError tells health of a request that was not answered. A time-out has not heard from the server. A request that was
+// cancelled says nothing about it.
+func (w *wire) noteError(g *generation, req *http.Request) {
+	if !errors.Is(req.Context().Err(), context.Canceled) && !g.isRetired() {
+		w.health.failed()
+	}
+}
+
+func (w *wire) noteAnswer(resp *http.Response) {
+	switch {
 	case resp.StatusCode == http.StatusUnauthorized:
 		w.health.failed()
 	case resp.StatusCode < http.StatusInternalServerError:
 		w.health.worked()
 	}
-	switch {
-	case isWatch && resp.StatusCode == http.StatusOK:
-		resp.Body = w.watched(resp, g, release)
-	case isWatch: // client-go reads to its end why it is refused
-		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: release}
-	default:
-		end := sync.OnceFunc(func() { release(); g.end() })
-		resp.Body = &countedBody{ReadCloser: resp.Body, left: w.most, end: end, reconcile: reconcile, from: string(w.name)}
-	}
-	return resp, nil
 }
+
+// explained returns why a request has failed. If the member cannot be reached, that is why: its connections may have been
+// closed for that, and what the request ran into is a consequence.
+func (w *wire) explained(req *http.Request, err error) error {
+	if req.Context().Err() != nil || w.unreachable == nil {
+		return err
+	}
+	if state := w.unreachable(); state != nil {
+		return &unreachableError{state, err}
+	}
+	return err
+}
+
+// unreachableError is why a request to a member failed that is Unreachable. It is the [StateError], by which controllers
+// know that the request is to be tried again when the member is back.
+type unreachableError struct {
+	state *StateError
+	err   error
+}
+
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("%v; the request ended with: %v", e.state, e.err)
+}
+
+// Unwrap returns the state alone: what the request ran into is no error of its own.
+func (e *unreachableError) Unwrap() error { return e.state }
 
 func (w *wire) watched(resp *http.Response, g *generation, release func()) *watchBody {
 	body := &watchBody{ReadCloser: resp.Body, health: w.health, generation: g, release: release}
@@ -90,10 +162,10 @@ func (w *wire) watched(resp *http.Response, g *generation, release func()) *watc
 }
 
 // send sends a request on a line that is proved. release must be called when the answer was read.
-func (w *wire) send(g *generation, req *http.Request, isWatch bool) (resp *http.Response, release func(), err error) {
-	if isWatch {
-		req = uncompressed(req)
-	}
+func (w *wire) send(g *generation, req *http.Request) (resp *http.Response, release func(), err error) {
+	reconcile := pulse.From(req.Context())
+	reconcile.Wait(string(w.name))
+	defer reconcile.Heard(string(w.name))
 	for range mostLines {
 		resp, release, err = w.sendOnce(g, req)
 		if !errors.Is(err, errOtherLine) {
@@ -200,7 +272,13 @@ func (w *wire) verifyOver(ctx context.Context, g *generation) error {
 }
 
 // probe implements link.
-func (w *wire) probe(ctx context.Context) error { return w.ready(ctx, w) }
+func (w *wire) probe(ctx context.Context) error { return w.ready(ctx, asking{w}) }
+
+// asking is the wire for questions of health's own.
+type asking struct{ *wire }
+
+// RoundTrip implements http.RoundTripper.
+func (a asking) RoundTrip(req *http.Request) (*http.Response, error) { return a.carry(req, nil) }
 
 // settle returns which cluster answers, which does not change any more.
 func (w *wire) settle(ctx context.Context) (string, error) {
@@ -279,6 +357,11 @@ type countedBody struct {
 
 	reconcile *pulse.Pulse // that reads it, if one does
 	from      string       // the member's name
+
+	// For requests of which health is told, or else nil:
+	wire   *wire
+	req    *http.Request
+	flight *flight
 }
 
 // Read implements io.Reader.
@@ -290,6 +373,15 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.reconcile.Heard(b.from)
 	b.left -= int64(n)
+	if b.flight == nil {
+		return n, err
+	}
+	if n > 0 {
+		b.flight.arrives()
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = b.wire.explained(b.req, err)
+	}
 	return n, err
 }
 

@@ -62,8 +62,8 @@ func get(t *testing.T, w *wire, url string) error {
 	if err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, resp.Body)
-	return resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return errors.Join(err, resp.Body.Close())
 }
 
 // asked is a server that counts what it is asked, but for the identity.
@@ -468,5 +468,35 @@ func TestAReconcileYieldsWhileAMemberIsSilent(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestARequestToAMemberThatCannotBeReachedSaysSo: whether its answer has begun or not, when its connection is closed.
+func TestARequestToAMemberThatCannotBeReachedSaysSo(t *testing.T) {
+	begun := make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/body" {
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+		}
+		begun <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	for _, path := range []string{"/head", "/body"} {
+		w := newTestWire(t, server, nil)
+		w.identify = nil
+		w.unreachable = func() *StateError { return &StateError{Err: ErrNotReady, Status: Status{Name: "m"}} }
+		ended := make(chan error, 1)
+		go func() { ended <- get(t, w, server.URL+path) }()
+		<-begun
+		w.redial()
+		var state *StateError
+		if err := <-ended; !errors.Is(err, ErrNotReady) || !errors.As(err, &state) || state.Status.Name != "m" {
+			t.Errorf("%s: %v, want that the member is not ready", path, err)
+		}
+		if w.health.flights.oldest != nil {
+			t.Errorf("%s: the request is still under way", path)
+		}
 	}
 }

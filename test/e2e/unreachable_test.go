@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -77,6 +79,42 @@ func TestAFrozenMemberIsUnreachableUntilItThaws(t *testing.T) {
 	m.is("m", fleet.Ready)
 	configMap(t, f.Members[0], ns, "b")
 	eventually(t, "a change after the thaw is reconciled", func() bool { return seen.count("m", ns, "b") > 0 })
+}
+
+// TestAReconcileThatWaitsForAFrozenMemberIsParked: its request ends with an error that says so when the member is found to be
+// Unreachable, and it runs again when the member is back.
+func TestAReconcileThatWaitsForAFrozenMemberIsParked(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	ns := inAll(t, f)
+	m := newManagerWith(t, f.Local, f.Local.CreateNamespace(t), static{"m": f.Members[0]}, func(*mcmanager.Options) {}, quickHealth)
+	runs, frozen, answers := make(chan struct{}, 100), make(chan struct{}), make(chan error, 100)
+	m.control(mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+		if req.Namespace != ns || req.Name != "a" {
+			return reconcile.Result{}, nil
+		}
+		runs <- struct{}{}
+		<-frozen
+		err := mcreconcile.ClusterFrom(ctx).GetAPIReader().Get(ctx, req.NamespacedName, &corev1.ConfigMap{})
+		answers <- err
+		return reconcile.Result{}, err
+	}))
+	m.start()
+	<-runs
+	f.Members[0].Freeze(t)
+	close(frozen)
+	if err := <-answers; !errors.Is(err, fleet.ErrNotReady) {
+		t.Errorf("the request ended with %v, want that the cluster is not ready", err)
+	}
+	m.isBecause("m", fleet.Unreachable, fleet.ReasonTimeout)
+	m.stays(time.Second, fleet.Unreachable)
+	if n := len(runs); n > 0 {
+		t.Errorf("%d reconciles of a member that cannot be reached", n)
+	}
+	f.Members[0].Thaw(t)
+	if err := <-answers; err != nil {
+		t.Errorf("the reconcile that was parked: %v", err)
+	}
 }
 
 // static is a provider of control planes that are there from the start.
