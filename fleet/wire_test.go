@@ -425,7 +425,7 @@ func TestAConnectionIsProvedOnce(t *testing.T) {
 type watchedSeat struct{ yielded, reclaimed chan string }
 
 func (s watchedSeat) Yield(to string) { s.yielded <- to }
-func (s watchedSeat) Reclaim()             { s.reclaimed <- "" }
+func (s watchedSeat) Reclaim()        { s.reclaimed <- "" }
 
 // TestAReconcileYieldsWhileAMemberIsSilent: before the answer begins, and in the middle of it.
 func TestAReconcileYieldsWhileAMemberIsSilent(t *testing.T) {

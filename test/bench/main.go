@@ -3,7 +3,7 @@
 //
 //	go run ./test/bench            # everything
 //	go run ./test/bench queue      # one table: queue, fairness, bulkhead, freeze
-//	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle (-help has the sizes)
+//	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle, outage (-help has the sizes)
 package main
 
 import (
@@ -34,6 +34,7 @@ var benchmarks = []struct {
 	{"bad", badTable},
 	{"overhead", overheadTable},
 	{"idle", idleTable},
+	{"outage", outageTable},
 }
 
 func main() {

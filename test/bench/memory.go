@@ -95,6 +95,11 @@ func (w *world) engage(ctx context.Context, subject string, members int) (*child
 	if err := w.createNamespace(ctx, namespace, members); err != nil {
 		return nil, 0, err
 	}
+	return w.engageIn(ctx, subject, namespace, members)
+}
+
+// engageIn is engage for Secrets in a namespace.
+func (w *world) engageIn(ctx context.Context, subject, namespace string, members int) (*child, time.Duration, error) {
 	progressf("%s: engaging %d members", subject, members)
 	c, err := w.startChild(ctx, measure.Spec{Subject: subject, Namespace: namespace})
 	if err != nil {

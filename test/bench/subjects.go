@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -35,6 +36,7 @@ const (
 	subjectOurs      = "fleet-runtime, Secrets"
 	subjectPeer      = "multicluster-runtime, Secrets" // in the module peers
 	subjectClusters  = "cluster.New for each"
+	subjectOutage    = "fleet-runtime, Secrets, followed"
 	subjectOneMember = "fleet-runtime, one member"
 	subjectPlain     = "controller-runtime, one cluster"
 )
@@ -42,6 +44,7 @@ const (
 var subjects = map[string]measure.Subject{
 	subjectOurs:      ours,
 	subjectClusters:  plainClusters,
+	subjectOutage:    followed,
 	subjectOneMember: oneMember,
 	subjectPlain:     plainManager,
 }
@@ -51,9 +54,57 @@ func managerOptions() manager.Options {
 }
 
 func ours(_ context.Context, cfg *rest.Config, spec measure.Spec, probe *measure.Probe) (measure.Running, error) {
-	mgr, err := mcmanager.New(cfg, kubeconfig.Provider{Namespace: spec.Namespace}, managerOptions())
+	running, _, err := oursWithFleet(cfg, kubeconfig.Provider{Namespace: spec.Namespace}, probe)
+	return running, err
+}
+
+// followed is ours, and notes when members become Unreachable, and Ready again.
+func followed(ctx context.Context, cfg *rest.Config, spec measure.Spec, probe *measure.Probe) (measure.Running, error) {
+	provider := fleet.ProviderFunc(func(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
+		return kubeconfig.Provider{Namespace: spec.Namespace}.Run(ctx, local, apart{members})
+	})
+	running, f, err := oursWithFleet(cfg, provider, probe)
 	if err != nil {
-		return measure.Running{}, err
+		return running, err
+	}
+	go func() {
+		before := map[fleet.ClusterName]fleet.State{}
+		for change := range f.Changes(ctx) {
+			name, now := change.Status.Name, change.Status.State
+			if change.Status.Engaged() && before[name] != "" && before[name] != now {
+				probe.Member(string(name))
+			}
+			if change.Status.Engaged() {
+				before[name] = now
+			}
+		}
+	}()
+	running.Ask = func(ctx context.Context) {
+		for _, status := range f.List(labels.Everything()) {
+			if e := f.Now(status.Name).Engagement; e != nil {
+				go func() {
+					key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "object"}
+					_ = e.Cluster().GetAPIReader().Get(ctx, key, &corev1.ConfigMap{})
+				}()
+			}
+		}
+	}
+	return running, nil
+}
+
+// apart has members be clusters of their own, although they are one: the fleet would show each with a thousand duplicates.
+type apart struct{ fleet.Members }
+
+// Set implements fleet.Members.
+func (a apart) Set(m fleet.Member) error {
+	m.Identity = string(m.Name)
+	return a.Members.Set(m)
+}
+
+func oursWithFleet(cfg *rest.Config, provider fleet.Provider, probe *measure.Probe) (measure.Running, *fleet.Fleet, error) {
+	mgr, err := mcmanager.New(cfg, provider, managerOptions())
+	if err != nil {
+		return measure.Running{}, nil, err
 	}
 	err = mcbuilder.ControllerManagedBy(mgr).Named("bench").For(&corev1.ConfigMap{}).Complete(
 		mcreconcile.Func(func(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
@@ -61,7 +112,7 @@ func ours(_ context.Context, cfg *rest.Config, spec measure.Spec, probe *measure
 			return reconcile.Result{}, nil
 		}))
 	// A member that drains is listed until nothing of it is left.
-	return measure.Running{Run: mgr.Start, Engaged: func() int { return len(mgr.GetFleet().List(labels.Everything())) }}, err
+	return measure.Running{Run: mgr.Start, Engaged: func() int { return len(mgr.GetFleet().List(labels.Everything())) }}, mgr.GetFleet(), err
 }
 
 // plainClusters is a cluster.Cluster with one informer for each member, and nothing that manages them.

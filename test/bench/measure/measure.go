@@ -41,6 +41,8 @@ type Running struct {
 	Run func(ctx context.Context) error
 	// Engaged says how many members are engaged.
 	Engaged func() int
+	// Ask sends a request in each member, and does not wait for the answers. It may be nil.
+	Ask func(ctx context.Context)
 }
 
 // Subject sets up something to measure, which reports what it sees to the probe.
@@ -68,6 +70,8 @@ const (
 	TakeSample Command = "sample"
 	// Profile writes profiles.
 	Profile Command = "profile"
+	// Ask has a request sent in each member.
+	Ask Command = "ask"
 	// Trace begins or ends an execution trace.
 	Trace Command = "trace"
 )
@@ -94,6 +98,8 @@ type Answer struct {
 	Count int
 	// Started is when start was asked for; First and Last are when the first and the last item were seen.
 	Started, First, Last int64
+	// Seen are when the items were seen, in order.
+	Seen []int64
 	// ToReconcile and SinceWrite are what the reconciles since reset took from the event and from the write, for Latencies.
 	ToReconcile, SinceWrite []time.Duration
 	// Reconciles counts those of objects, and CPU what the process has used, until Now.
@@ -179,6 +185,9 @@ func (c *child) do(ctx context.Context, r Request) (Answer, error) {
 		return Answer{Count: c.running.Engaged()}, err
 	case Loop:
 		c.probe.setLoop(r.On)
+		return Answer{}, nil
+	case Ask:
+		c.running.Ask(ctx)
 		return Answer{}, nil
 	case Cost:
 		return c.cost()

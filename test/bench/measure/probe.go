@@ -2,6 +2,7 @@ package measure
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type Probe struct {
 	mu          sync.Mutex // guards what follows
 	since       int64
 	seen        map[string]struct{}
+	at          []int64 // when they were seen
 	first, last time.Time
 	wanted      int                        // items, of which reached tells
 	reached     chan struct{}              // closed when so many were seen, nil if nobody waits
@@ -82,6 +84,7 @@ func (p *Probe) noteLocked(item string, now time.Time) {
 	}
 	p.seen[item] = struct{}{}
 	p.last = now
+	p.at = append(p.at, now.UnixNano())
 	if len(p.seen) == 1 {
 		p.first = now
 	}
@@ -108,7 +111,7 @@ func (p *Probe) reaches(count int) <-chan struct{} {
 func (p *Probe) reset(since int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.since, p.seen, p.toReconcile, p.sinceWrite = since, map[string]struct{}{}, nil, nil
+	p.since, p.seen, p.at, p.toReconcile, p.sinceWrite = since, map[string]struct{}{}, nil, nil, nil
 }
 
 func (p *Probe) setLoop(on bool) {
@@ -132,7 +135,7 @@ func (p *Probe) count() int {
 func (p *Probe) answer() Answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Answer{Count: len(p.seen), First: p.first.UnixNano(), Last: p.last.UnixNano()}
+	return Answer{Count: len(p.seen), First: p.first.UnixNano(), Last: p.last.UnixNano(), Seen: slices.Clone(p.at)}
 }
 
 func (p *Probe) latencies() Answer {
