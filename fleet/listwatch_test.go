@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -43,4 +44,89 @@ func TestAStorageThatIsRestoredBeforeAWatchBeginsIsListedAnew(t *testing.T) {
 			t.Errorf("the watch goes on from a version that the server has not reached: %v", err)
 		}
 	})
+}
+
+// TestWhatBecomesOfAnAnswer is by what the reflector does next: it lists anew at once, or after a pause, or is not told.
+func TestWhatBecomesOfAnAnswer(t *testing.T) {
+	status := func(code int) error {
+		return apierrors.NewGenericServerResponse(code, "get", schema.GroupResource{}, "", "", 0, false)
+	}
+	expired := apierrors.NewResourceExpired("old")
+	tooLarge := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Code: 504, Reason: metav1.StatusReasonTimeout,
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}},
+	}}
+	list, from, next := metav1.ListOptions{}, metav1.ListOptions{ResourceVersion: "7"}, metav1.ListOptions{Continue: "x"}
+	stream := metav1.ListOptions{SendInitialEvents: new(true)}
+	for name, c := range map[string]struct {
+		what   stage
+		opts   metav1.ListOptions
+		listed bool
+		errs   []error
+		want   verdict
+	}{
+		"Works":                {listing, list, false, []error{nil}, success},
+		"ListRefused":          {listing, from, false, []error{status(400), status(405), status(406), status(422)}, refused},
+		"ListMayWorkLater":     {listing, from, false, []error{status(401), status(403), status(404), status(418), status(429), status(500), status(503), errNo}, passing},
+		"VersionIsGone":        {listing, from, false, []error{expired, tooLarge, status(410)}, protocol},
+		"PageIsGone":           {listing, next, false, []error{expired}, protocol},
+		"NoVersionAndGone":     {listing, list, false, []error{expired, status(410)}, refused},
+		"StreamRefused":        {watching, stream, false, []error{status(400), status(403), status(404), status(422), expired}, protocol},
+		"StreamMayWorkLater":   {watching, stream, false, []error{status(401), status(429), status(503), errNo}, passing},
+		"WatchIsExpired":       {watching, from, false, []error{expired, tooLarge}, protocol},
+		"WatchIsExpiredAtOnce": {watching, from, true, []error{expired}, refused},
+		"WatchRefused":         {watching, from, true, []error{status(400), status(403), status(404), status(405), status(422)}, refused},
+		"WatchMayWorkLater":    {watching, from, true, []error{status(401), status(429), status(500), errNo}, passing},
+	} {
+		for _, err := range c.errs {
+			if got := judge(c.what, c.opts, c.listed, err); got != c.want {
+				t.Errorf("%s: %v is %d, want %d", name, err, got, c.want)
+			}
+		}
+	}
+}
+
+// TestAnAnswerThatIsProtocolChangesNothing: the reflector gets it, and the status does not show it. One that is refused shows.
+func TestAnAnswerThatIsProtocolChangesNothing(t *testing.T) {
+	answer := error(nil)
+	k := newKinds(t.Context(), "a")
+	key := informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap")}
+	r := &retrying{key: key, kind: k.informerOf(key), kinds: k, wire: &wire{}, ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.ConfigMapList{}, answer
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), answer },
+	})}
+	refused, expired := apierrors.NewBadRequest("no"), apierrors.NewResourceExpired("old")
+	steps := []struct {
+		opts  metav1.ListOptions
+		watch bool
+		err   error
+		shows bool
+	}{
+		{metav1.ListOptions{SendInitialEvents: new(true)}, true, refused, false},
+		{metav1.ListOptions{ResourceVersion: "7"}, false, expired, false},
+		{metav1.ListOptions{}, false, refused, true},
+		{metav1.ListOptions{SendInitialEvents: new(true)}, true, refused, true},
+		{metav1.ListOptions{}, false, nil, false},
+		{metav1.ListOptions{ResourceVersion: ""}, true, refused, true},
+		{metav1.ListOptions{SendInitialEvents: new(true)}, true, nil, false},
+		{metav1.ListOptions{}, false, refused, true},
+		{metav1.ListOptions{SendInitialEvents: new(true)}, true, nil, false},
+	}
+	for i, step := range steps {
+		var err error
+		if answer = step.err; step.watch {
+			_, err = r.WatchWithContext(t.Context(), step.opts)
+		} else {
+			_, err = r.ListWithContext(t.Context(), step.opts)
+		}
+		if (err == nil) != (step.err == nil) || (k.status() != nil) != step.shows {
+			t.Errorf("step %d: the reflector gets %v, and the status shows %v", i, err, k.status())
+		}
+	}
+	answer = expired
+	if _, err := r.WatchWithContext(t.Context(), steps[0].opts); err == nil || apierrors.IsResourceExpired(err) {
+		t.Errorf("the reflector would ask again without a pause: %v", err)
+	}
 }
