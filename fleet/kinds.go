@@ -426,13 +426,9 @@ func (k *kinds) informerOf(key informer.Key) *kind {
 	return k.getLocked(key)
 }
 
-// report notes whether an informer can list, or watch.
+// report notes whether an informer can list, or watch. If it was removed, nobody sees its kind any more.
 func (k *kinds) report(by *retrying, what stage, err error) {
-	k.update(by.key, "", func() {
-		if k.of[by.key] == by.kind { // else the informer was removed
-			by.kind.noteLocked(step{what: what, by: by}, err)
-		}
-	})
+	k.update(by.key, "", func() { by.kind.noteLocked(step{what: what, by: by}, err) })
 }
 
 // remove forgets a kind whose informers do removes. Nobody makes new ones meanwhile.
