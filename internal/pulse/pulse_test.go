@@ -22,7 +22,7 @@ func (c *calls) note(what string) {
 	c.done = append(c.done, time.Since(c.from).String()+" "+what)
 }
 
-func (c *calls) Yield(to string) { c.note("yield to " + string(to)) }
+func (c *calls) Yield(to string) { c.note("yield to " + to) }
 func (c *calls) Reclaim()        { c.note("reclaim") }
 
 func TestAReconcileYieldsWhileItOnlyWaits(t *testing.T) {
