@@ -76,7 +76,9 @@ func (a *attending) set(m fleet.Member) {
 }
 
 // ready reports a member that is Ready at once, or engaged anew.
-func (a *attending) ready(name fleet.ClusterName) { a.set(fleet.Member{Name: name, Cluster: &existing{}}) }
+func (a *attending) ready(name fleet.ClusterName) {
+	a.set(fleet.Member{Name: name, Cluster: &existing{}})
+}
 
 // remove removes a member in the background. The channel is closed when it is drained.
 func (a *attending) remove(name fleet.ClusterName) (drained <-chan struct{}) {

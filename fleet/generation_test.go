@@ -1,0 +1,336 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+)
+
+// counting is a server that tells when its last connection is closed. What it answers is up to the test.
+type counting struct {
+	*httptest.Server
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+	none  chan struct{} // has a token when the last connection was closed
+}
+
+func newCounting(t *testing.T, answer http.HandlerFunc) *counting {
+	t.Helper()
+	c := &counting{conns: map[net.Conn]struct{}{}, none: make(chan struct{}, 1)}
+	c.Server = httptest.NewUnstartedServer(answer)
+	c.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch state {
+		case http.StateNew:
+			c.conns[conn] = struct{}{}
+		case http.StateClosed, http.StateHijacked:
+			delete(c.conns, conn)
+			if len(c.conns) == 0 {
+				wake(c.none)
+			}
+		case http.StateActive, http.StateIdle:
+		}
+	}
+	c.Start()
+	t.Cleanup(c.Close)
+	return c
+}
+
+// comes waits for something to receive. The time is there to end a test that fails; no test passes because of it.
+func comes[T any](t *testing.T, c <-chan T, what string) (got T) {
+	t.Helper()
+	patience := time.NewTimer(time.Minute)
+	defer patience.Stop()
+	select {
+	case got = <-c:
+	case <-patience.C:
+		t.Fatalf("still not so: %s", what)
+	}
+	return got
+}
+
+// areClosed waits until no connection is open.
+func (c *counting) areClosed(t *testing.T) {
+	t.Helper()
+	comes(t, c.none, "the connections are closed")
+}
+
+func (c *counting) open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.conns)
+}
+
+// giveUp gives up credentials, which waits for requests that are under way with them; there are none.
+func giveUp(t *testing.T, g *generation) {
+	t.Helper()
+	retired := make(chan struct{})
+	go func() {
+		defer close(retired)
+		g.retire(t.Context())
+	}()
+	comes(t, retired, "the credentials are given up, although no request is under way")
+}
+
+// newPlainWire is a wire to a server whose identity nobody asks for.
+func newPlainWire(t *testing.T, server *httptest.Server) *wire {
+	t.Helper()
+	w := newTestWire(t, server, nil)
+	w.identify = nil
+	return w
+}
+
+// doubted reports whether a request casts doubt on the member, so that it is probed.
+func (w *wire) doubted() bool {
+	w.health.mu.Lock()
+	defer w.health.mu.Unlock()
+	return w.health.sign.IsZero()
+}
+
+// TestARequestUnderWayKeepsItsConnectionWhenCredentialsAreReplaced, while others travel with the new ones. Then no
+// connection of the old ones is left.
+func TestARequestUnderWayKeepsItsConnectionWhenCredentialsAreReplaced(t *testing.T) {
+	t.Parallel()
+	begun, answer := make(chan struct{}), make(chan struct{})
+	old := newCounting(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(begun)
+			<-answer
+		}
+	})
+	w := newPlainWire(t, old.Server)
+	if err := get(t, w, old.URL+"/quick"); err != nil {
+		t.Fatal(err)
+	}
+	slow, retired := make(chan error, 1), make(chan struct{})
+	go func() { slow <- get(t, w, old.URL+"/slow") }()
+	<-begun
+
+	next, n := asked(t)
+	before := w.replace(newTestGeneration(t, next))
+	go func() {
+		defer close(retired)
+		before.retire(t.Context())
+	}()
+	if err := get(t, w, next.URL); err != nil || n.Load() != 1 {
+		t.Errorf("a request with the new credentials: %v", err)
+	}
+	if isClosed(retired) || isClosed(before.idle) || old.open() == 0 {
+		t.Error("the connection of a request under way is closed")
+	}
+	close(answer)
+	if err := comes(t, slow, "the request under way is answered"); err != nil {
+		t.Errorf("the request under way: %v", err)
+	}
+	comes(t, retired, "the old credentials are given up")
+	old.areClosed(t)
+	if w.doubted() {
+		t.Error("the member is probed for it")
+	}
+}
+
+// TestTheLastRequestWithOldCredentialsHasItsTime and no more.
+func TestTheLastRequestWithOldCredentialsHasItsTime(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	old := newCounting(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+	})
+	w := newPlainWire(t, old.Server)
+	endless := make(chan error, 1)
+	go func() { endless <- get(t, w, old.URL) }()
+	<-begun
+	next, _ := asked(t)
+	before := w.replace(newTestGeneration(t, next))
+	grace, cancel := context.WithCancel(t.Context())
+	cancel()
+	before.retire(grace)
+	if err := comes(t, endless, "the request has ended"); err == nil {
+		t.Error("the request goes on")
+	}
+	old.areClosed(t)
+	if w.doubted() {
+		t.Error("the member is probed since a request with old credentials was cut")
+	}
+}
+
+// TestAnIdleConnectionOfOldCredentialsIsClosed, at once, as nothing waits for an answer on it.
+func TestAnIdleConnectionOfOldCredentialsIsClosed(t *testing.T) {
+	t.Parallel()
+	old := newCounting(t, func(http.ResponseWriter, *http.Request) {})
+	w := newPlainWire(t, old.Server)
+	if err := get(t, w, old.URL); err != nil {
+		t.Fatal(err)
+	}
+	next, _ := asked(t)
+	giveUp(t, w.replace(newTestGeneration(t, next)))
+	old.areClosed(t)
+}
+
+// watching starts a watch. The answer, or the error, comes when there is one.
+func watching(t *testing.T, w *wire, url string) <-chan func() (*http.Response, error) {
+	t.Helper()
+	answers := make(chan func() (*http.Response, error), 1)
+	go func() {
+		resp, err := (&http.Client{Transport: w}).Get(url + "?watch=true") //nolint:noctx // the server is of the test
+		answers <- func() (*http.Response, error) { return resp, err }
+	}()
+	return answers
+}
+
+// TestAWatchThatHasNotBegunBeginsWithTheNewCredentials: its connection was closed before it was answered.
+func TestAWatchThatHasNotBegunBeginsWithTheNewCredentials(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	server := newCounting(t, func(_ http.ResponseWriter, r *http.Request) {
+		if !isClosed(begun) {
+			close(begun)
+			<-r.Context().Done()
+		}
+	})
+	w := newPlainWire(t, server.Server)
+	answers := watching(t, w, server.URL)
+	comes(t, begun, "the watch has arrived")
+	giveUp(t, w.replace(newTestGeneration(t, server.Server))) // a watch is not waited for
+	resp, err := comes(t, answers, "the watch has begun")()
+	if err != nil {
+		t.Fatalf("the watch: %v", err)
+	}
+	_ = resp.Body.Close()
+	if w.doubted() {
+		t.Error("the member is probed for it")
+	}
+}
+
+// TestAWatchEndsInDueFormWhenItsCredentialsAreReplaced, and with an error that casts doubt on the server if that cuts it.
+func TestAWatchEndsInDueFormWhenItsCredentialsAreReplaced(t *testing.T) {
+	t.Parallel()
+	for _, rotated := range []bool{true, false} {
+		end := make(chan struct{})
+		server := newCounting(t, func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-end:
+				panic(http.ErrAbortHandler) // which cuts the connection
+			case <-r.Context().Done():
+			}
+		})
+		w := newPlainWire(t, server.Server)
+		resp, err := comes(t, watching(t, w, server.URL), "the watch has begun")()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rotated {
+			giveUp(t, w.replace(newTestGeneration(t, server.Server)))
+		} else {
+			close(end)
+		}
+		if _, err = io.Copy(io.Discard, resp.Body); (err == nil) != rotated || w.doubted() == rotated {
+			t.Errorf("replaced: %t, the watch ended with %v, doubt: %t", rotated, err, w.doubted())
+		}
+		_ = resp.Body.Close()
+		server.areClosed(t)
+	}
+}
+
+// TestWhatCastsDoubtOnAMember: a request that was given up says nothing about the server, one that was not answered in its
+// time does.
+func TestWhatCastsDoubtOnAMember(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		status int // of the answer; zero for none
+		end    func(ctx context.Context) (context.Context, context.CancelFunc)
+		want   bool
+	}{
+		"Answered":     {status: http.StatusOK},
+		"Missing":      {status: http.StatusNotFound},
+		"Unauthorized": {status: http.StatusUnauthorized, want: true},
+		"Cancelled": {end: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx, cancel
+		}},
+		"TimedOut": {want: true, end: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithDeadline(ctx, time.Now())
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newCounting(t, func(w http.ResponseWriter, r *http.Request) {
+				if tc.status == 0 {
+					<-r.Context().Done()
+					return
+				}
+				w.WriteHeader(tc.status)
+			})
+			w := newPlainWire(t, server.Server)
+			ctx, cancel := t.Context(), func() {}
+			if tc.end != nil {
+				ctx, cancel = tc.end(ctx)
+			}
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := w.RoundTrip(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			if (err == nil) != (tc.status != 0) || w.doubted() != tc.want {
+				t.Errorf("%v, doubt: %t, want %t", err, w.doubted(), tc.want)
+			}
+			giveUp(t, w.current.Load())
+		})
+	}
+}
+
+// TestOnlyAnAnswerClearsADoubt: that of a server which has an error of its own does not.
+func TestOnlyAnAnswerClearsADoubt(t *testing.T) {
+	t.Parallel()
+	for status, doubt := range map[int]bool{http.StatusOK: false, http.StatusForbidden: false, http.StatusServiceUnavailable: true} {
+		server := newCounting(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		w := newPlainWire(t, server.Server)
+		w.health.failed()
+		if err := get(t, w, server.URL); err != nil {
+			t.Fatal(err)
+		}
+		if w.doubted() != doubt {
+			t.Errorf("after an answer of status %d, doubt: %t, want %t", status, w.doubted(), doubt)
+		}
+	}
+}
+
+// TestNothingIsSentOverAWireThatIsClosed, also if the credentials are replaced at that moment.
+func TestNothingIsSentOverAWireThatIsClosed(t *testing.T) {
+	t.Parallel()
+	server, n := asked(t)
+	w := newPlainWire(t, server)
+	retired := w.current.Load()
+	next := newTestGeneration(t, server)
+	w.replace(next)
+	w.current.Store(retired)
+	retired.discard()
+	w.current.Store(next)
+	if err := get(t, w, server.URL); err != nil {
+		t.Errorf("a request after the credentials were replaced: %v", err)
+	}
+	w.close()
+	for _, query := range []string{"", "?watch=true"} {
+		if err := get(t, w, server.URL+query); !errors.Is(err, errClosed) {
+			t.Errorf("a request after the end: %v, want errClosed", err)
+		}
+	}
+	if n.Load() != 1 {
+		t.Errorf("%d requests arrived, want one", n.Load())
+	}
+}

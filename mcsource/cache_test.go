@@ -1,0 +1,170 @@
+package mcsource
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// scripted is a cache whose informers come when there is no error left.
+type scripted struct {
+	cache.Cache
+	cache.Informer
+	errs     []error
+	handlers map[*gate]bool
+	refuse   error
+}
+
+// GetInformer implements cache.Cache.
+func (s *scripted) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	if len(s.errs) > 0 {
+		err := s.errs[0]
+		s.errs = s.errs[1:]
+		return nil, err
+	}
+	return s, nil
+}
+
+// AddEventHandlerWithOptions implements cache.Informer. The gate is its own registration.
+func (s *scripted) AddEventHandlerWithOptions(
+	h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
+	g, _ := h.(*gate)
+	s.handlers[g] = true
+	return registered{gate: g}, nil
+}
+
+// RemoveEventHandler implements cache.Informer.
+func (s *scripted) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
+	r, _ := handle.(registered)
+	delete(s.handlers, r.gate)
+	return nil
+}
+
+type registered struct {
+	toolscache.ResourceEventHandlerRegistration
+	gate *gate
+}
+
+// TestAViewEndsWhenTheLastEventIsHandled: none begins after that, and its handler is removed from the cache, which goes on.
+func TestAViewEndsWhenTheLastEventIsHandled(t *testing.T) {
+	t.Parallel()
+	events := map[string]func(h toolscache.ResourceEventHandler){
+		"Add":    func(h toolscache.ResourceEventHandler) { h.OnAdd(nil, false) },
+		"Update": func(h toolscache.ResourceEventHandler) { h.OnUpdate(nil, nil) },
+		"Delete": func(h toolscache.ResourceEventHandler) { h.OnDelete(nil) },
+	}
+	for name, event := range events {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				c := &scripted{handlers: map[*gate]bool{}}
+				view := newEngagedCache(ctx, c)
+				informer, err := view.GetInformer(ctx, &corev1.ConfigMap{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var n atomic.Int64
+				goOn := make(chan struct{})
+				handle := func() {
+					n.Add(1)
+					<-goOn
+				}
+				registration, err := informer.AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{
+					AddFunc: func(any) { handle() }, UpdateFunc: func(any, any) { handle() }, DeleteFunc: func(any) { handle() },
+				}, toolscache.HandlerOptions{})
+				if err != nil || !registration.HasSynced() || len(c.handlers) != 1 {
+					t.Fatalf("%d handlers, error %v", len(c.handlers), err)
+				}
+				var g *gate
+				for g = range c.handlers { //nolint:revive // there is one
+				}
+				go event(g)
+				synctest.Wait()
+				ended := make(chan struct{})
+				cancel()
+				go func() {
+					defer close(ended)
+					view.wait()
+				}()
+				synctest.Wait()
+				select {
+				case <-ended:
+					t.Error("the view has ended while an event is being handled")
+				default:
+				}
+				event(g)
+				close(goOn)
+				<-ended
+				synctest.Wait()
+				if n.Load() != 1 || len(c.handlers) != 0 {
+					t.Errorf("%d events were handled, and %d handlers are left, want one and none", n.Load(), len(c.handlers))
+				}
+				if _, err := informer.AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{}, toolscache.HandlerOptions{}); !errors.Is(err, context.Canceled) {
+					t.Errorf("a handler that comes after the end: %v, want the cause", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAHandlerThatIsRefusedHoldsUpNothing: the view ends all the same.
+func TestAHandlerThatIsRefusedHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		refused := errors.New("the informer has stopped")
+		view := newEngagedCache(ctx, &scripted{refuse: refused})
+		informer, err := view.GetInformer(ctx, &corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := informer.AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{}, toolscache.HandlerOptions{}); !errors.Is(err, refused) {
+			t.Errorf("the error is %v", err)
+		}
+		cancel()
+		view.wait()
+	})
+}
+
+// TestAnInformerThatCannotBeHadIsAskedForAgain, with pauses that double up to ten seconds, and one line in the log.
+func TestAnInformerThatCannotBeHadIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lines := 0
+		ctx := log.IntoContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+		noKind := errors.New("no such kind")
+		c := &scripted{errs: []error{noKind, noKind, noKind, noKind, noKind, noKind, noKind, noKind}}
+		begin := time.Now()
+		if _, err := newEngagedCache(ctx, c).GetInformer(ctx, &corev1.ConfigMap{}); err != nil {
+			t.Fatal(err)
+		}
+		// 0.5, 1, 2, 4, 8, 10, 10 and 10 seconds, each up to a fifth less.
+		if took := time.Since(begin); took < 36*time.Second || took > 46*time.Second {
+			t.Errorf("it took %s, want 36.4 s to 45.5 s", took)
+		}
+		if lines != 1 {
+			t.Errorf("%d lines in the log, want one", lines)
+		}
+		c.errs = []error{noKind, noKind}
+		impatient, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := newEngagedCache(ctx, c).GetInformer(impatient, &corev1.ConfigMap{}); !errors.Is(err, noKind) {
+			t.Errorf("an error of %v after the end of the context, want why", err)
+		}
+	})
+}

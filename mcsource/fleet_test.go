@@ -1,0 +1,260 @@
+package mcsource_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mcsource"
+)
+
+// existing is a cluster that a provider has made: a member with it is Ready at once.
+type existing struct{ cluster.Cluster }
+
+// GetAPIReader implements cluster.Cluster: nobody can be asked which cluster it is.
+func (*existing) GetAPIReader() client.Reader { return nil }
+
+// started is a source of one cluster. It notes what is asked of it.
+type started struct {
+	name    mcreconcile.ClusterName
+	cluster cluster.Cluster
+	fail    error
+	ctx     context.Context //nolint:containedctx // what it was started on
+	over    chan struct{}   // Wait returns when it is closed; nil for at once
+}
+
+// Start implements source.TypedSource.
+func (s *started) Start(ctx context.Context, _ workqueue.TypedRateLimitingInterface[mcreconcile.Request]) error {
+	s.ctx = ctx
+	return s.fail
+}
+
+// Wait is called when the source shall have ended.
+func (s *started) Wait() {
+	if s.over != nil {
+		<-s.over
+	}
+}
+
+// sources is a fleet, and a controller's source of the events of its members.
+type sources struct {
+	t       *testing.T
+	fleet   *fleet.Fleet
+	started []*started
+	next    started // how the next source behaves
+	refuse  error   // of the next member
+	stop    context.CancelFunc
+	lines   []string // that were logged
+}
+
+// follow starts the source, for members that the selector matches. It is called within synctest.
+func follow(t *testing.T, selector labels.Selector) *sources {
+	t.Helper()
+	s := &sources{t: t, fleet: fleet.New(fleet.Options{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.fleet.Start(ctx) }()
+	controller, stop := context.WithCancel(ctx)
+	s.stop = stop
+	controller = log.IntoContext(controller, funcr.New(func(_, line string) { s.lines = append(s.lines, line) }, funcr.Options{}))
+	each := mcsource.Func(func(name mcreconcile.ClusterName, cl cluster.Cluster) (source.TypedSource[mcreconcile.Request], error) {
+		if s.refuse != nil {
+			return nil, s.refuse
+		}
+		made := s.next
+		made.name, made.cluster = name, cl
+		s.started = append(s.started, &made)
+		return &made, nil
+	})
+	q := mcqueue.New("", mcqueue.Options[mcreconcile.Request]{})
+	src := mcsource.Fleet(s.fleet, each, selector)
+	if text := fmt.Sprint(src); text != "fleet of func source" {
+		t.Errorf("it is called %q", text)
+	}
+	if err := src.Start(controller, q); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		q.ShutDown()
+		synctest.Wait()
+	})
+	synctest.Wait()
+	return s
+}
+
+// set reports a member that is Ready at once, with a label "stage".
+func (s *sources) set(name fleet.ClusterName, cl cluster.Cluster, stage string) {
+	s.t.Helper()
+	if err := s.fleet.Set(fleet.Member{Name: name, Cluster: cl, Labels: map[string]string{"stage": stage}}); err != nil {
+		s.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// is fails the test unless so many sources were started, and so many of them run.
+func (s *sources) is(ever, run int) {
+	s.t.Helper()
+	synctest.Wait()
+	running := 0
+	for _, src := range s.started {
+		if src.ctx.Err() == nil {
+			running++
+		}
+	}
+	if len(s.started) != ever || running != run {
+		s.t.Errorf("%d sources were started, and %d run, want %d and %d", len(s.started), running, ever, run)
+	}
+}
+
+// remove removes a member in the background. The channel is closed when it is drained.
+func (s *sources) remove(name fleet.ClusterName) (drained <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.fleet.Remove(s.t.Context(), name); err != nil {
+			s.t.Error(err)
+		}
+	}()
+	synctest.Wait()
+	return done
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestASourceRunsWhileTheLabelsOfItsMemberMatch: they may change while the member stays engaged.
+func TestASourceRunsWhileTheLabelsOfItsMemberMatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, labels.SelectorFromSet(labels.Set{"stage": "prod"}))
+		cl := &existing{}
+		s.set("a", cl, "test")
+		s.is(0, 0)
+		s.set("a", cl, "prod")
+		s.is(1, 1)
+		src := s.started[0]
+		if name, ok := mcreconcile.ClusterNameFrom(src.ctx); !ok || name != "a" || src.name != "a" || src.cluster != cluster.Cluster(cl) {
+			t.Errorf("the source is of cluster %q (%q in its context), want a", src.name, name)
+		}
+		s.set("a", cl, "test")
+		s.is(1, 0)
+		s.set("a", cl, "prod")
+		s.is(2, 1)
+		if drained := s.remove("a"); !isClosed(drained) {
+			t.Error("a source that was detached holds up its member")
+		}
+		s.is(2, 0)
+	})
+}
+
+func TestASourceIsStartedForEachEngagement(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, nil)
+		cl := &existing{}
+		s.set("a", cl, "test")
+		s.set("a", cl, "prod")
+		s.is(1, 1)
+		s.set("a", &existing{}, "prod")
+		s.is(2, 1)
+		if s.started[0].ctx.Err() == nil {
+			t.Error("that of the engagement before has not ended")
+		}
+	})
+}
+
+// TestAMemberIsDrainedWhenItsSourceHasEnded, whether the member leaves, or its labels do not match any more.
+func TestAMemberIsDrainedWhenItsSourceHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, detached := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := follow(t, labels.SelectorFromSet(labels.Set{"stage": "prod"}))
+			s.next.over = make(chan struct{})
+			cl := &existing{}
+			s.set("a", cl, "prod")
+			if detached {
+				s.set("a", cl, "test")
+			}
+			drained := s.remove("a")
+			s.is(1, 0)
+			if isClosed(drained) {
+				t.Error("the member is drained while its source still adds to the queue")
+			}
+			close(s.next.over)
+			<-drained
+		})
+	}
+}
+
+// TestSourcesEndWithTheirController: and hold up no member any more.
+func TestSourcesEndWithTheirController(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, nil)
+		s.set("a", &existing{}, "")
+		s.set("b", &existing{}, "")
+		s.is(2, 2)
+		s.stop()
+		s.is(2, 0)
+		s.set("c", &existing{}, "")
+		s.is(2, 0)
+		if drained := s.remove("a"); !isClosed(drained) {
+			t.Error("a source that has ended holds up its member")
+		}
+	})
+}
+
+// TestASourceThatCannotBeStartedIsLogged, holds up nothing, and is tried again with the next engagement.
+func TestASourceThatCannotBeStartedIsLogged(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("it is broken")
+	ways := map[string]func(s *sources, err error){
+		"Made":    func(s *sources, err error) { s.refuse = err },
+		"Started": func(s *sources, err error) { s.next.fail = err },
+	}
+	for name, fail := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := follow(t, nil)
+				fail(s, broken)
+				s.set("a", &existing{}, "")
+				if len(s.lines) != 1 || !strings.Contains(s.lines[0], `"cluster"="a"`) || !strings.Contains(s.lines[0], "it is broken") {
+					t.Errorf("the log is %q, want why, and which cluster", s.lines)
+				}
+				s.is(len(s.started), 0)
+				before := len(s.started)
+				fail(s, nil)
+				s.set("a", &existing{}, "")
+				s.is(before+1, 1)
+				if drained := s.remove("a"); !isClosed(drained) {
+					t.Error("a source that was not started holds up its member")
+				}
+			})
+		})
+	}
+}
