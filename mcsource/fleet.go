@@ -46,7 +46,7 @@ type attachment struct {
 	stop       context.CancelFunc
 }
 
-// follow attaches and detaches as members change. The attachments are its own, so they need no lock.
+// follow attaches and detaches as members change. The attachments are its own, so they need no lock. They end with ctx.
 func (s *fleetSource[request]) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) {
 	attached := map[fleet.ClusterName]attachment{}
 	for change := range s.fleet.Changes(ctx) {
@@ -71,9 +71,6 @@ func (s *fleetSource[request]) follow(ctx context.Context, queue workqueue.Typed
 			continue
 		}
 		attached[name] = attachment{engagement: engagement, stop: stop}
-	}
-	for _, a := range attached {
-		a.stop()
 	}
 }
 

@@ -33,7 +33,7 @@ type started struct {
 	name    mcreconcile.ClusterName
 	cluster cluster.Cluster
 	fail    error
-	ctx     context.Context //nolint:containedctx // what it was started on
+	ctx     context.Context // what it was started on
 	over    chan struct{}   // Wait returns when it is closed; nil for at once
 }
 
@@ -124,12 +124,12 @@ func (s *sources) is(ever, run int) {
 	}
 }
 
-// remove removes a member in the background. The channel is closed when it is drained.
-func (s *sources) remove(name fleet.ClusterName) (drained <-chan struct{}) {
+// remove removes member "a" in the background. The channel is closed when it is drained.
+func (s *sources) remove() (drained <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := s.fleet.Remove(s.t.Context(), name); err != nil {
+		if err := s.fleet.Remove(s.t.Context(), "a"); err != nil {
 			s.t.Error(err)
 		}
 	}()
@@ -164,7 +164,7 @@ func TestASourceRunsWhileTheLabelsOfItsMemberMatch(t *testing.T) {
 		s.is(1, 0)
 		s.set("a", cl, "prod")
 		s.is(2, 1)
-		if drained := s.remove("a"); !isClosed(drained) {
+		if drained := s.remove(); !isClosed(drained) {
 			t.Error("a source that was detached holds up its member")
 		}
 		s.is(2, 0)
@@ -199,7 +199,7 @@ func TestAMemberIsDrainedWhenItsSourceHasEnded(t *testing.T) {
 			if detached {
 				s.set("a", cl, "test")
 			}
-			drained := s.remove("a")
+			drained := s.remove()
 			s.is(1, 0)
 			if isClosed(drained) {
 				t.Error("the member is drained while its source still adds to the queue")
@@ -222,7 +222,7 @@ func TestSourcesEndWithTheirController(t *testing.T) {
 		s.is(2, 0)
 		s.set("c", &existing{}, "")
 		s.is(2, 0)
-		if drained := s.remove("a"); !isClosed(drained) {
+		if drained := s.remove(); !isClosed(drained) {
 			t.Error("a source that has ended holds up its member")
 		}
 	})
@@ -251,7 +251,7 @@ func TestASourceThatCannotBeStartedIsLogged(t *testing.T) {
 				fail(s, nil)
 				s.set("a", &existing{}, "")
 				s.is(before+1, 1)
-				if drained := s.remove("a"); !isClosed(drained) {
+				if drained := s.remove(); !isClosed(drained) {
 					t.Error("a source that was not started holds up its member")
 				}
 			})
