@@ -75,7 +75,7 @@ func TestAClusterThatIsNewHasNoFiguresOfAnother(t *testing.T) {
 		q.Pause("a")
 		q.Purge("a")
 		q.Resume("b")
-		each, _ := q.clusterStats(10)
+		each, _ := q.clusterStats()
 		if want := []clusterStats{{name: "b"}}; !slices.Equal(each, want) {
 			t.Errorf("the figures are %+v, want %+v", each, want)
 		}
