@@ -200,20 +200,33 @@ func TestResyncsAreForThoseWhoWantThem(t *testing.T) {
 	}
 }
 
-// TestNoEventIsLost adds events at all moments of the goroutine that delivers.
-func TestNoEventIsLost(*testing.T) {
+// TestNoEventIsLost adds events at all moments of the goroutine that delivers. They come in order, and each once.
+func TestNoEventIsLost(t *testing.T) {
 	const events = 20_000
 	var running sync.WaitGroup
 	seen := make(chan any, events)
 	r := delivery.New(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen <- obj }}, true, running.Go)
+	patience := time.After(time.Minute) // to end a test that fails
+	next := 0
+	come := func() {
+		select {
+		case got := <-seen:
+			if want := added(next).Obj; got != want {
+				t.Fatalf("event %v, want %v", got, want)
+			}
+			next++
+		case <-patience:
+			t.Fatalf("event %d is lost", next)
+		}
+	}
 	for i := range events {
 		r.Add(added(i))
 		if i%3 == 0 {
-			<-seen // so that it has nothing to do
+			come() // so that it has nothing to do in the end
 		}
 	}
-	for range events - (events+2)/3 {
-		<-seen
+	for next < events {
+		come()
 	}
 	r.Remove()
 	running.Wait()
