@@ -12,6 +12,8 @@ import (
 	"math/big"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -219,6 +221,10 @@ func wantReadable(tb testing.TB, err error) {
 func TestAKubeconfigThatCannotBeUsedSaysWhy(t *testing.T) {
 	certificate, _ := newCertificate(t)
 	_, otherKey := newCertificate(t)
+	caFile := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(caFile, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	long := strings.Repeat("x", 300)
 	changed := func(change func(c *clientcmdapi.Config)) []byte {
 		config := newKubeconfig()
@@ -286,6 +292,11 @@ func TestAKubeconfigThatCannotBeUsedSaysWhy(t *testing.T) {
 				c.InsecureSkipTLSVerify, c.CertificateAuthorityData = true, certificate
 			}),
 			allow: kubeconfig.Allow{InsecureTLS: true},
+			want:  []string{`cluster "east"`, "insecure-skip-tls-verify", "certificate authority"},
+		},
+		"insecure but with a CA file": {
+			text:  cluster(func(c *clientcmdapi.Cluster) { c.InsecureSkipTLSVerify, c.CertificateAuthority = true, caFile }),
+			allow: kubeconfig.Allow{InsecureTLS: true, Files: true},
 			want:  []string{`cluster "east"`, "insecure-skip-tls-verify", "certificate authority"},
 		},
 		"exec without a command": {
@@ -445,6 +456,7 @@ func TestRevisionChangesWithWhatTheContextUsesAlone(t *testing.T) {
 		"the namespace":        {func(c *clientcmdapi.Config) { c.Contexts["main"].Namespace = "x" }, true},
 		"the context's name":   {func(c *clientcmdapi.Config) { c.CurrentContext, c.Contexts["new"] = "new", c.Contexts["main"] }, true},
 		"notes of other tools": {func(c *clientcmdapi.Config) { c.Clusters["east"].Extensions = extension("x") }, true},
+		"notes on the user":    {func(c *clientcmdapi.Config) { c.AuthInfos["admin"].Extensions = extension("x") }, true},
 		"the token":            {func(c *clientcmdapi.Config) { c.AuthInfos["admin"].Token = "x" }, false},
 		"the server":           {func(c *clientcmdapi.Config) { c.Clusters["east"].Server = "https://x" }, false},
 		"the proxy":            {func(c *clientcmdapi.Config) { c.Clusters["east"].ProxyURL = "https://x" }, false},
