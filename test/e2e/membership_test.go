@@ -320,6 +320,12 @@ func TestALabelDecidesWhichWatchesApply(t *testing.T) {
 	}
 	stage("prod")
 	eventually(t, "the member is reconciled once its label matches", func() bool { return seen.count("m", ns, "a") > 0 })
+	before := seen.count("m", ns, "a")
+	eventually(t, "the watch ends without the label, so that all is listed anew with it", func() bool {
+		stage("test") // which is not noticed if it is back too soon
+		stage("prod")
+		return seen.count("m", ns, "a") > before
+	})
 	if again, err := m.GetFleet().Engagement("m"); err != nil || again != e {
 		t.Errorf("the member was engaged anew for a label (%v)", err)
 	}
@@ -334,17 +340,21 @@ func TestRemoveReturnsAfterTheLastReconcile(t *testing.T) {
 	m := newManager(t, f.Local)
 	running, goOn := make(chan context.Context, 1), make(chan struct{})
 	var afterRemove, removed atomic.Bool
+	another := newRecord()
 	m.control(mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
-		if removed.Load() {
+		switch {
+		case req.ClusterName != "m":
+			return another.Reconcile(ctx, req)
+		case removed.Load():
 			afterRemove.Store(true)
-		}
-		if req.Namespace == ns {
+		case req.Namespace == ns:
 			running <- ctx
 			<-goOn
 		}
 		return reconcile.Result{}, nil
 	}))
 	secret := m.join("m", f.Members[0].Config())
+	m.join("another", f.Members[0].Config()) // the same cluster by another name, which stays
 	m.start()
 	ctx := <-running
 	m.leave(secret)
@@ -367,6 +377,7 @@ func TestRemoveReturnsAfterTheLastReconcile(t *testing.T) {
 	if _, err := m.GetCluster(t.Context(), "m"); !errors.Is(err, fleet.ErrGone) {
 		t.Errorf("GetCluster() = %v, want ErrGone", err)
 	}
+	eventually(t, "who still watches the cluster is told of the new object", func() bool { return another.count("another", ns, "b") > 0 })
 	if afterRemove.Load() {
 		t.Error("a reconcile started after Remove had returned")
 	}

@@ -50,6 +50,11 @@ func TestRequestsOfAnUnreachableMemberWait(t *testing.T) {
 	outside <- event
 	configMap(t, f.Members[1], ns, "b")
 	eventually(t, "the other member is reconciled meanwhile", func() bool { return seen.count("here", ns, "b") > 0 })
+	for controller, queue := range m.GetFleet().Queues("away") {
+		if !queue.Paused || queue.Depth == 0 || queue.InFlight > 0 {
+			t.Errorf("the queue of controller %s has %+v of the member, want requests that are parked", controller, queue)
+		}
+	}
 	if n := seen.count("away", ns, "from-outside"); n > 0 {
 		t.Errorf("%d reconciles of a member that cannot be reached", n)
 	}
