@@ -175,15 +175,21 @@ func TestAnIdleConnectionOfOldCredentialsIsClosed(t *testing.T) {
 	old.areClosed(t)
 }
 
-// watching starts a watch. The answer, or the error, comes when there is one.
-func watching(t *testing.T, w *wire, url string) <-chan func() (*http.Response, error) {
+// watching starts a watch. What comes of it is read until it ends, and told once it was answered and once it has ended.
+func watching(t *testing.T, w *wire, url string) (answered, ended <-chan error) {
 	t.Helper()
-	answers := make(chan func() (*http.Response, error), 1)
+	begin, end := make(chan error, 1), make(chan error, 1)
 	go func() {
 		resp, err := (&http.Client{Transport: w}).Get(url + "?watch=true") //nolint:noctx // the server is of the test
-		answers <- func() (*http.Response, error) { return resp, err }
+		begin <- err
+		if err != nil {
+			return
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		end <- err
 	}()
-	return answers
+	return begin, end
 }
 
 // TestAWatchThatHasNotBegunBeginsWithTheNewCredentials: its connection was closed before it was answered.
@@ -197,14 +203,12 @@ func TestAWatchThatHasNotBegunBeginsWithTheNewCredentials(t *testing.T) {
 		}
 	})
 	w := newPlainWire(t, server.Server)
-	answers := watching(t, w, server.URL)
+	answered, _ := watching(t, w, server.URL)
 	comes(t, begun, "the watch has arrived")
 	giveUp(t, w.replace(newTestGeneration(t, server.Server))) // a watch is not waited for
-	resp, err := comes(t, answers, "the watch has begun")()
-	if err != nil {
+	if err := comes(t, answered, "the watch has begun"); err != nil {
 		t.Fatalf("the watch: %v", err)
 	}
-	_ = resp.Body.Close()
 	if w.doubted() {
 		t.Error("the member is probed for it")
 	}
@@ -224,8 +228,8 @@ func TestAWatchEndsInDueFormWhenItsCredentialsAreReplaced(t *testing.T) {
 			}
 		})
 		w := newPlainWire(t, server.Server)
-		resp, err := comes(t, watching(t, w, server.URL), "the watch has begun")()
-		if err != nil {
+		answered, ended := watching(t, w, server.URL)
+		if err := comes(t, answered, "the watch has begun"); err != nil {
 			t.Fatal(err)
 		}
 		if rotated {
@@ -233,10 +237,9 @@ func TestAWatchEndsInDueFormWhenItsCredentialsAreReplaced(t *testing.T) {
 		} else {
 			close(end)
 		}
-		if _, err = io.Copy(io.Discard, resp.Body); (err == nil) != rotated || w.doubted() == rotated {
+		if err := comes(t, ended, "the watch has ended"); (err == nil) != rotated || w.doubted() == rotated {
 			t.Errorf("replaced: %t, the watch ended with %v, doubt: %t", rotated, err, w.doubted())
 		}
-		_ = resp.Body.Close()
 		server.areClosed(t)
 	}
 }

@@ -82,7 +82,7 @@ func (m *member) describeLocked(described Member) {
 	if !maps.Equal(before.Labels, described.Labels) || !before.Expires.Equal(described.Expires) {
 		m.fleet.changedLocked(m.name)
 	}
-	if !sameAccess(before, described) || before.Err != nil || described.Err != nil {
+	if !sameAccess(before, described) || described.Err != nil {
 		m.interrupt()
 		m.tellLocked(m.news)
 	}

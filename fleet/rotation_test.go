@@ -56,11 +56,11 @@ func (d *dialed) Close() error {
 	return d.Conn.Close()
 }
 
-// until waits until what holds for a member.
-func until(t *testing.T, f *Fleet, name ClusterName, holds func(s Status) bool) {
+// until waits until what holds for member "a".
+func until(t *testing.T, f *Fleet, holds func(s Status) bool) {
 	t.Helper()
 	for range f.Changes(t.Context()) { // the test's own time limit ends it
-		if s, is := f.Status(name); is && holds(s) {
+		if s, is := f.Status("a"); is && holds(s) {
 			return
 		}
 	}
@@ -91,7 +91,7 @@ func TestNoConnectionOfOldCredentialsRemains(t *testing.T) {
 		return d
 	}
 	old := describe(first, "")
-	until(t, f, "a", func(s Status) bool { return s.State == Ready })
+	until(t, f, func(s Status) bool { return s.State == Ready })
 	e := f.Now("a").Engagement
 	if now := e.Cluster().GetConfig(); !bytes.Equal(now.CertData, first.CertData) {
 		t.Error("its config does not have the first credentials")
@@ -99,39 +99,36 @@ func TestNoConnectionOfOldCredentialsRemains(t *testing.T) {
 
 	renewed := describe(second, "")
 	comes(t, old.none, "the connections of the old credentials are closed")
-	until(t, f, "a", func(s Status) bool { return s.State == Ready && s.Reason == "" && s.Attempts == 0 })
+	until(t, f, func(s Status) bool { return s.State == Ready && s.Reason == "" && s.Attempts == 0 })
 	if now := e.Cluster().GetConfig(); !bytes.Equal(now.CertData, second.CertData) || f.Now("a").Engagement != e {
 		t.Error("its config does not have the new credentials, or it was engaged anew")
 	}
 
-	failed := describe(refused, "")
-	until(t, f, "a", func(s Status) bool { return s.Reason == ReasonUnauthorized })
-	comes(t, failed.none, "the connections of refused credentials are closed")
-	if now := e.Cluster().GetConfig(); !bytes.Equal(now.CertData, second.CertData) || e.Context().Err() != nil {
-		t.Error("credentials that are refused were taken over")
-	}
-	if err := mayRead(t, e); err != nil {
-		t.Errorf("the credentials that work are not used any more: %v", err)
-	}
-
-	f.mu.Lock()
-	rotations := f.members["a"].rotations
-	f.mu.Unlock()
-
 	led := describe(elsewhere, address)
 	comes(t, renewed.none, "the connections to the cluster of before are closed")
-	until(t, f, "a", func(s Status) bool { return s.State == Ready && s.Reason == "" && s.Identity != e.Identity() })
-	if next := f.Now("a").Engagement; next == e || !bytes.Equal(next.Cluster().GetConfig().CertData, elsewhere.CertData) {
+	until(t, f, func(s Status) bool { return s.State == Ready && s.Reason == "" && s.Identity != e.Identity() })
+	next := f.Now("a").Engagement
+	if next == e || !bytes.Equal(next.Cluster().GetConfig().CertData, elsewhere.CertData) {
 		t.Error("the other cluster is not engaged as one of its own")
 	}
-	f.mu.Lock()
-	if now := f.members["a"].rotations; rotations != 1 || now != 1 {
-		t.Errorf("credentials were taken over %d and %d times, want once", rotations, now)
-	}
-	f.mu.Unlock()
-	lines.areFirstAttempts(t, 2)
 	if n, ever := led.open.Load(), led.ever.Load(); n >= ever {
 		t.Errorf("%d of %d connections are open, want that the one is closed that was tried in place", n, ever)
+	}
+	lines.areFirstAttempts(t, 2)
+
+	failed := describe(refused, "")
+	until(t, f, func(s Status) bool { return s.Reason == ReasonUnauthorized })
+	comes(t, failed.none, "the connections of refused credentials are closed")
+	if now := next.Cluster().GetConfig(); !bytes.Equal(now.CertData, elsewhere.CertData) || next.Context().Err() != nil {
+		t.Error("credentials that are refused were taken over")
+	}
+	if err := mayRead(t, next); err != nil {
+		t.Errorf("the credentials that work are not used any more: %v", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := f.members["a"].rotations; n != 1 {
+		t.Errorf("credentials were taken over %d times, want once", n)
 	}
 }
 
@@ -181,4 +178,3 @@ func mayRead(t *testing.T, e *Engagement) error {
 	_, err := identifier(e.Cluster().GetConfig())(t.Context(), e.Cluster().GetHTTPClient().Transport)
 	return err
 }
-
