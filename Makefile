@@ -9,8 +9,12 @@ GO   ?= go
 LINT  = $(if $(RACE),GOFLAGS="$(shell $(GO) env GOFLAGS) $(RACE)") "$$($(GO) tool -n -modfile=$(CURDIR)/tools.mod golangci-lint)"
 # The other modules of this repository, besides the one in its root.
 MODULES = hack/assets providers/upstream test/bench/peers
-# Module files of another name: of the linters, and of the control plane's programs.
-MODFILES = tools.mod hack/assets/controlplane.mod
+# Module files of another name: of the linters, of what mutates, and of the control plane's programs.
+MODFILES = tools.mod hack/mutants.mod hack/assets/controlplane.mod
+MUTATE = $(GO) tool -modfile=$(CURDIR)/hack/mutants.mod gremlins unleash --config $(CURDIR)/hack/mutants.yaml
+# What make mutants is about by default, the quick ones first: fleet alone takes hours.
+CORE = internal/retry internal/oneline internal/delivery internal/clientmetrics mcreconcile mchandler mcsource mcqueue \
+	internal/informer mcbuilder internal/restmapper fleet
 
 # Tests mostly wait, so more packages than cores are tested side by side. A control plane that nobody asks for costs 2 % of a
 # core and 300 MB, so they are not many more. Nobody debugs these binaries, and without DWARF they link faster. The
@@ -42,6 +46,13 @@ test: go ## Run all tests, unit and end-to-end, with the race detector. PACKAGES
 .PHONY: bench
 bench: go ## Measure, beside a peer in the same run. ARGS choose tables (see test/bench).
 	@$(with_assets) $(GO) run ./test/bench $(ARGS)
+
+# Without vet and debugging information, each mutant is built in half the time.
+.PHONY: mutants
+mutants: go ## Mutate the core packages, and show the mutants that their tests do not notice. PACKAGES and TESTARGS narrow it down.
+	@failed=; for package in $(if $(filter ./...,$(PACKAGES)),$(CORE:%=./%),$(PACKAGES)); do echo "$$package"; \
+		$(with_assets) GOFLAGS="-vet=off -ldflags=-w $(TESTARGS)" $(MUTATE) "$$package" || failed="$$failed $$package"; \
+	done; test -z "$$failed" || { echo >&2 "make: too many mutants went unnoticed in:$$failed"; exit 1; }
 
 .PHONY: lint
 lint: go ## Lint every module.
