@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // counting is a server that tells when its last connection is closed. What it answers is up to the test.
@@ -335,5 +337,21 @@ func TestNothingIsSentOverAWireThatIsClosed(t *testing.T) {
 	}
 	if n.Load() != 1 {
 		t.Errorf("%d requests arrived, want one", n.Load())
+	}
+}
+
+// TestCredentialsThatAreNotTakenOverLeaveNoConnection, with a server that answers and keeps its connections open.
+func TestCredentialsThatAreNotTakenOverLeaveNoConnection(t *testing.T) {
+	t.Parallel()
+	server := newCounting(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	described := Member{Name: "a", Config: &rest.Config{Host: server.URL, BearerToken: "new"}}
+	m := newMember(New(Options{}), described)
+	m.engagement = newEngagement(t.Context(), "a")
+	if err := m.rotate(t.Context(), described, m.engagement); classify(err) != ReasonServerError {
+		t.Errorf("rotate() = %v, want the server's error", err)
+	}
+	server.areClosed(t)
+	if m.problem.reason != ReasonServerError || m.attempts != 1 {
+		t.Errorf("the problem is %+v after %d attempts", m.problem, m.attempts)
 	}
 }
