@@ -93,7 +93,7 @@ func newPlainWire(t *testing.T, server *httptest.Server) *wire {
 func (w *wire) doubted() bool {
 	w.health.mu.Lock()
 	defer w.health.mu.Unlock()
-	return w.health.sign.IsZero()
+	return w.health.doubt
 }
 
 // TestARequestUnderWayKeepsItsConnectionWhenCredentialsAreReplaced, while others travel with the new ones. Then no
@@ -177,8 +177,8 @@ func TestAnIdleConnectionOfOldCredentialsIsClosed(t *testing.T) {
 	old.areClosed(t)
 }
 
-// watching starts a watch. What comes of it is read until it ends, and told once it was answered and once it has ended.
-func watching(t *testing.T, w *wire, url string) (answered, ended <-chan error) {
+// openWatch starts a watch. What comes of it is read until it ends, and told once it was answered and once it has ended.
+func openWatch(t *testing.T, w *wire, url string) (answered, ended <-chan error) {
 	t.Helper()
 	begin, end := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -205,7 +205,7 @@ func TestAWatchThatHasNotBegunBeginsWithTheNewCredentials(t *testing.T) {
 		}
 	})
 	w := newPlainWire(t, server.Server)
-	answered, _ := watching(t, w, server.URL)
+	answered, _ := openWatch(t, w, server.URL)
 	comes(t, begun, "the watch has arrived")
 	giveUp(t, w.replace(newTestGeneration(t, server.Server))) // a watch is not waited for
 	if err := comes(t, answered, "the watch has begun"); err != nil {
@@ -230,7 +230,7 @@ func TestAWatchEndsInDueFormWhenItsCredentialsAreReplaced(t *testing.T) {
 			}
 		})
 		w := newPlainWire(t, server.Server)
-		answered, ended := watching(t, w, server.URL)
+		answered, ended := openWatch(t, w, server.URL)
 		if err := comes(t, answered, "the watch has begun"); err != nil {
 			t.Fatal(err)
 		}

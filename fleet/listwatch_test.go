@@ -91,7 +91,7 @@ func TestAnAnswerThatIsProtocolChangesNothing(t *testing.T) {
 	answer := error(nil)
 	k := newKinds(t.Context(), "a")
 	key := informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap")}
-	r := &retrying{key: key, kind: k.informerOf(key), kinds: k, wire: &wire{}, ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
+	r := &retrying{key: key, kind: k.informerOf(key), kinds: k, wire: &wire{health: newHealth(HealthOptions{}, nil, nil, nil)}, ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &corev1.ConfigMapList{}, answer
 		},

@@ -6,14 +6,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // scripted is a cache whose informers come when there is no error left.
@@ -138,33 +135,5 @@ func TestAHandlerThatIsRefusedHoldsUpNothing(t *testing.T) {
 		}
 		cancel()
 		view.wait()
-	})
-}
-
-// TestAnInformerThatCannotBeHadIsAskedForAgain, with pauses that double up to ten seconds, and one line in the log.
-func TestAnInformerThatCannotBeHadIsAskedForAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		lines := 0
-		ctx := log.IntoContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
-		noKind := errors.New("no such kind")
-		c := &scripted{errs: []error{noKind, noKind, noKind, noKind, noKind, noKind, noKind, noKind}}
-		begin := time.Now()
-		if _, err := newEngagedCache(ctx, c).GetInformer(ctx, &corev1.ConfigMap{}); err != nil {
-			t.Fatal(err)
-		}
-		// 0.5, 1, 2, 4, 8, 10, 10 and 10 seconds, each up to a fifth less.
-		if took := time.Since(begin); took < 36*time.Second || took > 46*time.Second {
-			t.Errorf("it took %s, want 36.4 s to 45.5 s", took)
-		}
-		if lines != 1 {
-			t.Errorf("%d lines in the log, want one", lines)
-		}
-		c.errs = []error{noKind, noKind}
-		impatient, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if _, err := newEngagedCache(ctx, c).GetInformer(impatient, &corev1.ConfigMap{}); !errors.Is(err, noKind) {
-			t.Errorf("an error of %v after the end of the context, want why", err)
-		}
 	})
 }
