@@ -156,7 +156,6 @@ func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.members[name]
-	_, gone := f.gone.Get(name)
 	switch {
 	case ok && m.state == Ready:
 		return m.engagement, nil
@@ -164,11 +163,11 @@ func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
 		return nil, &StateError{Err: ErrNotReady, Status: m.statusLocked()}
 	case f.room.waits(name):
 		return nil, &StateError{Err: ErrNotReady, Status: f.leftOutLocked(name)}
-	case gone:
-		return nil, &StateError{Err: ErrGone, Status: Status{Name: name}}
-	default:
-		return nil, &StateError{Err: ErrUnknown, Status: Status{Name: name}}
 	}
+	if _, gone := f.gone.Get(name); gone {
+		return nil, &StateError{Err: ErrGone, Status: Status{Name: name}}
+	}
+	return nil, &StateError{Err: ErrUnknown, Status: Status{Name: name}}
 }
 
 // Status returns what is known of a member, and whether it is a member.
