@@ -26,13 +26,13 @@ func logConstructor[request mcreconcile.ClusterAware[request]](
 		if req == nil {
 			return logger
 		}
-		logger = logger.WithValues("cluster", (*req).Cluster())
+		values := []any{"cluster", (*req).Cluster()}
 		if plain, ok := any(*req).(mcreconcile.Request); ok && given == nil {
 			if !gvk.Empty() {
-				logger = logger.WithValues(gvk.Kind, klog.KRef(plain.Namespace, plain.Name))
+				values = append(values, gvk.Kind, klog.KRef(plain.Namespace, plain.Name))
 			}
-			logger = logger.WithValues("namespace", plain.Namespace, "name", plain.Name)
+			values = append(values, "namespace", plain.Namespace, "name", plain.Name)
 		}
-		return logger
+		return logger.WithValues(values...) // at once: each call makes another logger
 	}
 }
