@@ -8,8 +8,10 @@ import (
 
 type engagedKey struct{}
 
-// engaged is what a reconcile's context carries: the cluster of the request and the life of its engagement.
+// engaged is the context of a reconcile. It carries itself: the cluster of the request and the life of its engagement.
 type engaged struct {
+	context.Context //nolint:containedctx // it is a context
+
 	name       ClusterName
 	cluster    cluster.Cluster
 	engagement context.Context //nolint:containedctx // it is the value that the outer context carries
@@ -20,7 +22,15 @@ type engaged struct {
 //
 // Controllers that mcbuilder builds call it before each reconcile. Others need it in tests of a reconciler alone.
 func WithCluster(ctx, engagement context.Context, name ClusterName, cl cluster.Cluster) context.Context {
-	return context.WithValue(ctx, engagedKey{}, engaged{name: name, cluster: cl, engagement: engagement})
+	return &engaged{Context: ctx, name: name, cluster: cl, engagement: engagement}
+}
+
+// Value implements context.Context.
+func (e *engaged) Value(key any) any {
+	if key == (engagedKey{}) {
+		return e
+	}
+	return e.Context.Value(key)
 }
 
 // ClusterFrom returns the cluster of the request that is being reconciled: its client, cache, scheme, REST mapper and
@@ -37,6 +47,8 @@ func ClusterNameFrom(ctx context.Context) (name ClusterName, ok bool) {
 }
 
 func engagedFrom(ctx context.Context) engaged {
-	e, _ := ctx.Value(engagedKey{}).(engaged)
-	return e
+	if e, ok := ctx.Value(engagedKey{}).(*engaged); ok {
+		return *e
+	}
+	return engaged{}
 }
