@@ -71,18 +71,6 @@ func (r *reconciler[request]) newQueue(options mcqueue.Options[request]) newQueu
 	}
 }
 
-// seat is what a reconcile takes up in the queue.
-type seat[request mcreconcile.ClusterAware[request]] struct {
-	queue   *mcqueue.Queue[request]
-	request request
-}
-
-// Yield implements pulse.Seat.
-func (s *seat[request]) Yield(to string) { s.queue.Yield(s.request, mcreconcile.ClusterName(to)) }
-
-// Reclaim implements pulse.Seat.
-func (s *seat[request]) Reclaim() { s.queue.Reclaim(s.request) }
-
 // attendance is a source that brings no events. It keeps the queue in step with the fleet: requests of members that
 // cannot be reached are parked, and those of members that leave are purged before the member is drained. Requests that
 // wait for a member are queued when it is ready, or gone.

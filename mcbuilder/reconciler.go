@@ -3,7 +3,6 @@ package mcbuilder
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
-	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -33,10 +31,11 @@ type reconciler[request mcreconcile.ClusterAware[request]] struct {
 // Reconcile implements reconcile.TypedReconciler.
 func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
 	r.waiting.forget(req)
+	this := &running[request]{controller: r.controller, request: req, queue: r.queue}
 	if r.queue != nil {
-		p := pulse.New(ctx, string(req.Cluster()), &seat[request]{r.queue, req})
-		defer p.End()
-		ctx = p
+		this.pulse.Begin(ctx, string(req.Cluster()), this)
+		defer this.pulse.End()
+		ctx = &this.pulse
 	}
 	if req.Cluster() == mcreconcile.LocalCluster {
 		ctx = mcreconcile.WithCluster(ctx, context.WithoutCancel(ctx), mcreconcile.LocalCluster, r.mgr)
@@ -50,7 +49,7 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 	if err != nil {
 		return r.answer(ctx, req, reconcile.Result{}, err)
 	}
-	ctx, leave, err := engagement.Join(ctx, running[request]{r.controller, req})
+	ctx, leave, err := engagement.Join(ctx, this)
 	if err != nil {
 		return r.disengaged(req), nil
 	}
@@ -172,14 +171,4 @@ func (c *complaint) add(err error) {
 		c.kinds = c.kinds || slices.Contains([]error{fleet.ErrNotReady, fleet.ErrUnknown}, err)
 		c.another = c.another || !slices.Contains([]error{fleet.ErrNotReady, fleet.ErrUnknown, fleet.ErrGone, fleet.ErrNotOwned}, err)
 	}
-}
-
-// running names a reconcile for a person who wonders what keeps a member from being drained.
-type running[request any] struct {
-	controller string
-	request    request
-}
-
-func (r running[request]) String() string {
-	return fmt.Sprintf("the reconcile of %v by controller %s", r.request, r.controller)
 }

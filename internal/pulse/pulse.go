@@ -23,7 +23,7 @@ type Seat interface {
 // way, says so by Wait and Heard. The reconcile yields its seat when it waits for at least one cluster, and for SilentAfter
 // has neither begun to wait nor heard anything. What it does beside waiting, in another goroutine, is not seen.
 //
-// It is safe for concurrent use. A nil pointer does nothing.
+// It is safe for concurrent use once Begin was called. A nil pointer does nothing.
 type Pulse struct {
 	context.Context //nolint:containedctx // it is a context
 	own             string
@@ -42,9 +42,9 @@ type Pulse struct {
 
 type pulseKey struct{}
 
-// New returns the context of a reconcile of a cluster. End ends it.
-func New(ctx context.Context, own string, seat Seat) *Pulse {
-	return &Pulse{Context: ctx, own: own, seat: seat}
+// Begin makes the pulse the context of a reconcile of a cluster. End ends it. A pulse begins once.
+func (p *Pulse) Begin(ctx context.Context, own string, seat Seat) {
+	p.Context, p.own, p.seat = ctx, own, seat
 }
 
 // From returns the pulse of the reconcile that a context belongs to, or nil.

@@ -72,7 +72,7 @@ func TestAReconcileYieldsWhileItOnlyWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				seat := &calls{from: time.Now()}
-				p := New(t.Context(), "a", seat)
+				p := begin(t.Context(), seat)
 				defer p.End()
 				tc.do(p)
 				synctest.Wait()
@@ -86,6 +86,12 @@ func TestAReconcileYieldsWhileItOnlyWaits(t *testing.T) {
 	}
 }
 
+func begin(ctx context.Context, seat Seat) *Pulse {
+	p := &Pulse{}
+	p.Begin(ctx, "a", seat)
+	return p
+}
+
 func sequence(p *Pulse, n int, between func()) {
 	for range n {
 		p.Wait("a")
@@ -95,7 +101,7 @@ func sequence(p *Pulse, n int, between func()) {
 }
 
 func TestThePulseIsFoundInContextsOfTheReconcile(t *testing.T) {
-	p := New(context.WithValue(t.Context(), calls{}.from, "value"), "a", &calls{})
+	p := begin(context.WithValue(t.Context(), calls{}.from, "value"), &calls{})
 	ctx, cancel := context.WithCancel(p)
 	defer cancel()
 	if From(ctx) != p {
@@ -113,7 +119,7 @@ func TestThePulseIsFoundInContextsOfTheReconcile(t *testing.T) {
 }
 
 func BenchmarkWait(b *testing.B) {
-	p := New(b.Context(), "a", &calls{})
+	p := begin(b.Context(), &calls{})
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Wait("a")
@@ -125,7 +131,7 @@ func BenchmarkReconcile(b *testing.B) {
 	seat := &calls{}
 	b.ReportAllocs()
 	for b.Loop() {
-		p := New(b.Context(), "a", seat)
+		p := begin(b.Context(), seat)
 		p.Wait("a")
 		p.Heard("a")
 		p.End()
