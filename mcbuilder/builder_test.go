@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -65,21 +66,21 @@ func newManager(t *testing.T, f *mctest.Fleet, provider fleet.Provider, log logr
 }
 
 // start runs the manager until the test ends.
-func start(t *testing.T, mgr mcmanager.Manager) {
-	t.Helper()
+func start(tb testing.TB, mgr manager.Runnable) {
+	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // t.Context ends before clean-up, which waits for the end
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("the manager ended with an error: %v", err)
+			tb.Errorf("the manager ended with an error: %v", err)
 		}
 	})
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	patience := time.NewTimer(time.Minute)
@@ -88,7 +89,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-patience.C:
-			t.Fatalf("still not so: %s", what)
+			tb.Fatalf("still not so: %s", what)
 		}
 	}
 }
