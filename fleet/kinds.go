@@ -24,8 +24,8 @@ import (
 // fails, since when and why. A failing kind of a member is a state of that pair alone.
 //
 //	unknown  somebody wants it → one attempt for all that ask: its informers are made, and get the fleet's indexes
-//	failed   who asks is told why, until the next attempt is due; a minute after it was last wanted it is forgotten
-//	mapped   the informers list and watch, and report; who wants to read waits until that works or fails
+//	failed   those that ask are told why, until the next attempt is due; a minute after it was last wanted it is forgotten
+//	mapped   the informers list and watch, and report; readers wait until that works or fails
 //	served   it is read from the cache, whatever fails from now on
 //
 // Nothing runs while nobody asks.
@@ -311,13 +311,14 @@ func (k *kinds) await(ctx context.Context, key informer.Key, fields ...string) e
 		}
 		k.mu.Lock()
 		s := k.getLocked(key)
-		due, stirred := s.again, s.stirredLocked()
-		k.mu.Unlock()
-		if due == nil {
-			continue // it was forgotten this very moment
+		var next again // at once if it was forgotten this very moment
+		if s.again != nil {
+			next = *s.again
 		}
-		timer := time.NewTimer(time.Until(due.due))
-		_ = k.wait(ctx, key, stirred, timer.C, due.restored)
+		stirred := s.stirredLocked()
+		k.mu.Unlock()
+		timer := time.NewTimer(time.Until(next.due))
+		_ = k.wait(ctx, key, stirred, timer.C, next.restored)
 		timer.Stop()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -448,5 +449,33 @@ func TestAFieldIsIndexedOnceUnlessItIsShared(t *testing.T) {
 		if err := f.EnsureIndex(t.Context(), c.obj, c.field, extract); err != nil {
 			t.Errorf("%s, shared: %v", name, err)
 		}
+	}
+}
+
+// TestASourceWaitsWhileAReaderTriesAgain: the reader's attempt notes when the next is due, which the source waits for.
+func TestASourceWaitsWhileAReaderTriesAgain(t *testing.T) {
+	w := newKindsWorld(t.Context())
+	w.conflict.Store(&errNo)
+	key := keyOfPods()
+	w.indexes.add(key, &index{field: "bad"})
+	over := make(chan error, 1)
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { over <- w.await(ctx, key, "bad") }()
+	waits := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.of[key] != nil && w.of[key].stirred != nil
+	}
+	for n := range 100 {
+		for !waits() {
+			runtime.Gosched()
+		}
+		field := fmt.Sprint(n)
+		w.indexes.add(key, &index{field: field})
+		_ = w.ensure(t.Context(), key, field)
+	}
+	leave()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
