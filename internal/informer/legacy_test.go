@@ -222,3 +222,36 @@ func TestWhatIsThereAgainIsNotLost(t *testing.T) {
 		t.Errorf("lost are %v, want x/b", heir.lost)
 	}
 }
+
+// TestReplacementsThatFollowEachOtherKeepWhatIsLost: one is under way when the minute after the one before is over, and
+// one that comes to nothing drops nothing that was lost in the one before.
+func TestReplacementsThatFollowEachOtherKeepWhatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGenerations(t)
+		replace(t, intake{g.old[0]}, "1", in("n1", "goes-first"))
+		replace(t, intake{g.old[1]}, "1")
+		heir := g.heirs[0]
+		replace(t, intake{heir}, "2", in("n1", "goes"))
+		replace(t, intake{g.heirs[1]}, "2")
+		g.e.Open(t.Context())
+		g.e.KeepLost()
+		g.e.DropLost()
+		if _, kept := heir.lost["n1/goes-first"]; !kept {
+			t.Error("handlers that are added soon are not told of what was lost in the replacement")
+		}
+		g.e.KeepLost()
+		if err := (intake{heir}).Delete(in("n1", "goes")); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(legacyLasts + time.Second)
+		synctest.Wait()
+		if _, kept := heir.lost["n1/goes"]; !kept {
+			t.Error("the next replacement does not learn of what was lost while it was under way")
+		}
+		g.e.DropLost()
+		if len(heir.lost) > 0 {
+			t.Errorf("it keeps %v for nobody", heir.lost)
+		}
+		stop(g)
+	})
+}

@@ -11,11 +11,12 @@ import (
 // Set holds the informers of one engagement, by kind: several where a cache is limited to some namespaces, and none
 // where they are not of this package. The zero value is empty. It is safe for concurrent use.
 type Set struct {
-	mu       sync.Mutex // guards what follows
-	kinds    []ofKind   // a map would take 1 KB for the first
-	legacies map[Key]*legacy
-	closing  *time.Timer // closes the legacies
-	closed   bool        // no informer keeps what was lost for handlers that are added later
+	mu        sync.Mutex // guards what follows
+	kinds     []ofKind   // a map would take 1 KB for the first
+	legacies  map[Key]*legacy
+	closing   *time.Timer // closes the legacies
+	closed    bool        // no informer keeps what was lost for handlers that are added later
+	replacing bool        // the informers keep what is lost for those that are about to take their place
 }
 
 type ofKind struct {
@@ -70,9 +71,7 @@ func (is *Set) Keys() []Key {
 	return keys
 }
 
-func (is *Set) all() []*Informer {
-	is.mu.Lock()
-	defer is.mu.Unlock()
+func (is *Set) allLocked() []*Informer {
 	var all []*Informer
 	for _, k := range is.kinds {
 		all = append(all, k.informers...)
@@ -82,7 +81,10 @@ func (is *Set) all() []*Informer {
 
 // KeepLost makes the informers keep what goes from now on, with what went and was not told yet.
 func (is *Set) KeepLost() {
-	for _, i := range is.all() {
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	is.replacing = true
+	for _, i := range is.allLocked() {
 		i.mu.Lock()
 		if i.lost == nil {
 			i.lost = map[string]any{}
@@ -98,7 +100,18 @@ func (is *Set) KeepLost() {
 
 // DropLost ends KeepLost.
 func (is *Set) DropLost() {
-	for _, i := range is.all() {
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	is.replacing = false
+	is.dropLocked()
+}
+
+// dropLocked drops what informers keep, unless it is for those that take their place, or for handlers that are added later.
+func (is *Set) dropLocked() {
+	if is.replacing || is.legacies != nil && !is.closed {
+		return
+	}
+	for _, i := range is.allLocked() {
 		i.mu.Lock()
 		i.lost = nil
 		i.mu.Unlock()
@@ -140,8 +153,8 @@ func (is *Set) Open(ctx context.Context) {
 // to the handlers that there are then.
 func (is *Set) close() {
 	is.mu.Lock()
+	defer is.mu.Unlock()
 	is.closed = true
 	maps.DeleteFunc(is.legacies, func(_ Key, l *legacy) bool { return len(l.left()) == 0 })
-	is.mu.Unlock()
-	is.DropLost()
+	is.dropLocked()
 }
