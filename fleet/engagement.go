@@ -26,6 +26,10 @@ type Engagement struct {
 	tally     *tally
 	informers informer.Set
 
+	// What its probes found last. The fleet's lock guards it.
+	state State
+	why   error
+
 	ctx    context.Context //nolint:containedctx // it is the life of this very object
 	cancel context.CancelCauseFunc
 	// background has the goroutines that serve the engagement: its cache and its probes.
@@ -42,6 +46,7 @@ func newEngagement(parent context.Context, name ClusterName) *Engagement {
 	return &Engagement{
 		name:    name,
 		kinds:   newKinds(ctx, name),
+		state:   Ready,
 		ctx:     ctx,
 		cancel:  cancel,
 		work:    map[*work]struct{}{},

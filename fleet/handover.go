@@ -67,7 +67,8 @@ func (m *member) engaged(described Member, e *Engagement) error {
 	m.measured.engagedLocked(e)
 	m.log.Info("Engaged", "attempts", m.attempts, "identity", e.identity)
 	m.attempts, m.problem = 0, problem{}
-	m.setStateLocked(Ready, "", "")
+	// It may have fallen silent while its caches were filled.
+	m.setStateLocked(e.state, classify(e.why), message(e.why))
 	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
 	if before != nil {
 		m.fleet.notIdentifiedLocked(before)

@@ -64,3 +64,21 @@ func runInformer(ctx context.Context, t *testing.T, e *Engagement, objects ...st
 	go i.RunWithContext(ctx)
 	return i
 }
+
+// TestAnEngagementThatFellSilentIsNotReady: its probes failed while its caches were filled.
+func TestAnEngagementThatFellSilentIsNotReady(t *testing.T) {
+	f := New(Options{})
+	m := newMember(f, Member{Name: "a"})
+	e := newEngagement(t.Context(), "a")
+	m.health(e, Unreachable, context.DeadlineExceeded)
+	if err := m.engaged(m.described, e); err != nil {
+		t.Fatal(err)
+	}
+	if m.state != Unreachable || m.reason != ReasonTimeout {
+		t.Errorf("it is %s (%s), want Unreachable (Timeout)", m.state, m.reason)
+	}
+	m.health(e, Ready, nil)
+	if m.state != Ready || m.reason != "" {
+		t.Errorf("it is %s (%s), want Ready", m.state, m.reason)
+	}
+}

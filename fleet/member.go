@@ -251,10 +251,12 @@ func (m *member) invalid(why error) {
 	}
 }
 
-// health notes what the probes of an engagement found. If another cluster answers, that is for an engagement of its own.
+// health notes what the probes of an engagement found, which may not be published yet. If another cluster answers, that is
+// for an engagement of its own.
 func (m *member) health(e *Engagement, state State, why error) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
+	e.state, e.why = state, why
 	if m.engagement != e || m.withdrawn || e.ctx.Err() != nil {
 		return
 	}
