@@ -71,8 +71,8 @@ func (r *retrying) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	return watching, err
 }
 
-// mustNotBeRestored returns an error that has everything listed anew if the server's storage has gone back behind the
-// version from which a watch is to go on: it was restored from a backup. The server would send nothing until it gets there
+// mustNotBeRestored returns an error upon which all is listed anew if the server's storage has gone back behind the version
+// from which a watch is to go on: it was restored from a backup. The server would send nothing until it gets there
 // again, and then leave out what differs.
 func (r *retrying) mustNotBeRestored(ctx context.Context, version string) error {
 	if version == "" || version == "0" {
@@ -105,7 +105,7 @@ func (r *retrying) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return r.ListerWatcherWithContext.WatchWithContext(context.Background(), opts)
 }
 
-// try makes a request until there is an answer for the reflector. listed tells a watch that follows a list at once.
+// try makes a request until there is an answer for the reflector. listed tells of a watch that follows a list at once.
 func try[T any](
 	ctx context.Context, r *retrying, what stage, opts metav1.ListOptions, listed bool, request func() (T, error),
 ) (T, error) {
@@ -124,6 +124,7 @@ func try[T any](
 			return result, oneline.Error(err, maxMessage)
 		}
 		retry.Pause(ctx, &pauses, r.kinds.restored())
+		listed = false // that was a while ago
 	}
 }
 

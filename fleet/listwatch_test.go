@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -42,6 +43,9 @@ func TestAStorageThatIsRestoredBeforeAWatchBeginsIsListedAnew(t *testing.T) {
 		}
 		if _, err := r.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "10"}); !apierrors.IsResourceExpired(err) {
 			t.Errorf("the watch goes on from a version that the server has not reached: %v", err)
+		}
+		if status := r.kinds.status(); len(status) != 1 || !strings.Contains(status[0].Message, "away") {
+			t.Errorf("the status shows %v, want what was wrong before: to list anew is no failure", status)
 		}
 	})
 }
