@@ -34,7 +34,7 @@ func (m *member) newCluster(cfg *rest.Config, e *Engagement, described Member) (
 	return cluster.New(cfg, options...)
 }
 
-// wrapNewCache has the cluster's cache say when a kind cannot be listed.
+// wrapNewCache puts the cluster's cache below one that says when a kind cannot be listed.
 func wrapNewCache(o *cluster.Options, e *Engagement) {
 	newCache := o.NewCache
 	if newCache == nil {
