@@ -248,8 +248,8 @@ func (q *Queue[request]) GetWithPriority() (req request, priority int, shutdown 
 			q.metrics.waited(now - i.at)
 			return i.request, i.priority, false
 		}
-		q.wakeLocked()
 		w := q.workers.wait()
+		q.wakeLocked() // sets the alarm, now that somebody waits for it
 		q.unlock()
 		<-w.wake
 		q.mu.Lock()

@@ -168,6 +168,23 @@ func TestAWorkerIsWokenWhenARequestInFlightNoLongerCounts(t *testing.T) {
 	})
 }
 
+// TestTheLastIdleWorkerIsWokenWhenTheOthersAreSlow: none was idle that the alarm could have been set for before.
+func TestTheLastIdleWorkerIsWokenWhenTheOthersAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{Workers: 2, Spare: 1})
+		for _, name := range []string{"a/1", "b/1", "c/1"} {
+			q.Add(req(name))
+		}
+		start := time.Now()
+		for i, want := range []time.Duration{0, 0, slowAfter} {
+			time.AfterFunc(time.Minute, q.ShutDown) // instead of waiting for ever
+			if _, after := next(q, start); after != want {
+				t.Errorf("request %d was handed out after %s, want %s", i, after, want)
+			}
+		}
+	})
+}
+
 func TestAllThatBecomesServableAtOnceIsHandedOut(t *testing.T) {
 	cases := map[string]struct {
 		opts Options[mcreconcile.Request]
