@@ -14,7 +14,7 @@ MODFILES = tools.mod hack/mutants.mod hack/assets/controlplane.mod
 MUTATE = $(GO) tool -modfile=$(CURDIR)/hack/mutants.mod gremlins unleash --config $(CURDIR)/hack/mutants.yaml
 # What make mutants is about by default, the quick ones first: fleet alone takes hours.
 CORE = internal/retry internal/oneline internal/delivery internal/clientmetrics mcreconcile mchandler mcsource mcqueue \
-	internal/informer mcbuilder internal/restmapper fleet
+	internal/informer mcbuilder internal/pulse internal/restmapper fleet
 
 # Tests mostly wait, so more packages than cores are tested side by side. A control plane that nobody asks for costs 2 % of a
 # core and 300 MB, so they are not many more. Nobody debugs these binaries, and without DWARF they link faster. The
