@@ -443,7 +443,8 @@ func TestAReconcileYieldsWhileAMemberIsSilent(t *testing.T) {
 	w := newTestWire(t, server, func() (string, error) { return "it", nil })
 	w.name = "m"
 	seat := watchedSeat{make(chan string, 100), make(chan string, 100)}
-	p := pulse.New(t.Context(), "m", seat)
+	p := &pulse.Pulse{}
+	p.Begin(t.Context(), "m", seat)
 	defer p.End()
 	done := make(chan error, 1)
 	go func() {
