@@ -81,7 +81,8 @@ var _ client.FieldIndexer = (*Fleet)(nil)
 
 // IndexField indexes a field of a kind in the caches of all members, now and later, for use with client.MatchingFields.
 // It asks no member, and returns at once. A member's cache gets the index when it first holds the kind, or, if it does
-// already, before it is next read by the field: no read goes without it.
+// already, before it is next read by the field: no read goes without it. A cluster that the provider made gets the index
+// when it is engaged, and one that is engaged already gets it in the background.
 //
 // A field can be indexed once for each kind and form of its objects: structured, unstructured, or metadata. For another
 // time the error wraps [ErrIndexExists]: see [Fleet.EnsureIndex]. A member may have an index of the name that was added to

@@ -127,7 +127,7 @@ func TestAllThatAskForAKindShareOneAttempt(t *testing.T) {
 		synctest.Wait()
 		leave(errors.New("tired"))
 		if err := <-left; err == nil || !strings.Contains(err.Error(), `Pod of cluster "a": tired`) {
-			t.Errorf("who does not wait for the attempt is told %v", err)
+			t.Errorf("one that does not wait for the attempt is told %v", err)
 		}
 		close(w.answers)
 		for range 10 {

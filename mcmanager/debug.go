@@ -16,8 +16,9 @@ import (
 // debugPath is where the metrics server shows the members.
 const debugPath = "/debug/fleet"
 
-// debugPage shows every member with its state, and what keeps providers from discovering: as a table for people, or as JSON if that is what is accepted, or asked
-// for with ?format=json. It has what status, labels and queues say, and no credentials. It is safe for concurrent use.
+// debugPage shows every member with its state, and what keeps providers from discovering: as a table for people, or as JSON
+// for those that accept it, or ask for it with ?format=json. It has what status, labels and queues say, and no credentials.
+// It is safe for concurrent use.
 type debugPage struct{ fleet *fleet.Fleet }
 
 // showMembers adds the page to the metrics server, behind the same filter as the metrics, if there is a server.
