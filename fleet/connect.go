@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
 // open connects an engagement as described: it asks the API server whether it is ready and which cluster it is, and starts
@@ -13,10 +14,7 @@ import (
 func (m *member) open(attempt context.Context, e *Engagement, described Member, before *Engagement) (err error) {
 	e.identity = described.Identity
 	if described.Cluster != nil {
-		e.cluster = described.Cluster
-		e.identifyCluster(attempt)
-		e.ownIndexes()
-		return e.addIndexes(attempt)
+		return e.openExisting(attempt, described.Cluster)
 	}
 	cfg := m.usable(described)
 	first, err := newGeneration(cfg, &m.plugin)
@@ -24,19 +22,14 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 		return err
 	}
 	e.drained = m.fleet.clientSeries.Begin(cfg)
-	e.wire = m.newWire(cfg, described)
+	e.wire = m.newWire(cfg, described, before)
 	e.wire.current.Store(first)
-	if before != nil {
-		e.wire.before = before.identity
-	}
 	defer func() {
 		if err != nil {
 			e.wire.close()
 		}
 	}()
-	health := newHealth(m.fleet.opts.Health, e.wire, func(state State, err error) { m.health(e, state, err) }, func() { m.tell(m.denied) })
-	health.pause = m.fleet.outage.pause
-	e.wire.health = health
+	e.wire.health = m.newHealth(e)
 	if err := e.wire.probe(attempt); err != nil {
 		return err
 	}
@@ -58,14 +51,33 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 	return nil
 }
 
-// newWire returns the wire for one engagement. It has no generation yet.
-func (m *member) newWire(cfg *rest.Config, described Member) *wire {
+// openExisting makes an engagement of a cluster that the provider made.
+func (e *Engagement) openExisting(attempt context.Context, made cluster.Cluster) error {
+	e.cluster = made
+	e.identifyCluster(attempt)
+	e.ownIndexes()
+	return e.addIndexes(attempt)
+}
+
+// newHealth returns what watches over an engagement.
+func (m *member) newHealth(e *Engagement) *health {
+	h := newHealth(m.fleet.opts.Health, e.wire, func(state State, err error) { m.health(e, state, err) }, func() { m.tell(m.denied) })
+	h.pause = m.fleet.outage.pause
+	return h
+}
+
+// newWire returns the wire for one engagement, which is to take the place of the one before. It has no generation and no
+// health yet.
+func (m *member) newWire(cfg *rest.Config, described Member, before *Engagement) *wire {
 	w := &wire{
 		name: described.Name, unreachable: m.unreachable,
 		most: m.fleet.opts.MaxResponseBytes, ready: m.measured.tally.timed(prober(cfg)),
 	}
 	if described.Identity == "" {
 		w.identify = identifier(cfg)
+	}
+	if before != nil {
+		w.before = before.identity
 	}
 	return w
 }
