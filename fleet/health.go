@@ -23,20 +23,20 @@ type health struct {
 
 	checks sync.WaitGroup
 
-	mu       sync.Mutex      // guards what follows
-	ctx      context.Context //nolint:containedctx // how long to watch, nil before
-	timer    *time.Timer     // of the next check
-	due      time.Time       // when it fires
-	flights  flights
-	state    State
-	sign     time.Time     // the last sign of life
-	answered time.Time     // the last answer to a request
-	interval time.Duration // of silence until the next probe
-	doubt    bool          // a request has failed since it last answered one
-	redialed bool          // since the member was silent
-	inRow    int           // probes in a row that speak against state
-	restored chan struct{} // closed and made anew when the member is Ready again
-	round    round
+	mu        sync.Mutex      // guards what follows
+	ctx       context.Context //nolint:containedctx // how long to watch, nil before
+	timer     *time.Timer     // of the next check
+	due       time.Time       // when it fires
+	exchanges exchanges
+	state     State
+	sign      time.Time     // the last sign of life
+	answered  time.Time     // the last answer to a request
+	interval  time.Duration // of silence until the next probe
+	doubt     bool          // a request has failed since it last answered one
+	redialed  bool          // since the member was silent
+	inRow     int           // probes in a row that speak against state
+	restored  chan struct{} // closed and made anew when the member is Ready again
+	round     round
 }
 
 // round is what is known of the probes that are under way. Their answers count for no other round: another question is
@@ -120,12 +120,12 @@ func (h *health) nextLocked() time.Time {
 
 // doubtfulLocked returns when a request that is under way casts doubt on the member, zero if there is none.
 func (h *health) doubtfulLocked() time.Time {
-	return h.flights.doubtful(h.lastAnswerLocked(), h.opts.RetryInterval/2, h.opts.ProbeInterval)
+	return h.exchanges.doubtful(h.lastAnswerLocked(), h.opts.RetryInterval/2, h.opts.ProbeInterval)
 }
 
 // lastAnswerLocked is when a request was answered, or a part of an answer arrived.
 func (h *health) lastAnswerLocked() time.Time {
-	if arrived := h.flights.arrived(eventsSuffice * h.opts.ProbeInterval); arrived.After(h.answered) {
+	if arrived := h.exchanges.arrived(eventsSuffice * h.opts.ProbeInterval); arrived.After(h.answered) {
 		return arrived
 	}
 	return h.answered
@@ -303,23 +303,23 @@ func (h *health) lost(why error) {
 	h.report(Unreachable, why)
 }
 
-// sent notes that a request is sent, until landed is called for it.
-func (h *health) sent() *flight {
-	f := &flight{begun: time.Now()}
+// sent notes that a request is sent, until ended is called for it.
+func (h *health) sent() *exchange {
+	x := &exchange{begun: time.Now()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.flights.add(f)
+	h.exchanges.add(x)
 	if h.state == Ready {
-		h.hastenLocked(f.begun.Add(h.opts.RetryInterval / 2))
+		h.hastenLocked(x.begun.Add(h.opts.RetryInterval / 2))
 	}
-	return f
+	return x
 }
 
-// landed notes the end of a request, whatever that was.
-func (h *health) landed(f *flight) {
+// ended notes the end of a request, whatever that was.
+func (h *health) ended(x *exchange) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.flights.remove(f)
+	h.exchanges.remove(x)
 }
 
 // worked notes that a request was answered.

@@ -139,12 +139,12 @@ func TestAMemberThatIsLostIsNoticedInTime(t *testing.T) {
 				s := servers(t, 1, tc.opts)[0]
 				thaw := make(chan struct{})
 				s.set(!tc.frozen, map[bool]chan struct{}{true: thaw}[tc.frozen])
-				var f *flight
+				var f *exchange
 				if tc.request {
 					f = s.health.sent()
 				}
 				if tc.fails {
-					s.health.landed(f)
+					s.health.ended(f)
 					s.health.failed()
 				}
 				if last, missing := turn([]*server{s}, Unreachable, time.Minute); missing > 0 || last > tc.within {
@@ -236,8 +236,8 @@ func TestIdleMembersAreNotAskedInStep(t *testing.T) {
 
 // TestASlowServerStaysReady: one that answers probes late, or sends a part of what was asked before.
 func TestASlowServerStaysReady(t *testing.T) {
-	cases := map[string]func(t *testing.T, s *server, f *flight){
-		"AnswersProbesLate": func(_ *testing.T, s *server, _ *flight) {
+	cases := map[string]func(t *testing.T, s *server, f *exchange){
+		"AnswersProbesLate": func(_ *testing.T, s *server, _ *exchange) {
 			for range 15 {
 				thaw := make(chan struct{})
 				s.set(false, thaw)
@@ -245,7 +245,7 @@ func TestASlowServerStaysReady(t *testing.T) {
 				close(thaw)
 			}
 		},
-		"SendsParts": func(_ *testing.T, s *server, f *flight) {
+		"SendsParts": func(_ *testing.T, s *server, f *exchange) {
 			s.set(false, make(chan struct{}))
 			for range 19 {
 				<-time.After(3 * time.Second)
@@ -294,23 +294,23 @@ func TestARequestThatTakesLongHasTheServerAskedLessAndLess(t *testing.T) {
 		if n := len(s.asked); n > 80 || n < 60 {
 			t.Errorf("asked %d times in ten minutes, want about once in ProbeInterval after the first minute", n)
 		}
-		s.health.landed(f)
-		if s.health.flights.oldest != nil || s.health.flights.youngest != nil {
+		s.health.ended(f)
+		if s.health.exchanges.oldest != nil || s.health.exchanges.youngest != nil {
 			t.Error("a request that has ended is still under way")
 		}
 	})
 }
 
-// TestFlightsAreForgottenInAnyOrder: the list has those that have not ended, the oldest first.
-func TestFlightsAreForgottenInAnyOrder(t *testing.T) {
+// TestExchangesAreForgottenInAnyOrder: the list has those that have not ended, the oldest first.
+func TestExchangesAreForgottenInAnyOrder(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {1, 2, 0}} {
-		var fs flights
-		all := make([]*flight, 0, 3)
+		var fs exchanges
+		all := make([]*exchange, 0, 3)
 		for i := range 3 {
-			all = append(all, &flight{begun: time.Unix(int64(i), 0)})
+			all = append(all, &exchange{begun: time.Unix(int64(i), 0)})
 			fs.add(all[i])
 		}
-		left := map[*flight]bool{all[0]: true, all[1]: true, all[2]: true}
+		left := map[*exchange]bool{all[0]: true, all[1]: true, all[2]: true}
 		for _, i := range order {
 			fs.remove(all[i])
 			delete(left, all[i])

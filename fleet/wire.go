@@ -52,37 +52,37 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.carry(req, w.health.sent())
 }
 
-// carry sends an ordinary request. What comes of it is told to health, unless there is no flight: then it is a question of
+// carry sends an ordinary request. What comes of it is told to health, unless there is no exchange: then it is a question of
 // health's own.
-func (w *wire) carry(req *http.Request, f *flight) (*http.Response, error) {
+func (w *wire) carry(req *http.Request, x *exchange) (*http.Response, error) {
 	g, err := w.begin(false)
 	if err != nil {
-		w.ended(f)
+		w.ended(x)
 		return nil, err
 	}
 	resp, release, err := w.send(g, req)
 	if err != nil {
 		g.end()
-		w.ended(f)
-		if f != nil {
+		w.ended(x)
+		if x != nil {
 			w.noteError(g, req)
 			err = w.explained(req, err)
 		}
 		return resp, err
 	}
-	end := sync.OnceFunc(func() { release(); g.end(); w.ended(f) })
+	end := sync.OnceFunc(func() { release(); g.end(); w.ended(x) })
 	body := &countedBody{ReadCloser: resp.Body, left: w.most, end: end, reconcile: pulse.From(req.Context()), from: string(w.name)}
-	if f != nil {
+	if x != nil {
 		w.noteAnswer(resp)
-		body.wire, body.req, body.flight = w, req, f
+		body.wire, body.req, body.exchange = w, req, x
 	}
 	resp.Body = body
 	return resp, nil
 }
 
-func (w *wire) ended(f *flight) {
-	if f != nil {
-		w.health.landed(f)
+func (w *wire) ended(x *exchange) {
+	if x != nil {
+		w.health.ended(x)
 	}
 }
 
@@ -359,9 +359,9 @@ type countedBody struct {
 	from      string       // the member's name
 
 	// For requests of which health is told, or else nil:
-	wire   *wire
-	req    *http.Request
-	flight *flight
+	wire     *wire
+	req      *http.Request
+	exchange *exchange
 }
 
 // Read implements io.Reader.
@@ -373,11 +373,11 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.reconcile.Heard(b.from)
 	b.left -= int64(n)
-	if b.flight == nil {
+	if b.exchange == nil {
 		return n, err
 	}
 	if n > 0 {
-		b.flight.arrives()
+		b.exchange.arrives()
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = b.wire.explained(b.req, err)

@@ -496,7 +496,7 @@ func TestARequestToAMemberThatCannotBeReachedSaysSo(t *testing.T) {
 		if err := <-ended; !errors.Is(err, ErrNotReady) || !errors.As(err, &state) || state.Status.Name != "m" {
 			t.Errorf("%s: %v, want that the member is not ready", path, err)
 		}
-		if w.health.flights.oldest != nil {
+		if w.health.exchanges.oldest != nil {
 			t.Errorf("%s: the request is still under way", path)
 		}
 	}

@@ -5,50 +5,50 @@ import (
 	"time"
 )
 
-// flights are the requests to a member that are under way, watches apart, the oldest first. One that has no answer is the
+// exchanges are the requests to a member that are under way, watches apart, the oldest first. One that has no answer is the
 // first sign of a member that is lost.
-type flights struct{ oldest, youngest *flight }
+type exchanges struct{ oldest, youngest *exchange }
 
-// flight is one request.
-type flight struct {
+// exchange is one request.
+type exchange struct {
 	begun        time.Time
 	arrived      atomic.Int64 // when a part of the answer arrived last, in nanoseconds since begun, or zero
-	older, newer *flight
+	older, newer *exchange
 }
 
 // arrives notes that a part of the answer arrives. It needs no lock.
-func (f *flight) arrives() { f.arrived.Store(int64(time.Since(f.begun))) }
+func (x *exchange) arrives() { x.arrived.Store(int64(time.Since(x.begun))) }
 
-func (fs *flights) add(f *flight) {
-	f.older = fs.youngest
-	if f.older == nil {
-		fs.oldest = f
+func (xs *exchanges) add(x *exchange) {
+	x.older = xs.youngest
+	if x.older == nil {
+		xs.oldest = x
 	} else {
-		f.older.newer = f
+		x.older.newer = x
 	}
-	fs.youngest = f
+	xs.youngest = x
 }
 
-func (fs *flights) remove(f *flight) {
-	if f.older == nil {
-		fs.oldest = f.newer
+func (xs *exchanges) remove(x *exchange) {
+	if x.older == nil {
+		xs.oldest = x.newer
 	} else {
-		f.older.newer = f.newer
+		x.older.newer = x.newer
 	}
-	if f.newer == nil {
-		fs.youngest = f.older
+	if x.newer == nil {
+		xs.youngest = x.older
 	} else {
-		f.newer.older = f.older
+		x.newer.older = x.older
 	}
-	f.older, f.newer = nil, nil
+	x.older, x.newer = nil, nil
 }
 
 // arrived returns when a part of an answer arrived last, zero for never. An answer that takes longer than most does not
 // count: like the events of a watch, it shows that the server can reach us, and not that we can reach it.
-func (fs *flights) arrived(most time.Duration) (last time.Time) {
-	for f := fs.oldest; f != nil; f = f.newer {
-		after := time.Duration(f.arrived.Load())
-		if at := f.begun.Add(after); after > 0 && after < most && at.After(last) {
+func (xs *exchanges) arrived(most time.Duration) (last time.Time) {
+	for x := xs.oldest; x != nil; x = x.newer {
+		after := time.Duration(x.arrived.Load())
+		if at := x.begun.Add(after); after > 0 && after < most && at.After(last) {
 			last = at
 		}
 	}
@@ -59,13 +59,13 @@ func (fs *flights) arrived(most time.Duration) (last time.Time) {
 // way. heard is when the server last answered anything: then it was there. That takes least, or a third of the time for
 // which a request had been under way before, if that is more, up to most: one that takes long by its nature, such as
 // one for the log of a container, shall not have the server asked for ever.
-func (fs *flights) doubtful(heard time.Time, least, most time.Duration) (first time.Time) {
-	for f := fs.oldest; f != nil; f = f.newer {
-		since := f.begun
+func (xs *exchanges) doubtful(heard time.Time, least, most time.Duration) (first time.Time) {
+	for x := xs.oldest; x != nil; x = x.newer {
+		since := x.begun
 		if heard.After(since) {
 			since = heard
 		}
-		at := since.Add(min(max(least, since.Sub(f.begun)/3), most))
+		at := since.Add(min(max(least, since.Sub(x.begun)/3), most))
 		if first.IsZero() || at.Before(first) {
 			first = at
 		}
