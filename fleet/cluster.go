@@ -41,12 +41,16 @@ func wrapNewCache(o *cluster.Options, e *Engagement) {
 		newCache = cache.New
 	}
 	o.NewCache = func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
+		mapper := opts.Mapper
+		scopes := &scopes{RESTMapper: mapper}
+		opts.Mapper = scopes
 		c, err := newCache(cfg, opts)
 		if err != nil {
 			return nil, err
 		}
+		scopes.made.Store(true)
 		candid := &candidCache{
-			Cache: c, scheme: opts.Scheme, mapper: opts.Mapper, kinds: e.kinds, informers: &e.informers,
+			Cache: c, scheme: opts.Scheme, mapper: mapper, kinds: e.kinds, informers: &e.informers,
 			explicit: opts.ReaderFailOnMissingInformer,
 		}
 		e.kinds.open = candid.open

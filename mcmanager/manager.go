@@ -50,8 +50,16 @@ type FleetOption func(*fleet.Options)
 // discovers. A nil provider makes a plain manager of it: controllers built with mcbuilder then run against the local
 // cluster.
 //
-// The provider and the fleet run on every replica, also on those that wait for leadership. Members get the scheme of
-// opts. The metrics server shows them at /debug/fleet.
+// The provider and the fleet run on every replica, also on those that wait for leadership. The metrics server shows the
+// members at /debug/fleet.
+//
+// Scheme, Cache, NewCache, Client and NewClient of opts apply to members too: an operator that is confined to one namespace,
+// or whose client reads a kind without cache, is so everywhere. MapperProvider is about the local cluster alone. To have
+// other options in members, set fleet.Options.ClusterOptions, which comes last; it may reset what it is given:
+//
+//	o.Cache = cache.Options{} // members are cached as if the manager had no such options
+//
+// What would connect members with the local cluster is an error, such as a REST mapper in the options of the cache.
 func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...FleetOption) (Manager, error) {
 	local, err := manager.New(cfg, opts)
 	if err != nil {
@@ -60,6 +68,9 @@ func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...F
 	options := fleet.Options{Scheme: local.GetScheme(), Logger: local.GetLogger().WithName("fleet")}
 	for _, apply := range fleetOpts {
 		apply(&options)
+	}
+	if options.ClusterOptions, err = memberOptions(opts, options.ClusterOptions); err != nil && provider != nil {
+		return nil, err
 	}
 	m := &mcManager{Manager: local, fleet: fleet.New(options), provider: provider}
 	if err := m.Add(m.fleet); err != nil {

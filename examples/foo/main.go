@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fleet-runtime/fleet-runtime/examples/foo/v1alpha1"
@@ -51,7 +52,7 @@ func run() error {
 		Metrics: metricsserver.Options{BindAddress: *metrics},
 		// In the central cluster, the program may look into this namespace alone.
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
-	})
+	}, everywhere)
 	if err != nil {
 		return err
 	}
@@ -59,6 +60,13 @@ func run() error {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// everywhere watches Foos in all namespaces of members.
+func everywhere(o *fleet.Options) {
+	o.ClusterOptions = func(fleet.Member) []cluster.Option {
+		return []cluster.Option{func(o *cluster.Options) { o.Cache.DefaultNamespaces = nil }}
+	}
 }
 
 // provider discovers the clusters that have Foos.
