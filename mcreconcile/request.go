@@ -14,6 +14,9 @@ type ClusterName string
 // LocalCluster is the name of the cluster that the manager itself runs against, often called the hub.
 const LocalCluster ClusterName = ""
 
+// String returns the name.
+func (n ClusterName) String() string { return string(n) }
+
 // Request asks to reconcile one object of one cluster. It is comparable, so equal requests coalesce in the queue.
 // The fields have the names of sigs.k8s.io/multicluster-runtime's request.
 type Request struct {
