@@ -38,7 +38,7 @@ func TestAClusterThatIsBackIsMissedAnew(t *testing.T) {
 	m.present(one)
 	for s, want := range map[site]bool{named: false, one: false, two: true} {
 		if _, missing := m.missing[s]; missing != want {
-			t.Errorf("%q is missed: %t, want %t", s, missing, want)
+			t.Errorf("%v is missed: %t, want %t", s, missing, want)
 		}
 	}
 }
