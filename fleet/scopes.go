@@ -19,7 +19,7 @@ type scopes struct {
 func (s *scopes) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	mapping, err := s.RESTMapper.RESTMapping(kind, versions...)
 	if err != nil && !s.made.Load() {
-		return &meta.RESTMapping{Scope: meta.RESTScopeNamespace}, nil //nolint:nilerr // the kind's readers are told
+		return &meta.RESTMapping{Scope: meta.RESTScopeNamespace}, nil
 	}
 	return mapping, err
 }

@@ -65,7 +65,7 @@ func FuzzRecord(f *testing.F) {
 		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{r.annotation: names, r.identities: identities}}}
 		placed, ok := r.read(owner)
 		if !ok && len(placed) > 0 {
-			t.Fatalf("%v cannot be read, and was read as %q", names, placed)
+			t.Fatalf("%v cannot be read, and was read as %v", names, placed)
 		}
 		if !r.exists(owner) {
 			t.Fatal("there is a record, and it is not seen")
@@ -101,7 +101,7 @@ func TestARecordWithoutIdentitiesIsRead(t *testing.T) {
 	owner.Annotations = map[string]string{r.annotation: `["west","east"]`}
 	got, ok := r.read(owner)
 	if want := []site{{name: "east"}, {name: "west"}}; !ok || !slices.Equal(want, got) {
-		t.Errorf("the record was read as %v, %t, want %q", got, ok, want)
+		t.Errorf("the record was read as %v, %t, want %v", got, ok, want)
 	}
 	r.set(owner, []site{{"east", "1"}, {name: "west"}, {"east", "2"}}, true)
 	want := map[string]string{r.annotation: `["east","west"]`, r.identities: `{"east":["1","2"]}`}
