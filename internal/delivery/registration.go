@@ -55,7 +55,7 @@ type Registration struct {
 	handler toolscache.ResourceEventHandler
 	resyncs bool
 	spawn   func(func())
-	synced  chan struct{} // closed once the handler has seen the initial list
+	settled chan struct{} // closed once the handler has seen the initial list, or never will
 	wake    chan struct{} // has room for the one call that ends the wait of the goroutine while it lingers
 
 	mu        sync.Mutex // guards what follows
@@ -86,11 +86,17 @@ var _ toolscache.ResourceEventHandlerRegistration = (*Registration)(nil)
 // New returns a registration. spawn runs a function in a goroutine; it is called by [Registration.Add]. Without resyncs, the
 // handler is told of none.
 func New(h toolscache.ResourceEventHandler, resyncs bool, spawn func(func())) *Registration {
-	return &Registration{handler: h, resyncs: resyncs, spawn: spawn, synced: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return &Registration{handler: h, resyncs: resyncs, spawn: spawn, settled: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
 // HasSynced implements toolscache.ResourceEventHandlerRegistration.
-func (r *Registration) HasSynced() bool { return toolscache.IsDone(r) }
+func (r *Registration) HasSynced() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hasSyncedLocked()
+}
+
+func (r *Registration) hasSyncedLocked() bool { return r.complete && r.unseen == 0 }
 
 // HasSyncedChecker implements toolscache.ResourceEventHandlerRegistration.
 func (r *Registration) HasSyncedChecker() toolscache.DoneChecker { return r }
@@ -98,8 +104,8 @@ func (r *Registration) HasSyncedChecker() toolscache.DoneChecker { return r }
 // Name implements toolscache.DoneChecker.
 func (r *Registration) Name() string { return fmt.Sprintf("event handler %T", r.handler) }
 
-// Done implements toolscache.DoneChecker.
-func (r *Registration) Done() <-chan struct{} { return r.synced }
+// Done implements toolscache.DoneChecker. It is closed for a handler that was removed, too: nobody is to wait for that.
+func (r *Registration) Done() <-chan struct{} { return r.settled }
 
 // Add has an event delivered.
 func (r *Registration) Add(e Event) {
@@ -226,6 +232,7 @@ func (r *Registration) remove() (wake bool) {
 	defer r.mu.Unlock()
 	r.removed = true
 	r.pending = nil
+	r.settleLocked()
 	if r.goroutine != lingering {
 		return false
 	}
@@ -237,7 +244,7 @@ func (r *Registration) seen() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unseen--
-	r.closeIfSyncedLocked()
+	r.settleLocked()
 }
 
 // Listed notes that the initial list is complete: all of it was added.
@@ -245,11 +252,11 @@ func (r *Registration) Listed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.complete = true
-	r.closeIfSyncedLocked()
+	r.settleLocked()
 }
 
-func (r *Registration) closeIfSyncedLocked() {
-	if r.complete && r.unseen == 0 && !r.HasSynced() {
-		close(r.synced)
+func (r *Registration) settleLocked() {
+	if (r.removed || r.hasSyncedLocked()) && !toolscache.IsDone(r) {
+		close(r.settled)
 	}
 }

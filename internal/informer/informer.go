@@ -29,7 +29,8 @@ type Informer struct {
 	reflector func() *toolscache.Reflector
 	indexer   toolscache.Indexer
 	transform atomic.Pointer[toolscache.TransformFunc]
-	synced    chan struct{} // closed when the store has the first list
+	synced    atomic.Bool   // the store has the first list
+	settled   chan struct{} // closed when it is synced, or never will be
 
 	mu       sync.Mutex // guards what follows, and makes one step of a change to the store and its events
 	legacy   *legacy    // nil for an informer that takes nobody's place
@@ -52,7 +53,7 @@ func New(
 ) toolscache.SharedIndexInformer {
 	i := &Informer{
 		indexer:  toolscache.NewIndexer(toolscache.DeletionHandlingMetaNamespaceKeyFunc, indexers),
-		synced:   make(chan struct{}),
+		settled:  make(chan struct{}),
 		handlers: map[*delivery.Registration]struct{}{},
 	}
 	i.reflector = sync.OnceValue(func() *toolscache.Reflector {
@@ -108,12 +109,15 @@ func (i *Informer) Remove() {
 	i.started = true
 	if i.cancel != nil {
 		i.cancel()
+	} else {
+		i.settleLocked()
 	}
 }
 
 func (i *Informer) stop() {
 	i.mu.Lock()
 	i.stopped = true
+	i.settleLocked()
 	for l := range i.handlers {
 		l.Remove()
 	}
@@ -130,10 +134,17 @@ func (i *Informer) IsStopped() bool {
 }
 
 // HasSynced implements SharedInformer.
-func (i *Informer) HasSynced() bool { return isClosed(i.synced) }
+func (i *Informer) HasSynced() bool { return i.synced.Load() }
 
-// HasSyncedChecker implements SharedInformer.
-func (i *Informer) HasSyncedChecker() toolscache.DoneChecker { return done{"informer", i.synced} }
+// HasSyncedChecker implements SharedInformer. It is done with an informer that has stopped, too: a cache that is limited to
+// namespaces waits for it in a goroutine, which would keep an engagement that is over in memory.
+func (i *Informer) HasSyncedChecker() toolscache.DoneChecker { return done{"informer", i.settled} }
+
+func (i *Informer) settleLocked() {
+	if !isClosed(i.settled) {
+		close(i.settled)
+	}
+}
 
 // LastSyncResourceVersion implements SharedInformer.
 func (i *Informer) LastSyncResourceVersion() string { return i.reflector().LastSyncResourceVersion() }
@@ -319,7 +330,8 @@ func (in intake) replace(list []any, resourceVersion string) (first bool, err er
 	}
 	first = !in.HasSynced()
 	if first {
-		close(in.synced) // before a handler is told, which may look
+		in.synced.Store(true) // before a handler is told, which may look
+		in.settleLocked()
 	}
 	for _, n := range news {
 		in.tellLocked(n)

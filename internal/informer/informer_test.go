@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -448,4 +449,22 @@ func waitUntil(t *testing.T, what string, holds func() bool) {
 	if err != nil {
 		t.Fatalf("waiting until %s: %v", what, err)
 	}
+}
+
+// TestWhatWaitsForAnInformerEndsWithIt: controller-runtime waits in a goroutine, which would keep an engagement that is over
+// in memory if it never had its first list.
+func TestWhatWaitsForAnInformerEndsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := addInformer(t, &Set{}, Key{})
+		registration, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.stop()
+		<-i.HasSyncedChecker().Done()
+		<-registration.HasSyncedChecker().Done()
+		if i.HasSynced() || registration.HasSynced() {
+			t.Error("it claims to be synced")
+		}
+	})
 }
