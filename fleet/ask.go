@@ -61,7 +61,7 @@ func (q *question) ask(ctx context.Context, over http.RoundTripper) ([]byte, err
 		GroupVersion: version,
 		Negotiator:   runtime.NewClientNegotiator(scheme.Codecs.WithoutConversion(), version),
 	}
-	ctx = klog.NewContext(ctx, logr.Discard()) // what comes of it is told by whoever asks
+	ctx = klog.NewContext(ctx, logr.Discard()) // the caller tells what comes of it
 	request := rest.NewRequestWithClient(q.server, "", content, &http.Client{Transport: capped{over}, Timeout: q.timeout})
 	// What the API server has in its memory is as good as what is stored, and costs it less.
 	result := request.Verb(http.MethodGet).AbsPath(q.path).Param("resourceVersion", "0").SetHeader("Accept", q.accept).MaxRetries(0).Do(ctx)

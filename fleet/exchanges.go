@@ -58,7 +58,7 @@ func (xs *exchanges) arrived(most time.Duration) (last time.Time) {
 // doubtful returns when the first of them has been without an answer for so long that there is doubt, zero if none is under
 // way. heard is when the server last answered anything: then it was there. That takes least, or a third of the time for
 // which a request had been under way before, if that is more, up to most: one that takes long by its nature, such as
-// one for the log of a container, shall not have the server asked for ever.
+// one for the log of a container, is no reason to ask the server for ever.
 func (xs *exchanges) doubtful(heard time.Time, least, most time.Duration) (first time.Time) {
 	for x := xs.oldest; x != nil; x = x.newer {
 		since := x.begun

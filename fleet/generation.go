@@ -84,9 +84,9 @@ func (g *generation) dialOwn(config *transport.Config) {
 	config.WrapTransport = transport.Wrappers(withoutHeaderTables, config.WrapTransport)
 }
 
-// withoutHeaderTables has HTTP/2 connections keep no headers that may come again. These tables take 6 KB of each member, and
-// most of what is in them does not come again: the paths of requests, and the times and identifiers of answers. It saves some
-// hundred bytes in each request and answer of a member that is busy.
+// withoutHeaderTables stops HTTP/2 connections from keeping headers that may come again. These tables take 6 KB of each
+// member, and most of what is in them does not come again: the paths of requests, and the times and identifiers of answers.
+// They would save some hundred bytes in each request and answer of a member that is busy.
 func withoutHeaderTables(rt http.RoundTripper) http.RoundTripper {
 	const none = 1 // of a byte; zero stands for the default
 	if t, ok := rt.(*http.Transport); ok {
@@ -95,8 +95,8 @@ func withoutHeaderTables(rt http.RoundTripper) http.RoundTripper {
 	return rt
 }
 
-// parseCertificateLate has the client certificate parsed at each handshake, of which there are few. client-go would keep 3 KB
-// that are of no use in between. It returns an error if there is none in the data.
+// parseCertificateLate leaves it to each handshake to parse the client certificate. There are few, and client-go would keep
+// 3 KB that are of no use in between. It returns an error if there is none in the data.
 func parseCertificateLate(config *transport.TLSConfig) error {
 	cert, key := config.CertData, config.KeyData
 	if len(cert) == 0 || len(key) == 0 {

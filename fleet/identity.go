@@ -155,7 +155,7 @@ func (f *Fleet) notIdentifiedLocked(e *Engagement) {
 	f.twinsChangedLocked(e, at)
 }
 
-// twinsChangedLocked tells that the others have a duplicate more or less, unless it is none that is told.
+// twinsChangedLocked tells that the others have a duplicate more or less, unless their status does not name that one.
 func (f *Fleet) twinsChangedLocked(e *Engagement, at int) {
 	if at > mostDuplicates {
 		return

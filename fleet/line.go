@@ -87,7 +87,7 @@ func (l *line) prove(ctx context.Context, shared bool, proof func(context.Contex
 	return err
 }
 
-// abandon closes a line of which nobody else waits to be proved, or has waited long.
+// abandon closes a line, unless others may wait for it to be proved and have not waited long.
 func (l *line) abandon(shared bool) {
 	if !shared || time.Since(l.made) > proveWithin {
 		_ = l.Close()

@@ -11,7 +11,7 @@ type QueueStats struct {
 	Paused bool `json:"paused"`
 }
 
-// AddQueue has [Fleet.Queues] show the queue of a controller, until remove is called. stats must not wait for anything.
+// AddQueue makes [Fleet.Queues] show the queue of a controller, until remove is called. stats must not wait for anything.
 // Controllers that mcbuilder builds call it.
 func (f *Fleet) AddQueue(controller string, stats func(ClusterName) QueueStats) (remove func()) {
 	f.mu.Lock()

@@ -2,7 +2,7 @@ package mcbuilder
 
 import "github.com/fleet-runtime/fleet-runtime/mchandler"
 
-// AcrossClusters has Owns find the owner in whatever cluster it is, by the references of package mcowner: an event on a
+// AcrossClusters makes Owns find the owner in whatever cluster it is, by the references of package mcowner: an event on a
 // dependent in one cluster becomes a request for its controller in another. Owners must pass every filter, such as
 // mchandler.OfFleet. [MatchEveryOwner] is for owners that are not the controller.
 func AcrossClusters(filters ...mchandler.OwnerFilter) WatchOption {

@@ -92,7 +92,7 @@ const (
 	later = 5 * time.Second
 )
 
-// answer has a request that needs other clusters wait until one of them is ready, and drops it if they are gone. Neither
+// answer lets a request that needs other clusters wait until one of them is ready, and drops it if they are gone. Neither
 // is an error of the reconciler's: the members' states show what is wrong.
 func (r *reconciler[request]) answer(ctx context.Context, req request, result reconcile.Result, err error) (reconcile.Result, error) {
 	var what complaint
@@ -120,7 +120,7 @@ func (r *reconciler[request]) answer(ctx context.Context, req request, result re
 	return reconcile.Result{RequeueAfter: r.wait(req, others, what.kinds), Priority: result.Priority}, nil
 }
 
-// wait has a request wait for clusters. It returns when to try again in any case, zero for not.
+// wait lets a request wait for clusters. It returns when to try again in any case, zero for not.
 func (r *reconciler[request]) wait(req request, names []fleet.ClusterName, kinds bool) time.Duration {
 	var after time.Duration
 	if kinds || !r.waiting.served.Load() {

@@ -25,7 +25,7 @@ type waiting[request mcreconcile.ClusterAware[request]] struct {
 	clusters map[request][]fleet.ClusterName
 }
 
-// add has a request wait for clusters.
+// add lets a request wait for clusters.
 func (w *waiting[request]) add(req request, names []fleet.ClusterName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,7 +42,7 @@ func (w *waiting[request]) add(req request, names []fleet.ClusterName) {
 	w.some.Store(true)
 }
 
-// forget has a request wait no longer: it is being reconciled.
+// forget ends the wait of a request: it is being reconciled.
 func (w *waiting[request]) forget(req request) {
 	if !w.some.Load() {
 		return

@@ -54,7 +54,7 @@ func WithPredicates(predicates ...predicate.Predicate) WatchOption {
 // metav1.PartialObjectMetadata then: reading the full type would make a second cache.
 func OnlyMetadata(o *watchOptions) { o.metadata = true }
 
-// MatchEveryOwner has Owns enqueue every owner of the kind, not the controller alone.
+// MatchEveryOwner makes Owns enqueue every owner of the kind, not the controller alone.
 func MatchEveryOwner(o *watchOptions) { o.everyOwner = true }
 
 // InMembers watches in the members that the selector matches, and in all if it is nil.

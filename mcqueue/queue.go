@@ -1,4 +1,4 @@
-// Package mcqueue has the work queue of controllers that run against many clusters.
+// Package mcqueue contains the work queue of controllers that run against many clusters.
 //
 // It is controller-runtime's priority queue in all that a controller sees of it, and fair across clusters: they take
 // turns, so a change waits for one turn of each busy cluster, however deep their backlogs are. Within a cluster the
@@ -294,7 +294,7 @@ func (q *Queue[request]) Reclaim(req request) {
 	q.wakeLocked()
 }
 
-// Forget has the rate limiter forget the failures of a request.
+// Forget makes the rate limiter forget the failures of a request.
 func (q *Queue[request]) Forget(req request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -342,8 +342,8 @@ func (q *Queue[request]) resumeLocked(name mcreconcile.ClusterName) {
 }
 
 // Purge drops all requests of a cluster that are not in flight, forgets their failures, and ends a pause. The returned
-// channel is closed when nothing of the cluster is in flight any more. Requests that are added later are taken: who
-// purges sees to it that none are.
+// channel is closed when nothing of the cluster is in flight any more. Requests that are added later are taken: the
+// caller sees to it that none are.
 func (q *Queue[request]) Purge(name mcreconcile.ClusterName) (drained <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

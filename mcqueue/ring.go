@@ -2,7 +2,7 @@ package mcqueue
 
 import "github.com/fleet-runtime/fleet-runtime/mcreconcile"
 
-// ring has the clusters that can be served in one band, in the order of their turns. Its operations take constant time.
+// ring holds the clusters that can be served in one band, in the order of their turns. Its operations take constant time.
 type ring[request mcreconcile.ClusterAware[request]] struct {
 	band band
 	head *clusterState[request]

@@ -107,7 +107,7 @@ func (r *Registration) Name() string { return fmt.Sprintf("event handler %T", r.
 // Done implements toolscache.DoneChecker. It is closed for a handler that was removed, too: nobody is to wait for that.
 func (r *Registration) Done() <-chan struct{} { return r.settled }
 
-// Add has an event delivered.
+// Add takes an event to be delivered.
 func (r *Registration) Add(e Event) {
 	if r.add(e) {
 		r.wake <- struct{}{} // without the lock, which the goroutine needs first of all
@@ -219,7 +219,7 @@ func (r *Registration) isRemoved() bool {
 	return r.removed
 }
 
-// Remove has nothing more delivered. A call to the handler that runs goes on.
+// Remove ends the delivery. A call to the handler that runs goes on.
 func (r *Registration) Remove() {
 	if r.remove() {
 		r.wake <- struct{}{}
