@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -78,21 +79,25 @@ func freezeName(i, going int) fleet.ClusterName {
 	return fleet.ClusterName(fmt.Sprintf("%s%d", freezing, i-going))
 }
 
-func freezeOnce(ctx context.Context, f *mctest.Fleet, plain bool, going, frozen int) (*changeLog, error) {
-	water, err := newIce(ctx, f.Members[0].Config())
+func freezeOnce(ctx context.Context, f *mctest.Fleet, plain bool, going, frozen int) (log *changeLog, err error) {
+	server, err := url.Parse(f.Members[0].Config().Host)
 	if err != nil {
 		return nil, err
 	}
-	defer water.close()
+	d, err := newDam(ctx, server.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
 	s := setting{local: f.Local, workers: freezeWorkers, plain: plain, members: map[fleet.ClusterName]*rest.Config{}}
 	for i := range going + frozen {
 		cfg := f.Members[0].Config()
 		if i >= going {
-			cfg = water.through(cfg)
+			cfg.Host, cfg.ServerName = "https://127.0.0.1:"+d.port(), server.Hostname()
 		}
 		s.members[freezeName(i, going)] = cfg
 	}
-	log := newChangeLog()
+	log = newChangeLog()
 	everyone := newCountdown(going + frozen)
 	stop, err := s.run(ctx, mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 		if req.Name != "object-0" {
@@ -117,7 +122,7 @@ func freezeOnce(ctx context.Context, f *mctest.Fleet, plain bool, going, frozen 
 		return nil, errors.Join(context.Cause(ctx), stop())
 	}
 	log.begin = time.Now()
-	freeze := time.AfterFunc(beforeFreeze, water.freeze)
+	freeze := time.AfterFunc(beforeFreeze, d.shut)
 	defer freeze.Stop()
 	err = keepChanging(ctx, f.Members[0], going, log)
 	log.end()
