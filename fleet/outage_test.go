@@ -170,9 +170,9 @@ func TestMembersThatAreDownAreAskedAtTheRateOfTheFleet(t *testing.T) {
 		frozen  bool
 		back    time.Duration
 	}{
-		"ThousandRefuse":      {members: 1000, back: 12200 * time.Millisecond},
-		"ThousandAreFrozen":   {members: 1000, frozen: true, back: 2200 * time.Millisecond},
-		"ThreeThousandFrozen": {members: 3000, frozen: true, back: 2200 * time.Millisecond},
+		// With thousands the race detector itself fails now and then.
+		"ManyRefuse":    {members: 200, back: 3400 * time.Millisecond},
+		"MoreAreFrozen": {members: 600, frozen: true, back: 2200 * time.Millisecond},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
