@@ -79,7 +79,7 @@ func (m *member) wrapNewInformer(o *cluster.Options, e *Engagement) {
 		}
 		made := inner(&retrying{
 			ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw),
-			key:                      key, kind: e.kinds.informerOf(key), kinds: e.kinds, wire: e.wire,
+			key:                      key, kind: e.kinds.stateOf(key), kinds: e.kinds, wire: e.wire,
 		}, obj, resync, indexers)
 		own, _ := made.(*informer.Informer)
 		if err == nil {

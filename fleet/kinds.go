@@ -420,8 +420,8 @@ func (k *kinds) knows(key informer.Key) bool {
 	return s != nil && s.mapped
 }
 
-// informerOf returns the state of a kind for an informer that is being made.
-func (k *kinds) informerOf(key informer.Key) *kind {
+// stateOf returns the state of a kind for an informer that is being made.
+func (k *kinds) stateOf(key informer.Key) *kind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.getLocked(key)

@@ -78,7 +78,7 @@ func keyOfPods() informer.Key {
 }
 
 func (w *kindsWorld) lister(key informer.Key) *retrying {
-	return &retrying{key: key, kind: w.informerOf(key), kinds: w.kinds}
+	return &retrying{key: key, kind: w.stateOf(key), kinds: w.kinds}
 }
 
 func newKindsWorld(ctx context.Context) *kindsWorld {

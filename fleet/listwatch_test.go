@@ -37,7 +37,7 @@ func TestAStorageThatIsRestoredBeforeAWatchBeginsIsListedAnew(t *testing.T) {
 				},
 			}),
 		}
-		r.kind = r.kinds.informerOf(r.key)
+		r.kind = r.kinds.stateOf(r.key)
 		if _, err := r.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestAnAnswerThatIsProtocolChangesNothing(t *testing.T) {
 	answer := error(nil)
 	k := newKinds(t.Context(), "a")
 	key := informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap")}
-	r := &retrying{key: key, kind: k.informerOf(key), kinds: k, wire: &wire{health: newHealth(HealthOptions{}, nil, nil, nil)}, ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
+	r := &retrying{key: key, kind: k.stateOf(key), kinds: k, wire: &wire{health: newHealth(HealthOptions{}, nil, nil, nil)}, ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &corev1.ConfigMapList{}, answer
 		},

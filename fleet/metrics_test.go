@@ -113,9 +113,9 @@ func TestWhatIsWrongWithAMemberIsInMetrics(t *testing.T) {
 			t.Errorf("series of a member with which nothing is wrong: %v", got)
 		}
 		deployments := informer.Key{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}}
-		lists := &retrying{key: deployments, kind: e.kinds.informerOf(deployments)}
+		lists := &retrying{key: deployments, kind: e.kinds.stateOf(deployments)}
 		e.kinds.report(lists, listing, errNo)
-		other.kinds.report(&retrying{key: deployments, kind: other.kinds.informerOf(deployments)}, listing, errNo)
+		other.kinds.report(&retrying{key: deployments, kind: other.kinds.stateOf(deployments)}, listing, errNo)
 		want := map[string]string{
 			"member_reason{cluster=a,reason=NotSynced}":         "1",
 			"member_not_synced{cluster=a,kind=Deployment.apps}": "1",
