@@ -42,7 +42,7 @@ func TestAMemberThatFailsHoldsUpNoOther(t *testing.T) {
 // startManager runs a manager with a controller of ConfigMaps that hands its requests to reconciled. It ends with the test.
 func startManager(t *testing.T, clusters *mctest.Fleet, reconciled chan<- mcreconcile.Request) {
 	t.Helper()
-	provider := fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+	provider := fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
 		for _, cp := range clusters.Members {
 			if err := members.Set(fleet.Member{Name: fleet.ClusterName(cp.Name), Config: cp.Config()}); err != nil {
 				return err

@@ -88,8 +88,12 @@ func (m *member) useServer(described Member) {
 	if described.Config == nil {
 		return
 	}
+	cfg, err := m.usable(described)
+	if err != nil {
+		return // connecting says so
+	}
 	before := m.forgetServer
-	m.forgetServer = m.fleet.clientSeries.Begin(m.usable(described))
+	m.forgetServer = m.fleet.clientSeries.Begin(cfg)
 	before()
 }
 

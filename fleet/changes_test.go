@@ -15,14 +15,14 @@ import (
 // describe reports a member that needs no cluster: its description is broken.
 func describe(t *testing.T, f *Fleet, name ClusterName, labels map[string]string) {
 	t.Helper()
-	if err := f.Set(Member{Name: name, Err: errors.New("broken"), Labels: labels}); err != nil {
+	if err := f.set(Member{Name: name, Err: errors.New("broken"), Labels: labels}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestChangesYieldsWhatIsThereAndWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := New(Options{})
+		f := running(t, Options{})
 		describe(t, f, "before", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		var got []ClusterName
@@ -40,13 +40,11 @@ func TestChangesYieldsWhatIsThereAndWhatChanges(t *testing.T) {
 		synctest.Wait()
 		describe(t, f, "before", map[string]string{"a": "b"})
 		synctest.Wait()
-		if err := f.Remove(t.Context(), "after"); err != nil {
-			t.Fatal(err)
-		}
+		<-f.remove("after")
 		synctest.Wait()
 		cancel()
 		<-done
-		if diff := cmp.Diff([]ClusterName{"before", "after", "before", "after"}, got); diff != "" {
+		if diff := cmp.Diff([]ClusterName{"before", "after", "before", "after"}, slices.Compact(got)); diff != "" {
 			t.Errorf("names (-want, +got):\n%s", diff)
 		}
 		if len(f.subscriptions) != 0 {
@@ -56,34 +54,36 @@ func TestChangesYieldsWhatIsThereAndWhatChanges(t *testing.T) {
 }
 
 func TestChangesInQuickSuccessionAreYieldedOnce(t *testing.T) {
-	f := New(Options{})
-	describe(t, f, "a", nil)
-	var got []ClusterName
-	for change := range f.Changes(t.Context()) {
-		got = append(got, change.Status.Name)
-		if len(got) == 1 { // while the loop's body is busy
-			for i := range 50 {
-				describe(t, f, "b", map[string]string{"i": string(rune('a' + i))})
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		describe(t, f, "a", nil)
+		synctest.Wait()
+		var got []ClusterName
+		for change := range f.Changes(t.Context()) {
+			got = append(got, change.Status.Name)
+			if len(got) == 1 { // while the loop's body is busy
+				for i := range 50 {
+					describe(t, f, "b", map[string]string{"i": string(rune('a' + i))})
+				}
+				describe(t, f, "a", map[string]string{"x": "y"})
+				synctest.Wait()
 			}
-			describe(t, f, "a", map[string]string{"x": "y"})
+			if len(got) == 3 {
+				break
+			}
 		}
-		if len(got) == 3 {
-			break
+		slices.Sort(got[1:])
+		if diff := cmp.Diff([]ClusterName{"a", "a", "b"}, got); diff != "" {
+			t.Errorf("names (-want, +got):\n%s", diff)
 		}
-	}
-	slices.Sort(got[1:])
-	if diff := cmp.Diff([]ClusterName{"a", "a", "b"}, got); diff != "" {
-		t.Errorf("names (-want, +got):\n%s", diff)
-	}
+	})
 }
 
 func TestAskingForAMemberNeverGuesses(t *testing.T) {
-	f := New(Options{})
+	f := running(t, Options{})
 	describe(t, f, "broken", nil)
 	describe(t, f, "removed", nil)
-	if err := f.Remove(t.Context(), "removed"); err != nil {
-		t.Fatal(err)
-	}
+	<-f.remove("removed")
 	for name, want := range map[ClusterName]error{"broken": ErrNotReady, "removed": ErrGone, "never": ErrUnknown} {
 		_, err := f.Engagement(name)
 		var state *StateError
@@ -98,13 +98,11 @@ func TestAskingForAMemberNeverGuesses(t *testing.T) {
 }
 
 func TestNamesOfRemovedMembersAreBounded(t *testing.T) {
-	f := New(Options{})
+	f := running(t, Options{})
 	for i := range 2 * mostGoneNames {
 		name := ClusterName(strconv.Itoa(i))
 		describe(t, f, name, nil)
-		if err := f.Remove(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		<-f.remove(name)
 	}
 	if n := f.gone.Len(); n != mostGoneNames {
 		t.Errorf("%d names are remembered, want %d", n, mostGoneNames)
@@ -120,25 +118,21 @@ func TestNewsThatChangeNoAccessAreTold(t *testing.T) {
 	}
 	for name, news := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := New(Options{})
-			set := func(m Member) {
-				t.Helper()
-				if err := f.Set(m); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				f := running(t, Options{})
+				set(t, f, Member{Name: "a", Cluster: cl})
+				s := f.subscribe()
+				defer f.unsubscribe(s)
+				s.next()
+				set(t, f, news)
+				if _, told := s.next(); !told {
+					t.Error("nobody is told")
 				}
-			}
-			set(Member{Name: "a", Cluster: cl})
-			s := f.subscribe()
-			defer f.unsubscribe(s)
-			s.next()
-			set(news)
-			if _, told := s.next(); !told {
-				t.Error("nobody is told")
-			}
-			set(news)
-			if _, told := s.next(); told {
-				t.Error("the same again is told")
-			}
+				set(t, f, news)
+				if _, told := s.next(); told {
+					t.Error("the same again is told")
+				}
+			})
 		})
 	}
 }

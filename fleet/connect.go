@@ -16,7 +16,10 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 	if described.Cluster != nil {
 		return e.openExisting(attempt, described.Cluster)
 	}
-	cfg := m.usable(described)
+	cfg, err := m.usable(described)
+	if err != nil {
+		return err
+	}
 	first, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		return err
@@ -112,12 +115,14 @@ func (m *member) serve(e *Engagement) {
 }
 
 // usable returns a copy of the described config as the fleet uses it.
-func (m *member) usable(described Member) *rest.Config {
+func (m *member) usable(described Member) (*rest.Config, error) {
 	cfg := rest.CopyConfig(described.Config)
-	m.fleet.opts.RESTConfig(described, cfg)
+	if err := m.fleet.opts.RESTConfig(described, cfg); err != nil {
+		return nil, fmt.Errorf("preparing the config by fleet.Options.RESTConfig: %w", err)
+	}
 	if cfg.QPS == 0 {
 		cfg.QPS = -1 // client-go's default of five requests a second would make a fleet crawl
 	}
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return noRedirects{rt} })
-	return cfg
+	return cfg, nil
 }

@@ -22,23 +22,35 @@ func (*existing) GetAPIReader() client.Reader { return nil }
 func running(t *testing.T, opts Options) *Fleet {
 	t.Helper()
 	f := New(opts)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = f.Start(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	t.Cleanup(runs(t, f))
 	return f
+}
+
+// runs lets a fleet live until end is called, which returns when it is drained.
+func runs(t *testing.T, f *Fleet) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	begun, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- f.Run(ctx, nil, NewProvider("test", func(ctx context.Context, _ cluster.Cluster, _ Members) error {
+			close(begun)
+			<-ctx.Done()
+			return nil
+		}))
+	}()
+	<-begun
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // join reports a member that is Ready at once, and returns its engagement.
 func join(t *testing.T, f *Fleet, name ClusterName) *Engagement {
 	t.Helper()
-	if err := f.Set(Member{Name: name, Cluster: &existing{}}); err != nil {
+	if err := f.set(Member{Name: name, Cluster: &existing{}}); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
@@ -55,7 +67,7 @@ func TestADrainThatTakesLongIsLoggedOnce(t *testing.T) {
 	ways := map[string]func(t *testing.T, f *Fleet){
 		"Removed": func(t *testing.T, f *Fleet) {
 			t.Helper()
-			go func() { _ = f.Remove(t.Context(), "a") }()
+			f.remove("a")
 		},
 		"Replaced": func(t *testing.T, f *Fleet) {
 			t.Helper()

@@ -123,26 +123,31 @@ func (e *Engagement) becomeIdleLocked() {
 	}
 }
 
-// drain waits until nothing runs any more for the engagement, which must have been ended.
+// drain waits until nothing runs any more for the engagement, which must have been ended. It returns an error that names
+// what still runs if ctx ends first.
 func (e *Engagement) drain(ctx context.Context) error {
+	served := make(chan struct{})
+	go func() { // it ends with the last that runs for the engagement
+		defer close(served)
+		<-e.idle
+		e.background.Wait()
+	}()
 	select {
-	case <-e.idle:
+	case <-served:
+		e.drained()
+		return nil
 	case <-ctx.Done():
-		return e.stillBusy(ctx)
+		return fmt.Errorf("draining cluster %q: %w while %s: it does not heed its context", e.name, context.Cause(ctx), e.busy())
 	}
-	e.background.Wait()
-	e.drained()
-	return nil
-}
-
-func (e *Engagement) stillBusy(ctx context.Context) error {
-	return fmt.Errorf("draining cluster %q: %w while %s: it does not heed its context", e.name, context.Cause(ctx), e.busy())
 }
 
 // busy says what runs for the engagement.
 func (e *Engagement) busy() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if len(e.work) == 0 {
+		return "its cache still runs"
+	}
 	running := make([]string, 0, len(e.work))
 	for w := range e.work {
 		running = append(running, w.what.String())

@@ -50,9 +50,11 @@ func TestADrainThatTakesTooLongNamesWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngagement(t.Context(), "a")
 		for _, what := range []named{"reconcile 1", "reconcile 2", "reconcile 3", "reconcile 4"} {
-			if _, _, err := e.Join(t.Context(), what); err != nil {
+			_, leave, err := e.Join(t.Context(), what)
+			if err != nil {
 				t.Fatal(err)
 			}
+			defer leave()
 		}
 		e.end(errRemoved)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

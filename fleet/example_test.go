@@ -6,16 +6,35 @@ import (
 	"fmt"
 	"log"
 
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
-// run returns a running fleet, once it has found out about its one member, which has an empty kubeconfig.
-func run(ctx context.Context) *fleet.Fleet {
+// east is a provider of one member, which has an empty kubeconfig and leaves when it is told to.
+func east(leave <-chan struct{}) fleet.Provider {
+	return fleet.NewProvider("east", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+		if err := members.Set(fleet.Member{Name: "east", Err: errors.New("the kubeconfig is empty")}); err != nil {
+			return err
+		}
+		select {
+		case <-leave:
+			members.Remove("east")
+			<-ctx.Done()
+		case <-ctx.Done():
+		}
+		return nil
+	})
+}
+
+// run returns a running fleet, once it has found out about its one member.
+func run(ctx context.Context, provider fleet.Provider) *fleet.Fleet {
 	f := fleet.New(fleet.Options{}) // a manager has one and runs it: mgr.GetFleet()
-	go func() { _ = f.Start(ctx) }()
-	if err := f.Set(fleet.Member{Name: "east", Err: errors.New("the kubeconfig is empty")}); err != nil {
-		log.Fatal(err)
-	}
+	go func() {
+		if err := f.Run(ctx, nil, provider); err != nil {
+			log.Fatal(err)
+		}
+	}()
 	for change := range f.Changes(ctx) {
 		if change.Status.Reason != "" {
 			break
@@ -28,7 +47,7 @@ func run(ctx context.Context) *fleet.Fleet {
 func ExampleFleet_List() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	for _, status := range run(ctx).List(nil) {
+	for _, status := range run(ctx, east(nil)).List(nil) {
 		fmt.Printf("%s is %s (%s): %s\n", status.Name, status.State, status.Reason, status.Message)
 	}
 	// Output: east is Pending (Invalid): the kubeconfig is empty
@@ -38,7 +57,7 @@ func ExampleFleet_List() {
 func ExampleStateError() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	f := run(ctx)
+	f := run(ctx, east(nil))
 	for _, name := range []fleet.ClusterName{"east", "west"} {
 		_, err := f.Engagement(name)
 		var state *fleet.StateError
@@ -60,7 +79,8 @@ func ExampleStateError() {
 func ExampleFleet_Changes() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	f := run(ctx)
+	leave := make(chan struct{})
+	f := run(ctx, east(leave))
 	for change := range f.Changes(ctx) {
 		name := change.Status.Name
 		if change.Status.State == "" {
@@ -69,7 +89,7 @@ func ExampleFleet_Changes() {
 		}
 		if change.Status.State == fleet.Pending {
 			fmt.Println(name, "waits")
-			go func() { _ = f.Remove(ctx, name) }()
+			close(leave)
 		}
 	}
 	// Output:

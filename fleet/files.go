@@ -55,7 +55,11 @@ func (m *member) untilFilesAreRead() time.Duration {
 // filesChanged reports whether the engagement has other certificates than those in the files that its config names.
 func (m *member) filesChanged(described Member) bool {
 	read := m.files()
-	return read != (files{}) && read.haveChanged(m.usable(described))
+	if read == (files{}) {
+		return false
+	}
+	cfg, err := m.usable(described)
+	return err == nil && read.haveChanged(cfg)
 }
 
 // files returns what the engagement has of files.

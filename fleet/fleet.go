@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,15 +34,14 @@ type Fleet struct {
 	identities    identities
 	subscriptions map[*subscription]struct{}
 	series        seriesKeeper
-	queues        map[string]*queue // by controller
-	ctx           context.Context   //nolint:containedctx // the life of the members' goroutines, nil before Start
+	queues        map[string]*shownQueue // by controller
+	refresher     Refresher              // the provider, nil if it cannot be asked
+	ctx           context.Context        //nolint:containedctx // the life of the members' goroutines, nil before Run
 	stopped       bool
 	running       sync.WaitGroup // the members' goroutines
 }
 
-var _ Members = (*Fleet)(nil)
-
-// New returns a fleet without members. It connects none before [Fleet.Start].
+// New returns a fleet without members. It has none before [Fleet.Run].
 func New(opts Options) *Fleet {
 	return &Fleet{
 		opts:          opts.withDefaults(),
@@ -55,40 +53,11 @@ func New(opts Options) *Fleet {
 	}
 }
 
-// Start runs the fleet until ctx is done, and returns when every member is drained. It may be called once.
-func (f *Fleet) Start(ctx context.Context) error {
-	f.mu.Lock()
-	if f.ctx != nil {
-		f.mu.Unlock()
-		return errors.New("the fleet was started before")
-	}
-	f.ctx = ctx
-	for _, m := range f.members {
-		f.runLocked(m)
-	}
-	f.mu.Unlock()
-	defer f.exportMetrics()()
-
-	<-ctx.Done()
-	f.mu.Lock()
-	f.stopped = true
-	for _, m := range f.members {
-		m.resumeLocked()
-	}
-	f.mu.Unlock()
-	f.running.Wait()
-	return nil
-}
-
-// NeedLeaderElection lets a manager run the fleet on every replica, so that standbys are warm.
-func (f *Fleet) NeedLeaderElection() bool { return false }
-
 func (f *Fleet) runLocked(m *member) {
 	f.running.Go(func() { m.run(f.ctx) })
 }
 
-// Set implements [Members].
-func (f *Fleet) Set(described Member) error {
+func (f *Fleet) set(described Member) error {
 	if err := described.Validate(); err != nil {
 		return err
 	}
@@ -112,29 +81,22 @@ func (f *Fleet) addLocked(described Member) {
 	f.series.addLocked(m, f.opts.MaxMemberSeries)
 	f.gone.Remove(described.Name)
 	f.changedLocked(described.Name)
-	if f.ctx != nil {
-		f.runLocked(m)
-	}
+	f.runLocked(m)
 }
 
-// Remove implements [Members].
-func (f *Fleet) Remove(ctx context.Context, name ClusterName) error {
+func (f *Fleet) remove(name ClusterName) (drained <-chan struct{}) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.room.leave(name) {
 		f.gone.Add(name, nil)
 		f.tellLeftOutLocked()
 	}
 	m, ok := f.members[name]
 	if !ok {
-		f.mu.Unlock()
-		return nil
+		return closed()
 	}
 	m.withdrawLocked()
-	if f.ctx == nil { // nothing runs yet that could end the member
-		f.endedLocked(m)
-	}
-	f.mu.Unlock()
-	return m.waitEnded(ctx)
+	return m.ended
 }
 
 // endedLocked forgets a member that is drained. If it was reported again meanwhile, its successor begins.

@@ -38,7 +38,7 @@ func mustBecome(holds func() bool) {
 // resync, and the one that reads the watch.
 func TestAnIdleMemberHasFourGoroutinesBesideItsConnection(t *testing.T) {
 	f := running(t, Options{})
-	if err := f.Set(Member{Name: "a", Config: pool.Start(t, mctest.Options{}).Local.Config()}); err != nil {
+	if err := f.set(Member{Name: "a", Config: pool.Start(t, mctest.Options{}).Local.Config()}); err != nil {
 		t.Fatal(err)
 	}
 	var e *Engagement
@@ -64,13 +64,18 @@ func TestAnIdleMemberHasFourGoroutinesBesideItsConnection(t *testing.T) {
 	mustBecome(func() bool { return goroutinesIn("/client-go/tools/cache.") == 0 })
 }
 
+// refresher is a function that is a Refresher.
+type refresher func(ctx context.Context, name ClusterName) error
+
+func (r refresher) Refresh(ctx context.Context, name ClusterName) error { return r(ctx, name) }
+
 // TestAMemberThatRestsHearsOfCredentialsThatAreRefused: nothing runs for it then but what its connection needs.
 func TestAMemberThatRestsHearsOfCredentialsThatAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, Options{})
 		asked := 0
-		described := Member{Name: "a", Cluster: &existing{}, Refresh: func(context.Context) error { asked++; return nil }}
-		if err := f.Set(described); err != nil {
+		f.refresher = refresher(func(context.Context, ClusterName) error { asked++; return nil })
+		if err := f.set(Member{Name: "a", Cluster: &existing{}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -86,8 +91,6 @@ func TestAMemberThatRestsHearsOfCredentialsThatAreRefused(t *testing.T) {
 			synctest.Wait()
 			<-time.After(f.opts.MaxRetryPeriod)
 		}
-		if err := f.Remove(t.Context(), "a"); err != nil {
-			t.Error(err)
-		}
+		<-f.remove("a")
 	})
 }

@@ -36,14 +36,14 @@ func (e entry) member() fleet.Member {
 
 // inventory returns a provider that asks a service for the list of clusters, again and again.
 func inventory(client *http.Client, url string, every time.Duration) fleet.Provider {
-	return fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+	return fleet.NewProvider("inventory", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
 		var known []entry
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			entries, err := ask(ctx, client, url)
 			if err == nil {
-				err = report(ctx, members, known, entries)
+				err = report(members, known, entries)
 				known = entries
 			}
 			if err != nil && ctx.Err() == nil {
@@ -79,7 +79,7 @@ func ask(ctx context.Context, client *http.Client, url string) (entries []entry,
 }
 
 // report tells the fleet what there is, and what is there no longer.
-func report(ctx context.Context, members fleet.Members, before, now []entry) error {
+func report(members fleet.Members, before, now []entry) error {
 	var errs []error
 	there := map[fleet.ClusterName]bool{}
 	for _, e := range now {
@@ -92,14 +92,14 @@ func report(ctx context.Context, members fleet.Members, before, now []entry) err
 	}
 	for _, e := range before {
 		if name := fleet.ClusterName(e.Name); !there[name] {
-			errs = append(errs, members.Remove(ctx, name)) // waits until the member is drained
+			members.Remove(name)
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // A provider of one's own is a function that reports members, and withdraws them.
-func ExampleProviderFunc() {
+func ExampleNewProvider() {
 	answers := make(chan string, 2)
 	answers <- `[{"Name": "east", "Server": "https://east.example"}, {"Name": "west", "Server": ""}]`
 	answers <- `[{"Name": "east", "Server": "https://east.example"}]`
@@ -129,7 +129,7 @@ func (p printer) Set(m fleet.Member) error {
 	return nil
 }
 
-func (p printer) Remove(_ context.Context, name fleet.ClusterName) error {
+func (p printer) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	fmt.Printf("%s has left\n", name)
 	p.stop()
 	return nil

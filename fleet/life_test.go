@@ -23,18 +23,12 @@ func status(t *testing.T, f *Fleet, name ClusterName) Status {
 	return s
 }
 
-// removing removes a member in the background. The channel is closed when Remove has returned.
-func removing(t *testing.T, f *Fleet, name ClusterName) (removed <-chan struct{}) {
+// removing removes member "a". The channel is closed when it is drained.
+func removing(t *testing.T, f *Fleet) (removed <-chan struct{}) {
 	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := f.Remove(t.Context(), name); err != nil {
-			t.Error(err)
-		}
-	}()
+	removed = f.remove("a")
 	synctest.Wait()
-	return done
+	return removed
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -48,7 +42,7 @@ func isClosed(c <-chan struct{}) bool {
 
 func set(t *testing.T, f *Fleet, m Member) {
 	t.Helper()
-	if err := f.Set(m); err != nil {
+	if err := f.set(m); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
@@ -64,7 +58,7 @@ func TestRemoveWaitsForWorkOfAnEngagementThatWasReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		join(t, f, "a")
-		removed := removing(t, f, "a")
+		removed := removing(t, f)
 		if isClosed(removed) {
 			t.Error("the member is removed while work of an earlier engagement runs")
 		}
@@ -162,7 +156,7 @@ func TestAMemberThatIsReportedWhileItIsDrainedComesBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			removed := removing(t, f, "a")
+			removed := removing(t, f)
 			for _, round := range []string{"1", "2"} {
 				set(t, f, Member{Name: "a", Cluster: &existing{}, Labels: map[string]string{"round": round}})
 			}
@@ -170,7 +164,7 @@ func TestAMemberThatIsReportedWhileItIsDrainedComesBack(t *testing.T) {
 				t.Errorf("it is %s before the work of its engagement has ended", s.State)
 			}
 			if !again {
-				go func() { _ = f.Remove(t.Context(), "a") }()
+				f.remove("a")
 				synctest.Wait()
 			}
 			leave()
@@ -201,22 +195,19 @@ func (s stuck) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("no way")
 }
 
-// TestRemoveOfAMemberThatIsConnectingReturnsWithItsContext, if what connects does not heed its own.
-func TestRemoveOfAMemberThatIsConnectingReturnsWithItsContext(t *testing.T) {
+// TestRemoveReturnsAtOnce, also if what connects does not heed its context.
+func TestRemoveReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, Options{})
 		until := make(chan struct{})
 		set(t, f, Member{Name: "a", Config: &rest.Config{Host: "https://stuck.test", Transport: stuck{until: until}}})
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := f.Remove(impatient, "a"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Remove() = %v, want its deadline", err)
+		removed := removing(t, f)
+		if isClosed(removed) || status(t, f, "a").State != Draining {
+			t.Error("the member counts as drained while it connects")
 		}
 		close(until)
-		if err := f.Remove(t.Context(), "a"); err != nil {
-			t.Error(err)
-		}
+		<-removed
 	})
 }
 
@@ -250,7 +241,7 @@ func TestSeriesOfAServerAreGoneWithTheMember(t *testing.T) {
 		if has(first) > 0 || has(second) == 0 {
 			t.Errorf("%d series of the server of before, %d of that of now", has(first), has(second))
 		}
-		<-removing(t, f, "a")
+		<-removing(t, f)
 		if has(second) > 0 {
 			t.Errorf("%d series of the server of a member that was removed", has(second))
 		}

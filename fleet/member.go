@@ -128,22 +128,6 @@ func (m *member) withdrawLocked() {
 	m.tellLocked(m.news)
 }
 
-// waitEnded waits for the end of a withdrawn member.
-func (m *member) waitEnded(ctx context.Context) error {
-	select {
-	case <-m.ended:
-		return nil
-	case <-ctx.Done():
-		m.fleet.mu.Lock()
-		e := m.engagement
-		m.fleet.mu.Unlock()
-		if e == nil {
-			return context.Cause(ctx)
-		}
-		return e.stillBusy(ctx)
-	}
-}
-
 // run lives the member's life. It returns when the member was withdrawn, or ctx is done, and all is drained; or when it
 // rests.
 func (m *member) run(ctx context.Context) {
@@ -356,6 +340,8 @@ func (m *member) statusLocked() Status {
 	s.Identity, s.Duplicates = m.engagement.identity, m.fleet.identities.othersLocked(m.engagement)
 	s.NotSynced = m.engagement.kinds.status()
 	switch {
+	case m.state == Draining && s.Message == "":
+		s.Message = m.engagement.busy()
 	case s.Reason != "":
 	case m.problem.reason != "":
 		s.Reason, s.Message = m.problem.reason, m.problem.message

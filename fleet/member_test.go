@@ -28,9 +28,16 @@ func TestFilesThatAnOptionNamesAreFollowed(t *testing.T) {
 		}
 	}
 	write(ca)
-	f := New(Options{RESTConfig: func(_ Member, cfg *rest.Config) { cfg.CAFile = path }})
+	f := New(Options{RESTConfig: func(_ Member, cfg *rest.Config) error {
+		cfg.CAFile = path
+		return nil
+	}})
 	m := newMember(f, Member{Name: "a", Config: &rest.Config{Host: server.URL}})
-	g, err := newGeneration(m.usable(m.described), &m.plugin)
+	cfg, err := m.usable(m.described)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +58,7 @@ func TestARefusedDuplicateDoesNotEndWhatThereIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, Options{RefuseDuplicates: true})
 		set := func(name ClusterName, identity string) {
-			if err := f.Set(Member{Name: name, Cluster: &existing{}, Identity: identity}); err != nil {
+			if err := f.set(Member{Name: name, Cluster: &existing{}, Identity: identity}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -74,7 +81,7 @@ func TestARefusedDuplicateDoesNotEndWhatThereIs(t *testing.T) {
 func TestAnEngagementThatHasEndedByItselfKeepsNoIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, Options{})
-		if err := f.Set(Member{Name: "a", Cluster: &existing{}, Identity: "1"}); err != nil {
+		if err := f.set(Member{Name: "a", Cluster: &existing{}, Identity: "1"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -83,10 +90,10 @@ func TestAnEngagementThatHasEndedByItselfKeepsNoIdentity(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.end(errors.New("the cache has stopped"))
-		if err := f.Set(Member{Name: "a", Cluster: &existing{}, Identity: "2"}); err != nil {
+		if err := f.set(Member{Name: "a", Cluster: &existing{}, Identity: "2"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Set(Member{Name: "b", Cluster: &existing{}, Identity: "1"}); err != nil {
+		if err := f.set(Member{Name: "b", Cluster: &existing{}, Identity: "1"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -126,14 +133,12 @@ func TestDuplicatesAreToldUpToTen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, Options{})
 		for i := range 2 * mostDuplicates {
-			if err := f.Set(Member{Name: ClusterName(fmt.Sprintf("m-%02d", i)), Cluster: &existing{}, Identity: "1"}); err != nil {
+			if err := f.set(Member{Name: ClusterName(fmt.Sprintf("m-%02d", i)), Cluster: &existing{}, Identity: "1"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
-		if err := f.Remove(t.Context(), "m-03"); err != nil {
-			t.Fatal(err)
-		}
+		<-f.remove("m-03")
 		synctest.Wait()
 		for name, want := range map[ClusterName]string{
 			"m-00": "[m-01 m-02 m-04 m-05 m-06 m-07 m-08 m-09 m-10 m-11]", "m-19": "[m-00 m-01 m-02 m-04 m-05 m-06 m-07 m-08 m-09 m-10]",

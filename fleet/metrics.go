@@ -67,12 +67,6 @@ func outcomeOf(result reconcile.Result, err error) int {
 	}
 }
 
-// Reconciled counts a reconcile that a controller ran on the engagement, by what it returned, for the metrics of the
-// member. Controllers that mcbuilder builds call it.
-func (e *Engagement) Reconciled(controller string, result reconcile.Result, err error) {
-	e.tally.reconciled(controller, outcomeOf(result, err))
-}
-
 func (t *tally) reconciled(controller string, outcome int) {
 	if t == nil {
 		return

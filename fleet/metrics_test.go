@@ -59,10 +59,10 @@ func TestMetricsOfAMember(t *testing.T) {
 		<-time.After(time.Minute)
 		e := join(t, f, "a") // another cluster
 		since := time.Now()
-		e.Reconciled("things", reconcile.Result{}, nil)
-		e.Reconciled("things", reconcile.Result{}, nil)
-		e.Reconciled("things", reconcile.Result{RequeueAfter: 1}, nil)
-		e.Reconciled("others", reconcile.Result{RequeueAfter: 1}, errors.New("broken"))
+		e.tally.reconciled("things", outcomeOf(reconcile.Result{}, nil))
+		e.tally.reconciled("things", outcomeOf(reconcile.Result{}, nil))
+		e.tally.reconciled("things", outcomeOf(reconcile.Result{RequeueAfter: 1}, nil))
+		e.tally.reconciled("others", outcomeOf(reconcile.Result{RequeueAfter: 1}, errors.New("broken")))
 		for i := range 2 {
 			probe := e.tally.timed(func(context.Context, http.RoundTripper) error {
 				<-time.After(time.Duration(i+1) * time.Second)
@@ -135,17 +135,10 @@ func TestWhatIsWrongWithAMemberIsInMetrics(t *testing.T) {
 func TestSeriesAreGoneWithTheMemberAndTheFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New(Options{MaxMemberSeries: 1})
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = f.Start(ctx)
-		}()
+		end := runs(t, f)
 		for range 1000 {
-			join(t, f, "a").Reconciled("things", reconcile.Result{}, nil)
-			if err := f.Remove(t.Context(), "a"); err != nil {
-				t.Fatal(err)
-			}
+			join(t, f, "a").tally.reconciled("things", outcomeOf(reconcile.Result{}, nil))
+			<-f.remove("a")
 		}
 		want := map[string]string{
 			"members{state=Pending}": "0", "members{state=Connecting}": "0", "members{state=Ready}": "0",
@@ -158,8 +151,7 @@ func TestSeriesAreGoneWithTheMemberAndTheFleet(t *testing.T) {
 		if got := seriesOf(t, "")["member_engagements_total{cluster=a}"]; got != "1" {
 			t.Errorf("a member that came back has %q engagements, want 1: the place of the one before is free", got)
 		}
-		stop()
-		<-done
+		end()
 		if got := seriesOf(t, ""); len(got) != 0 {
 			t.Errorf("series of a fleet that ended: %v", got)
 		}
@@ -181,11 +173,9 @@ func TestMembersBeyondTheLimitAreSummed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := running(t, Options{MaxMemberSeries: tc.most})
 				for _, member := range []ClusterName{"a", "b", "c"} {
-					join(t, f, member).Reconciled("things", reconcile.Result{}, nil)
+					join(t, f, member).tally.reconciled("things", outcomeOf(reconcile.Result{}, nil))
 				}
-				if err := f.Remove(t.Context(), "c"); err != nil {
-					t.Fatal(err)
-				}
+				<-f.remove("c")
 				got := seriesOf(t, "")
 				for series, want := range map[string]string{
 					"member_reconciles_total{cluster=a,controller=things,result=success}":       tc.own,
@@ -220,15 +210,10 @@ func TestAMemberCanHaveTheNameOfTheOthers(t *testing.T) {
 func TestOneFleetOfAProcessHasMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		join(t, running(t, Options{}), "a")
-		ctx, stop := context.WithCancel(t.Context())
 		second := New(Options{})
-		done := make(chan error, 1)
-		go func() { done <- second.Start(ctx) }()
+		end := runs(t, second)
 		join(t, second, "b")
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		end()
 		if len(seriesOf(t, "cluster=a")) == 0 || len(seriesOf(t, "cluster=b")) != 0 {
 			t.Errorf("series are %v, want those of a alone", seriesOf(t, ""))
 		}
@@ -241,15 +226,13 @@ func TestMetricsCanBeReadWhileMembersComeAndGo(t *testing.T) {
 	for _, name := range []ClusterName{"a", "b", "c", "d"} {
 		all.Go(func() {
 			for range 50 {
-				if err := f.Set(Member{Name: name, Cluster: &existing{}}); err != nil {
+				if err := f.set(Member{Name: name, Cluster: &existing{}}); err != nil {
 					t.Error(err)
 				}
 				if e, err := f.Engagement(name); err == nil {
-					e.Reconciled("things", reconcile.Result{}, nil)
+					e.tally.reconciled("things", outcomeOf(reconcile.Result{}, nil))
 				}
-				if err := f.Remove(t.Context(), name); err != nil {
-					t.Error(err)
-				}
+				<-f.remove(name)
 			}
 		})
 	}
@@ -262,8 +245,8 @@ func TestMetricsCanBeReadWhileMembersComeAndGo(t *testing.T) {
 func TestCountingAReconcileDoesNotAllocate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := join(t, running(t, Options{}), "a")
-		e.Reconciled("things", reconcile.Result{}, nil)
-		if n := testing.AllocsPerRun(1000, func() { e.Reconciled("things", reconcile.Result{}, nil) }); n != 0 {
+		e.tally.reconciled("things", outcomeOf(reconcile.Result{}, nil))
+		if n := testing.AllocsPerRun(1000, func() { e.tally.reconciled("things", outcomeOf(reconcile.Result{}, nil)) }); n != 0 {
 			t.Errorf("%v allocations for each reconcile", n)
 		}
 	})

@@ -26,9 +26,10 @@ type Options struct {
 	ClusterOptions func(m Member) []cluster.Option
 
 	// RESTConfig changes a copy of a member's config before it is used, such as its QPS, Timeout or UserAgent. It may be
-	// called for several members at once, and must do the same each time. Default: nothing. A config without QPS is
-	// not limited by the client; the API server's priority and fairness limits it.
-	RESTConfig func(m Member, cfg *rest.Config)
+	// called for several members at once, and must do the same each time. While it returns an error, which must carry no
+	// secrets, the member is not connected. Default: nothing. A config without QPS is not limited by the client; the API
+	// server's priority and fairness limits it.
+	RESTConfig func(m Member, cfg *rest.Config) error
 
 	// ConnectTimeout bounds one attempt to connect, from when it is its turn: members connect a few at a time.
 	// Default: 10 seconds.
@@ -100,7 +101,7 @@ func (o Options) withDefaults() Options {
 		o.Scheme = scheme.Scheme
 	}
 	if o.RESTConfig == nil {
-		o.RESTConfig = func(Member, *rest.Config) {}
+		o.RESTConfig = func(Member, *rest.Config) error { return nil }
 	}
 	if o.ClusterOptions == nil {
 		o.ClusterOptions = func(Member) []cluster.Option { return nil }

@@ -330,67 +330,73 @@ func TestExchangesAreForgottenInAnyOrder(t *testing.T) {
 
 // TestAMessageAloneIsNoNews: it has ports and times. What is news is another state, or another reason.
 func TestAMessageAloneIsNoNews(t *testing.T) {
-	f := New(Options{})
-	describe(t, f, "a", nil)
-	s := f.subscribe()
-	defer f.unsubscribe(s)
-	s.next()
-	m := f.members["a"]
-	told := func(change func()) bool {
-		f.mu.Lock()
-		change()
-		f.mu.Unlock()
-		_, told := s.next()
-		return told
-	}
-	engaged := newEngagement(t.Context(), "a")
-	m.engagement = engaged
-	steps := []struct {
-		what   string
-		change func()
-		news   bool
-	}{
-		{"a state", func() { m.setStateLocked(Unreachable, ReasonTimeout, "1") }, true},
-		{"a message", func() { m.setStateLocked(Unreachable, ReasonTimeout, "2") }, false},
-		{"a reason", func() { m.setStateLocked(Unreachable, ReasonRefused, "2") }, true},
-		{"a problem", func() { m.explainLocked(ReasonRefused, "1") }, true},
-		{"the message of a problem", func() { m.explainLocked(ReasonRefused, "2") }, false},
-		{"another problem", func() { m.explainLocked(ReasonDNS, "2") }, true},
-	}
-	for _, step := range steps {
-		if told := told(step.change); told != step.news {
-			t.Errorf("%s is told: %v, want %v", step.what, told, step.news)
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		describe(t, f, "a", nil)
+		synctest.Wait()
+		s := f.subscribe()
+		defer f.unsubscribe(s)
+		s.next()
+		m := f.members["a"]
+		told := func(change func()) bool {
+			f.mu.Lock()
+			change()
+			f.mu.Unlock()
+			_, told := s.next()
+			return told
 		}
-	}
-	if status, _ := f.Status("a"); status.Message != "2" || m.problem.message != "2" {
-		t.Errorf("the status has not the latest message: %+v", status)
-	}
+		engaged := newEngagement(t.Context(), "a")
+		m.engagement = engaged
+		steps := []struct {
+			what   string
+			change func()
+			news   bool
+		}{
+			{"a state", func() { m.setStateLocked(Unreachable, ReasonTimeout, "1") }, true},
+			{"a message", func() { m.setStateLocked(Unreachable, ReasonTimeout, "2") }, false},
+			{"a reason", func() { m.setStateLocked(Unreachable, ReasonRefused, "2") }, true},
+			{"a problem", func() { m.explainLocked(ReasonRefused, "1") }, true},
+			{"the message of a problem", func() { m.explainLocked(ReasonRefused, "2") }, false},
+			{"another problem", func() { m.explainLocked(ReasonDNS, "2") }, true},
+		}
+		for _, step := range steps {
+			if told := told(step.change); told != step.news {
+				t.Errorf("%s is told: %v, want %v", step.what, told, step.news)
+			}
+		}
+		if status, _ := f.Status("a"); status.Message != "2" || m.problem.message != "2" {
+			t.Errorf("the status has not the latest message: %+v", status)
+		}
+	})
 }
 
 // TestTheFleetCountsTheMembersThatAreDown: each once, until they are Ready, or leave.
 func TestTheFleetCountsTheMembersThatAreDown(t *testing.T) {
-	f := New(Options{})
-	describe(t, f, "a", nil)
-	m := f.members["a"]
-	steps := []struct {
-		state  State
-		reason string
-		down   int64
-	}{
-		{Connecting, "", 0},
-		{Connecting, ReasonRefused, 1},
-		{Connecting, ReasonDNS, 1},
-		{Ready, "", 0},
-		{Unreachable, ReasonTimeout, 1},
-		{Unreachable, ReasonRefused, 1},
-		{Draining, "", 0},
-	}
-	for _, step := range steps {
-		f.mu.Lock()
-		m.setStateLocked(step.state, step.reason, "")
-		f.mu.Unlock()
-		if down := f.outage.down.Load(); down != step.down {
-			t.Errorf("%s (%s): %d are down, want %d", step.state, step.reason, down, step.down)
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		describe(t, f, "a", nil)
+		synctest.Wait()
+		m := f.members["a"]
+		steps := []struct {
+			state  State
+			reason string
+			down   int64
+		}{
+			{Connecting, "", 0},
+			{Connecting, ReasonRefused, 1},
+			{Connecting, ReasonDNS, 1},
+			{Ready, "", 0},
+			{Unreachable, ReasonTimeout, 1},
+			{Unreachable, ReasonRefused, 1},
+			{Draining, "", 0},
 		}
-	}
+		for _, step := range steps {
+			f.mu.Lock()
+			m.setStateLocked(step.state, step.reason, "")
+			f.mu.Unlock()
+			if down := f.outage.down.Load(); down != step.down {
+				t.Errorf("%s (%s): %d are down, want %d", step.state, step.reason, down, step.down)
+			}
+		}
+	})
 }

@@ -81,11 +81,11 @@ func TestServersThatDoNotAnswerStandInNobodysWay(t *testing.T) {
 	f := running(t, Options{ConnectTimeout: time.Hour})
 	host := "https://" + mctest.Silent(t)
 	for i := range 2 * cap(f.pace.places) {
-		if err := f.Set(Member{Name: ClusterName(fmt.Sprintf("silent-%d", i)), Config: &rest.Config{Host: host}}); err != nil {
+		if err := f.set(Member{Name: ClusterName(fmt.Sprintf("silent-%d", i)), Config: &rest.Config{Host: host}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Set(Member{Name: "healthy", Config: pool.Start(t, mctest.Options{}).Local.Config()}); err != nil {
+	if err := f.set(Member{Name: "healthy", Config: pool.Start(t, mctest.Options{}).Local.Config()}); err != nil {
 		t.Fatal(err)
 	}
 	for range f.Changes(t.Context()) { // the test's own time limit ends it

@@ -47,9 +47,6 @@ const ReasonTooManyProblems = "TooManyProblems"
 // [ReasonRefused], and "" for nil.
 func ReasonOf(err error) string { return classify(err) }
 
-// SetProblem implements [Members].
-func (f *Fleet) SetProblem(p Problem) { f.problems.set(f.opts.Logger, p) }
-
 // Problems returns what keeps providers from discovering, ordered by provider, subject and member. Of very many, the last
 // entry says how many more there are.
 func (f *Fleet) Problems() []Problem { return f.problems.list() }

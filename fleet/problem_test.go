@@ -23,10 +23,10 @@ func TestAProblemShowsFromItsBeginningToItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _ := telling()
 		began := time.Now()
-		f.SetProblem(Problem{Provider: "p", About: "Secret ns/b", Reason: "NoMember", Message: "it is empty"})
-		f.SetProblem(Problem{Provider: "p", About: "Secret ns/a", Member: "m", Reason: "DuplicateName", Message: "b has it"})
+		members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/b", Reason: "NoMember", Message: "it is empty"})
+		members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/a", Member: "m", Reason: "DuplicateName", Message: "b has it"})
 		<-time.After(time.Second)
-		f.SetProblem(Problem{Provider: "p", About: "Secret ns/b", Reason: "NoMember", Message: "it is still empty"})
+		members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/b", Reason: "NoMember", Message: "it is still empty"})
 		want := []Problem{
 			{Provider: "p", About: "Secret ns/a", Member: "m", Reason: "DuplicateName", Message: "b has it", Since: began},
 			{Provider: "p", About: "Secret ns/b", Reason: "NoMember", Message: "it is still empty", Since: began},
@@ -34,12 +34,12 @@ func TestAProblemShowsFromItsBeginningToItsEnd(t *testing.T) {
 		if diff := cmp.Diff(want, f.Problems()); diff != "" {
 			t.Errorf("problems (-want +got):\n%s", diff)
 		}
-		f.SetProblem(Problem{Provider: "p", About: "Secret ns/b", Reason: "Panic"})
+		members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/b", Reason: "Panic"})
 		if got := f.Problems()[1]; !got.Since.After(began) {
 			t.Errorf("another reason has the time of the first: %v", got)
 		}
-		f.SetProblem(Problem{Provider: "p", About: "Secret ns/b"})
-		f.SetProblem(Problem{Provider: "p", About: "Secret ns/a"}) // about the object, and not about its member
+		members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/b"})
+		members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/a"}) // about the object, and not about its member
 		if diff := cmp.Diff(want[:1], f.Problems()); diff != "" {
 			t.Errorf("after the end of one (-want +got):\n%s", diff)
 		}
@@ -49,11 +49,11 @@ func TestAProblemShowsFromItsBeginningToItsEnd(t *testing.T) {
 func TestAProblemIsLoggedWhenItBeginsAndWhenItEnds(t *testing.T) {
 	f, lines := telling()
 	for _, message := range []string{"it is empty", "it is empty", "it is still empty"} {
-		f.SetProblem(Problem{Provider: "p", About: "Secret ns/a", Reason: "NoMember", Message: message})
+		members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/a", Reason: "NoMember", Message: message})
 	}
-	f.SetProblem(Problem{Provider: "p", About: "Secret ns/a", Member: "m", Reason: "DuplicateName", Message: "b has it"})
-	f.SetProblem(Problem{Provider: "p", About: "Secret ns/a"})
-	f.SetProblem(Problem{Provider: "p", About: "Secret ns/a"})
+	members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/a", Member: "m", Reason: "DuplicateName", Message: "b has it"})
+	members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/a"})
+	members{f}.SetProblem(Problem{Provider: "p", About: "Secret ns/a"})
 	want := []string{
 		`"level"=0 "msg"="Discovery: there is a problem" "provider"="p" "about"="Secret ns/a" "reason"="NoMember" "message"="it is empty"`,
 		`"level"=0 "msg"="Discovery: there is a problem" "provider"="p" "about"="Secret ns/a" "reason"="DuplicateName" "cluster"="m" "message"="b has it"`,
@@ -67,7 +67,7 @@ func TestAProblemIsLoggedWhenItBeginsAndWhenItEnds(t *testing.T) {
 func TestTextOfProblemsIsFitToBeShown(t *testing.T) {
 	f, lines := telling()
 	hostile := "\x1b[31m\u202e\n" + strings.Repeat("x", 10_000)
-	f.SetProblem(Problem{Provider: hostile, About: hostile, Member: ClusterName(hostile), Reason: hostile, Message: hostile})
+	members{f}.SetProblem(Problem{Provider: hostile, About: hostile, Member: ClusterName(hostile), Reason: hostile, Message: hostile})
 	p := f.Problems()[0]
 	for _, text := range []string{p.Provider, p.About, string(p.Member), p.Reason, p.Message} {
 		if len(text) > 400 || strings.ContainsAny(text, "\x1b\u202e\n") {
@@ -103,14 +103,14 @@ func TestAMetricCountsProblemsWhileThereAreSome(t *testing.T) {
 		f := running(t, Options{})
 		synctest.Wait()
 		for i := range 3 {
-			f.SetProblem(Problem{Provider: "p", About: fmt.Sprint(i), Reason: "NoMember"})
+			members{f}.SetProblem(Problem{Provider: "p", About: fmt.Sprint(i), Reason: "NoMember"})
 		}
-		f.SetProblem(Problem{Provider: "p", About: "0", Reason: "Panic"})
+		members{f}.SetProblem(Problem{Provider: "p", About: "0", Reason: "Panic"})
 		if diff := cmp.Diff(map[string]float64{"p NoMember": 2, "p Panic": 1}, problemSeriesOf(t)); diff != "" {
 			t.Errorf("series (-want +got):\n%s", diff)
 		}
 		for i := range 3 {
-			f.SetProblem(Problem{Provider: "p", About: fmt.Sprint(i)})
+			members{f}.SetProblem(Problem{Provider: "p", About: fmt.Sprint(i)})
 		}
 		if diff := cmp.Diff(map[string]float64{}, problemSeriesOf(t)); diff != "" {
 			t.Errorf("series that are left (-want +got):\n%s", diff)
@@ -122,7 +122,7 @@ func TestProblemsBeyondTheMostAreCounted(t *testing.T) {
 	f, lines := telling()
 	const more = 3 * mostProblemSeries
 	set := func(i int, reason string) {
-		f.SetProblem(Problem{Provider: fmt.Sprintf("p%03d", i%more), About: fmt.Sprint(i), Reason: reason})
+		members{f}.SetProblem(Problem{Provider: fmt.Sprintf("p%03d", i%more), About: fmt.Sprint(i), Reason: reason})
 	}
 	for range 2 { // the same again is counted once
 		for i := range mostProblems + more {

@@ -19,7 +19,7 @@ import (
 type ClusterName = mcreconcile.ClusterName
 
 // Provider discovers clusters and reports them. It only describes: it connects to no member, starts no cache and keeps
-// no map of engaged clusters.
+// no map of engaged clusters. Where it also implements [fmt.Stringer], logs and errors call it by that.
 type Provider interface {
 	// Run reports to members what it discovers, and returns when ctx is done. local is the cluster that the manager
 	// runs against, started, for providers that discover by objects in it.
@@ -29,28 +29,45 @@ type Provider interface {
 	Run(ctx context.Context, local cluster.Cluster, members Members) error
 }
 
-// ProviderFunc is a function that is a [Provider].
-type ProviderFunc func(ctx context.Context, local cluster.Cluster, members Members) error
-
-// Run calls f.
-func (f ProviderFunc) Run(ctx context.Context, local cluster.Cluster, members Members) error {
-	return f(ctx, local, members)
+// Refresher is a [Provider] that can be asked for fresh credentials, such as one that gets them from a service.
+type Refresher interface {
+	// Refresh is called when the server of a member does not accept the credentials of its Config. It reports others by
+	// [Members.Set], which it may also do later. It is called for several members at once, but for one not twice at once,
+	// nor more often than [Options.MaxRetryPeriod] says. ctx ends with the member, with news of how to reach it, or after
+	// [Options.ConnectTimeout]. An error goes to the log, and must carry no secrets.
+	Refresh(ctx context.Context, name ClusterName) error
 }
 
-// Members is what a provider reports to. Its methods are safe for concurrent use.
+// NewProvider returns a [Provider] of a function, which is its method Run. Logs and errors call it by the name.
+func NewProvider(name string, run func(ctx context.Context, local cluster.Cluster, members Members) error) Provider {
+	return namedProvider{name: name, run: run}
+}
+
+type namedProvider struct {
+	name string
+	run  func(context.Context, cluster.Cluster, Members) error
+}
+
+// Run implements [Provider].
+func (p namedProvider) Run(ctx context.Context, local cluster.Cluster, members Members) error {
+	return p.run(ctx, local, members)
+}
+
+func (p namedProvider) String() string { return p.name }
+
+// Members is what a provider reports to. No method of it waits for a cluster. They are safe for concurrent use.
 type Members interface {
-	// Set reports a new member, or news of a known one. It never waits for a cluster. It returns an error that wraps
-	// [ErrInvalidMember] if m cannot be used, and [ErrStopped] after the fleet has ended; nothing changes then.
+	// Set reports a new member, or news of a known one. It returns an error that wraps [ErrInvalidMember] if m cannot be
+	// used, and [ErrStopped] after the fleet has ended; nothing changes then.
 	//
 	// Setting the same member again changes nothing, however often. Setting another cluster under the same name has it
 	// take the place of the first once it is connected; a provider that does not want the first to go on until then
-	// removes it before.
+	// removes it before. One that is set while it is being drained is a new member after that.
 	Set(m Member) error
 
-	// Remove withdraws a member. It returns once the member is drained: its watches are closed and the last of its
-	// reconciles has returned. When ctx ends first, it returns an error that names what still runs; draining goes on.
-	// Removing a name that is not known is no error.
-	Remove(ctx context.Context, name ClusterName) error
+	// Remove withdraws a member, and returns at once. The channel is closed when the member is drained: its watches are
+	// closed and the last of its reconciles has returned. It is closed already for a name that is not known.
+	Remove(name ClusterName) (drained <-chan struct{})
 
 	// SetProblem reports what keeps the provider from discovering, and no member can show; what is wrong with a member
 	// goes into [Member.Err]. A Problem with an empty Reason ends the one that has the same Provider, About and Member.
@@ -81,14 +98,6 @@ type Member struct {
 	// Reason() string of the error returns. If it is engaged, the engagement goes on, and the reason shows. The message
 	// must carry no secrets.
 	Err error
-
-	// Refresh is for providers that can be asked for fresh credentials, such as those that get them from a service. It
-	// is called when the server answers 401 to the ones of Config, and reports others with [Members.Set], which it
-	// may also do later. It is called for several members at once, but for one not twice at once, nor more often than
-	// [Options.MaxRetryPeriod] says. ctx ends with the member, with news of how to reach it, or
-	// after [Options.ConnectTimeout]. An error goes to the
-	// log, and must carry no secrets. Default: nobody is asked.
-	Refresh func(ctx context.Context) error
 
 	// Identity says which cluster this is, whatever it is called. Set it only where the fleet cannot read it from the
 	// cluster: where there is no namespace kube-system, or it is not the member's own, as when members are namespaces.

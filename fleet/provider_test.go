@@ -33,7 +33,7 @@ func TestMembersThatCannotBeUsedAreRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := New(Options{}).Set(tc.member)
+			err := running(t, Options{}).set(tc.member)
 			switch {
 			case tc.want == "" && err != nil:
 				t.Errorf("Set() = %v, want no error", err)

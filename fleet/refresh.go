@@ -15,15 +15,15 @@ func (m *member) refresh(ctx context.Context) {
 	attempt, interrupt := context.WithTimeout(ctx, m.fleet.opts.ConnectTimeout)
 	defer interrupt()
 	m.fleet.mu.Lock()
-	ask := m.described.Refresh
-	if ask == nil || m.withdrawn {
+	provider := m.fleet.refresher
+	if provider == nil || m.withdrawn {
 		m.fleet.mu.Unlock()
 		return
 	}
 	m.interrupt = interrupt
 	m.fleet.mu.Unlock()
 
-	err := ask(attempt)
+	err := provider.Refresh(attempt, m.name)
 	m.refreshed = time.Now()
 	m.fleet.mu.Lock()
 	m.interrupt = func() {}

@@ -48,7 +48,7 @@ func wantLeftOut(t *testing.T, f *Fleet, want string) {
 func TestNoMemberLosesItsPlaceToAnother(t *testing.T) {
 	for _, started := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			f := New(Options{MaxMembers: 2})
+			f := running(t, Options{MaxMembers: 2})
 			if started {
 				f = running(t, Options{MaxMembers: 2})
 			}
@@ -57,9 +57,7 @@ func TestNoMemberLosesItsPlaceToAnother(t *testing.T) {
 			}
 			wantNames(t, f, "d", "e")
 			wantLeftOut(t, f, `TooManyMembers: 3 members are left out, from "a" on`)
-			if err := f.Remove(t.Context(), "e"); err != nil {
-				t.Fatal(err)
-			}
+			<-f.remove("e")
 			wantNames(t, f, "a", "d")
 		})
 	}
@@ -72,21 +70,15 @@ func TestAMemberThatIsLeftOutJoinsWhenThereIsRoom(t *testing.T) {
 			describe(t, f, name, map[string]string{"round": "1"})
 		}
 		describe(t, f, "c", map[string]string{"round": "2"})
-		if err := f.Remove(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		<-f.remove("a")
 		wantNames(t, f, "b", "c")
 		if s, _ := f.Status("c"); s.Labels["round"] != "2" {
 			t.Errorf("it joined as it was described first: %v", s)
 		}
 		wantLeftOut(t, f, "TooManyMembers: 1 members are left out")
-		if err := f.Remove(t.Context(), "d"); err != nil {
-			t.Fatal(err)
-		}
+		<-f.remove("d")
 		wantLeftOut(t, f, "")
-		if err := f.Remove(t.Context(), "b"); err != nil {
-			t.Fatal(err)
-		}
+		<-f.remove("b")
 		wantNames(t, f, "c")
 	})
 }
@@ -114,7 +106,7 @@ func TestThereAreNeverMoreMembersThanAllowedAlsoWhileSomeAreDrained(t *testing.T
 			t.Fatal(err)
 		}
 		describe(t, f, "d", nil)
-		go func() { _ = f.Remove(t.Context(), "c") }()
+		f.remove("c")
 		wantNames(t, f, "b", "-c")
 		describe(t, f, "c", nil) // it comes back, while it is drained
 		leave()
@@ -124,7 +116,7 @@ func TestThereAreNeverMoreMembersThanAllowedAlsoWhileSomeAreDrained(t *testing.T
 }
 
 func TestANegativeNumberIsNoLimit(t *testing.T) {
-	f := New(Options{MaxMembers: -1})
+	f := running(t, Options{MaxMembers: -1})
 	for _, name := range []ClusterName{"a", "b", "c"} {
 		describe(t, f, name, nil)
 	}

@@ -37,7 +37,10 @@ func (m *member) rotate(ctx context.Context, described Member, e *Engagement) er
 	if !m.begin(described, interrupt) {
 		return errOutdated
 	}
-	cfg := m.usable(described)
+	cfg, err := m.usable(described)
+	if err != nil {
+		return m.failed(described, err)
+	}
 	next, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		return m.failed(described, err)

@@ -85,7 +85,7 @@ func TestNoConnectionOfOldCredentialsRemains(t *testing.T) {
 	describe := func(cfg *rest.Config, server string) *dials {
 		t.Helper()
 		d := &dials{}
-		if err := f.Set(Member{Name: "a", Config: d.over(cfg, server)}); err != nil {
+		if err := f.set(Member{Name: "a", Config: d.over(cfg, server)}); err != nil {
 			t.Fatal(err)
 		}
 		return d

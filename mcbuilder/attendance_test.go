@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -34,7 +35,7 @@ func (m managing) GetFleet() *fleet.Fleet { return m.fleet }
 // attending is a fleet, and the queue of a controller that an attendance keeps in step with it.
 type attending struct {
 	t       *testing.T
-	fleet   *fleet.Fleet
+	fleet   fleettest.Running
 	queue   *mcqueue.Queue[mcreconcile.Request]
 	waiting *waiting[mcreconcile.Request]
 	stop    context.CancelFunc // ends the controller
@@ -44,23 +45,20 @@ type attending struct {
 func attend(t *testing.T) *attending {
 	t.Helper()
 	a := &attending{
-		t: t, fleet: fleet.New(fleet.Options{}),
+		t:       t,
 		queue:   mcqueue.New("", mcqueue.Options[mcreconcile.Request]{}),
 		waiting: &waiting[mcreconcile.Request]{},
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- a.fleet.Start(ctx) }()
-	controller, stop := context.WithCancel(ctx)
+	var end func()
+	a.fleet, end = fleettest.Run(t, fleet.Options{})
+	controller, stop := context.WithCancel(t.Context())
 	a.stop = stop
-	if err := (attendance[mcreconcile.Request]{a.fleet, "c", a.waiting}).Start(controller, a.queue); err != nil {
+	if err := (attendance[mcreconcile.Request]{a.fleet.Fleet, "c", a.waiting}).Start(controller, a.queue); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		stop()
+		end()
 		synctest.Wait()
 	})
 	synctest.Wait()
@@ -80,17 +78,21 @@ func (a *attending) ready(name fleet.ClusterName) {
 	a.set(fleet.Member{Name: name, Cluster: &existing{}})
 }
 
-// remove removes a member in the background. The channel is closed when it is drained.
+// remove removes a member. The channel is closed when it is drained.
 func (a *attending) remove(name fleet.ClusterName) (drained <-chan struct{}) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := a.fleet.Remove(a.t.Context(), name); err != nil {
-			a.t.Error(err)
-		}
-	}()
+	drained = a.fleet.Remove(name)
 	synctest.Wait()
-	return done
+	return drained
+}
+
+// engagement returns that of a member that is Ready.
+func (a *attending) engagement(name fleet.ClusterName) *fleet.Engagement {
+	a.t.Helper()
+	e, err := a.fleet.Engagement(name)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return e
 }
 
 // take takes what the queue hands out now, at most this many requests.

@@ -151,7 +151,7 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 
 	options := b.options
 	waiting := &waiting[request]{}
-	reconciler := &reconciler[request]{inner: r, mgr: b.mgr, controller: b.name, waiting: waiting}
+	reconciler := &reconciler[request]{inner: r, mgr: b.mgr, controller: b.name, part: b.mgr.GetFleet().Controller(b.name), waiting: waiting}
 	options.Reconciler = reconciler
 	options.LogConstructor = logConstructor(b.mgr, b.name, gvk, options.LogConstructor)
 	options.MaxConcurrentReconciles = b.workers(gvk)

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
 
 // members reports the control planes of a fleet as members, each with its name as label "name".
 func members(f *mctest.Fleet) fleet.Provider {
-	return fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, to fleet.Members) error {
+	return fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, to fleet.Members) error {
 		for _, cp := range f.Members {
 			m := fleet.Member{Name: fleet.ClusterName(cp.Name), Config: cp.Config(), Labels: map[string]string{"name": cp.Name}}
 			if err := to.Set(m); err != nil {
@@ -356,16 +357,19 @@ func TestEveryLogLineOfAReconcileNamesTheCluster(t *testing.T) {
 
 func TestWeightsComeFromALabel(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 1})
-	nobody := members(&mctest.Fleet{}) // the test itself reports
-	mgr := newManager(t, f, nobody, logr.Discard())
+	provider := &fleettest.Provider{}
+	mgr := newManager(t, f, provider, logr.Discard())
 	start(t, mgr)
 	weight := mcbuilder.WeightFromLabel(mgr.GetFleet(), "weight")
 	for label, want := range map[string]int{"3": 3, "": 1, "0": 1, "-2": 1, "many": 1} {
 		described := fleet.Member{Name: "member-1", Config: f.Members[0].Config(), Labels: map[string]string{"weight": label}}
-		if err := mgr.GetFleet().Set(described); err != nil {
+		if err := provider.Set(described); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the member is engaged", func() bool { return mgr.GetFleet().List(nil)[0].State == fleet.Ready })
+		eventually(t, "the member is engaged", func() bool {
+			status, _ := mgr.GetFleet().Status("member-1")
+			return status.State == fleet.Ready
+		})
 		if got := weight("member-1"); got != want {
 			t.Errorf("the weight of label %q is %d, want %d", label, got, want)
 		}
@@ -437,7 +441,7 @@ func TestErrorsAboutOtherClustersAreNotTheReconcilers(t *testing.T) {
 func TestARequestThatNeedsAnotherClusterWaitsUntilThatIsReady(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	join := make(chan struct{})
-	mgr := newManager(t, f, fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, to fleet.Members) error {
+	mgr := newManager(t, f, fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, to fleet.Members) error {
 		select {
 		case <-join:
 		case <-ctx.Done():

@@ -174,7 +174,7 @@ func TestADeletionThatNoWatchHasSeenEnqueuesTheOwner(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := everywhere(t, f, "owner")
 	member, way := f.Members[0], &door{}
-	provider := fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, to fleet.Members) error {
+	provider := fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, to fleet.Members) error {
 		cfg := member.Config()
 		cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return throughDoor{way, rt} })
 		if err := to.Set(fleet.Member{Name: "member-1", Config: cfg}); err != nil {

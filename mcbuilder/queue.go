@@ -97,8 +97,7 @@ type attended struct {
 }
 
 func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[request]) {
-	stats := func(name fleet.ClusterName) fleet.QueueStats { return fleet.QueueStats(q.Stats(name)) }
-	defer a.fleet.AddQueue(a.controller, stats)()
+	defer a.fleet.Controller(a.controller).ShowQueue(q)()
 	a.waiting.served.Store(true)
 	defer a.waiting.served.Store(false)
 	members := map[fleet.ClusterName]attended{}

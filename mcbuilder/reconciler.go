@@ -23,6 +23,7 @@ type reconciler[request mcreconcile.ClusterAware[request]] struct {
 	inner      reconcile.TypedReconciler[request]
 	mgr        mcmanager.Manager
 	controller string
+	part       *fleet.Controller // that it has in the fleet
 	waiting    *waiting[request]
 	// queue is where reconciles yield that wait for silent clusters, nil if they do not. It is set before the workers start.
 	queue *mcqueue.Queue[request]
@@ -42,21 +43,18 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 		result, err := r.inner.Reconcile(ctx, req)
 		return r.answer(ctx, req, result, err)
 	}
-	engagement, err := r.mgr.GetFleet().Engagement(req.Cluster())
-	if errors.Is(err, fleet.ErrNotReady) {
+	joined, engagement, end, err := r.part.Begin(ctx, req.Cluster(), this)
+	switch {
+	case errors.Is(err, fleet.ErrNotReady):
 		return reconcile.Result{RequeueAfter: soon}, nil // the queue is about to park it
-	}
-	if err != nil {
+	case errors.Is(err, fleet.ErrDisengaged):
+		return r.disengaged(req), nil
+	case err != nil:
 		return r.answer(ctx, req, reconcile.Result{}, err)
 	}
-	ctx, leave, err := engagement.Join(ctx, this)
-	if err != nil {
-		return r.disengaged(req), nil
-	}
-	defer leave()
 	result, err := reconcile.Result{}, errPanicked
-	defer func() { engagement.Reconciled(r.controller, result, err) }()
-	result, err = r.engaged(ctx, engagement, req)
+	defer func() { end(result, err) }()
+	result, err = r.engaged(joined, engagement, req)
 	return result, err
 }
 

@@ -19,7 +19,7 @@ import (
 
 // reconciling returns what mcbuilder makes of a user's reconciler.
 func (a *attending) reconciling(inner mcreconcile.Func) *reconciler[mcreconcile.Request] {
-	return &reconciler[mcreconcile.Request]{inner: inner, mgr: managing{fleet: a.fleet}, controller: "c", waiting: a.waiting}
+	return &reconciler[mcreconcile.Request]{inner: inner, mgr: managing{fleet: a.fleet.Fleet}, controller: "c", part: a.fleet.Controller("c"), waiting: a.waiting}
 }
 
 // failing is a reconciler whose only answer is an error.
@@ -132,7 +132,7 @@ func TestARequestOfAMemberThatLeavesIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := attend(t)
 		a.ready("a")
-		_, leave, err := a.fleet.Now("a").Engagement.Join(t.Context(), attendance[mcreconcile.Request]{})
+		_, leave, err := a.engagement("a").Join(t.Context(), attendance[mcreconcile.Request]{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestWhatCannotBeReconciledDoesNotReachTheReconciler(t *testing.T) {
 				a.ready("left")
 				<-a.remove("left")
 				a.ready("leaving")
-				_, leave, err := a.fleet.Now("leaving").Engagement.Join(t.Context(), attendance[mcreconcile.Request]{})
+				_, leave, err := a.engagement("leaving").Join(t.Context(), attendance[mcreconcile.Request]{})
 				if err != nil {
 					t.Fatal(err)
 				}

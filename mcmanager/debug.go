@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 )
 
 // debugPath is where the metrics server shows the members.
@@ -43,7 +44,7 @@ type members struct {
 type memberRow struct {
 	fleet.Status
 	// Queues has the figures of the member by controller.
-	Queues map[string]fleet.QueueStats `json:"queues,omitempty"`
+	Queues map[string]mcqueue.Stats `json:"queues,omitempty"`
 }
 
 //go:embed debug.html

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 )
 
 // TestTheTableShowsEveryMemberAndEscapes: names, labels and messages are other people's words.
@@ -34,7 +36,7 @@ func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 					},
 					Identity: "5f0c-aa", Duplicates: []fleet.ClusterName{"<twin>"}, Expires: at.Add(time.Hour),
 				},
-				Queues: map[string]fleet.QueueStats{"shop": {Depth: 3, InFlight: 2}},
+				Queues: map[string]mcqueue.Stats{"shop": {Depth: 3, InFlight: 2}},
 			},
 			{
 				Status: fleet.Status{
@@ -42,7 +44,7 @@ func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 					Reason: `"><img src=x>`, Message: "<b>bold</b>", Labels: map[string]string{"<i>": "</table>"},
 					NotSynced: []fleet.NotSynced{{Kind: metav1.GroupKind{Kind: "<u>", Group: "<g>"}, Reason: "<r>", Message: "javascript:alert(1)", Since: at}}, Identity: "<identity>",
 				},
-				Queues: map[string]fleet.QueueStats{"<s>": {Depth: 1, Paused: true}},
+				Queues: map[string]mcqueue.Stats{"<s>": {Depth: 1, Paused: true}},
 			},
 		},
 	})
@@ -60,13 +62,13 @@ func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 }
 
 func TestProblemsOfDiscoveryShow(t *testing.T) {
-	f := fleet.New(fleet.Options{})
+	f, _ := fleettest.Run(t, fleet.Options{})
 	f.SetProblem(fleet.Problem{Provider: "kubeconfig", About: "Secret fleet/east", Reason: "NoMember"})
 	for target, want := range map[string]string{
 		"/debug/fleet": "<td>Secret fleet/east</td>", "/debug/fleet?format=json": `"about": "Secret fleet/east"`,
 	} {
 		resp := httptest.NewRecorder()
-		debugPage{f}.ServeHTTP(resp, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+		debugPage{f.Fleet}.ServeHTTP(resp, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
 		if !strings.Contains(resp.Body.String(), want) {
 			t.Errorf("%s has no %q:\n%s", target, want, resp.Body)
 		}
@@ -74,7 +76,7 @@ func TestProblemsOfDiscoveryShow(t *testing.T) {
 }
 
 func TestThePageIsHTMLForPeopleAndJSONForPrograms(t *testing.T) {
-	f := fleet.New(fleet.Options{})
+	f, _ := fleettest.Run(t, fleet.Options{})
 	if err := f.Set(fleet.Member{Name: "a", Err: errors.New("broken")}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func TestThePageIsHTMLForPeopleAndJSONForPrograms(t *testing.T) {
 			req := httptest.NewRequestWithContext(t.Context(), tc.method, tc.target, nil)
 			req.Header.Set("Accept", tc.accept)
 			resp := httptest.NewRecorder()
-			debugPage{f}.ServeHTTP(resp, req)
+			debugPage{f.Fleet}.ServeHTTP(resp, req)
 			if resp.Code != tc.code || resp.Header().Get("Content-Type") != tc.contentType {
 				t.Errorf("answered %d with %s, want %d with %s", resp.Code, resp.Header().Get("Content-Type"), tc.code, tc.contentType)
 			}

@@ -73,19 +73,13 @@ func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...F
 		return nil, err
 	}
 	m := &mcManager{Manager: local, fleet: fleet.New(options), provider: provider}
-	if err := m.Add(m.fleet); err != nil {
+	if err := m.Add(life{m}); err != nil {
 		return nil, fmt.Errorf("adding the fleet to the manager: %w", err)
 	}
 	if provider == nil {
 		return m, nil
 	}
-	if err := m.showMembers(opts.Metrics.BindAddress); err != nil {
-		return nil, err
-	}
-	if err := m.Add(discovery{m}); err != nil {
-		return nil, fmt.Errorf("adding the provider to the manager: %w", err)
-	}
-	return m, nil
+	return m, m.showMembers(opts.Metrics.BindAddress)
 }
 
 type mcManager struct {
@@ -116,17 +110,12 @@ func (m *mcManager) GetFleetFieldIndexer() client.FieldIndexer {
 	return m.fleet
 }
 
-// discovery runs the provider.
-type discovery struct{ *mcManager }
+// life is that of the fleet, and of the provider with it.
+type life struct{ *mcManager }
 
 // Start implements manager.Runnable. The manager runs it once the local cluster's cache has started.
-func (d discovery) Start(ctx context.Context) error {
-	err := d.provider.Run(ctx, d.mcManager, d.fleet)
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("running the provider %T: %w", d.provider, err)
-	}
-	return nil
-}
+func (l life) Start(ctx context.Context) error { return l.fleet.Run(ctx, l.mcManager, l.provider) }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica discovers, so that standbys are warm.
-func (d discovery) NeedLeaderElection() bool { return false }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica discovers and connects, so that standbys are
+// warm.
+func (life) NeedLeaderElection() bool { return false }

@@ -15,14 +15,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -31,23 +32,18 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
 
-// silent is a provider that reports nothing: the tests report to the fleet.
-var silent = fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, _ fleet.Members) error {
-	<-ctx.Done()
-	return nil
-})
-
 // serving is a manager that serves metrics and probes.
 type serving struct {
 	mcmanager.Manager
 	t               *testing.T
+	members         *fleettest.Provider
 	metrics, probes string
 }
 
 func newServing(t *testing.T, local *mctest.ControlPlane) *serving {
 	t.Helper()
-	s := &serving{t: t, metrics: mctest.Address(t), probes: mctest.Address(t)}
-	mgr, err := mcmanager.New(local.Config(), silent, mcmanager.Options{
+	s := &serving{t: t, members: &fleettest.Provider{}, metrics: mctest.Address(t), probes: mctest.Address(t)}
+	mgr, err := mcmanager.New(local.Config(), s.members, mcmanager.Options{
 		Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: s.metrics}, HealthProbeBindAddress: s.probes,
 	}, func(o *fleet.Options) {
 		o.Health = fleet.HealthOptions{ProbeInterval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond}
@@ -75,7 +71,7 @@ func (s *serving) start() {
 
 func (s *serving) join(name string, cfg *rest.Config, labels map[string]string) {
 	s.t.Helper()
-	set(s.t, s.GetFleet(), fleet.Member{Name: fleet.ClusterName(name), Config: cfg, Labels: labels})
+	set(s.t, s.members, fleet.Member{Name: fleet.ClusterName(name), Config: cfg, Labels: labels})
 }
 
 // get returns the code and the body of an answer, and zero while there is none.
@@ -173,7 +169,7 @@ func TestTheMetricsServerShowsTheMembers(t *testing.T) {
 	var shown struct {
 		Members []struct {
 			fleet.Status
-			Queues map[string]fleet.QueueStats
+			Queues map[string]mcqueue.Stats
 		}
 	}
 	if err := json.Unmarshal([]byte(page), &shown); err != nil {
@@ -184,9 +180,7 @@ func TestTheMetricsServerShowsTheMembers(t *testing.T) {
 		t.Errorf("the JSON shows %s", page)
 	}
 
-	if err := s.GetFleet().Remove(t.Context(), "east"); err != nil {
-		t.Fatal(err)
-	}
+	<-s.members.Remove("east")
 	for _, path := range []string{"/metrics", "/debug/fleet", "/debug/fleet?format=json"} {
 		if code, body := s.get(s.metrics, path); code != 200 || strings.Contains(body, "east") {
 			t.Errorf("after Remove, %s answers %d:\n%s", path, code, body)
@@ -228,7 +222,7 @@ func TestTheManagerIsReadyWhileAMemberIsNot(t *testing.T) {
 // TestTheUsersOwnPageIsNotReplaced: one at the same path is an error, not a surprise.
 func TestTheUsersOwnPageIsNotReplaced(t *testing.T) {
 	f := pool.Start(t, mctest.Options{})
-	_, err := mcmanager.New(f.Local.Config(), silent, mcmanager.Options{
+	_, err := mcmanager.New(f.Local.Config(), &fleettest.Provider{}, mcmanager.Options{
 		Logger: logr.Discard(),
 		Metrics: metricsserver.Options{
 			BindAddress: "127.0.0.1:0", ExtraHandlers: map[string]http.Handler{"/debug/fleet": http.NotFoundHandler()},

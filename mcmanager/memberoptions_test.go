@@ -15,6 +15,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -54,11 +55,12 @@ func TestMembersAreCachedAsTheManagerSays(t *testing.T) {
 		})}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mgr, err := mcmanager.New(plane.Config(), silent, confined(), c.options...)
+			members := &fleettest.Provider{}
+			mgr, err := mcmanager.New(plane.Config(), members, confined(), c.options...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &serving{Manager: mgr, t: t}
+			s := &serving{Manager: mgr, t: t, members: members}
 			s.start()
 			s.join("m", plane.Config(), nil)
 			s.is("m", fleet.Ready)
@@ -85,7 +87,7 @@ func TestOptionsOfOneClusterAreRefused(t *testing.T) {
 	} {
 		opts := confined()
 		change(&opts)
-		if _, err := mcmanager.New(plane.Config(), silent, opts); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := mcmanager.New(plane.Config(), &fleettest.Provider{}, opts); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("New() with %s = %v, want an error that names it", name, err)
 		}
 		if _, err := mcmanager.New(plane.Config(), nil, opts); err != nil {

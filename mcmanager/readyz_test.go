@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 )
 
@@ -36,10 +37,7 @@ func TestAtLeastReadyComparesMembers(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := fleet.New(fleet.Options{})
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- f.Start(ctx) }()
+				f, stop := fleettest.Run(t, fleet.Options{})
 				for i := range tc.ready {
 					set(t, f, fleet.Member{Name: fleet.ClusterName(fmt.Sprintf("ready-%d", i)), Cluster: &struct{ cluster.Cluster }{}, Identity: "it"})
 				}
@@ -47,14 +45,11 @@ func TestAtLeastReadyComparesMembers(t *testing.T) {
 					set(t, f, fleet.Member{Name: fleet.ClusterName(fmt.Sprintf("broken-%d", i)), Err: errors.New("broken")})
 				}
 				synctest.Wait()
-				err := mcmanager.AtLeastReady(f, tc.percent)(nil)
+				err := mcmanager.AtLeastReady(f.Fleet, tc.percent)(nil)
 				if (err == nil) != tc.passes || err != nil && !strings.Contains(err.Error(), tc.errorMentioned) {
 					t.Errorf("the check says %v: %s", err, tc.reason)
 				}
-				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				stop()
 			})
 		})
 	}
@@ -63,26 +58,20 @@ func TestAtLeastReadyComparesMembers(t *testing.T) {
 // TestAMemberWithAKindThatIsNotSyncedCountsUnlessAskedFor: a member that lacks a kind is Ready.
 func TestAMemberWithAKindThatIsNotSyncedCountsUnlessAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := fleet.New(fleet.Options{})
+		f, stop := fleettest.Run(t, fleet.Options{})
 		if err := f.IndexField(t.Context(), &corev1.Pod{}, "a", nil); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- f.Start(ctx) }()
 		set(t, f, fleet.Member{Name: "lacks", Cluster: &unindexed{}, Identity: "it"})
 		synctest.Wait()
-		if err := mcmanager.AtLeastReady(f, 100)(nil); err != nil {
+		if err := mcmanager.AtLeastReady(f.Fleet, 100)(nil); err != nil {
 			t.Errorf("the check says %v", err)
 		}
-		err := mcmanager.AtLeastReady(f, 100, mcmanager.KindsSynced)(nil)
+		err := mcmanager.AtLeastReady(f.Fleet, 100, mcmanager.KindsSynced)(nil)
 		if err == nil || !strings.Contains(err.Error(), "0 of 1 members") || !strings.Contains(err.Error(), "Pod: Error: no index") {
 			t.Errorf("the check for kinds says %v", err)
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		stop()
 	})
 }
 
@@ -97,8 +86,7 @@ func (*unindexed) IndexField(context.Context, client.Object, string, client.Inde
 
 func TestAMemberThatIsDrainedDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := fleet.New(fleet.Options{})
-		go func() { _ = f.Start(t.Context()) }()
+		f, _ := fleettest.Run(t, fleet.Options{})
 		set(t, f, fleet.Member{Name: "leaves", Cluster: &struct{ cluster.Cluster }{}, Identity: "it"})
 		set(t, f, fleet.Member{Name: "stays", Cluster: &struct{ cluster.Cluster }{}, Identity: "it"})
 		synctest.Wait()
@@ -110,19 +98,19 @@ func TestAMemberThatIsDrainedDoesNotCount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { _ = f.Remove(t.Context(), "leaves") }()
+		f.Remove("leaves")
 		synctest.Wait()
 		if status, _ := f.Status("leaves"); status.State != fleet.Draining {
 			t.Fatalf("the member is %s", status.State)
 		}
-		if err := mcmanager.AtLeastReady(f, 100)(nil); err != nil {
+		if err := mcmanager.AtLeastReady(f.Fleet, 100)(nil); err != nil {
 			t.Errorf("the check says %v while a member is drained", err)
 		}
 		leave()
 	})
 }
 
-func set(t *testing.T, f *fleet.Fleet, m fleet.Member) {
+func set(t *testing.T, f fleet.Members, m fleet.Member) {
 	t.Helper()
 	if err := f.Set(m); err != nil {
 		t.Fatal(err)

@@ -127,9 +127,10 @@ func (c *clusterCollector) send(to chan<- prometheus.Metric, s clusterStats) {
 // Stats are the figures of one cluster in a queue.
 type Stats struct {
 	// Depth is how many requests are ready, with those that are parked or held back; InFlight how many are handed out.
-	Depth, InFlight int
+	Depth    int `json:"depth"`
+	InFlight int `json:"inFlight"`
 	// Paused tells that the requests are parked.
-	Paused bool
+	Paused bool `json:"paused"`
 }
 
 // Stats returns the figures of a cluster.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mcsource"
@@ -53,7 +54,7 @@ func (s *started) Wait() {
 // sources is a fleet, and a controller's source of the events of its members.
 type sources struct {
 	t       *testing.T
-	fleet   *fleet.Fleet
+	fleet   fleettest.Running
 	started []*started
 	next    started // how the next source behaves
 	refuse  error   // of the next member
@@ -64,11 +65,9 @@ type sources struct {
 // follow starts the source, for members that the selector matches. It is called within synctest.
 func follow(t *testing.T, selector labels.Selector) *sources {
 	t.Helper()
-	s := &sources{t: t, fleet: fleet.New(fleet.Options{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.fleet.Start(ctx) }()
-	controller, stop := context.WithCancel(ctx)
+	f, end := fleettest.Run(t, fleet.Options{})
+	s := &sources{t: t, fleet: f}
+	controller, stop := context.WithCancel(t.Context())
 	s.stop = stop
 	controller = log.IntoContext(controller, funcr.New(func(_, line string) { s.lines = append(s.lines, line) }, funcr.Options{}))
 	each := mcsource.Func(func(name mcreconcile.ClusterName, cl cluster.Cluster) (source.TypedSource[mcreconcile.Request], error) {
@@ -81,7 +80,7 @@ func follow(t *testing.T, selector labels.Selector) *sources {
 		return &made, nil
 	})
 	q := mcqueue.New("", mcqueue.Options[mcreconcile.Request]{})
-	src := mcsource.Fleet(s.fleet, each, selector)
+	src := mcsource.Fleet(s.fleet.Fleet, each, selector)
 	if text := fmt.Sprint(src); text != "fleet of func source" {
 		t.Errorf("it is called %q", text)
 	}
@@ -89,10 +88,8 @@ func follow(t *testing.T, selector labels.Selector) *sources {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		stop()
+		end()
 		q.ShutDown()
 		synctest.Wait()
 	})
@@ -124,17 +121,11 @@ func (s *sources) is(ever, run int) {
 	}
 }
 
-// remove removes member "a" in the background. The channel is closed when it is drained.
+// remove removes member "a". The channel is closed when it is drained.
 func (s *sources) remove() (drained <-chan struct{}) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := s.fleet.Remove(s.t.Context(), "a"); err != nil {
-			s.t.Error(err)
-		}
-	}()
+	drained = s.fleet.Remove("a")
 	synctest.Wait()
-	return done
+	return drained
 }
 
 func isClosed(c <-chan struct{}) bool {

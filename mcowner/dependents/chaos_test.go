@@ -422,11 +422,11 @@ func (h *history) toggleMember() {
 	cp := h.Members[h.rng.IntN(len(h.Members))]
 	if h.left[cp] {
 		h.left[cp] = false
-		h.try(h.p.GetFleet().Set(h.p.member(cp)))
+		h.try(h.p.members.Set(h.p.member(cp)))
 		return
 	}
 	h.left[cp] = true
-	h.try(h.p.GetFleet().Remove(h.t.Context(), fleet.ClusterName(cp.Name)))
+	<-h.p.members.Remove(fleet.ClusterName(cp.Name))
 }
 
 // repair undoes every fault.
@@ -441,7 +441,7 @@ func (h *history) repair() {
 		h.setDown(cp, "")
 		if h.left[cp] {
 			h.left[cp] = false
-			h.try(h.p.GetFleet().Set(h.p.member(cp)))
+			h.try(h.p.members.Set(h.p.member(cp)))
 		}
 	}
 	for _, cp := range h.Members {

@@ -266,7 +266,7 @@ func TestTheCollectorWaitsForTheOwnersCluster(t *testing.T) {
 		w.Members = members[:1]
 		p := w.collect()
 		w.Members = members
-		if err := p.GetFleet().Set(fleet.Member{Name: "member-2", Config: cfg}); err != nil {
+		if err := p.members.Set(fleet.Member{Name: "member-2", Config: cfg}); err != nil {
 			t.Fatal(err)
 		}
 		p.is(two, fleet.Ready)

@@ -169,9 +169,7 @@ func TestDeletionWaitsForClusters(t *testing.T) {
 		w.isGone(two, copyOf("a"))
 	})
 	t.Run("GoneAndUnknown", func(t *testing.T) {
-		if err := p.GetFleet().Remove(t.Context(), "member-2"); err != nil {
-			t.Fatal(err)
-		}
+		<-p.members.Remove("member-2")
 		w.remove(w.Local, "b")
 		w.told(w.Local, "b", dependents.EventClusterNotReady, "was removed")
 		p.stop()
@@ -183,7 +181,7 @@ func TestDeletionWaitsForClusters(t *testing.T) {
 		if !holds(w.get(w.Local, "b")) {
 			t.Error("the owner did not wait")
 		}
-		if err := p.GetFleet().Set(p.member(two)); err != nil {
+		if err := p.members.Set(p.member(two)); err != nil {
 			t.Fatal(err)
 		}
 		w.isGone(w.Local, "b")
@@ -206,9 +204,7 @@ func TestAClusterThatIsGoneForGoodIsReleased(t *testing.T) {
 		w.isCopied(one, name)
 		w.isCopied(two, name)
 	}
-	if err := p.GetFleet().Remove(t.Context(), "member-2"); err != nil {
-		t.Fatal(err)
-	}
+	<-p.members.Remove("member-2")
 	w.remove(w.Local, "deleted")
 	w.change(w.Local, "retargeted", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = one.Name })
 	w.change(w.Local, "emptied", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
@@ -222,7 +218,7 @@ func TestAClusterThatIsGoneForGoodIsReleased(t *testing.T) {
 	})
 	// What was left is found when the cluster comes back.
 	w.mustGet(two, copyOf("deleted"))
-	if err := p.GetFleet().Set(p.member(two)); err != nil {
+	if err := p.members.Set(p.member(two)); err != nil {
 		t.Fatal(err)
 	}
 	w.isGone(two, copyOf("deleted"))

@@ -52,7 +52,7 @@ func (p *process) leads(ctx context.Context, to *mctest.ControlPlane) error {
 	const name = "member-1"
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // which ends a test that fails
 	defer cancel()
-	err := p.GetFleet().Set(fleet.Member{
+	err := p.members.Set(fleet.Member{
 		Name: name, Config: p.power.feed(to.Config()), Labels: map[string]string{"name": name},
 	})
 	if err != nil {
@@ -542,7 +542,7 @@ func TestAClaimFillsNoCache(t *testing.T) {
 	p := w.run(r)
 	for name, member := range map[fleet.ClusterName]fleet.Member{"member-1": p.member(one), "member-2": {Config: cfg}} {
 		member.Name = name
-		if err := p.GetFleet().Set(member); err != nil {
+		if err := p.members.Set(member); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -676,7 +676,7 @@ func TestACollectorAsksWhichClusterItIsThatAProviderMade(t *testing.T) {
 	line.lead(t, one)
 	made, err := cluster.New(&rest.Config{Host: one.Config().Host, Transport: line})
 	if err == nil {
-		err = p.GetFleet().Set(fleet.Member{Name: "member-1", Cluster: made})
+		err = p.members.Set(fleet.Member{Name: "member-1", Cluster: made})
 	}
 	if err != nil {
 		t.Fatal(err)

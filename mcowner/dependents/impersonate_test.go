@@ -49,7 +49,7 @@ func TestOwnersHaveTheRightsOfAUser(t *testing.T) {
 	w.Members = nil // reported below
 	p := w.run(r)
 	report := func(m fleet.Member) {
-		if err := p.GetFleet().Set(m); err != nil {
+		if err := p.members.Set(m); err != nil {
 			t.Fatal(err)
 		}
 	}

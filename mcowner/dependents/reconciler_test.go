@@ -290,13 +290,11 @@ func TestAMemberThatJoinsGetsDependents(t *testing.T) {
 	w.create(w.Local, w.owner("a"))
 	w.isCopied(one, "a")
 	w.isCopied(two, "a")
-	if err := p.GetFleet().Remove(t.Context(), "member-2"); err != nil {
-		t.Fatal(err)
-	}
+	<-p.members.Remove("member-2")
 	w.remove(two, copyOf("a"))
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
 	eventually(t, "the member that is left follows", func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == "2" })
-	if err := p.GetFleet().Set(p.member(two)); err != nil {
+	if err := p.members.Set(p.member(two)); err != nil {
 		t.Fatal(err)
 	}
 	if cm := w.isCopied(two, "a"); cm.Data["value"] != "2" {
@@ -310,7 +308,8 @@ func TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
-	var f *fleet.Fleet // before the program runs, which asks for the targets of whatever ConfigMaps there are
+	var f *fleet.Fleet
+	var p *process // before the program runs, which asks for the targets of whatever ConfigMaps there are
 	var back atomic.Bool
 	r := w.spread()
 	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
@@ -319,7 +318,7 @@ func TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents(t *testing.T) {
 			targets = append(targets, "member-1")
 		}
 		if owner.Data["value"] == "2" && len(targets) == 0 {
-			if err := f.Set(fleet.Member{Name: "member-1", Config: one.Config()}); err != nil {
+			if err := p.members.Set(fleet.Member{Name: "member-1", Config: one.Config()}); err != nil {
 				return nil, err
 			}
 			if !becomesReady(ctx, f, "member-1") {
@@ -329,15 +328,13 @@ func TestAMemberThatIsBackWhileTargetsAreFoundKeepsItsDependents(t *testing.T) {
 		}
 		return targets, nil
 	}
-	w.runWith(func(mgr mcmanager.Manager) error {
+	p = w.runWith(func(mgr mcmanager.Manager) error {
 		f = mgr.GetFleet()
 		return r.SetupWithManager(mgr)
 	})
 	w.create(w.Local, w.owner("a", one.Name))
 	before := w.isCopied(one, "a")
-	if err := f.Remove(t.Context(), "member-1"); err != nil {
-		t.Fatal(err)
-	}
+	<-p.members.Remove("member-1")
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
 	eventually(t, "the member is back", back.Load)
 	eventually(t, "the copy follows", func() bool {
@@ -369,11 +366,9 @@ func TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew(t *testing.T) {
 	w.create(w.Local, w.owner("a", one.Name))
 	t.Run("Away", func(t *testing.T) {
 		w.isCopied(one, "a")
-		if err := p.GetFleet().Remove(t.Context(), "member-1"); err != nil {
-			t.Fatal(err)
-		}
+		<-p.members.Remove("member-1")
 		w.remove(one, copyOf("a"))
-		if err := p.GetFleet().Set(p.member(one)); err != nil {
+		if err := p.members.Set(p.member(one)); err != nil {
 			t.Fatal(err)
 		}
 		w.isCopied(one, "a")
@@ -382,7 +377,7 @@ func TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew(t *testing.T) {
 		ear := newEar(t)
 		deaf := fleet.Member{Name: "member-1", Config: ear.listen(one.Config())}
 		deaf.Config.UserAgent = "deaf" // a change of which has the member connected anew
-		if err := p.GetFleet().Set(deaf); err != nil {
+		if err := p.members.Set(deaf); err != nil {
 			t.Fatal(err)
 		}
 		connected := func(cfg *rest.Config) func() bool {
@@ -398,7 +393,7 @@ func TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew(t *testing.T) {
 		w.remove(one, copyOf("a"))
 		hearing := one.Config()
 		hearing.UserAgent = "hearing"
-		if err := p.GetFleet().Set(fleet.Member{Name: "member-1", Config: hearing}); err != nil {
+		if err := p.members.Set(fleet.Member{Name: "member-1", Config: hearing}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the member is connected anew", connected(hearing))
@@ -422,7 +417,7 @@ func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
 	}
 	w.Members = nil // reported below
 	p := w.run(r)
-	if err := p.GetFleet().Set(fleet.Member{Name: "member-1", Config: p.power.feed(ear.listen(one.Config()))}); err != nil {
+	if err := p.members.Set(fleet.Member{Name: "member-1", Config: p.power.feed(ear.listen(one.Config()))}); err != nil {
 		t.Fatal(err)
 	}
 	before := map[string]*corev1.ConfigMap{}
@@ -702,7 +697,7 @@ func TestDependentsAreWatchedWhereTheyMayBe(t *testing.T) {
 	r := w.spread()
 	r.DependentsIn = dependents.Clusters{Members: named(one.Name)}
 	p := w.run(r)
-	if err := p.GetFleet().Set(fleet.Member{Name: "member-2", Config: cannotList}); err != nil {
+	if err := p.members.Set(fleet.Member{Name: "member-2", Config: cannotList}); err != nil {
 		t.Fatal(err)
 	}
 	p.is(two, fleet.Ready)

@@ -33,7 +33,7 @@ func TestTheRightsOfTheDocsSuffice(t *testing.T) {
 	p := w.run(r)
 	for name, cfg := range map[string]fleet.Member{one.Name: {Config: owners}, two.Name: {Config: ofDependents}} {
 		cfg.Name, cfg.Labels = fleet.ClusterName(name), map[string]string{"name": name}
-		if err := p.GetFleet().Set(cfg); err != nil {
+		if err := p.members.Set(cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,12 +48,10 @@ func TestTheRightsOfTheDocsSuffice(t *testing.T) {
 
 	w.create(one, w.owner("b", two.Name))
 	w.isCopied(two, "b")
-	if err := p.GetFleet().Remove(t.Context(), "member-1"); err != nil { // so that the collector alone can find what follows
-		t.Fatal(err)
-	}
+	<-p.members.Remove("member-1") // so that the collector alone can find what follows
 	w.change(one, "b", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
 	w.remove(one, "b")
-	if err := p.GetFleet().Set(fleet.Member{Name: "member-1", Config: owners}); err != nil {
+	if err := p.members.Set(fleet.Member{Name: "member-1", Config: owners}); err != nil {
 		t.Fatal(err)
 	}
 	w.isGone(two, copyOf("b"))
@@ -69,7 +67,7 @@ func TestNothingIsLeftOfMembersThatLeave(t *testing.T) {
 	w.create(one, w.owner("a", two.Name))
 	cycle := func() {
 		for _, cp := range w.Members {
-			if err := p.GetFleet().Set(p.member(cp)); err != nil {
+			if err := p.members.Set(p.member(cp)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -77,9 +75,7 @@ func TestNothingIsLeftOfMembersThatLeave(t *testing.T) {
 		w.remove(two, copyOf("a"))
 		w.isCopied(two, "a") // with an event
 		for _, cp := range w.Members {
-			if err := p.GetFleet().Remove(t.Context(), fleet.ClusterName(cp.Name)); err != nil {
-				t.Fatal(err)
-			}
+			<-p.members.Remove(fleet.ClusterName(cp.Name))
 		}
 	}
 	cycle()

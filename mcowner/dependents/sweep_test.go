@@ -52,7 +52,7 @@ func (m *mire) WrappedRoundTripper() http.RoundTripper { return m.through }
 // add has a process know a member, on the way that is given.
 func (p *process) add(cp *mctest.ControlPlane, cfg *rest.Config) {
 	p.t.Helper()
-	if err := p.GetFleet().Set(fleet.Member{Name: fleet.ClusterName(cp.Name), Config: p.power.feed(cfg)}); err != nil {
+	if err := p.members.Set(fleet.Member{Name: fleet.ClusterName(cp.Name), Config: p.power.feed(cfg)}); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -22,12 +22,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -228,10 +228,11 @@ func eventuallyWithin(t *testing.T, patience time.Duration, what string, holds f
 // process is a running program: a manager with a reconciler.
 type process struct {
 	mcmanager.Manager
-	t      *testing.T
-	power  *power
-	cancel context.CancelFunc
-	done   chan error
+	t       *testing.T
+	power   *power
+	members *fleettest.Provider
+	cancel  context.CancelFunc
+	done    chan error
 }
 
 type setUpFunc func(mcmanager.Manager) error
@@ -247,18 +248,13 @@ func (w *world) run(r interface {
 
 func (w *world) runWith(setUp setUpFunc) *process {
 	w.t.Helper()
-	p := &process{t: w.t, power: newPower(), done: make(chan error, 1)}
-	members := w.Members
-	provider := fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, to fleet.Members) error {
-		for _, cp := range members {
-			if err := to.Set(p.member(cp)); err != nil {
-				return err
-			}
+	p := &process{t: w.t, power: newPower(), members: &fleettest.Provider{}, done: make(chan error, 1)}
+	for _, cp := range w.Members {
+		if err := p.members.Set(p.member(cp)); err != nil {
+			w.t.Fatal(err)
 		}
-		<-ctx.Done()
-		return nil
-	})
-	mgr, err := mcmanager.New(p.power.feed(w.Local.Config()), provider, mcmanager.Options{
+	}
+	mgr, err := mcmanager.New(p.power.feed(w.Local.Config()), p.members, mcmanager.Options{
 		Logger: logger(w.t), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	}, func(o *fleet.Options) {

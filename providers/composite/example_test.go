@@ -26,7 +26,7 @@ func ExampleProvider() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	f := fleet.New(fleet.Options{}) // a manager has one, and runs the provider
-	go func() { _ = provider.Run(ctx, nil, f) }()
+	go func() { _ = f.Run(ctx, nil, provider) }()
 	for range f.Changes(ctx) {
 		if members := f.List(nil); len(members) == 3 {
 			for _, member := range members {

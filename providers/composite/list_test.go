@@ -56,9 +56,7 @@ func (l *list) Run(ctx context.Context, _ cluster.Cluster, members fleet.Members
 		now, news := l.read()
 		for name := range known {
 			if _, ok := now[name]; !ok {
-				if err := members.Remove(ctx, name); err != nil {
-					logf.FromContext(ctx).Error(err, "Not removed", "cluster", name)
-				}
+				members.Remove(name)
 			}
 		}
 		for name, m := range now {

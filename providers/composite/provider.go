@@ -138,11 +138,13 @@ func (p *prefixed) Set(m fleet.Member) error {
 }
 
 // Remove implements [fleet.Members].
-func (p *prefixed) Remove(ctx context.Context, name fleet.ClusterName) error {
+func (p *prefixed) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	if _, ok := p.others(name); ok {
-		return nil // it was refused when it was reported
+		none := make(chan struct{}) // it was refused when it was reported
+		close(none)
+		return none
 	}
-	return p.members.Remove(ctx, p.full(name))
+	return p.members.Remove(p.full(name))
 }
 
 // SetProblem implements [fleet.Members].

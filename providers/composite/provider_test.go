@@ -37,7 +37,7 @@ func (h *hosts) Set(m fleet.Member) error {
 	return nil
 }
 
-func (h *hosts) Remove(_ context.Context, name fleet.ClusterName) error {
+func (h *hosts) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.at, name)
@@ -122,10 +122,13 @@ func (r *running) want(t *testing.T, want names) {
 	}
 }
 
+// runFunc is the method Run of a provider.
+type runFunc = func(ctx context.Context, local cluster.Cluster, members fleet.Members) error
+
 // starts returns a provider that does one thing after the other, each time it is started, and the last from then on.
-func starts(runs ...fleet.ProviderFunc) fleet.Provider {
+func starts(runs ...runFunc) fleet.Provider {
 	var mu sync.Mutex
-	return fleet.ProviderFunc(func(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
+	return fleet.NewProvider("test", func(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
 		mu.Lock()
 		run := runs[0]
 		if len(runs) > 1 {
@@ -187,7 +190,7 @@ func TestAProviderThatFailsIsAProblemUntilItReportsAgain(t *testing.T) {
 
 func TestProblemsOfARunThatFailedEndWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		troubled := func(end error) fleet.ProviderFunc {
+		troubled := func(end error) runFunc {
 			return func(_ context.Context, _ cluster.Cluster, members fleet.Members) error {
 				members.SetProblem(fleet.Problem{Provider: "list", About: "line 1", Reason: "NoMember", Message: "it is empty"})
 				members.SetProblem(fleet.Problem{Provider: "list", About: "line 2", Member: "m", Reason: "DuplicateName"})
@@ -195,7 +198,7 @@ func TestProblemsOfARunThatFailedEndWithIt(t *testing.T) {
 			}
 		}
 		// What was wrong when a run ended may be mended before the next one, which then knows nothing of it.
-		r := start(t, composite.Provider{"late": starts(troubled(errors.New("no answer")), newList().Run), "once": troubled(nil)})
+		r := start(t, composite.Provider{"late": starts(troubled(errors.New("no answer")), newList().Run), "once": fleet.NewProvider("once", troubled(nil))})
 		<-time.After(time.Minute)
 		want := map[string]string{
 			`composite: the provider "late"`: "ProviderFailed: its members stay as they are, and it is started again: no answer",
@@ -211,7 +214,7 @@ func TestProblemsOfARunThatFailedEndWithIt(t *testing.T) {
 
 func TestProblemsHaveThePrefix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		troubled := fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+		troubled := fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
 			members.SetProblem(fleet.Problem{Provider: "list", About: "line 1", Reason: "NoMember", Message: "it is empty"})
 			members.SetProblem(fleet.Problem{Provider: "list", About: "line 2", Member: "m", Reason: "DuplicateName", Message: "m is there"})
 			members.SetProblem(fleet.Problem{Provider: "list", About: "line 3", Reason: "NoMember"})
@@ -268,7 +271,7 @@ func TestAProviderThatAlwaysFailsIsStartedLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pauses []int // in seconds
 		last := time.Now()
-		r := start(t, composite.Provider{"p": fleet.ProviderFunc(func(context.Context, cluster.Cluster, fleet.Members) error {
+		r := start(t, composite.Provider{"p": fleet.NewProvider("test", func(context.Context, cluster.Cluster, fleet.Members) error {
 			pauses = append(pauses, int(time.Since(last)/time.Second))
 			last = time.Now()
 			if len(pauses) == 10 {
@@ -289,7 +292,7 @@ func TestAProviderThatAlwaysFailsIsStartedLessAndLessOften(t *testing.T) {
 func TestAProviderThatHasEndedIsNotStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		r := start(t, composite.Provider{"p": fleet.ProviderFunc(func(context.Context, cluster.Cluster, fleet.Members) error {
+		r := start(t, composite.Provider{"p": fleet.NewProvider("test", func(context.Context, cluster.Cluster, fleet.Members) error {
 			runs++
 			return nil
 		})})
@@ -303,7 +306,7 @@ func TestAProviderThatHasEndedIsNotStartedAgain(t *testing.T) {
 
 func TestTheEndIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, composite.Provider{"p": fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, _ fleet.Members) error {
+		r := start(t, composite.Provider{"p": fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, _ fleet.Members) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})})
@@ -341,7 +344,7 @@ func TestNamesBelongToOneProvider(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var refusal error
 				p := composite.Provider{"aws": newList(), "gcp": newList(), "": newList()}
-				p[tc.prefix] = fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+				p[tc.prefix] = fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
 					refusal = members.Set(at(tc.given, "1"))
 					<-ctx.Done()
 					return nil
@@ -383,7 +386,7 @@ func TestAMemberOfAnotherProviderIsNotWithdrawn(t *testing.T) {
 func TestTheEndWaitsForAllProviders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		returned := false
-		r := start(t, composite.Provider{"quick": newList(), "slow": fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, _ fleet.Members) error {
+		r := start(t, composite.Provider{"quick": newList(), "slow": fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, _ fleet.Members) error {
 			<-ctx.Done()
 			<-time.After(time.Minute)
 			returned = true

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
@@ -95,12 +96,19 @@ func newToken(t *testing.T, cp *mctest.ControlPlane, namespace, name string) (st
 // counted counts what is reported to a fleet.
 type counted struct {
 	*fleet.Fleet
-	sets atomic.Int64
+	members fleet.Members
+	sets    atomic.Int64
 }
 
-func (c *counted) Set(m fleet.Member) error {
-	c.sets.Add(1)
-	return c.Fleet.Set(m)
+// counting is what a provider reports to whose reports are counted.
+type counting struct {
+	fleet.Members
+	in *counted
+}
+
+func (c counting) Set(m fleet.Member) error {
+	c.in.sets.Add(1)
+	return c.Members.Set(m)
 }
 
 // connect runs the provider and a fleet until the test ends.
@@ -114,15 +122,20 @@ func connectWith(t *testing.T, p contexts.Provider, options fleet.Options) *coun
 	options.Logger = logr.Discard()
 	c := &counted{Fleet: fleet.New(options)}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 2)
-	go func() { done <- c.Start(ctx) }()
-	go func() { done <- p.Run(ctx, nil, c) }()
+	done := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		done <- c.Run(ctx, nil, fleet.NewProvider("counted", func(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
+			c.members = members
+			close(begun)
+			return p.Run(ctx, local, counting{members, c})
+		}))
+	}()
+	<-begun
 	t.Cleanup(func() {
 		cancel()
-		for range 2 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 	return c
@@ -216,8 +229,10 @@ func TestAPluginThatHangsHoldsNothingUp(t *testing.T) {
 	if status, _ := f.Status("m"); status.Reason != fleet.ReasonTimeout {
 		t.Errorf("the reason is %s, want %s", status.Reason, fleet.ReasonTimeout)
 	}
-	if err := f.Remove(deadline(t), "m"); err != nil {
-		t.Error(err)
+	select {
+	case <-f.members.Remove("m"):
+	case <-deadline(t).Done():
+		t.Error("the member is not drained")
 	}
 }
 

@@ -92,7 +92,7 @@ func (p Provider) Run(ctx context.Context, _ cluster.Cluster, members fleet.Memb
 	told := problems{}
 	for {
 		found := look(ctx, reader, watcher)
-		reporter.report(ctx, found)
+		reporter.report(found)
 		maps.Copy(found.problems, watcher.problems)
 		found.problems.tell(log, told)
 		told = found.problems

@@ -1,18 +1,12 @@
 package contexts
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
-
-// drainPatience is how long the report of other members waits for those that are withdrawn. Draining goes on afterwards.
-const drainPatience = time.Second
 
 // reporter keeps the fleet in step with the files.
 type reporter struct {
@@ -25,8 +19,8 @@ func newReporter(members fleet.Members) *reporter {
 }
 
 // report tells the fleet what is new, and adds to the problems what the fleet does not take.
-func (r *reporter) report(ctx context.Context, found finding) {
-	r.withdraw(ctx, func(name fleet.ClusterName, known described) bool {
+func (r *reporter) report(found finding) {
+	r.withdraw(func(name fleet.ClusterName, known described) bool {
 		now, there := found.members[name]
 		return !there || known.makesWayFor(now)
 	})
@@ -44,16 +38,12 @@ func (r *reporter) report(ctx context.Context, found finding) {
 	}
 }
 
-// withdraw removes the members that are gone, side by side.
-func (r *reporter) withdraw(ctx context.Context, gone func(fleet.ClusterName, described) bool) {
-	ctx, cancel := context.WithTimeout(ctx, drainPatience)
-	defer cancel()
-	var removals sync.WaitGroup
-	defer removals.Wait()
+// withdraw removes the members that are gone.
+func (r *reporter) withdraw(gone func(fleet.ClusterName, described) bool) {
 	for name, known := range r.known {
 		if gone(name, known) {
 			delete(r.known, name)
-			removals.Go(func() { _ = r.members.Remove(ctx, name) }) // the fleet says for whom a member waits
+			r.members.Remove(name)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (r *running) Set(m fleet.Member) error {
 }
 
 // Remove implements [fleet.Members].
-func (r *running) Remove(_ context.Context, name fleet.ClusterName) error {
+func (r *running) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	r.change(func() {
 		delete(r.now, name)
 		r.calls = append(r.calls, "remove "+string(name))

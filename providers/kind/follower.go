@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,9 +21,6 @@ const (
 	answerPatience = 30 * time.Second
 	// endPatience is how long the end waits for an answer that is under way.
 	endPatience = 5 * time.Second
-	// drainPatience is how long the report of other members waits for those that are withdrawn. Draining goes on
-	// afterwards.
-	drainPatience = time.Second
 )
 
 // follower keeps the fleet in step with kind.
@@ -122,7 +118,7 @@ func (f *follower) await(ctx context.Context, answers <-chan answer) bool {
 	for {
 		select {
 		case a := <-answers:
-			f.take(ctx, a)
+			f.take(a)
 			return true
 		case <-late.C:
 			f.failed(fmt.Errorf("asking for the kind clusters: no answer for %s; the container engine may hang", answerPatience))
@@ -138,7 +134,7 @@ func (f *follower) await(ctx context.Context, answers <-chan answer) bool {
 }
 
 // take reports what kind has answered.
-func (f *follower) take(ctx context.Context, a answer) {
+func (f *follower) take(a answer) {
 	f.engine = a.engine
 	if a.err != nil {
 		f.failed(a.err)
@@ -153,7 +149,7 @@ func (f *follower) take(ctx context.Context, a answer) {
 	for name, m := range a.members {
 		now[name] = described{f.provider.member(name, m), true}
 	}
-	f.withdraw(ctx, now)
+	f.withdraw(now)
 	f.report(now)
 }
 
@@ -172,16 +168,12 @@ func (f *follower) failed(err error) {
 	f.report(now)
 }
 
-// withdraw removes the members whose clusters are gone, side by side.
-func (f *follower) withdraw(ctx context.Context, now map[string]described) {
-	ctx, cancel := context.WithTimeout(ctx, drainPatience)
-	defer cancel()
-	var removals sync.WaitGroup
-	defer removals.Wait()
+// withdraw removes the members whose clusters are gone.
+func (f *follower) withdraw(now map[string]described) {
 	for cluster, known := range f.known {
 		if known.exists && !now[cluster].exists {
 			delete(f.known, cluster)
-			removals.Go(func() { _ = f.members.Remove(ctx, known.Name) }) // the fleet says for whom a member waits
+			f.members.Remove(known.Name)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (s *scripted) Set(m fleet.Member) error {
 	return nil
 }
 
-func (s *scripted) Remove(_ context.Context, name fleet.ClusterName) error {
+func (s *scripted) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.members, name)

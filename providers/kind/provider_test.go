@@ -29,15 +29,12 @@ func start(t *testing.T, p kind.Provider) running {
 	t.Helper()
 	f := fleet.New(fleet.Options{Logger: logr.Discard()})
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 2)
-	go func() { done <- f.Start(ctx) }()
-	go func() { done <- p.Run(ctx, nil, f) }()
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx, nil, p) }()
 	t.Cleanup(func() {
 		cancel()
-		for range 2 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 	return running{f, t}

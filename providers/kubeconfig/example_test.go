@@ -162,7 +162,10 @@ var dial = (&net.Dialer{
 func ExampleProvider_dial() {
 	mgr, err := mcmanager.New(ctrl.GetConfigOrDie(), kubeconfig.Provider{Namespace: "fleet"}, mcmanager.Options{},
 		func(o *fleet.Options) {
-			o.RESTConfig = func(_ fleet.Member, cfg *rest.Config) { cfg.Dial = dial }
+			o.RESTConfig = func(_ fleet.Member, cfg *rest.Config) error {
+				cfg.Dial = dial
+				return nil
+			}
 		})
 	if err != nil {
 		log.Fatal(err)

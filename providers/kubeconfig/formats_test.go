@@ -22,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
@@ -378,17 +379,11 @@ func TestTheRightsThatTheDocsGiveAMemberTellWhichClusterItIs(t *testing.T) {
 // TestADialerOfOnesOwnKeepsMembersOffTheHost is about the dialer of the example.
 func TestADialerOfOnesOwnKeepsMembersOffTheHost(t *testing.T) {
 	cp := pool.Start(t, mctest.Options{}).Local
-	f := fleet.New(fleet.Options{
-		Logger: logr.Discard(), RESTConfig: func(_ fleet.Member, cfg *rest.Config) { cfg.Dial = dial },
-	})
-	done := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { done <- f.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+	f, _ := fleettest.Run(t, fleet.Options{
+		Logger: logr.Discard(), RESTConfig: func(_ fleet.Member, cfg *rest.Config) error {
+			cfg.Dial = dial
+			return nil
+		},
 	})
 	byName := cp.Config()
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(byName.Host, "https://"))

@@ -49,7 +49,7 @@ func (r reports) Set(m fleet.Member) error {
 	return nil
 }
 
-func (r reports) Remove(_ context.Context, name fleet.ClusterName) error {
+func (r reports) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	r <- report{removed: name}
 	return nil
 }

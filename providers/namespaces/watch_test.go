@@ -295,15 +295,12 @@ func TestTheProviderLeavesNothingBehind(t *testing.T) {
 			ignored := goleak.IgnoreCurrent()
 			f := fleet.New(fleet.Options{Logger: logr.Discard()})
 			running, end := context.WithCancel(ctx)
-			ended := make(chan error, 2)
-			go func() { ended <- f.Start(running) }()
-			go func() { ended <- p.Run(running, local, f) }()
+			ended := make(chan error, 1)
+			go func() { ended <- f.Run(running, local, p) }()
 			useMember(t, f, fleet.ClusterName(ns))
 			end()
-			for range 2 {
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+			if err := <-ended; err != nil {
+				t.Error(err)
 			}
 			waitForGoroutines(t, ignored)
 		})

@@ -1,7 +1,6 @@
 package objects_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,11 +23,9 @@ type recording struct {
 	members  map[fleet.ClusterName]fleet.Member
 	sets     map[fleet.ClusterName]int
 	removals map[fleet.ClusterName]int
-	hostsOf  map[fleet.ClusterName][]string      // that were reported, one after the other
-	busy     map[fleet.ClusterName]chan struct{} // a removal waits until the channel is closed
-	draining map[fleet.ClusterName]bool
-	problems map[string]string // by subject and member, the reason and the message
-	broken   []string          // what a provider must not do
+	hostsOf  map[fleet.ClusterName][]string // that were reported, one after the other
+	problems map[string]string              // by subject and member, the reason and the message
+	broken   []string                       // what a provider must not do
 }
 
 func newRecording() *recording {
@@ -38,8 +35,6 @@ func newRecording() *recording {
 		sets:     map[fleet.ClusterName]int{},
 		removals: map[fleet.ClusterName]int{},
 		hostsOf:  map[fleet.ClusterName][]string{},
-		busy:     map[fleet.ClusterName]chan struct{}{},
-		draining: map[fleet.ClusterName]bool{},
 		problems: map[string]string{},
 	}
 }
@@ -49,9 +44,6 @@ func (r *recording) Set(m fleet.Member) error {
 		return err
 	}
 	r.change(func() {
-		if r.draining[m.Name] {
-			r.broken = append(r.broken, fmt.Sprintf("%s was set while it was being removed", m.Name))
-		}
 		r.members[m.Name] = m
 		r.sets[m.Name]++
 		if m.Config != nil {
@@ -61,26 +53,12 @@ func (r *recording) Set(m fleet.Member) error {
 	return nil
 }
 
-func (r *recording) Remove(ctx context.Context, name fleet.ClusterName) (err error) {
-	var busy chan struct{}
+func (r *recording) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	r.change(func() {
-		if r.draining[name] {
-			r.broken = append(r.broken, fmt.Sprintf("%s was removed twice at once", name))
-		}
 		r.removals[name]++
-		r.draining[name] = true
 		delete(r.members, name)
-		busy = r.busy[name]
 	})
-	if busy != nil {
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
-	r.change(func() { r.draining[name] = false })
-	return err
+	return nil
 }
 
 // SetProblem implements [fleet.Members].
@@ -102,13 +80,6 @@ func (r *recording) waitForProblem(t *testing.T, about string, parts ...string) 
 		text, ok := r.problems[about]
 		return ok == (len(parts) > 0) && hasAll(text, parts)
 	})
-}
-
-// makeBusy lets removals of the member wait until the returned function is called.
-func (r *recording) makeBusy(name fleet.ClusterName) (done func()) {
-	busy := make(chan struct{})
-	r.change(func() { r.busy[name] = busy })
-	return sync.OnceFunc(func() { close(busy) })
 }
 
 func (r *recording) change(change func()) {

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -100,7 +99,7 @@ func (w *worker[T]) shutDown() {
 	w.names.ShutDown()
 }
 
-// work returns when ctx is done and the removals under way have returned.
+// work returns when ctx is done.
 func (w *worker[T]) work(ctx context.Context) {
 	w.start.noMore()
 	var running sync.WaitGroup
@@ -115,25 +114,18 @@ func (w *worker[T]) work(ctx context.Context) {
 	case <-patience.C: // an object that is not known yet takes over its names later
 	case <-ctx.Done():
 	}
-	w.reportAll(ctx, &running)
+	w.reportAll(ctx)
 }
 
-// reportAll reports members until ctx is done. Removals run beside it.
-func (w *worker[T]) reportAll(ctx context.Context, removals *sync.WaitGroup) {
+// reportAll reports members until ctx is done.
+func (w *worker[T]) reportAll(ctx context.Context) {
 	for {
 		name, shutdown := w.names.Get()
 		if shutdown || ctx.Err() != nil {
 			return
 		}
 		if w.letGo(name) {
-			// Draining may take long, and must not hold up others. The queue hands the name out again only after Done,
-			// so whoever claims it now or meanwhile is reported after the removal.
-			removals.Go(func() {
-				w.remove(ctx, name)
-				w.names.Add(name)
-				w.names.Done(name)
-			})
-			continue
+			w.members.Remove(name) // what is reported of the name after this is a new member, once this one is drained
 		}
 		if w.report(name) {
 			w.names.Forget(name)
@@ -235,13 +227,6 @@ func (w *worker[T]) expireLocked(name fleet.ClusterName) {
 		if c.isDeleted() {
 			w.names.AddAfter(name, c.kept.Sub(now))
 		}
-	}
-}
-
-// remove withdraws a member that no object describes any more, and returns when it is drained.
-func (w *worker[T]) remove(ctx context.Context, name fleet.ClusterName) {
-	if err := w.members.Remove(ctx, name); err != nil && ctx.Err() == nil {
-		logf.FromContext(ctx).Error(err, "The member was not removed", "cluster", name)
 	}
 }
 

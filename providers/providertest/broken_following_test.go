@@ -44,10 +44,10 @@ func brokenFollowers() []broken {
 			fault: "new credentials make another member",
 			make: filtered(func(*memory) filter {
 				tokens := map[fleet.ClusterName]string{}
-				return filter{set: func(ctx context.Context, to fleet.Members, m fleet.Member) error {
+				return filter{set: func(_ context.Context, to fleet.Members, m fleet.Member) error {
 					if m.Config != nil {
 						if before, ok := tokens[m.Name]; ok && before != m.Config.BearerToken {
-							_ = to.Remove(ctx, m.Name)
+							to.Remove(m.Name)
 						}
 						tokens[m.Name] = m.Config.BearerToken
 					}
@@ -98,10 +98,10 @@ func brokenFollowers() []broken {
 			fault: "a touch withdraws the member, for a moment",
 			make: filtered(func(*memory) filter {
 				reports := 0
-				return filter{set: func(ctx context.Context, to fleet.Members, m fleet.Member) error {
+				return filter{set: func(_ context.Context, to fleet.Members, m fleet.Member) error {
 					if m.Name == "touched" {
 						if reports++; reports == 2 {
-							_ = to.Remove(ctx, m.Name)
+							to.Remove(m.Name)
 						}
 					}
 					return to.Set(m)
@@ -112,7 +112,7 @@ func brokenFollowers() []broken {
 		{
 			fault: "nothing is withdrawn",
 			make: filtered(func(*memory) filter {
-				return filter{remove: func(context.Context, fleet.Members, fleet.ClusterName) error { return nil }}
+				return filter{remove: func(context.Context, fleet.Members, fleet.ClusterName) (drained <-chan struct{}) { return nil }}
 			}),
 			fails: map[string]string{
 				"what is removed is withdrawn":                       `["removed"] are members too`,
@@ -133,13 +133,13 @@ func brokenFollowers() []broken {
 						known[m.Name] = m
 						return to.Set(m)
 					},
-					remove: func(ctx context.Context, to fleet.Members, name fleet.ClusterName) error {
+					remove: func(_ context.Context, to fleet.Members, name fleet.ClusterName) (drained <-chan struct{}) {
 						delete(known, name)
 						for other, m := range known {
-							_ = to.Remove(ctx, other)
+							to.Remove(other)
 							_ = to.Set(m)
 						}
-						return to.Remove(ctx, name)
+						return to.Remove(name)
 					},
 				}
 			}),
@@ -160,9 +160,9 @@ func brokenFollowers() []broken {
 						}
 						return to.Set(m)
 					},
-					remove: func(ctx context.Context, to fleet.Members, name fleet.ClusterName) error {
+					remove: func(_ context.Context, to fleet.Members, name fleet.ClusterName) (drained <-chan struct{}) {
 						gone[name] = true
-						return to.Remove(ctx, name)
+						return to.Remove(name)
 					},
 				}
 			}),
@@ -220,9 +220,9 @@ func brokenFollowers() []broken {
 			fault: "new labels make another member",
 			make: filtered(func(*memory) filter {
 				known := map[fleet.ClusterName]map[string]string{}
-				return filter{set: func(ctx context.Context, to fleet.Members, m fleet.Member) error {
+				return filter{set: func(_ context.Context, to fleet.Members, m fleet.Member) error {
 					if labels, ok := known[m.Name]; ok && !maps.Equal(labels, m.Labels) {
-						_ = to.Remove(ctx, m.Name)
+						to.Remove(m.Name)
 					}
 					known[m.Name] = m.Labels
 					return to.Set(m)

@@ -29,7 +29,7 @@ func brokenManners() []broken {
 				return running(func(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
 					err := good(m).Run(ctx, local, members)
 					for name := range there(m) {
-						_ = members.Remove(ctx, name)
+						members.Remove(name)
 					}
 					return err
 				})
@@ -51,8 +51,10 @@ func brokenManners() []broken {
 		{
 			fault: "the end waits for drains",
 			make: filtered(func(*memory) filter {
-				return filter{remove: func(ctx context.Context, to fleet.Members, name fleet.ClusterName) error {
-					return to.Remove(context.WithoutCancel(ctx), name)
+				return filter{remove: func(_ context.Context, to fleet.Members, name fleet.ClusterName) (drained <-chan struct{}) {
+					drained = to.Remove(name)
+					<-drained
+					return drained
 				}}
 			}),
 			fails: map[string]string{"the end waits for no drain": "Run has not returned"},

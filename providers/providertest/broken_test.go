@@ -16,8 +16,10 @@ type broken struct {
 	fails map[string]string // the cases that find it, with a part of what they say
 }
 
-// running is a provider.
-type running = fleet.ProviderFunc
+// running returns a provider.
+func running(run func(ctx context.Context, local cluster.Cluster, members fleet.Members) error) fleet.Provider {
+	return fleet.NewProvider("broken", run)
+}
 
 // filter stands between a good provider and the fleet.
 type filter struct {
@@ -25,7 +27,7 @@ type filter struct {
 
 	ctx    context.Context // of Run
 	set    func(ctx context.Context, to fleet.Members, m fleet.Member) error
-	remove func(ctx context.Context, to fleet.Members, name fleet.ClusterName) error
+	remove func(ctx context.Context, to fleet.Members, name fleet.ClusterName) (drained <-chan struct{})
 }
 
 func (f filter) Set(m fleet.Member) error {
@@ -35,11 +37,11 @@ func (f filter) Set(m fleet.Member) error {
 	return f.set(f.ctx, f.Members, m)
 }
 
-func (f filter) Remove(ctx context.Context, name fleet.ClusterName) error {
+func (f filter) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	if f.remove == nil {
-		return f.Members.Remove(ctx, name)
+		return f.Members.Remove(name)
 	}
-	return f.remove(ctx, f.Members, name)
+	return f.remove(f.ctx, f.Members, name)
 }
 
 // filtered makes good providers, each behind a filter of its own.

@@ -53,10 +53,10 @@ func brokenInTrouble() []broken {
 			fault: "what breaks withdraws the others, for a moment",
 			make: filtered(func(*memory) filter {
 				known := map[fleet.ClusterName]fleet.Member{}
-				return filter{set: func(ctx context.Context, to fleet.Members, m fleet.Member) error {
+				return filter{set: func(_ context.Context, to fleet.Members, m fleet.Member) error {
 					for name, other := range known {
 						if m.Err != nil && known[m.Name].Err == nil && name != m.Name {
-							_ = to.Remove(ctx, name)
+							to.Remove(name)
 							_ = to.Set(other)
 						}
 					}
@@ -119,9 +119,9 @@ func brokenInTrouble() []broken {
 		{
 			fault: "what cannot be seen is withdrawn",
 			make: differing(func(f *follower) {
-				f.away = func(ctx context.Context, members fleet.Members, known map[fleet.ClusterName]bool) error {
+				f.away = func(_ context.Context, members fleet.Members, known map[fleet.ClusterName]bool) error {
 					for name := range known {
-						_ = members.Remove(ctx, name)
+						members.Remove(name)
 					}
 					return nil
 				}
@@ -141,11 +141,11 @@ func brokenInTrouble() []broken {
 					}
 					return f.Run(ctx, local, filter{
 						Members: members,
-						remove: func(ctx context.Context, to fleet.Members, name fleet.ClusterName) error {
+						remove: func(_ context.Context, to fleet.Members, name fleet.ClusterName) (drained <-chan struct{}) {
 							if away {
 								return nil
 							}
-							return to.Remove(ctx, name)
+							return to.Remove(name)
 						},
 					})
 				})

@@ -38,7 +38,7 @@ func (c *trial) endWaitsForNoDrain() {
 	c.t.Cleanup(d.hold(c.Name(removed.Name)))
 	c.source.Remove(c.t, removed.Name)
 	d.waitUntil(func() string {
-		if d.draining[c.Name(removed.Name)] == 0 {
+		if !slices.Contains(d.withdrawnLocked(), c.Name(removed.Name)) {
 			return "the member is not being removed"
 		}
 		return ""

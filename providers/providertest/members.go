@@ -1,7 +1,6 @@
 package providertest
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"strings"
@@ -19,9 +18,8 @@ type members struct {
 	now      map[fleet.ClusterName]fleet.Member
 	calls    []call
 	refused  map[fleet.ClusterName]error         // what Set returns
-	held     map[fleet.ClusterName]chan struct{} // Remove waits until the channel is closed
-	draining map[fleet.ClusterName]int
-	problems []fleet.Problem // as they were reported, those that end with them
+	held     map[fleet.ClusterName]chan struct{} // what Remove returns
+	problems []fleet.Problem                     // as they were reported, those that end with them
 }
 
 // call is one call of a method.
@@ -57,11 +55,10 @@ func contents(m fleet.Member) string {
 
 func newMembers() *members {
 	return &members{
-		news:     make(chan struct{}),
-		now:      map[fleet.ClusterName]fleet.Member{},
-		refused:  map[fleet.ClusterName]error{},
-		held:     map[fleet.ClusterName]chan struct{}{},
-		draining: map[fleet.ClusterName]int{},
+		news:    make(chan struct{}),
+		now:     map[fleet.ClusterName]fleet.Member{},
+		refused: map[fleet.ClusterName]error{},
+		held:    map[fleet.ClusterName]chan struct{}{},
 	}
 }
 
@@ -85,23 +82,22 @@ func (ms *members) Set(m fleet.Member) error {
 }
 
 // Remove implements [fleet.Members].
-func (ms *members) Remove(ctx context.Context, name fleet.ClusterName) (err error) {
-	var held chan struct{}
+func (ms *members) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
+	over := make(chan struct{})
 	ms.change(func() {
 		delete(ms.now, name)
 		ms.calls = append(ms.calls, call{removal: true, member: fleet.Member{Name: name}})
-		ms.draining[name]++
-		held = ms.held[name]
-	})
-	if held != nil {
-		select {
-		case <-held:
-		case <-ctx.Done():
-			err = fmt.Errorf("cluster %q is still drained: %w", name, context.Cause(ctx))
+		held := ms.held[name]
+		if held == nil {
+			close(over)
+		} else {
+			drained = held
 		}
+	})
+	if drained != nil {
+		return drained
 	}
-	ms.change(func() { ms.draining[name]-- })
-	return err
+	return over
 }
 
 // SetProblem implements [fleet.Members].
@@ -114,7 +110,7 @@ func (ms *members) refuse(name fleet.ClusterName, err error) {
 	ms.change(func() { ms.refused[name] = err })
 }
 
-// hold lets Remove of the member wait until letGo is called, or the caller's context ends.
+// hold lets the drain of the member last until letGo is called.
 func (ms *members) hold(name fleet.ClusterName) (letGo func()) {
 	held := make(chan struct{})
 	ms.change(func() { ms.held[name] = held })
@@ -153,6 +149,10 @@ func (ms *members) reported(name fleet.ClusterName) []call {
 func (ms *members) withdrawn() []fleet.ClusterName {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	return ms.withdrawnLocked()
+}
+
+func (ms *members) withdrawnLocked() []fleet.ClusterName {
 	var names []fleet.ClusterName
 	for _, c := range ms.calls {
 		if c.removal {

@@ -175,8 +175,6 @@ func (f follower) report(ctx context.Context, members fleet.Members, known map[f
 	}
 	for name := range left {
 		delete(known, name)
-		if err := members.Remove(ctx, name); err != nil {
-			logf.FromContext(ctx).Error(err, "A cluster is not withdrawn", "cluster", name)
-		}
+		members.Remove(name)
 	}
 }

@@ -1,7 +1,6 @@
 package reference
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
@@ -33,18 +32,16 @@ func memberOf(claim fleet.ClusterName) fleet.ClusterName {
 type claims struct {
 	fleet.Members
 
-	mu      sync.Mutex // guards what follows; Set of the members, which never waits, is called under it
-	claimed map[fleet.ClusterName]*claimed
+	log     logr.Logger
+	mu      sync.Mutex // guards what follows; methods of the members, which never wait, are called under it
+	claimed map[fleet.ClusterName]claimed
 }
 
-// claimed is a member that objects claim.
-type claimed struct {
-	claims   map[fleet.ClusterName]fleet.Member
-	removing bool // the member is being drained; it is reported again after that if it is claimed then
-}
+// claimed is a member as objects describe it, by their claims.
+type claimed map[fleet.ClusterName]fleet.Member
 
-func newClaims(members fleet.Members) *claims {
-	return &claims{Members: members, claimed: map[fleet.ClusterName]*claimed{}}
+func newClaims(members fleet.Members, log logr.Logger) *claims {
+	return &claims{Members: members, log: log, claimed: map[fleet.ClusterName]claimed{}}
 }
 
 var _ fleet.Members = (*claims)(nil)
@@ -57,39 +54,40 @@ func (c *claims) Set(m fleet.Member) error {
 	defer c.mu.Unlock()
 	of := c.claimed[m.Name]
 	if of == nil {
-		of = &claimed{claims: map[fleet.ClusterName]fleet.Member{}}
+		of = claimed{}
 		c.claimed[m.Name] = of
 	}
-	of.claims[claim] = m
-	if of.removing {
-		return nil
-	}
+	of[claim] = m
 	err := c.Members.Set(of.best())
 	if err != nil { // nobody removes what was not taken
-		delete(of.claims, claim)
-		if len(of.claims) == 0 {
+		delete(of, claim)
+		if len(of) == 0 {
 			delete(c.claimed, m.Name)
 		}
 	}
 	return err
 }
 
-// Remove implements [fleet.Members]. Removing the last claim removes the member.
-func (c *claims) Remove(ctx context.Context, claim fleet.ClusterName) error {
-	name := memberOf(claim)
-	if !c.let(ctx, name, claim) {
-		return nil
-	}
-	err := c.Members.Remove(ctx, name)
+// Remove implements [fleet.Members]. Removing the last claim removes the member; before that, nothing is drained.
+func (c *claims) Remove(claim fleet.ClusterName) (drained <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	name := memberOf(claim)
+	none := make(chan struct{})
+	close(none)
 	of := c.claimed[name]
-	of.removing = false
-	if len(of.claims) == 0 {
-		delete(c.claimed, name)
-		return err
+	if of == nil {
+		return none
 	}
-	return errors.Join(err, c.Members.Set(of.best()))
+	delete(of, claim)
+	if len(of) == 0 {
+		delete(c.claimed, name)
+		return c.Members.Remove(name)
+	}
+	if err := c.Members.Set(of.best()); err != nil && !errors.Is(err, fleet.ErrStopped) {
+		c.log.Error(err, "The member cannot be reported as another object describes it", "cluster", name)
+	}
+	return none
 }
 
 // SetProblem implements [fleet.Members].
@@ -98,36 +96,14 @@ func (c *claims) SetProblem(p fleet.Problem) {
 	c.Members.SetProblem(p)
 }
 
-// let lets go of a claim. The answer is whether the member is to be removed, which the caller then does.
-func (c *claims) let(ctx context.Context, name, claim fleet.ClusterName) (last bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	of := c.claimed[name]
-	if of == nil {
-		return false
-	}
-	delete(of.claims, claim)
-	switch {
-	case of.removing:
-		return false
-	case len(of.claims) == 0:
-		of.removing = true
-		return true
-	}
-	if err := c.Members.Set(of.best()); err != nil && !errors.Is(err, fleet.ErrStopped) {
-		logf.FromContext(ctx).Error(err, "The member cannot be reported as another object describes it", "cluster", name)
-	}
-	return false
-}
-
 // best returns the member as the first claim describes it, by name, which describes a way to reach it. All replicas come to
 // the same.
-func (of *claimed) best() fleet.Member {
-	names := slices.Sorted(maps.Keys(of.claims))
+func (of claimed) best() fleet.Member {
+	names := slices.Sorted(maps.Keys(of))
 	for _, claim := range names {
-		if of.claims[claim].Err == nil {
-			return of.claims[claim]
+		if of[claim].Err == nil {
+			return of[claim]
 		}
 	}
-	return of.claims[names[0]]
+	return of[names[0]]
 }

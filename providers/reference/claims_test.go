@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,9 +24,8 @@ import (
 type calls struct {
 	fleet.Members // for methods that are not called
 
-	mu      sync.Mutex
-	notes   []string
-	drained chan struct{} // a removal returns when it is closed
+	mu    sync.Mutex
+	notes []string
 }
 
 // Set implements fleet.Members.
@@ -35,10 +35,8 @@ func (c *calls) Set(m fleet.Member) error {
 }
 
 // Remove implements fleet.Members.
-func (c *calls) Remove(_ context.Context, name fleet.ClusterName) error {
+func (c *calls) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	c.note("remove " + string(name))
-	<-c.drained
-	c.note("removed " + string(name))
 	return nil
 }
 
@@ -78,16 +76,13 @@ func set(t *testing.T, c *claims, m fleet.Member) {
 
 func remove(t *testing.T, c *claims, object string) {
 	t.Helper()
-	if err := c.Remove(t.Context(), described(object, "").Name); err != nil {
-		t.Error(err)
-	}
+	c.Remove(described(object, "").Name)
 }
 
 func TestAMemberGoesOnAsLongAsAnObjectDescribesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := &calls{drained: make(chan struct{})}
-		close(told.drained)
-		c := newClaims(told)
+		told := &calls{}
+		c := newClaims(told, logr.Discard())
 		set(t, c, described("b", "1"))
 		told.want(t, "set hub/prod 1")
 		set(t, c, described("a", "2"))
@@ -101,33 +96,12 @@ func TestAMemberGoesOnAsLongAsAnObjectDescribesIt(t *testing.T) {
 		remove(t, c, "b")
 		told.want(t, "set hub/prod ")
 		remove(t, c, "a")
-		told.want(t, "remove hub/prod", "removed hub/prod")
+		told.want(t, "remove hub/prod")
 		remove(t, c, "a")
 		told.want(t)
 		if len(c.claimed) > 0 {
 			t.Errorf("there is something left: %v", c.claimed)
 		}
-	})
-}
-
-func TestAMemberThatIsClaimedWhileItIsDrainedIsReportedAfterThat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		told := &calls{drained: make(chan struct{})}
-		c := newClaims(told)
-		set(t, c, described("a", "1"))
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			remove(t, c, "a")
-		}()
-		told.want(t, "set hub/prod 1", "remove hub/prod")
-		set(t, c, described("b", "2"))
-		remove(t, c, "b")
-		set(t, c, described("c", "3"))
-		told.want(t)
-		close(told.drained)
-		<-done
-		told.want(t, "removed hub/prod", "set hub/prod 3")
 	})
 }
 
@@ -146,7 +120,7 @@ type refusing struct{ fleet.Members }
 func (refusing) Set(fleet.Member) error { return fleet.ErrInvalidMember }
 
 func TestOfAMemberThatIsRefusedNothingIsKept(t *testing.T) {
-	c := newClaims(refusing{})
+	c := newClaims(refusing{}, logr.Discard())
 	if err := c.Set(described("a", "1")); !errors.Is(err, fleet.ErrInvalidMember) {
 		t.Errorf("got %v, want that the member is refused", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/internal/served"
@@ -66,7 +67,7 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	shared := newClaims(members)
+	shared := newClaims(members, logf.FromContext(ctx))
 	running, ctx := errgroup.WithContext(ctx)
 	for _, kind := range p.Format.Kinds {
 		f := &follower{provider: p, kind: kind.Kind, named: newIndex()}

@@ -40,9 +40,7 @@ func (r reports) Set(m fleet.Member) error {
 	return nil
 }
 
-func (reports) Remove(context.Context, fleet.ClusterName) error {
-	return errors.New("nothing is to be removed")
-}
+func (reports) Remove(fleet.ClusterName) (drained <-chan struct{}) { panic("nothing is to be removed") }
 
 func (reports) SetProblem(fleet.Problem) {}
 
@@ -103,7 +101,7 @@ type refusing struct{ with error }
 
 func (r refusing) Set(fleet.Member) error { return r.with }
 
-func (refusing) Remove(context.Context, fleet.ClusterName) error { return nil }
+func (refusing) Remove(fleet.ClusterName) (drained <-chan struct{}) { return nil }
 
 func (refusing) SetProblem(fleet.Problem) {}
 

@@ -48,7 +48,7 @@ func (p Provider) Run(ctx context.Context, local cluster.Cluster, members fleet.
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := newReporter(ctx, members, p)
-	defer r.wait()
+	defer r.close()
 	defer cancel()
 	if err := p.setUp(ctx, local, r); err != nil {
 		return fmt.Errorf("setting up %T: %w", p.Provider, err)

@@ -19,20 +19,17 @@ type reporter struct {
 	provider Provider // for what it says of clusters
 	indexes  indexes
 
-	mu      sync.Mutex // guards what follows; nothing is reported under it
-	slots   map[fleet.ClusterName]*slot
-	closed  bool
-	running sync.WaitGroup // the goroutines of the slots; none is added once closed is set
+	mu     sync.Mutex // guards what follows; what is reported under it waits for nothing
+	slots  map[fleet.ClusterName]*slot
+	closed bool
 }
 
 var _ multicluster.Aware = (*reporter)(nil)
 
 // slot is a name, and what has it. It is forgotten when nothing has it.
 type slot struct {
-	name     fleet.ClusterName
-	engaged  *engagement // with the provider, nil for none
-	reported *engagement // to the fleet, nil for none
-	busy     bool        // a goroutine reports
+	name    fleet.ClusterName
+	engaged *engagement // nil for none
 }
 
 // engagement is a cluster that is engaged, from Engage to the end of the context that Engage was given.
@@ -108,49 +105,25 @@ func (r *reporter) disengage(s *slot, e *engagement) {
 	}
 }
 
-// settleLocked tells the fleet what the name stands for now. For each name there is one goroutine at most, so that the fleet
-// is told in order: a removal takes until the member is drained.
+// settleLocked tells the fleet what the name stands for now. At the end of the provider nothing is told: the fleet drains all
+// members by itself then.
 func (r *reporter) settleLocked(s *slot) {
-	if !s.busy && !r.closed {
-		s.busy = true
-		r.running.Go(func() { r.settle(s) })
+	if r.closed || r.ctx.Err() != nil {
+		return
+	}
+	if s.engaged == nil {
+		delete(r.slots, s.name)
+		r.members.Remove(s.name)
+		return
+	}
+	if err := r.members.Set(s.engaged.member); err != nil && !errors.Is(err, fleet.ErrStopped) {
+		logf.FromContext(r.ctx).Error(err, "Cannot report what the provider has engaged", "cluster", s.name)
 	}
 }
 
-func (r *reporter) settle(s *slot) {
-	for e, news := r.next(s); news; e, news = r.next(s) {
-		var err error
-		if e == nil {
-			err = r.members.Remove(r.ctx, s.name)
-		} else {
-			err = r.members.Set(e.member)
-		}
-		if err != nil && r.ctx.Err() == nil && !errors.Is(err, fleet.ErrStopped) {
-			logf.FromContext(r.ctx).Error(err, "Cannot report what the provider has engaged", "cluster", s.name)
-		}
-	}
-}
-
-// next returns what the fleet is to be told of a name, if that is news. At the end of the provider nothing is: the fleet
-// drains all members by itself then.
-func (r *reporter) next(s *slot) (e *engagement, news bool) {
+// close ends that anything is reported.
+func (r *reporter) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.engaged == s.reported || r.ctx.Err() != nil {
-		s.busy = false
-		if s.engaged == nil && r.slots[s.name] == s {
-			delete(r.slots, s.name)
-		}
-		return nil, false
-	}
-	s.reported = s.engaged
-	return s.engaged, true
-}
-
-// wait returns when nothing is reported any more. The context of the reporter has ended.
-func (r *reporter) wait() {
-	r.mu.Lock()
 	r.closed = true
-	r.mu.Unlock()
-	r.running.Wait()
 }

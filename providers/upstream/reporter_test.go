@@ -20,7 +20,6 @@ import (
 type calls struct {
 	mu    sync.Mutex
 	notes []string
-	drain chan struct{} // a removal returns when it has a token, or at once if it is nil
 }
 
 func (c *calls) note(text string) {
@@ -46,16 +45,8 @@ func (c *calls) Set(m fleet.Member) error {
 }
 
 // Remove implements fleet.Members.
-func (c *calls) Remove(ctx context.Context, name fleet.ClusterName) error {
+func (c *calls) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	c.note("remove " + string(name))
-	if c.drain != nil {
-		select {
-		case <-c.drain:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	c.note("removed " + string(name))
 	return nil
 }
 
@@ -100,7 +91,7 @@ func newTrial(t *testing.T) trial {
 	r := trial{newReporter(ctx, c, Provider{}), c, t, end}
 	t.Cleanup(func() {
 		end()
-		r.wait()
+		r.close()
 	})
 	return r
 }
@@ -121,7 +112,7 @@ func TestAClusterIsAMemberFromItsEngagementToTheEndOfTheContext(t *testing.T) {
 		stop := r.engage("a", newCluster(t, "first"))
 		r.want(t, "set a to first")
 		stop()
-		r.want(t, "remove a", "removed a")
+		r.want(t, "remove a")
 		defer r.engage("a", newCluster(t, "second"))()
 		r.want(t, "set a to second")
 	})
@@ -153,22 +144,6 @@ func TestAClusterThatIsEngagedWhileTheOldOneEndsStays(t *testing.T) {
 	})
 }
 
-func TestAClusterThatIsEngagedDuringADrainIsReportedAfterIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTrial(t)
-		r.drain = make(chan struct{})
-		stop := r.engage("a", newCluster(t, "old"))
-		r.want(t, "set a to old")
-		stop()
-		r.want(t, "remove a")
-		defer r.engage("a", newCluster(t, "new"))()
-		defer r.engage("b", newCluster(t, "other"))()
-		r.want(t, "set b to other")
-		r.drain <- struct{}{}
-		r.want(t, "removed a", "set a to new")
-	})
-}
-
 func TestEngagingTheSameClusterAgainChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t)
@@ -180,7 +155,7 @@ func TestEngagingTheSameClusterAgainChangesNothing(t *testing.T) {
 		again() // the context of the engagement is the first
 		r.want(t)
 		stop()
-		r.want(t, "remove a", "removed a")
+		r.want(t, "remove a")
 	})
 }
 
@@ -244,7 +219,7 @@ func TestTheEndOfTheProviderRemovesNothing(t *testing.T) {
 		r.end()
 		stop()
 		r.want(t)
-		r.wait()
+		r.close()
 		if err := r.Engage(t.Context(), "b", newCluster(t, "host")); err == nil {
 			t.Error("a cluster could be engaged after the end")
 		}
@@ -266,43 +241,5 @@ func TestNothingIsKeptOfClustersThatHaveLeft(t *testing.T) {
 		if len(r.slots) > 0 || len(r.indexes.indexers) > 0 {
 			t.Errorf("%d names and %d indexers are kept", len(r.slots), len(r.indexes.indexers))
 		}
-	})
-}
-
-// slow is a fleet that takes its time.
-type slow struct {
-	fleet.Members
-	release <-chan struct{}
-}
-
-// Set implements fleet.Members.
-func (s slow) Set(fleet.Member) error {
-	<-s.release
-	return nil
-}
-
-func TestWaitReturnsAfterTheLastReport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		ctx, end := context.WithCancel(t.Context())
-		r := newReporter(ctx, slow{release: release}, Provider{})
-		if err := r.Engage(ctx, "a", newCluster(t, "host")); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		end()
-		waited := make(chan struct{})
-		go func() {
-			r.wait()
-			close(waited)
-		}()
-		synctest.Wait()
-		select {
-		case <-waited:
-			t.Error("wait has returned while a member is reported")
-		default:
-		}
-		close(release)
-		<-waited
 	})
 }

@@ -37,7 +37,7 @@ var controllers atomic.Int64
 
 // run runs the controller until the returned function is called, which waits for its end.
 func (s setting) run(ctx context.Context, r mcreconcile.Reconciler) (stop func() error, err error) {
-	provider := fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+	provider := fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
 		for name, cfg := range s.members {
 			if err := members.Set(fleet.Member{Name: name, Config: cfg}); err != nil {
 				return err

@@ -60,7 +60,7 @@ func ours(_ context.Context, cfg *rest.Config, spec measure.Spec, probe *measure
 
 // followed is ours, and notes when members become Unreachable, and Ready again.
 func followed(ctx context.Context, cfg *rest.Config, spec measure.Spec, probe *measure.Probe) (measure.Running, error) {
-	provider := fleet.ProviderFunc(func(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
+	provider := fleet.NewProvider("test", func(ctx context.Context, local cluster.Cluster, members fleet.Members) error {
 		return kubeconfig.Provider{Namespace: spec.Namespace}.Run(ctx, local, apart{members})
 	})
 	running, f, err := oursWithFleet(cfg, provider, probe)
@@ -81,7 +81,7 @@ func followed(ctx context.Context, cfg *rest.Config, spec measure.Spec, probe *m
 	}()
 	running.Ask = func(ctx context.Context) {
 		for _, status := range f.List(labels.Everything()) {
-			if e := f.Now(status.Name).Engagement; e != nil {
+			if e, err := f.Engagement(status.Name); err == nil {
 				go func() {
 					key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "object"}
 					_ = e.Cluster().GetAPIReader().Get(ctx, key, &corev1.ConfigMap{})
@@ -173,7 +173,7 @@ func inNamespace(namespace string) cluster.Option {
 
 // oneMember has as many requests of its member in flight as there are workers, like the plain manager.
 func oneMember(_ context.Context, cfg *rest.Config, spec measure.Spec, probe *measure.Probe) (measure.Running, error) {
-	provider := fleet.ProviderFunc(func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+	provider := fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
 		if err := members.Set(fleet.Member{Name: "one", Config: cfg}); err != nil {
 			return err
 		}

@@ -141,16 +141,17 @@ func TestTheProviderIsAskedForFreshCredentials(t *testing.T) {
 
 	fresh := make(chan *rest.Config, 1) // what the provider would answer with
 	var member fleet.Member
-	member = fleet.Member{Name: "m", Refresh: func(context.Context) error {
+	member = fleet.Member{Name: "m"}
+	m.members.OnRefresh = func(context.Context, fleet.ClusterName) error {
 		select {
 		case cfg := <-fresh:
 			next := member
 			next.Config = cfg
-			return m.GetFleet().Set(next)
+			return m.members.Set(next)
 		default:
 			return errors.New("there are none yet")
 		}
-	}}
+	}
 	member.Config = rest.AnonymousClientConfig(cp.Config())
 	member.Config.BearerToken = "of nobody"
 	m.set(member)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -39,7 +38,7 @@ func newWatchedManager(t *testing.T, local *mctest.ControlPlane) (*manager, *led
 // set reports a member by itself, without a provider.
 func (m *manager) set(member fleet.Member) {
 	m.t.Helper()
-	if err := m.GetFleet().Set(member); err != nil {
+	if err := m.members.Set(member); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -303,9 +302,7 @@ func TestAMemberMayBeRemovedAtAnyMoment(t *testing.T) {
 			m.start()
 			m.set(fleet.Member{Name: "warm-up", Config: cp.Config()}) // what is made once is made now
 			eventually(t, "a member like it is reconciled", func() bool { return len(seen.of("warm-up", ns)) > 300 })
-			if err := m.GetFleet().Remove(t.Context(), "warm-up"); err != nil {
-				t.Fatal(err)
-			}
+			<-m.members.Remove("warm-up")
 			between := newSlowProxy(t, cp, tc.rate)
 			if tc.begin != nil {
 				tc.begin(between)
@@ -313,11 +310,11 @@ func TestAMemberMayBeRemovedAtAnyMoment(t *testing.T) {
 			before := goroutinesOfManager()
 			m.set(fleet.Member{Name: "m", Config: between.through(cp.Config())})
 			eventually(t, "the moment has come", func() bool { return tc.until(m, between) })
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
 			begin := time.Now()
-			if err := m.GetFleet().Remove(ctx, "m"); err != nil {
-				t.Fatal(err)
+			select {
+			case <-m.members.Remove("m"):
+			case <-time.After(30 * time.Second):
+				t.Fatalf("it is not drained: %+v", m.status("m"))
 			}
 			t.Logf("removed within %s", time.Since(begin).Round(time.Millisecond))
 			seen.bar("m")

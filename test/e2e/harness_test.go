@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -66,6 +67,7 @@ type manager struct {
 	mcmanager.Manager
 	t       *testing.T
 	ns      string // of the Secrets
+	members *fleettest.Provider
 	stop    context.CancelFunc
 	stopped chan error
 }
@@ -92,11 +94,12 @@ func newManagerWith(
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	}
 	change(&options)
-	mgr, err := mcmanager.New(local.Config(), provider, options, opts...)
+	members := &fleettest.Provider{Beside: provider}
+	mgr, err := mcmanager.New(local.Config(), members, options, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &manager{Manager: mgr, t: t, ns: ns, stopped: make(chan error, 1)}
+	return &manager{Manager: mgr, t: t, ns: ns, members: members, stopped: make(chan error, 1)}
 }
 
 // logger writes to the log of a test while it lasts. A manager logs on for a moment after its Start has returned, and what
@@ -242,11 +245,13 @@ func (m *manager) isBecause(name fleet.ClusterName, state fleet.State, reasons .
 // attached returns the engagement of the member "m", which goes on while the member cannot be reached for a moment.
 func (m *manager) attached() *fleet.Engagement {
 	m.t.Helper()
-	engagement := m.GetFleet().Now("m").Engagement
-	if engagement == nil {
-		m.t.Fatalf("the member is not engaged: %+v", m.status("m"))
+	for change := range m.GetFleet().Changes(m.t.Context()) {
+		if change.Status.Name == "m" && change.Engagement != nil {
+			return change.Engagement
+		}
 	}
-	return engagement
+	m.t.Fatalf("the member is not engaged: %+v", m.status("m"))
+	return nil
 }
 
 // record notes which requests were reconciled.

@@ -151,12 +151,12 @@ func (k *marker) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	if strings.HasPrefix(req.Name, markPrefix) {
 		return reconcile.Result{}, nil
 	}
-	e := k.fleet.Now(req.ClusterName).Engagement
-	if e == nil || e.Cluster() != mcreconcile.ClusterFrom(ctx) {
+	e, err := k.fleet.Engagement(req.ClusterName)
+	if err != nil || e.Cluster() != mcreconcile.ClusterFrom(ctx) {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	mark := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: markPrefix + e.Identity()}}
-	err := e.Cluster().GetClient().Create(ctx, mark)
+	err = e.Cluster().GetClient().Create(ctx, mark)
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		k.marked.Add(1)
 	}
@@ -419,9 +419,7 @@ func TestTwoMembersThatAreOneClusterAreTold(t *testing.T) {
 		return slices.Equal(m.status("m").Duplicates, []fleet.ClusterName{"twin"}) &&
 			slices.Equal(m.status("twin").Duplicates, []fleet.ClusterName{"m"})
 	})
-	if err := m.GetFleet().Remove(t.Context(), "twin"); err != nil {
-		t.Fatal(err)
-	}
+	<-m.members.Remove("twin")
 	if status := m.status("m"); len(status.Duplicates) > 0 {
 		t.Errorf("the one that is left shows %q", status.Duplicates)
 	}
@@ -441,9 +439,7 @@ func TestASecondMemberForOneClusterCanBeRefused(t *testing.T) {
 	if status := m.status("m"); status.State != fleet.Ready || len(status.Duplicates) > 0 {
 		t.Errorf("the first is %+v", status)
 	}
-	if err := m.GetFleet().Remove(t.Context(), "m"); err != nil {
-		t.Fatal(err)
-	}
+	<-m.members.Remove("m")
 	m.is("twin", fleet.Ready)
 }
 

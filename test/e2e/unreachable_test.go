@@ -161,7 +161,7 @@ func TestEngagingAndDisengagingLeavesNothingBehind(t *testing.T) {
 	m.start()
 	cycle := func(i int) {
 		name := fleet.ClusterName(fmt.Sprintf("m%d", i))
-		if err := m.GetFleet().Set(fleet.Member{Name: name, Config: f.Members[0].Config()}); err != nil {
+		if err := m.members.Set(fleet.Member{Name: name, Config: f.Members[0].Config()}); err != nil {
 			t.Fatal(err)
 		}
 		forShared := func() int { return seen.count(name, shared.Namespace, shared.Name) }
@@ -172,9 +172,7 @@ func TestEngagingAndDisengagingLeavesNothingBehind(t *testing.T) {
 		before := forShared()
 		touch(t, f.Local, shared, i)
 		eventually(t, "a change in the local cluster is reconciled for it", func() bool { return forShared() > before })
-		if err := m.GetFleet().Remove(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		<-m.members.Remove(name)
 	}
 	cycle(0) // what is made once is made now
 	before := goroutines()

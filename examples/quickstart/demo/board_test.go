@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -62,19 +63,20 @@ func TestBoardSaysWhatHappenedLast(t *testing.T) {
 
 func TestAStepThatDoesNotComeTrueSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := fleet.New(fleet.Options{})
+		f, stop := fleettest.Run(t, fleet.Options{})
+		defer stop()
 		if err := f.Set(fleet.Member{Name: "m", Err: errors.New("no kubeconfig")}); err != nil {
 			t.Fatal(err)
 		}
 		b := newBoard()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go b.follow(ctx, f)
+		go b.follow(ctx, f.Fleet)
 		begun := time.Now()
 		// As long as reconciles go on, there is hope.
 		time.AfterFunc(patience/2, func() { b.reconciled(requestFor("other", "a"), "1") })
 
-		s := &scene{setting: &setting{}, board: b, fleet: f}
+		s := &scene{setting: &setting{}, board: b, fleet: f.Fleet}
 		err := s.wait(t.Context(), all(is("other", stateGone), is("m", fleet.Ready)))
 		want := "waited 1m0s in vain until other is Gone, and m is Ready."
 		if err == nil || !strings.HasPrefix(err.Error(), want) {

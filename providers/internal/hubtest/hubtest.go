@@ -75,8 +75,7 @@ func Follow(t *testing.T, hub *rest.Config, p fleet.Provider) Followed {
 	t.Helper()
 	local := StartLocal(t, hub)
 	f := fleet.New(fleet.Options{})
-	run(t, f.Start)
-	run(t, func(ctx context.Context) error { return p.Run(ctx, local, f) })
+	run(t, func(ctx context.Context) error { return f.Run(ctx, local, p) })
 	return Followed{f}
 }
 

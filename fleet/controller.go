@@ -1,0 +1,82 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
+)
+
+// Controller is the part that one controller has in a fleet. Package mcbuilder takes it for what it builds, so only a
+// controller that is built by hand needs it: each of its reconciles begins with [Controller.Begin], and its queue is shown
+// by [Controller.ShowQueue]. It is safe for concurrent use.
+type Controller struct {
+	fleet *Fleet
+	name  string
+}
+
+// Controller returns the part of the controller of that name, which is a label of metrics.
+func (f *Fleet) Controller(name string) *Controller { return &Controller{fleet: f, name: name} }
+
+// Begin begins a reconcile on the engagement of a member. It is [Fleet.Engagement] and [Engagement.Join], with their errors.
+// The reconcile runs on the returned context. It ends with end, which is given what the reconciler has returned, for the
+// metrics of the member.
+func (c *Controller) Begin(ctx context.Context, name ClusterName, what fmt.Stringer) (
+	joined context.Context, e *Engagement, end func(reconcile.Result, error), err error,
+) {
+	if e, err = c.fleet.Engagement(name); err != nil {
+		return nil, nil, nil, err
+	}
+	joined, leave, err := e.Join(ctx, what)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return joined, e, func(result reconcile.Result, err error) {
+		e.tally.reconciled(c.name, outcomeOf(result, err))
+		leave()
+	}, nil
+}
+
+// Queue is what a fleet shows of a controller's queue, such as that of a mcqueue.Queue.
+type Queue interface {
+	// Stats returns the figures of one member, and does not wait for anything.
+	Stats(name ClusterName) mcqueue.Stats
+}
+
+// ShowQueue makes [Fleet.Queues] show the controller's queue, until hide is called.
+func (c *Controller) ShowQueue(queue Queue) (hide func()) {
+	f := c.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.queues == nil {
+		f.queues = map[string]*shownQueue{}
+	}
+	shown := &shownQueue{queue}
+	f.queues[c.name] = shown
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.queues[c.name] == shown {
+			delete(f.queues, c.name)
+		}
+	}
+}
+
+// shownQueue tells queues of the same controller apart.
+type shownQueue struct{ Queue }
+
+// Queues returns the figures of a member in the queues of the controllers that run, by the controllers' names.
+func (f *Fleet) Queues(name ClusterName) map[string]mcqueue.Stats {
+	f.mu.Lock()
+	queues := maps.Clone(f.queues)
+	f.mu.Unlock()
+	// Without the lock, which a queue may take while it holds its own.
+	all := make(map[string]mcqueue.Stats, len(queues))
+	for controller, queue := range queues {
+		all[controller] = queue.Stats(name)
+	}
+	return all
+}

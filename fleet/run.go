@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// Run lives the life of the fleet: it runs the provider, whose members it connects and watches over until ctx is done, and
+// returns when every member is drained. local is the cluster that the manager runs against, for providers that discover by
+// objects in it. Without a provider, nil, the fleet stays empty. A manager of mcmanager calls Run; it may be called once.
+//
+// An error of the provider ends the fleet. Run then returns it, at the latest after half a minute.
+func (f *Fleet) Run(ctx context.Context, local cluster.Cluster, provider Provider) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := f.begin(ctx, provider); err != nil {
+		return err
+	}
+	defer f.exportMetrics()()
+	failed := make(chan error, 1)
+	if provider != nil {
+		f.running.Go(func() {
+			if err := provider.Run(ctx, local, members{f}); err != nil && ctx.Err() == nil {
+				failed <- fmt.Errorf("running the provider %s: %w", nameOf(provider), err)
+			}
+		})
+	}
+	select {
+	case <-ctx.Done():
+		f.end()
+		f.running.Wait()
+		return nil
+	case err := <-failed:
+		f.opts.Logger.Error(err, "The provider has failed: the fleet ends")
+		cancel(err)
+		return f.giveUp(err)
+	}
+}
+
+func (f *Fleet) begin(ctx context.Context, provider Provider) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ctx != nil {
+		return errors.New("the fleet was run before")
+	}
+	f.ctx = ctx
+	f.refresher, _ = provider.(Refresher)
+	return nil
+}
+
+// end lets every member end, whose context has ended.
+func (f *Fleet) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopped = true
+	for _, m := range f.members {
+		m.resumeLocked()
+	}
+}
+
+// patience is how long the members may take to be drained when the provider has failed: as long as controller-runtime's
+// managers give to what they run. The program is about to end, so what hangs is not to keep it from that.
+const patience = 30 * time.Second
+
+// giveUp drains the members after the provider has failed.
+func (f *Fleet) giveUp(why error) error {
+	f.end()
+	drained := make(chan struct{})
+	go func() {
+		f.running.Wait()
+		close(drained)
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-drained:
+		return why
+	case <-timer.C:
+		return fmt.Errorf("%w; members are not drained after %v, such as %v", why, patience, f.draining())
+	}
+}
+
+// draining returns the names of the members that are being drained, of which an error is to name only some.
+func (f *Fleet) draining() []ClusterName {
+	var names []ClusterName
+	for _, status := range f.List(nil) {
+		if status.State == Draining && len(names) < 3 {
+			names = append(names, status.Name)
+		}
+	}
+	return names
+}
+
+// nameOf is how logs and errors call a provider.
+func nameOf(p Provider) string {
+	if named, ok := p.(fmt.Stringer); ok {
+		return fmt.Sprintf("%q", named)
+	}
+	return fmt.Sprintf("%T", p)
+}
+
+// members is what a provider reports to.
+type members struct{ fleet *Fleet }
+
+var _ Members = members{}
+
+// Set implements [Members].
+func (m members) Set(described Member) error { return m.fleet.set(described) }
+
+// Remove implements [Members].
+func (m members) Remove(name ClusterName) (drained <-chan struct{}) { return m.fleet.remove(name) }
+
+// SetProblem implements [Members].
+func (m members) SetProblem(p Problem) { m.fleet.problems.set(m.fleet.opts.Logger, p) }
