@@ -117,19 +117,24 @@ func (f *Fleet) endedLocked(m *member) {
 func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m, ok := f.members[name]
-	switch {
-	case ok && m.state == Ready:
+	if m, ok := f.members[name]; ok && m.state == Ready {
 		return m.engagement, nil
-	case ok:
-		return nil, &StateError{Err: ErrNotReady, Status: m.statusLocked()}
-	case f.room.waits(name):
-		return nil, &StateError{Err: ErrNotReady, Status: f.leftOutLocked(name)}
+	}
+	return nil, f.notReadyLocked(name)
+}
+
+// notReadyLocked returns why a name cannot be used.
+func (f *Fleet) notReadyLocked(name ClusterName) *StateError {
+	if m, ok := f.members[name]; ok {
+		return &StateError{Err: ErrNotReady, Status: m.statusLocked()}
+	}
+	if f.room.waits(name) {
+		return &StateError{Err: ErrNotReady, Status: f.leftOutLocked(name)}
 	}
 	if _, gone := f.gone.Get(name); gone {
-		return nil, &StateError{Err: ErrGone, Status: Status{Name: name}}
+		return &StateError{Err: ErrGone, Status: Status{Name: name}}
 	}
-	return nil, &StateError{Err: ErrUnknown, Status: Status{Name: name}}
+	return &StateError{Err: ErrUnknown, Status: Status{Name: name}}
 }
 
 // Status returns what is known of a member, and whether it is a member.

@@ -42,6 +42,7 @@ type member struct {
 	rotations  int     // how often it took over new credentials while engaged
 	problem    problem // what is wrong with the description while the engagement of an earlier one goes on
 	engagement *Engagement
+	guests     map[*Guest]struct{}
 	engagedAs  Member             // what engagement was connected from
 	impostor   bool               // another cluster answers at the address of engagement
 	interrupt  context.CancelFunc // ends the attempt to connect that is under way
@@ -84,6 +85,7 @@ func (m *member) describeLocked(described Member) {
 	}
 	if !sameAccess(before, described) || described.Err != nil {
 		m.interrupt()
+		m.dismissLocked(errReplaced)
 		m.tellLocked(m.news)
 	}
 }
@@ -123,6 +125,7 @@ func (m *member) withdrawLocked() {
 		return
 	}
 	m.withdrawn = true
+	m.dismissLocked(errRemoved)
 	m.setStateLocked(Draining, "", "")
 	m.interrupt()
 	m.tellLocked(m.news)

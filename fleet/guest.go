@@ -1,0 +1,152 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/restmapper"
+)
+
+// Guest is a connection to a member for once: a client without a cache, beside the engagement of the member, if it has one.
+// It is for members that need not be Ready here, and for what is to be asked of the server itself. It is safe for
+// concurrent use.
+type Guest struct {
+	client   client.Client
+	identity string
+	ctx      context.Context //nolint:containedctx // it is the life of this very object
+	cancel   context.CancelCauseFunc
+}
+
+// Client returns the client. Its reads ask the server. It has the options of members' clients, such as DryRun.
+func (g *Guest) Client() client.Client { return g.client }
+
+// Identity tells which cluster it is, as [Engagement.Identity] does. The client talks to no other.
+func (g *Guest) Identity() string { return g.identity }
+
+// Context ends when the client is no longer of use. Its cause says why.
+func (g *Guest) Context() context.Context { return g.ctx }
+
+// Guest connects to a member, whatever its state. The connection ends with ctx, when the member is removed, and when it is
+// described otherwise. Connecting takes some requests, so a guest is worth keeping for several. It takes at most
+// [Options.ConnectTimeout], and waits for no turn.
+//
+// The error is a [StateError] if the member is not known, or not described.
+func (f *Fleet) Guest(ctx context.Context, name ClusterName) (*Guest, error) {
+	g := &Guest{}
+	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	m, described, err := f.admit(g, name)
+	if err != nil {
+		g.cancel(err)
+		return nil, err
+	}
+	context.AfterFunc(g.ctx, func() { m.farewell(g) })
+	attempt, expire := context.WithTimeout(g.ctx, f.opts.ConnectTimeout)
+	defer expire()
+	if err := m.openGuest(attempt, g, described); err != nil {
+		if attempt.Err() != nil { // what a request ran into is a consequence
+			err = context.Cause(attempt)
+		}
+		g.cancel(err)
+		return nil, fmt.Errorf("connecting to cluster %q as a guest: %w", name, err)
+	}
+	return g, nil
+}
+
+// admit notes a guest of a member, and returns how that is described.
+func (f *Fleet) admit(g *Guest, name ClusterName) (*member, Member, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.members[name]
+	if !ok || m.withdrawn || m.described.Err != nil {
+		return nil, Member{}, f.notReadyLocked(name)
+	}
+	if m.guests == nil {
+		m.guests = map[*Guest]struct{}{}
+	}
+	m.guests[g] = struct{}{}
+	return m, m.described, nil
+}
+
+// farewell forgets a guest.
+func (m *member) farewell(g *Guest) {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	delete(m.guests, g)
+}
+
+// dismissLocked ends the guests.
+func (m *member) dismissLocked(why error) {
+	for g := range m.guests {
+		g.cancel(fmt.Errorf("%w: %w", ErrDisengaged, why))
+	}
+}
+
+// openGuest makes the client of a guest, on a wire of its own. A cluster that the provider made brings its own.
+func (m *member) openGuest(attempt context.Context, g *Guest, described Member) (err error) {
+	g.identity = described.Identity
+	if made := described.Cluster; made != nil {
+		g.client, err = m.newGuestClient(described, made.GetConfig(), made.GetHTTPClient(), made.GetRESTMapper())
+		if err == nil && g.identity == "" {
+			g.identity, err = ReadIdentity(attempt, g.client)
+		}
+		return err
+	}
+	cfg, err := m.usable(described)
+	if err != nil {
+		return err
+	}
+	w, err := m.newGuestWire(g, cfg, described)
+	if err != nil {
+		return err
+	}
+	if err := w.probe(attempt); err != nil {
+		return err
+	}
+	if described.Identity == "" {
+		if g.identity, err = w.settle(attempt); err != nil {
+			return err
+		}
+	}
+	httpClient := &http.Client{Transport: w, Timeout: cfg.Timeout}
+	mapper, err := restmapper.New(g.ctx, cfg, httpClient, &m.fleet.groups)
+	if err != nil {
+		return err
+	}
+	g.client, err = m.newGuestClient(described, cfg, httpClient, mapper)
+	return err
+}
+
+// newGuestWire returns the wire of a guest, which is closed with it. Nobody probes it.
+func (m *member) newGuestWire(g *Guest, cfg *rest.Config, described Member) (*wire, error) {
+	first, err := newGeneration(cfg, &m.plugin)
+	if err != nil {
+		return nil, err
+	}
+	w := m.newWire(cfg, described, nil)
+	w.unreachable = nil
+	w.health = newHealth(m.fleet.opts.Health, w, func(State, error) {}, func() {})
+	w.current.Store(first)
+	ended := m.fleet.clientSeries.Begin(cfg)
+	context.AfterFunc(g.ctx, func() {
+		w.close()
+		ended()
+	})
+	return w, nil
+}
+
+// newGuestClient returns a client without a cache that has the options of members' clients.
+func (m *member) newGuestClient(described Member, cfg *rest.Config, httpClient *http.Client, mapper meta.RESTMapper) (client.Client, error) {
+	o := cluster.Options{Scheme: m.fleet.opts.Scheme, NewClient: client.New}
+	for _, apply := range m.fleet.opts.ClusterOptions(described) {
+		apply(&o)
+	}
+	options := o.Client
+	options.HTTPClient, options.Mapper, options.Scheme, options.Cache = httpClient, mapper, o.Scheme, nil
+	return o.NewClient(cfg, options)
+}

@@ -1,0 +1,164 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// namespaces returns how many namespaces a guest sees.
+func namespaces(ctx context.Context, g *Guest) (int, error) {
+	list := &corev1.NamespaceList{}
+	err := g.Client().List(ctx, list)
+	return len(list.Items), err
+}
+
+// mustSet reports a member without waiting for it.
+func mustSet(t *testing.T, f *Fleet, m Member) {
+	t.Helper()
+	if err := f.set(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAGuestNeedsNoEngagement(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	f := running(t, Options{RefuseDuplicates: true})
+	mustSet(t, f, Member{Name: "a", Config: cp.Config()})
+	mustBecome(func() bool { _, err := f.Engagement("a"); return err == nil })
+	mustSet(t, f, Member{Name: "twin", Config: cp.Config()})
+	mustBecome(func() bool { s, _ := f.Status("twin"); return s.Reason == ReasonDuplicate })
+	engagement, err := f.Engagement("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []ClusterName{"a", "twin"} {
+		g, err := f.Guest(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := namespaces(t.Context(), g); n == 0 || err != nil {
+			t.Errorf("a guest of %s sees %d namespaces: %v", name, n, err)
+		}
+		if g.Identity() == "" || g.Identity() != engagement.Identity() {
+			t.Errorf("the identity of %s is %q, want %q", name, g.Identity(), engagement.Identity())
+		}
+	}
+}
+
+// TestAGuestHasTheOptionsOfMembersClients: a manager that writes nothing writes nothing as a guest either.
+func TestAGuestHasTheOptionsOfMembersClients(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	ns := cp.CreateNamespace(t)
+	f := running(t, Options{ClusterOptions: func(Member) []cluster.Option {
+		return []cluster.Option{func(o *cluster.Options) { o.Client.DryRun = new(true) }}
+	}})
+	mustSet(t, f, Member{Name: "a", Config: cp.Config()})
+	g, err := f.Guest(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}
+	if err := g.Client().Create(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	if err := cp.Client().Get(t.Context(), client.ObjectKeyFromObject(cm), cm); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("getting what was written in a dry run: %v, want that it is not found", err)
+	}
+}
+
+// TestAGuestGoesWithWhatItCameFor: its context, the member, or the way to reach that.
+func TestAGuestGoesWithWhatItCameFor(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	for name, end := range map[string]func(f *Fleet, leave context.CancelFunc){
+		"Context": func(_ *Fleet, leave context.CancelFunc) { leave() },
+		"Removed": func(f *Fleet, _ context.CancelFunc) { f.remove("a") },
+		"OtherAddress": func(f *Fleet, _ context.CancelFunc) {
+			_ = f.set(Member{Name: "a", Config: &rest.Config{Host: "https://elsewhere.test"}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := running(t, Options{})
+			mustSet(t, f, Member{Name: "a", Config: cp.Config()})
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			g, err := f.Guest(ctx, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustSet(t, f, Member{Name: "a", Config: cp.Config(), Labels: map[string]string{"new": "label"}})
+			if n, err := namespaces(t.Context(), g); n == 0 || err != nil {
+				t.Errorf("a guest sees %d namespaces: %v", n, err)
+			}
+			end(f, leave)
+			<-g.Context().Done()
+			mustBecome(func() bool { _, err := namespaces(t.Context(), g); return errors.Is(err, errClosed) })
+			if cause := context.Cause(g.Context()); (name == "Context") == errors.Is(cause, ErrDisengaged) {
+				t.Errorf("the cause is %v", cause)
+			}
+		})
+	}
+}
+
+func TestAGuestThatCannotComeSaysWhy(t *testing.T) {
+	t.Parallel()
+	f := running(t, Options{ConnectTimeout: 300 * time.Millisecond})
+	mustSet(t, f, Member{Name: "broken", Err: errors.New("the kubeconfig is empty")})
+	mustSet(t, f, Member{Name: "silent", Config: &rest.Config{Host: mctest.Silent(t)}})
+	mustSet(t, f, Member{Name: "gone", Err: errors.New("the kubeconfig is empty")})
+	<-f.remove("gone")
+	for name, want := range map[ClusterName]error{
+		"broken": ErrNotReady, "unknown": ErrUnknown, "gone": ErrGone, "silent": context.DeadlineExceeded,
+	} {
+		g, err := f.Guest(t.Context(), name)
+		if g != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), string(name)) {
+			t.Errorf("Guest(%s) = %v, want %v", name, err, want)
+		}
+	}
+}
+
+// TestGuestsComeAndGoByTheHundred and leave nothing.
+func TestGuestsComeAndGoByTheHundred(t *testing.T) {
+	cp := pool.Share(t, mctest.Options{})
+	f := running(t, Options{})
+	mustSet(t, f, Member{Name: "a", Config: cp.Config()})
+	mustBecome(func() bool { _, err := f.Engagement("a"); return err == nil })
+	before := goleak.IgnoreCurrent()
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			g, err := f.Guest(ctx, "a")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := namespaces(ctx, g); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	mustBecome(func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.members["a"].guests) == 0
+	})
+	mustBecome(func() bool { return goleak.Find(before) == nil })
+}
