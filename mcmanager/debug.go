@@ -20,14 +20,41 @@ const debugPath = "/debug/fleet"
 // debugPage shows every member with its state, and what keeps providers from discovering: as a table for people, or as JSON
 // for those that accept it, or ask for it with ?format=json. It has what status, labels and queues say, and no credentials.
 // It is safe for concurrent use.
-type debugPage struct{ fleet *fleet.Fleet }
+type debugPage struct {
+	fleet *fleet.Fleet
+	role  func() role
+}
+
+// role says what a replica does.
+type role string
+
+const (
+	alone   role = "alone" // there is no leader election
+	leader  role = "leader"
+	standby role = "standby"
+)
+
+// roleOf returns what tells the role of a manager.
+func roleOf(opts Options, elected <-chan struct{}) func() role {
+	if !opts.LeaderElection && opts.LeaderElectionResourceLockInterface == nil {
+		return func() role { return alone }
+	}
+	return func() role {
+		select {
+		case <-elected:
+			return leader
+		default:
+			return standby
+		}
+	}
+}
 
 // showMembers adds the page to the metrics server, behind the same filter as the metrics, if there is a server.
-func (m *mcManager) showMembers(metricsAddress string) error {
-	if metricsAddress == "0" { // there is none
+func (m *mcManager) showMembers(opts Options) error {
+	if opts.Metrics.BindAddress == "0" { // there is none
 		return nil
 	}
-	if err := m.AddMetricsServerExtraHandler(debugPath, debugPage{m.fleet}); err != nil {
+	if err := m.AddMetricsServerExtraHandler(debugPath, debugPage{m.fleet, roleOf(opts, m.Elected())}); err != nil {
 		return fmt.Errorf("showing the members at %s of the metrics server: %w", debugPath, err)
 	}
 	return nil
@@ -36,6 +63,7 @@ func (m *mcManager) showMembers(metricsAddress string) error {
 // members is what the page shows.
 type members struct {
 	Time     time.Time           `json:"time"`
+	Role     role                `json:"role"`
 	States   map[fleet.State]int `json:"states"`
 	Problems []fleet.Problem     `json:"problems"`
 	Members  []memberRow         `json:"members"`
@@ -51,8 +79,9 @@ type memberRow struct {
 var debugHTML string
 
 var debugTemplate = template.Must(template.New("fleet").Funcs(template.FuncMap{
-	"time": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"ago":  func(now, t time.Time) string { return now.Sub(t).Truncate(time.Second).String() },
+	"time":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"ago":     func(now, t time.Time) string { return now.Sub(t).Truncate(time.Second).String() },
+	"expires": func(now, t time.Time) bool { return !t.IsZero() && t.Sub(now) < soon },
 }).Parse(debugHTML))
 
 // ServeHTTP implements http.Handler.
@@ -62,11 +91,16 @@ func (p debugPage) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the fleet can only be read", http.StatusMethodNotAllowed)
 		return
 	}
-	render, contentType := renderHTML, "text/html; charset=utf-8"
-	if wantsJSON(req) {
-		render, contentType = renderJSON, "application/json"
+	chosen, err := filterOf(req.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
-	page, err := render(p.read(time.Now()))
+	render, contentType := p.html, "text/html; charset=utf-8"
+	if wantsJSON(req) {
+		render, contentType = p.json, "application/json"
+	}
+	page, err := render(time.Now(), chosen)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -75,7 +109,8 @@ func (p debugPage) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	_, _ = w.Write(page) // a reader that has gone need not know
 }
 
@@ -83,22 +118,31 @@ func wantsJSON(req *http.Request) bool {
 	return req.URL.Query().Get("format") == "json" || strings.Contains(req.Header.Get("Accept"), "application/json")
 }
 
-func (p debugPage) read(now time.Time) members {
+// json has all that the filter lets through, ordered by name.
+func (p debugPage) json(now time.Time, chosen filter) ([]byte, error) {
 	list := p.fleet.List(nil)
 	all := members{
-		Time: now.UTC(), States: map[fleet.State]int{}, Problems: p.fleet.Problems(), Members: make([]memberRow, 0, len(list)),
+		Time: now.UTC(), Role: p.role(), States: countStates(list),
+		Problems: chosen.problems(p.fleet.Problems()), Members: make([]memberRow, 0, len(list)),
 	}
-	for _, status := range list {
-		all.States[status.State]++
+	for _, status := range chosen.members(list) {
 		all.Members = append(all.Members, memberRow{Status: status, Queues: p.fleet.Queues(status.Name)})
 	}
-	return all
+	return json.MarshalIndent(all, "", "  ")
 }
 
-func renderHTML(m members) ([]byte, error) {
+// html has the worst of it first, and no more than a browser shows well.
+func (p debugPage) html(now time.Time, chosen filter) ([]byte, error) {
+	t := newTable(p.fleet.List(nil), p.fleet.Problems(), chosen)
+	t.Time, t.Role = now.UTC(), p.role()
+	for i, row := range t.Rows {
+		t.Rows[i].Queues = busy(p.fleet.Queues(row.Name))
+	}
+	return t.render()
+}
+
+func (t table) render() ([]byte, error) {
 	var page bytes.Buffer
-	err := debugTemplate.Execute(&page, m)
+	err := debugTemplate.Execute(&page, t)
 	return page.Bytes(), err
 }
-
-func renderJSON(m members) ([]byte, error) { return json.MarshalIndent(m, "", "  ") }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -17,37 +18,40 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 )
 
+func withoutElection() role { return alone }
+
 // TestTheTableShowsEveryMemberAndEscapes: names, labels and messages are other people's words.
 func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	got, err := renderHTML(members{
-		Time: at,
-		Problems: []fleet.Problem{
-			{Provider: "kubeconfig", About: "Secret fleet/east", Reason: "NoMember", Message: "the Secret is empty", Since: at.Add(-time.Minute)},
-			{Provider: "<a>", About: "<b>", Member: "<c>", Reason: "<d>", Message: "<e>", Since: at},
-		},
-		States: map[fleet.State]int{fleet.Ready: 1, fleet.Unreachable: 1},
-		Members: []memberRow{
-			{
-				Status: fleet.Status{
-					Name: "east", State: fleet.Ready, Since: at.Add(-90 * time.Minute), Labels: map[string]string{"tier": "a", "region": "east"},
-					Reason: fleet.ReasonNotSynced, Message: "ConfigMap: Forbidden: no right to list", NotSynced: []fleet.NotSynced{
-						{Kind: metav1.GroupKind{Kind: "ConfigMap"}, Reason: fleet.ReasonForbidden, Message: "no right to list", Since: at.Add(-time.Minute)},
-					},
-					Identity: "5f0c-aa", Duplicates: []fleet.ClusterName{"<twin>"}, Expires: at.Add(time.Hour),
-				},
-				Queues: map[string]mcqueue.Stats{"shop": {Depth: 3, InFlight: 2}},
+	chosen, err := filterOf(url.Values{"text": {`"><script>`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []fleet.Status{
+		{
+			Name: "east", State: fleet.Ready, Since: at.Add(-90 * time.Minute),
+			Labels: map[string]string{"tier": "a", "region": "east", "env": "<prod>"},
+			Reason: fleet.ReasonNotSynced, Message: "ConfigMap: Forbidden: no right to list", NotSynced: []fleet.NotSynced{
+				{Kind: metav1.GroupKind{Kind: "ConfigMap"}, Reason: fleet.ReasonForbidden, Message: "no right to list", Since: at.Add(-time.Minute)},
 			},
-			{
-				Status: fleet.Status{
-					Name: `<script>alert("name")</script>`, State: fleet.Unreachable, Since: at, Attempts: 2,
-					Reason: `"><img src=x>`, Message: "<b>bold</b>", Labels: map[string]string{"<i>": "</table>"},
-					NotSynced: []fleet.NotSynced{{Kind: metav1.GroupKind{Kind: "<u>", Group: "<g>"}, Reason: "<r>", Message: "javascript:alert(1)", Since: at}}, Identity: "<identity>",
-				},
-				Queues: map[string]mcqueue.Stats{"<s>": {Depth: 1, Paused: true}},
-			},
+			Identity: "5f0c-aa", Duplicates: []fleet.ClusterName{"<twin>"}, Expires: at.Add(time.Hour),
 		},
-	})
+		{
+			Name: `<script>alert("name")</script>`, State: fleet.Unreachable, Since: at, Attempts: 2,
+			Reason: `"><img src=x>`, Message: "<b>bold</b>", Labels: map[string]string{"<i>": "</table>", "env": "<prod>"},
+			NotSynced: []fleet.NotSynced{{Kind: metav1.GroupKind{Kind: "<u>", Group: "<g>"}, Reason: "<r>", Message: "javascript:alert(1)", Since: at}},
+			Identity:  `"><p>`, Expires: at.Add(365 * 24 * time.Hour),
+		},
+	}
+	page := newTable(all, []fleet.Problem{
+		{Provider: "kubeconfig", About: "Secret fleet/east", Reason: "NoMember", Message: "the Secret is empty", Since: at.Add(-time.Minute)},
+		{Provider: "<a>", About: "<b>", Member: "<c>", Reason: "<d>", Message: "<e>", Since: at},
+	}, filter{})
+	page.Time, page.Role, page.Filter = at, standby, chosen
+	page.Counts = counts(all, chosen)
+	page.Rows[1].Queues = map[string]mcqueue.Stats{"shop": {Depth: 3, InFlight: 2}}
+	page.Rows[0].Queues = map[string]mcqueue.Stats{"<s>": {Depth: 1, Paused: true}}
+	got, err := page.render()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +72,7 @@ func TestProblemsOfDiscoveryShow(t *testing.T) {
 		"/debug/fleet": "<td>Secret fleet/east</td>", "/debug/fleet?format=json": `"about": "Secret fleet/east"`,
 	} {
 		resp := httptest.NewRecorder()
-		debugPage{f.Fleet}.ServeHTTP(resp, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+		debugPage{f.Fleet, withoutElection}.ServeHTTP(resp, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
 		if !strings.Contains(resp.Body.String(), want) {
 			t.Errorf("%s has no %q:\n%s", target, want, resp.Body)
 		}
@@ -98,7 +102,7 @@ func TestThePageIsHTMLForPeopleAndJSONForPrograms(t *testing.T) {
 			req := httptest.NewRequestWithContext(t.Context(), tc.method, tc.target, nil)
 			req.Header.Set("Accept", tc.accept)
 			resp := httptest.NewRecorder()
-			debugPage{f.Fleet}.ServeHTTP(resp, req)
+			debugPage{f.Fleet, withoutElection}.ServeHTTP(resp, req)
 			if resp.Code != tc.code || resp.Header().Get("Content-Type") != tc.contentType {
 				t.Errorf("answered %d with %s, want %d with %s", resp.Code, resp.Header().Get("Content-Type"), tc.code, tc.contentType)
 			}

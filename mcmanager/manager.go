@@ -79,7 +79,7 @@ func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...F
 	if provider == nil {
 		return m, nil
 	}
-	return m, m.showMembers(opts.Metrics.BindAddress)
+	return m, m.showMembers(opts)
 }
 
 type mcManager struct {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,10 +43,14 @@ type serving struct {
 
 func newServing(t *testing.T, local *mctest.ControlPlane) *serving {
 	t.Helper()
+	return newServingWith(t, local, mcmanager.Options{})
+}
+
+func newServingWith(t *testing.T, local *mctest.ControlPlane, opts mcmanager.Options) *serving {
+	t.Helper()
 	s := &serving{t: t, members: &fleettest.Provider{}, metrics: mctest.Address(t), probes: mctest.Address(t)}
-	mgr, err := mcmanager.New(local.Config(), s.members, mcmanager.Options{
-		Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: s.metrics}, HealthProbeBindAddress: s.probes,
-	}, func(o *fleet.Options) {
+	opts.Logger, opts.Metrics.BindAddress, opts.HealthProbeBindAddress = logr.Discard(), s.metrics, s.probes
+	mgr, err := mcmanager.New(local.Config(), s.members, opts, func(o *fleet.Options) {
 		o.Health = fleet.HealthOptions{ProbeInterval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond}
 	})
 	if err != nil {
@@ -55,18 +60,20 @@ func newServing(t *testing.T, local *mctest.ControlPlane) *serving {
 	return s
 }
 
-// start runs the manager until the test ends.
-func (s *serving) start() {
+// start runs the manager until stop is called, or the test ends.
+func (s *serving) start() (stop func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // t.Context ends before clean-up, which waits for the end
 	done := make(chan error, 1)
 	go func() { done <- s.Start(ctx) }()
-	s.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			s.t.Errorf("the manager ended with an error: %v", err)
 		}
 	})
+	s.t.Cleanup(stop)
+	return stop
 }
 
 func (s *serving) join(name string, cfg *rest.Config, labels map[string]string) {
@@ -162,9 +169,9 @@ func TestTheMetricsServerShowsTheMembers(t *testing.T) {
 	if err != nil || identity == "" {
 		t.Fatalf("the identity of the member: %q, %v", identity, err)
 	}
-	s.becomes(s.metrics, "/debug/fleet", 200, `<td>east<div class="quiet">`+identity+"</div></td>\n<td class=\"Ready\">Ready</td>")
+	s.becomes(s.metrics, "/debug/fleet", 200, `<td title="cluster `+identity+"\">east</td>\n<td class=\"state Ready\">Ready</td>")
+	s.becomes(s.metrics, "/debug/fleet", 200, "there is no leader election")
 	s.becomes(s.metrics, "/debug/fleet", 200, "region=&lt;east&gt;")
-	s.becomes(s.metrics, "/debug/fleet", 200, "shown: 0 / 0")
 	_, page := s.get(s.metrics, "/debug/fleet?format=json")
 	var shown struct {
 		Members []struct {
@@ -186,6 +193,26 @@ func TestTheMetricsServerShowsTheMembers(t *testing.T) {
 			t.Errorf("after Remove, %s answers %d:\n%s", path, code, body)
 		}
 	}
+}
+
+// TestThePageOfAStandbySaysThatItIsOne: it shows members, and its controllers do not work.
+func TestThePageOfAStandbySaysThatItIsOne(t *testing.T) {
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	elect := mcmanager.Options{
+		LeaderElection: true, LeaderElectionID: "replicas", LeaderElectionNamespace: f.Local.CreateNamespace(t),
+		LeaderElectionReleaseOnCancel: true,
+	}
+	one, two := newServingWith(t, f.Local, elect), newServingWith(t, f.Local, elect)
+	stop := one.start()
+	one.becomes(one.metrics, "/debug/fleet", 200, "This replica is the leader.")
+	two.start()
+	two.join("east", f.Members[0].Config(), nil)
+	two.is("east", fleet.Ready)
+	two.becomes(two.metrics, "/debug/fleet", 200, "This replica is a standby")
+	two.becomes(two.metrics, "/debug/fleet?format=json", 200, `"role": "standby"`)
+	stop()
+	two.becomes(two.metrics, "/debug/fleet", 200, "This replica is the leader.")
+	two.becomes(two.metrics, "/debug/fleet?format=json", 200, `"role": "leader"`)
 }
 
 // TestTheManagerIsReadyWhileAMemberIsNot: unless a check says how many of them must be.
