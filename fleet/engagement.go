@@ -115,6 +115,11 @@ func (e *Engagement) end(why error) {
 	}
 }
 
+// whyEnded says why the engagement was ended, which may have been for another reason than what end was called for last.
+func (e *Engagement) whyEnded() string {
+	return strings.TrimPrefix(message(context.Cause(e.ctx)), ErrDisengaged.Error()+": ")
+}
+
 func (e *Engagement) becomeIdleLocked() {
 	select {
 	case <-e.idle:
@@ -162,6 +167,8 @@ func (e *Engagement) busy() string {
 
 // Why an engagement ends. The causes of its context wrap these beside ErrDisengaged.
 var (
-	errRemoved  = errors.New("the member was removed")
-	errReplaced = errors.New("the member was connected anew, as its description changed")
+	errRemoved      = errors.New("the member was removed")
+	errReplaced     = errors.New("the member was connected anew, as its description changed")
+	errFilesChanged = errors.New("the member was connected anew, as files that its description names changed")
+	errImpostor     = errors.New("the member was connected anew, as another cluster had answered at its name")
 )

@@ -63,24 +63,44 @@ func (m *member) engaged(described Member, e *Engagement) error {
 		return m.failedLocked(&duplicateError{of: twins[0]})
 	}
 	before := m.engagement
+	if before != nil {
+		before.end(m.whyReplacedLocked(described))
+		m.log.Info("Disengaged", "why", before.whyEnded())
+	}
 	m.engagement, m.engagedAs, m.impostor = e, described, false
 	m.measured.engagedLocked(e)
-	m.log.Info("Engaged", "attempts", m.attempts, "identity", e.identity)
+	m.logEngagedLocked(e, twins)
 	m.attempts, m.problem = 0, problem{}
 	// It may have fallen silent while its caches were filled.
 	m.setStateLocked(e.state, classify(e.why), message(e.why))
 	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
+	m.fleet.identifiedLocked(e)   // before the other is not any more: that they have twins does not end
 	if before != nil {
 		m.fleet.notIdentifiedLocked(before)
-		before.end(errReplaced)
 		m.replaced.Go(func() { m.awaitDrain(context.Background(), before) })
 	}
-	m.fleet.identifiedLocked(e)
 	e.addLateIndexes()
-	if len(twins) > 0 {
-		m.log.Info("Two members are the same cluster: its objects are reconciled once for each", "identity", e.identity, "other", twins[0])
-	}
 	return nil
+}
+
+// whyReplacedLocked says why another engagement, as described, takes the place of the one that there is.
+func (m *member) whyReplacedLocked(described Member) error {
+	switch {
+	case m.impostor:
+		return errImpostor
+	case sameAccess(m.engagedAs, described):
+		return errFilesChanged
+	default:
+		return errReplaced
+	}
+}
+
+func (m *member) logEngagedLocked(e *Engagement, twins []ClusterName) {
+	values := []any{"attempts", m.attempts, "identity", e.identity}
+	if len(twins) > 0 {
+		values = append(values, "duplicates", twins)
+	}
+	m.log.Info("Engaged", values...)
 }
 
 // keepLost makes the informers of an engagement, which may be nil, keep what goes from now on.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -142,10 +143,14 @@ func (f *Fleet) identifiedLocked(e *Engagement) {
 	at := f.identities.placeLocked(e)
 	f.identities[e.identity] = slices.Insert(f.identities[e.identity], at, e)
 	f.twinsChangedLocked(e, at)
+	f.tellTwinsLocked(e.identity)
 }
 
 // notIdentifiedLocked notes that an engagement is over.
 func (f *Fleet) notIdentifiedLocked(e *Engagement) {
+	if e.identity == "" {
+		return
+	}
 	at := f.identities.placeLocked(e)
 	left := slices.DeleteFunc(f.identities[e.identity], func(other *Engagement) bool { return other == e })
 	f.identities[e.identity] = left
@@ -153,6 +158,32 @@ func (f *Fleet) notIdentifiedLocked(e *Engagement) {
 		delete(f.identities, e.identity)
 	}
 	f.twinsChangedLocked(e, at)
+	f.tellTwinsLocked(e.identity)
+}
+
+// tellTwinsLocked keeps the problem that says which members are one cluster.
+func (f *Fleet) tellTwinsLocked(identity string) {
+	p := Problem{Provider: fleetItself, About: "cluster " + identity}
+	if twins := f.identities[identity]; len(twins) > 0 && twins[0].name != twins[len(twins)-1].name {
+		p.Reason, p.Message = ReasonDuplicate, fmt.Sprintf("the members %s are one cluster: its objects are reconciled once for each. "+
+			"Remove all but one, or set fleet.Options.RefuseDuplicates", namesOf(twins))
+	}
+	f.problems.set(f.opts.Logger, p)
+}
+
+// namesOf lists the members of engagements, which are ordered by name. One that is about to be replaced counts twice for a
+// moment.
+func namesOf(twins []*Engagement) string {
+	names := make([]string, 0, mostDuplicates)
+	for _, e := range twins[:min(len(twins), mostDuplicates)] {
+		if name := strconv.Quote(string(e.name)); len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	if more := len(twins) - mostDuplicates; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // twinsChangedLocked tells that the others have a duplicate more or less, unless their status does not name that one.

@@ -41,8 +41,8 @@ type Options struct {
 	MaxRetryPeriod time.Duration
 
 	// RefuseDuplicates keeps a member from being engaged while another one is that is the same cluster, by its identity:
-	// its objects would be reconciled twice. Default: both are engaged, with a line in the log, and show each other in
-	// [Status.Duplicates].
+	// its objects would be reconciled twice. Default: both are engaged, show each other in [Status.Duplicates], and are a
+	// [Problem].
 	RefuseDuplicates bool
 
 	// MaxResponseBytes is how large one answer of a member may be, after decompression. It bounds the memory that a member

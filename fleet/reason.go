@@ -37,7 +37,8 @@ const (
 	ReasonRedirected = "Redirected"
 	// ReasonAnotherCluster says that another cluster answers than the one that the member was engaged with.
 	ReasonAnotherCluster = "AnotherCluster"
-	// ReasonDuplicate says that another member is the same cluster, and [Options.RefuseDuplicates] is set.
+	// ReasonDuplicate says that another member is the same cluster. It is the reason of a member if
+	// [Options.RefuseDuplicates] is set, and that of a [Problem] otherwise.
 	ReasonDuplicate = "Duplicate"
 	// ReasonNoKind says that the cluster does not serve the kind, such as one whose CRD is not installed.
 	ReasonNoKind = "NoKind"

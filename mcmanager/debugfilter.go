@@ -69,19 +69,13 @@ func (f filter) Query(state string) template.URL {
 
 // members returns those of a list that the filter lets through.
 func (f filter) members(list []fleet.Status) []fleet.Status {
-	return slices.DeleteFunc(slices.Clone(list), func(s fleet.Status) bool { return !f.hasState(s) || !f.hasWords(textOf(s)) })
+	return slices.DeleteFunc(slices.Clone(list), func(s fleet.Status) bool { return !f.hasState(s) || !f.hasWords(textOf(s)...) })
 }
 
 // problems returns those of a list that have the text. They have no state.
 func (f filter) problems(list []fleet.Problem) []fleet.Problem {
 	return slices.DeleteFunc(list, func(p fleet.Problem) bool {
-		return !f.hasWords(func(yield func(string) bool) {
-			for _, text := range []string{p.Provider, p.About, string(p.Member), p.Reason, p.Message} {
-				if !yield(text) {
-					return
-				}
-			}
-		})
+		return !f.hasWords(p.Provider, p.About, string(p.Member), p.Reason, p.Message)
 	})
 }
 
@@ -97,43 +91,30 @@ func (f filter) hasState(s fleet.Status) bool {
 }
 
 // hasWords reports whether each word occurs in one of the texts, in whatever case.
-func (f filter) hasWords(texts func(yield func(string) bool)) bool {
+func (f filter) hasWords(texts ...string) bool {
 	missing := slices.Clone(f.words)
-	if len(missing) == 0 {
-		return true
-	}
-	for text := range texts {
+	for _, text := range texts {
+		if len(missing) == 0 {
+			break
+		}
 		text = strings.ToLower(text)
 		missing = slices.DeleteFunc(missing, func(word string) bool { return strings.Contains(text, word) })
-		if len(missing) == 0 {
-			return true
-		}
 	}
-	return false
+	return len(missing) == 0
 }
 
-// textOf yields what the page says of a member.
-func textOf(s fleet.Status) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, text := range []string{string(s.Name), string(s.State), s.Reason, s.Message, s.Identity} {
-			if !yield(text) {
-				return
-			}
-		}
-		for name, value := range s.Labels {
-			if !yield(name + "=" + value) {
-				return
-			}
-		}
-		for _, n := range s.NotSynced {
-			if !yield(n.String()) {
-				return
-			}
-		}
-		for _, twin := range s.Duplicates {
-			if !yield(string(twin)) {
-				return
-			}
-		}
+// textOf returns what the page says of a member.
+func textOf(s fleet.Status) []string {
+	texts := make([]string, 0, 5+len(s.Labels)+len(s.NotSynced)+len(s.Duplicates))
+	texts = append(texts, string(s.Name), string(s.State), s.Reason, s.Message, s.Identity)
+	for name, value := range s.Labels {
+		texts = append(texts, name+"="+value)
 	}
+	for _, n := range s.NotSynced {
+		texts = append(texts, n.String())
+	}
+	for _, twin := range s.Duplicates {
+		texts = append(texts, string(twin))
+	}
+	return texts
 }

@@ -419,7 +419,13 @@ func TestTwoMembersThatAreOneClusterAreTold(t *testing.T) {
 		return slices.Equal(m.status("m").Duplicates, []fleet.ClusterName{"twin"}) &&
 			slices.Equal(m.status("twin").Duplicates, []fleet.ClusterName{"m"})
 	})
+	if all := m.GetFleet().Problems(); len(all) != 1 || all[0].About != "cluster "+identityOf(t, cp) || all[0].Reason != fleet.ReasonDuplicate {
+		t.Errorf("the problems are %+v, want one about the cluster", all)
+	}
 	<-m.members.Remove("twin")
+	if all := m.GetFleet().Problems(); len(all) > 0 {
+		t.Errorf("there are still problems: %+v", all)
+	}
 	if status := m.status("m"); len(status.Duplicates) > 0 {
 		t.Errorf("the one that is left shows %q", status.Duplicates)
 	}
