@@ -5,23 +5,29 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/eventlog"
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 	"github.com/fleet-runtime/fleet-runtime/internal/restmapper"
 )
 
 // newCluster makes the cluster of an engagement, which is not started yet.
 func (m *member) newCluster(cfg *rest.Config, e *Engagement, described Member) (cluster.Cluster, error) {
+	logger := eventlog.Quiet(m.log, classify)
+	legacy := false
 	options := append([]cluster.Option{func(o *cluster.Options) {
 		o.Scheme = m.fleet.opts.Scheme
 		o.HTTPClient = &http.Client{Transport: e.wire, Timeout: cfg.Timeout}
-		o.Logger = m.log
+		o.Logger = logger
 		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
 		o.MapperProvider = func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 			return restmapper.New(e.ctx, cfg, httpClient, &m.fleet.groups)
@@ -30,8 +36,31 @@ func (m *member) newCluster(cfg *rest.Config, e *Engagement, described Member) (
 	options = append(options, func(o *cluster.Options) {
 		wrapNewCache(o, e)
 		m.wrapNewInformer(o, e)
+		legacy = o.EventBroadcaster == nil //nolint:staticcheck // it can be set
 	})
-	return cluster.New(cfg, options...)
+	made, err := cluster.New(cfg, options...)
+	if err != nil {
+		return nil, err
+	}
+	c := newRotatingCluster(made, cfg)
+	if legacy {
+		c.recorders = newRecorders(e, made, logger.WithName("events"))
+	}
+	return c, nil
+}
+
+// newRecorders makes recorders for an engagement, which end with it.
+func newRecorders(e *Engagement, c cluster.Cluster, logger logr.Logger) *eventlog.Recorders {
+	var recorders *eventlog.Recorders
+	recorders = eventlog.NewRecorders(c.GetScheme(), logger, func() (record.EventSink, error) {
+		events, err := typedcorev1.NewForConfigAndClient(c.GetConfig(), c.GetHTTPClient())
+		if err != nil {
+			return nil, err
+		}
+		context.AfterFunc(e.ctx, recorders.End)
+		return &typedcorev1.EventSinkImpl{Interface: events.Events("")}, nil
+	})
+	return recorders
 }
 
 // wrapNewCache puts the cluster's cache below one that says when a kind cannot be listed.

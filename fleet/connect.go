@@ -42,11 +42,9 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 		}
 	}
 	e.inherit(before)
-	connected, err := m.newCluster(cfg, e, described)
-	if err != nil {
+	if e.cluster, err = m.newCluster(cfg, e, described); err != nil {
 		return err
 	}
-	e.cluster = newRotatingCluster(connected, cfg)
 	m.serve(e)
 	if !e.cluster.GetCache().WaitForCacheSync(attempt) {
 		return fmt.Errorf("starting the cache: %w", context.Cause(attempt))

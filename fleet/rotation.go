@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/eventlog"
 )
 
 // rotationGrace is how long requests may take that are under way with the old credentials.
@@ -123,7 +126,8 @@ func (retiring) String() string { return "the last request with the old credenti
 // rotatingCluster is a member's cluster, whose config has the credentials of now.
 type rotatingCluster struct {
 	cluster.Cluster
-	config atomic.Pointer[rest.Config]
+	config    atomic.Pointer[rest.Config]
+	recorders *eventlog.Recorders // of the old API, nil if they are those of Cluster
 }
 
 func newRotatingCluster(c cluster.Cluster, cfg *rest.Config) *rotatingCluster {
@@ -135,3 +139,11 @@ func newRotatingCluster(c cluster.Cluster, cfg *rest.Config) *rotatingCluster {
 // GetConfig implements cluster.Cluster. Clients that are made of it have the credentials of that moment: those that
 // [Engagement.Cluster] returns have the latest at any time.
 func (r *rotatingCluster) GetConfig() *rest.Config { return r.config.Load() }
+
+// GetEventRecorderFor implements recorder.Provider.
+func (r *rotatingCluster) GetEventRecorderFor(name string) record.EventRecorder {
+	if r.recorders == nil {
+		return r.Cluster.GetEventRecorderFor(name) //nolint:staticcheck // cluster.Cluster has it still
+	}
+	return r.recorders.For(name)
+}

@@ -61,7 +61,7 @@ type FleetOption func(*fleet.Options)
 //
 // What would connect members with the local cluster is an error, such as a REST mapper in the options of the cache.
 func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...FleetOption) (Manager, error) {
-	local, err := manager.New(cfg, opts)
+	local, err := newLocal(cfg, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...F
 	if options.ClusterOptions, err = memberOptions(opts, options.ClusterOptions); err != nil && provider != nil {
 		return nil, err
 	}
-	m := &mcManager{Manager: local, fleet: fleet.New(options), provider: provider}
+	m := &mcManager{local: local, fleet: fleet.New(options), provider: provider}
 	if err := m.Add(life{m}); err != nil {
 		return nil, fmt.Errorf("adding the fleet to the manager: %w", err)
 	}
@@ -83,7 +83,7 @@ func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...F
 }
 
 type mcManager struct {
-	manager.Manager
+	*local
 	fleet    *fleet.Fleet
 	provider fleet.Provider
 }

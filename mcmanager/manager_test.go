@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -31,7 +32,13 @@ import (
 
 var pool mctest.Pool
 
-func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
+// klogged is what is logged by client-go with no logger of ours.
+var klogged lineLog
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(klogged.logger())
+	os.Exit(pool.Run(m))
+}
 
 // serving is a manager that serves metrics and probes.
 type serving struct {
