@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 // described is a member, and the context that describes it.
@@ -34,7 +35,7 @@ func newFinding() finding {
 // add adds a member, unless its name is taken.
 func (f finding) add(d described) {
 	if first, taken := f.members[d.member.Name]; taken {
-		f.problems.add(d.context.String(), fmt.Errorf("the name %q is that of %s", d.member.Name, first.context))
+		f.problems.addFor(objects.ReasonDuplicateName, d.context.String(), fmt.Errorf("the name %q is that of %s", d.member.Name, first.context))
 		return
 	}
 	f.members[d.member.Name] = d
@@ -88,7 +89,7 @@ func (r *reader) describeMissing(found finding, unread problems) {
 		c := Context{Name: name}
 		err := fmt.Errorf("context %q is in none of the kubeconfig files", name)
 		for _, what := range slices.Sorted(maps.Keys(unread)) {
-			err = fmt.Errorf("%w; %s: %w", err, what, unread[what])
+			err = fmt.Errorf("%w; %s: %w", err, what, unread[what].err)
 		}
 		found.add(described{context: c, member: fleet.Member{
 			Name: r.provider.name(c), Labels: r.provider.labels(c), Err: fault{err, ReasonNoContext},

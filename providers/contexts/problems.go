@@ -1,32 +1,54 @@
 package contexts
 
 import (
-	"maps"
-	"slices"
+	"cmp"
+	"errors"
 
-	"github.com/go-logr/logr"
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
+// ReasonNotWatched is the reason of a [fleet.Problem] about files of which changes are not noticed at once. They are read
+// every [Provider.Interval] nevertheless.
+const ReasonNotWatched = "NotWatched"
+
 // problems are what cannot be used, and why.
-type problems map[string]error
+type problems map[string]problem
+
+type problem struct {
+	reason string
+	err    error
+}
 
 // add adds a problem, unless err is nil.
 func (p problems) add(what string, err error) {
-	if err != nil {
-		p[what] = err
+	switch {
+	case errors.Is(err, fleet.ErrInvalidMember):
+		p.addFor(objects.ReasonInvalidMember, what, err)
+	case err != nil:
+		p.addFor(reasonOf(err), what, err)
 	}
 }
 
-// tell logs what is new since before: each problem when it comes, and when it is gone.
-func (p problems) tell(log logr.Logger, before problems) {
-	for _, what := range slices.Sorted(maps.Keys(p)) {
-		if old := before[what]; old == nil || old.Error() != p[what].Error() {
-			log.Info("Cannot be used", "what", what, "error", p[what].Error())
-		}
+func (p problems) addFor(reason, what string, err error) { p[what] = problem{reason, err} }
+
+// reasonOf returns the reason that an error brings along, or else that nothing could be read.
+func reasonOf(err error) string {
+	var with interface{ Reason() string }
+	if errors.As(err, &with) {
+		return cmp.Or(with.Reason(), objects.ReasonNotDescribed)
 	}
-	for _, what := range slices.Sorted(maps.Keys(before)) {
-		if p[what] == nil {
-			log.Info("No longer a problem", "what", what)
+	return objects.ReasonNotDescribed
+}
+
+// tell reports the problems, and that those of before which are gone have ended.
+func (p problems) tell(members fleet.Members, before problems) {
+	for what, now := range p {
+		members.SetProblem(fleet.Problem{Provider: providerName, About: what, Reason: now.reason, Message: now.err.Error()})
+	}
+	for what := range before {
+		if _, still := p[what]; !still {
+			members.SetProblem(fleet.Problem{Provider: providerName, About: what})
 		}
 	}
 }

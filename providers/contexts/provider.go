@@ -16,10 +16,12 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
+
+// providerName is the provider in problems.
+const providerName = "contexts"
 
 // DefaultInterval is how often the files are read although no change was noticed.
 const DefaultInterval = 30 * time.Second
@@ -50,7 +52,7 @@ type Provider struct {
 
 	// Name returns the name of the member. If several contexts give the same name, the first has it: Kubeconfig comes
 	// before Files, these come in their order, and the files of a folder or pattern in the order of their paths. The
-	// others are left out, and the log says so.
+	// others are left out, and a [fleet.Problem] says so.
 	// Default: the name of the context.
 	Name func(Context) fleet.ClusterName
 
@@ -85,7 +87,6 @@ func (p Provider) Run(ctx context.Context, _ cluster.Cluster, members fleet.Memb
 	if err != nil {
 		return err
 	}
-	log := logf.FromContext(ctx).WithValues("provider", "contexts")
 	watcher := newWatcher()
 	defer watcher.close()
 	reporter := newReporter(members)
@@ -94,7 +95,7 @@ func (p Provider) Run(ctx context.Context, _ cluster.Cluster, members fleet.Memb
 		found := look(ctx, reader, watcher)
 		reporter.report(found)
 		maps.Copy(found.problems, watcher.problems)
-		found.problems.tell(log, told)
+		found.problems.tell(members, told)
 		told = found.problems
 		if !watcher.wait(ctx, p.interval()) {
 			return nil

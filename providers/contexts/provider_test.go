@@ -87,7 +87,7 @@ func TestOptionsSayWhichContextsAreMembers(t *testing.T) {
 		"a name that is taken is left out": {
 			provider: contexts.Provider{Files: []string{path("three"), path("one")}},
 			want:     []string{"a@third", "b@b"},
-			log:      []string{`context \"a\" of ` + path("one"), `the name \"a\" is that of context \"a\" of ` + path("three")},
+			log:      []string{`context \"a\" of ` + path("one"), `the name \"a\" is that of context \"a\" of ` + path("three"), `"reason"="DuplicateName"`},
 		},
 		"a file counts once": {
 			provider: contexts.Provider{Kubeconfig: path("one"), Files: []string{path("o*"), path("one")}},

@@ -14,12 +14,15 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/providers/contexts"
 )
 
 // running is a provider that runs. It is the [fleet.Members] that it reports to.
 type running struct {
-	t    *testing.T
+	t     *testing.T
+	fleet fleettest.Running // logs the problems
+
 	mu   sync.Mutex // guards what follows
 	news chan struct{}
 	now  map[fleet.ClusterName]fleet.Member
@@ -33,6 +36,7 @@ func start(t *testing.T, p contexts.Provider) *running {
 	t.Helper()
 	r := &running{t: t, news: make(chan struct{}), now: map[fleet.ClusterName]fleet.Member{}}
 	logger := funcr.New(func(_, line string) { r.change(func() { r.log = append(r.log, line) }) }, funcr.Options{})
+	r.fleet, _ = fleettest.Run(t, fleet.Options{Logger: logger})
 	ctx, cancel := context.WithCancel(logf.IntoContext(t.Context(), logger))
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx, nil, r) }()
@@ -70,7 +74,7 @@ func (r *running) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 }
 
 // SetProblem implements [fleet.Members].
-func (r *running) SetProblem(fleet.Problem) {}
+func (r *running) SetProblem(p fleet.Problem) { r.fleet.SetProblem(p) }
 
 func (r *running) change(change func()) {
 	r.mu.Lock()

@@ -47,16 +47,16 @@ func TestAFileThatCannotBeUsedKeepsItsMembers(t *testing.T) {
 					t.Errorf("the error does not tell %q: %s", part, message)
 				}
 			}
-			r.waitForLog("Cannot be used", path, tc.says)
+			r.waitForLog("there is a problem", path, tc.says)
 
 			put(t, path, with("a", "b"))
 			r.waitFor("a@a", "b@b", "good@good", "later@later")
-			r.waitForLog("No longer a problem", path)
+			r.waitForLog("a problem has ended", path)
 			if after := r.member("a"); after.Revision != before.Revision {
 				t.Error("the revision is another than before")
 			}
 			r.wantNoneWithdrawn()
-			r.wantOneLine("Cannot be used", path)
+			r.wantOneLine("there is a problem", path)
 			r.wantNoSecrets(message)
 		})
 	}
@@ -215,7 +215,7 @@ func TestWhatIsNoFileIsNotRead(t *testing.T) {
 			r := start(t, p)
 			r.waitFor("good@good")
 			if tc.says == "" {
-				r.waitForLog("Cannot be used", filepath.Join(dir, "unusable"))
+				r.waitForLog("there is a problem", filepath.Join(dir, "unusable"))
 				if lines := r.logged(); len(lines) != 1 {
 					t.Errorf("the log has %q, want one line", lines)
 				}
@@ -224,7 +224,7 @@ func TestWhatIsNoFileIsNotRead(t *testing.T) {
 			if !filepath.IsAbs(tc.says) {
 				tc.says = filepath.Join(dir, tc.says)
 			}
-			r.waitForLog("Cannot be used", tc.says, "regular file")
+			r.waitForLog("there is a problem", tc.says, "regular file")
 		})
 	}
 }
@@ -319,8 +319,8 @@ func TestAProblemIsToldOnce(t *testing.T) {
 	for range cap(readings) {
 		<-readings
 	}
-	r.wantOneLine("Cannot be used", filepath.Join(dir, "b"))
-	r.wantOneLine("Cannot be used", filepath.Join(dir, "c"))
+	r.wantOneLine("there is a problem", filepath.Join(dir, "b"))
+	r.wantOneLine("there is a problem", filepath.Join(dir, "c"))
 	if got := r.called(); len(got) != 1 {
 		t.Errorf("the calls are %q, want one", got)
 	}

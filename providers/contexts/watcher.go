@@ -28,7 +28,7 @@ type watcher struct {
 func newWatcher() *watcher {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
-		return &watcher{problems: problems{"the watch of files": err}}
+		return &watcher{problems: problems{"the watch of files": {ReasonNotWatched, err}}}
 	}
 	return &watcher{notify: notify, changes: notify.Events, losses: notify.Errors}
 }
@@ -57,7 +57,7 @@ func (w *watcher) follow(folders folders) {
 		}
 		// If it is gone by now, then the folder that it was in tells of that.
 		if err := w.notify.Add(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			w.problems.add("the watch of "+folder, err)
+			w.problems.addFor(ReasonNotWatched, "the watch of "+folder, err)
 		}
 	}
 }

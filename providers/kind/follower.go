@@ -8,9 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
-
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
 const (
@@ -28,12 +27,10 @@ type follower struct {
 	provider Provider
 	detect   func() (engine, error)
 	members  fleet.Members
-	log      logr.Logger
 
 	engine engine // nil until one is detected, and after it has failed
 	asked  int
 	known  map[string]described // what the fleet has, by the name of the cluster
-	told   map[string]string    // problems that were logged and hold
 }
 
 // described is a member, and whether there is such a cluster.
@@ -43,10 +40,9 @@ type described struct {
 	exists bool
 }
 
-func newFollower(p Provider, detect func() (engine, error), members fleet.Members, log logr.Logger) *follower {
+func newFollower(p Provider, detect func() (engine, error), members fleet.Members) *follower {
 	return &follower{
-		provider: p, detect: detect, members: members, log: log,
-		known: map[string]described{}, told: map[string]string{},
+		provider: p, detect: detect, members: members, known: map[string]described{},
 	}
 }
 
@@ -140,7 +136,7 @@ func (f *follower) take(a answer) {
 		f.failed(a.err)
 		return
 	}
-	f.tell("kind", nil)
+	f.tell("clusters", "", nil)
 	now := map[string]described{}
 	for _, name := range f.provider.named() {
 		err := fmt.Errorf("there is no kind cluster %q", name)
@@ -155,7 +151,7 @@ func (f *follower) take(a answer) {
 
 // failed reports that kind cannot be asked: clusters that are known may be there or not.
 func (f *follower) failed(err error) {
-	f.tell("kind", err)
+	f.tell("clusters", ReasonNoEngine, err)
 	now := maps.Clone(f.known)
 	for _, name := range f.provider.named() {
 		if _, ok := now[name]; !ok {
@@ -189,7 +185,7 @@ func (f *follower) report(now map[string]described) {
 		if errors.Is(err, fleet.ErrStopped) {
 			return
 		}
-		f.tell("cluster "+cluster, err)
+		f.tell("cluster "+cluster, objects.ReasonInvalidMember, err)
 		if err == nil {
 			f.known[cluster] = now[cluster]
 		}
@@ -202,15 +198,11 @@ func (d described) equal(other described) bool {
 	return sameErr && d.exists == other.exists && d.Revision == other.Revision && maps.Equal(d.Labels, other.Labels)
 }
 
-// tell logs a problem when it comes, and when it is gone.
-func (f *follower) tell(what string, err error) {
-	before, told := f.told[what]
-	switch {
-	case err == nil && told:
-		delete(f.told, what)
-		f.log.Info("No longer a problem", "what", what)
-	case err != nil && err.Error() != before:
-		f.told[what] = err.Error()
-		f.log.Info("Cannot be used; trying again", "what", what, "error", err.Error())
+// tell reports a problem, or that there is none any more.
+func (f *follower) tell(about, reason string, err error) {
+	p := fleet.Problem{Provider: "kind", About: about}
+	if err != nil {
+		p.Reason, p.Message = reason, err.Error()
 	}
+	f.members.SetProblem(p)
 }

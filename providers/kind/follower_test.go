@@ -15,10 +15,13 @@ import (
 	"github.com/go-logr/logr/funcr"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 )
 
 // scripted is an engine, and the fleet that is told of its clusters. The methods are safe for concurrent use.
 type scripted struct {
+	fleet fleettest.Running // logs the problems
+
 	mu       sync.Mutex        // guards what follows
 	clusters map[string]string // servers, "" while there is no kubeconfig
 	missing  bool              // there is no engine
@@ -94,7 +97,7 @@ func (s *scripted) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	return nil
 }
 
-func (s *scripted) SetProblem(fleet.Problem) {}
+func (s *scripted) SetProblem(p fleet.Problem) { s.fleet.SetProblem(p) }
 
 // change changes the script.
 func (s *scripted) change(change func()) {
@@ -119,9 +122,10 @@ func (s *scripted) follow(t *testing.T, p Provider) {
 	s.asked, s.members = map[string]int{}, map[fleet.ClusterName]string{}
 	p.Interval = DefaultInterval
 	log := funcr.New(func(_, line string) { s.change(func() { s.log = append(s.log, line) }) }, funcr.Options{})
+	s.fleet, _ = fleettest.Run(t, fleet.Options{Logger: log})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { newFollower(p, s.detect, s, log).run(ctx) })
+	running.Go(func() { newFollower(p, s.detect, s).run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -230,6 +234,9 @@ func TestWithoutAnEngineNothingIsWithdrawn(t *testing.T) {
 					nextAnswer()
 				}
 				s.wants(t, map[fleet.ClusterName]string{"a": "!NoEngine", "b": "!NoEngine"})
+				if all := s.fleet.Problems(); len(all) != 1 || all[0].Reason != ReasonNoEngine || !strings.Contains(all[0].Message, tc.says) {
+					t.Errorf("the problems are %+v, want one that says %q", all, tc.says)
+				}
 				s.change(func() { tc.works(s); s.clusters["b"] = "two" })
 				nextAnswer()
 				s.wants(t, map[fleet.ClusterName]string{"a": "one", "b": "two"})
@@ -237,7 +244,7 @@ func TestWithoutAnEngineNothingIsWithdrawn(t *testing.T) {
 			if slices.ContainsFunc(s.calls, func(call string) bool { return strings.HasPrefix(call, "remove") }) {
 				t.Errorf("there was a removal: %q", s.calls)
 			}
-			if s.count(tc.says) != 1 || s.count("No longer a problem") != 1 {
+			if s.count("there is a problem") != 1 || s.count("a problem has ended") != 1 {
 				t.Errorf("the log does not say once what is wrong and once that it is over: %q", s.log)
 			}
 		})
@@ -313,7 +320,8 @@ func TestAnEngineThatHangsIsSaidAndHoldsUpTheEndForSecondsAlone(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		begun := time.Now()
-		newFollower(Provider{Interval: DefaultInterval}, hanging.detect, hanging, funcr.New(func(string, string) {}, funcr.Options{})).run(ctx)
+		hanging.fleet, _ = fleettest.Run(t, fleet.Options{})
+		newFollower(Provider{Interval: DefaultInterval}, hanging.detect, hanging).run(ctx)
 		if took := time.Since(begun); took != endPatience {
 			t.Errorf("the end took %s, want %s", took, endPatience)
 		}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
@@ -75,8 +74,7 @@ func (p Provider) Run(ctx context.Context, _ cluster.Cluster, members fleet.Memb
 	if p.Interval <= 0 {
 		p.Interval = DefaultInterval
 	}
-	log := logf.FromContext(ctx).WithValues("provider", "kind")
-	newFollower(p, detect, members, log).run(ctx)
+	newFollower(p, detect, members).run(ctx)
 	return nil
 }
 
