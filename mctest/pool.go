@@ -80,7 +80,7 @@ func (l lease) take(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.cleaner, err = newCleaner(ctx, s.config); err != nil {
+	if s.cleaner, err = newCleaner(ctx, s.config, newStorage(s.env.ControlPlane.Etcd.URL.String())); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
