@@ -5,8 +5,8 @@ PACKAGES ?= ./test/e2e ./mcowner/dependents ./mctest ./examples/quickstart ./...
 TESTARGS ?=
 
 GO   ?= go
-# The linters load packages as the tests do, with the race detector, so that each is compiled once for both.
-LINT  = $(if $(RACE),GOFLAGS="$(shell $(GO) env GOFLAGS) $(RACE)") "$$($(GO) tool -n -modfile=$(CURDIR)/tools.mod golangci-lint)"
+# The linters load packages as the tests do, so that each is compiled once for both.
+LINT  = GOFLAGS="$(shell $(GO) env GOFLAGS) $(BUILDFLAGS)" "$$($(GO) tool -n -modfile=$(CURDIR)/tools.mod golangci-lint)"
 # The other modules of this repository, besides the one in its root.
 MODULES = hack/assets providers/upstream test/bench/peers
 # Module files of another name: of the linters, of what mutates, and of the control plane's programs.
@@ -19,7 +19,9 @@ CORE = internal/retry internal/oneline internal/delivery internal/clientmetrics 
 # Tests mostly wait, so more packages than cores are tested side by side. A control plane that nobody asks for costs 2 % of a
 # core and 300 MB, so they are not many more. Nobody debugs these binaries, and without DWARF they link faster. The
 # linters vet.
-TESTFLAGS = -p 3 -parallel 4 -timeout 20m -vet=off -ldflags=-w $(RACE)
+TESTFLAGS = -p 3 -parallel 4 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS)
+# Without its folder in them, what was compiled in one checkout is good for the next, wherever that is.
+BUILDFLAGS = -trimpath $(RACE)
 # On Linux the race detector needs a C compiler. The go command says CGO_ENABLED=0 if there is none.
 RACE = $(if $(filter linux/0,$(shell $(GO) env GOOS)/$(shell $(GO) env CGO_ENABLED)),,-race)
 
@@ -41,7 +43,7 @@ test: go ## Run all tests, unit and end-to-end, with the race detector. PACKAGES
 	@test -n "$(RACE)" || echo >&2 "make: no C compiler (gcc or clang) was found, or CGO_ENABLED=0 is set:" \
 		"the tests run WITHOUT the race detector and will not notice data races"
 	@$(with_assets) $(GO) test $(TESTFLAGS) $(TESTARGS) $(PACKAGES)
-	@for module in $(MODULES); do $(GO) test -C $$module $(TESTFLAGS) ./... || exit 1; done
+	@for module in $(MODULES); do $(GO) test -C $$module $(TESTFLAGS) $(TESTARGS) ./... || exit 1; done
 
 .PHONY: bench
 bench: go ## Measure, beside a peer in the same run. ARGS choose tables (see test/bench).
