@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,15 +188,11 @@ func (w *world) isGone(cp *mctest.ControlPlane, name string) {
 func (w *world) has(cp *mctest.ControlPlane, name, reason, text string) bool {
 	w.t.Helper()
 	list := &eventsv1.EventList{}
-	if err := cp.Client().List(w.t.Context(), list, client.InNamespace(w.ns)); err != nil {
+	such := client.MatchingFields{"regarding.name": name, "reason": reason}
+	if err := cp.Client().List(w.t.Context(), list, client.InNamespace(w.ns), such); err != nil {
 		w.t.Fatal(err)
 	}
-	for _, e := range list.Items {
-		if e.Regarding.Name == name && e.Reason == reason && strings.Contains(e.Note, text) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return strings.Contains(e.Note, text) })
 }
 
 func (w *world) told(cp *mctest.ControlPlane, name, reason, text string) {
