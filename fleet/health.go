@@ -303,6 +303,17 @@ func (h *health) lost(why error) {
 	h.report(Unreachable, why)
 }
 
+// askNow lets a member that is Unreachable not wait for its turn to be asked: there is news of how to reach it.
+func (h *health) askNow() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == Unreachable {
+		h.round.next()
+		h.round.pause = 0
+		h.planLocked()
+	}
+}
+
 // sent notes that a request is sent, until ended is called for it.
 func (h *health) sent() *exchange {
 	x := &exchange{begun: time.Now()}

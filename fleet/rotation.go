@@ -100,6 +100,7 @@ func (m *member) rotated(described Member, e *Engagement, cfg *rest.Config, next
 	m.fleet.mu.Unlock()
 
 	m.log.Info("Took over new credentials")
+	e.wire.health.askNow()
 	e.retire(before)
 }
 

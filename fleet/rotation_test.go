@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync"
@@ -56,6 +57,9 @@ func (d *dialed) Close() error {
 	return d.Conn.Close()
 }
 
+// mayAsk is what a member's user needs, and no more.
+var mayAsk = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"}}
+
 // until waits until what holds for member "a".
 func until(t *testing.T, f *Fleet, holds func(s Status) bool) {
 	t.Helper()
@@ -72,7 +76,6 @@ func TestNoConnectionOfOldCredentialsRemains(t *testing.T) {
 	t.Parallel()
 	planes := pool.Start(t, mctest.Options{Clusters: 1})
 	cp, another := planes.Local, planes.Members[0]
-	mayAsk := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"}}
 	first, second := cp.AddUser(t, "first", mayAsk), cp.AddUser(t, "second", mayAsk)
 	refused := rest.CopyConfig(first)
 	refused.CertData, refused.KeyData, refused.BearerToken = nil, nil, "wrong"
@@ -130,6 +133,30 @@ func TestNoConnectionOfOldCredentialsRemains(t *testing.T) {
 	if n := f.members["a"].rotations; n != 1 {
 		t.Errorf("credentials were taken over %d times, want once", n)
 	}
+}
+
+// TestAMemberThatIsDownIsAskedAtOnceWithNewCredentials: it does not wait for its turn among the many that are down.
+func TestAMemberThatIsDownIsAskedAtOnceWithNewCredentials(t *testing.T) {
+	t.Parallel()
+	cp := pool.Start(t, mctest.Options{}).Local
+	f := running(t, Options{})
+	if err := f.Set(Member{Name: "a", Config: cp.AddUser(t, "first", mayAsk)}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, f, func(s Status) bool { return s.State == Ready })
+	f.outage.down.Add(1_000_000) // whose turns take hours
+	f.Now("a").Engagement.wire.health.lost(errors.New("lost"))
+	until(t, f, func(s Status) bool { return s.State == Unreachable })
+
+	restored := make(chan struct{})
+	go func() {
+		defer close(restored)
+		until(t, f, func(s Status) bool { return s.State == Ready })
+	}()
+	if err := f.Set(Member{Name: "a", Config: cp.AddUser(t, "second", mayAsk)}); err != nil {
+		t.Fatal(err)
+	}
+	comes(t, restored, "the member is Ready")
 }
 
 // engagedLines are the lines of the log that say that a member was engaged.
