@@ -50,6 +50,9 @@ func newGeneration(cfg *rest.Config, plugin *plugin) (*generation, error) {
 	g := &generation{files: read, idle: make(chan struct{})}
 	if config.Transport == nil {
 		g.dialOwn(config)
+		if cfg.Dial == nil { // the connections of other dialers may know no deadlines
+			config.WrapTransport = transport.Wrappers(withoutHandshakeTimeout, config.WrapTransport)
+		}
 		if err := parseCertificateLate(&config.TLS); err != nil {
 			return nil, err
 		}
@@ -76,7 +79,7 @@ func (g *generation) dialOwn(config *transport.Config) {
 		if err != nil {
 			return nil, err
 		}
-		return newLine(conn, &g.heard), nil
+		return newLine(ctx, conn, &g.heard), nil
 	}}
 	if config.Proxy == nil {
 		config.Proxy = http.ProxyFromEnvironment
@@ -91,6 +94,14 @@ func withoutHeaderTables(rt http.RoundTripper) http.RoundTripper {
 	const none = 1 // of a byte; zero stands for the default
 	if t, ok := rt.(*http.Transport); ok {
 		t.HTTP2 = &http.HTTP2Config{MaxDecoderHeaderTableSize: none, MaxEncoderHeaderTableSize: none}
+	}
+	return rt
+}
+
+// withoutHandshakeTimeout leaves it to each line to say how long the TLS handshake may take.
+func withoutHandshakeTimeout(rt http.RoundTripper) http.RoundTripper {
+	if t, ok := rt.(*http.Transport); ok {
+		t.TLSHandshakeTimeout = 0
 	}
 	return rt
 }

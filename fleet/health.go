@@ -181,7 +181,7 @@ type probing struct {
 }
 
 // beginLocked notes a probe. The next one does not wait for it, unless the member is Unreachable. Then the probe may take
-// until the next: it costs nothing while it waits, and a server that is back answers it at once.
+// several turns: it costs nothing while it waits, and a server that is back answers it at once.
 func (h *health) beginLocked() probing {
 	h.checks.Add(1)
 	now := time.Now()
@@ -194,7 +194,7 @@ func (h *health) beginLocked() probing {
 	p := probing{ctx: h.ctx, round: r.n, timeout: h.opts.ProbeTimeout, away: h.state == Unreachable}
 	if p.away {
 		r.pause = h.pause(jittered(h.opts.RetryInterval))
-		p.timeout = max(p.timeout, r.pause)
+		p.timeout = max(p.timeout, patience*r.pause)
 	}
 	h.planLocked()
 	return p

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,13 +16,40 @@ type line struct {
 	heard *atomic.Int64 // when bytes last arrived on any line of the generation, in nanoseconds since 1970
 	made  time.Time
 
+	opened  sync.Once // ends the deadline of newLine
 	proved  atomic.Bool
 	proving chan struct{} // has a token while one request proves it; the others wait for the answer
 	failed  error         // why it is closed; of the request that has the token
 }
 
-func newLine(conn net.Conn, heard *atomic.Int64) *line {
-	return &line{Conn: conn, heard: heard, made: time.Now(), proving: make(chan struct{}, 1)}
+// openWithin is how long a connection may take to open, unless openUntil says more: until the TLS handshake is done, with
+// what a proxy does.
+const openWithin = 10 * time.Second
+
+// openUntil is the key of a context whose requests may wait until a time for a connection to open. It is a value, since
+// net/http goes on to dial when the request has ended, for others that may follow.
+type openUntil struct{}
+
+// openingMeanwhile lets the connection that is made for a request take as long to open as the request may take.
+func openingMeanwhile(ctx context.Context) context.Context {
+	until, _ := ctx.Deadline()
+	return context.WithValue(ctx, openUntil{}, until)
+}
+
+// newLine returns the line of a connection that was dialed with ctx.
+func newLine(ctx context.Context, conn net.Conn, heard *atomic.Int64) *line {
+	l := &line{Conn: conn, heard: heard, made: time.Now(), proving: make(chan struct{}, 1)}
+	until := l.made.Add(openWithin)
+	if later, _ := ctx.Value(openUntil{}).(time.Time); later.After(until) {
+		until = later
+	}
+	_ = l.SetReadDeadline(until) // those of a custom dialer may have none: see newGeneration
+	return l
+}
+
+// open notes that the line can be used: from then on each request has a time of its own.
+func (l *line) open() {
+	l.opened.Do(func() { _ = l.SetReadDeadline(time.Time{}) })
 }
 
 // lineOf returns the line below a connection, or nil if it is none of ours.

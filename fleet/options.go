@@ -69,9 +69,10 @@ type Options struct {
 // With the defaults a member that has no answer is Unreachable 5.5 seconds after a request was sent to it, or within 15
 // seconds if none is. One that refuses connections is after 2 seconds. One that is back is Ready within 3 seconds.
 //
-// Members that are down, which are those that are [Unreachable] or cannot be connected, are asked 100 times a second all
-// together, however many they are. The one that was asked longest ago is next. So of more than a hundred, each is asked less
-// often than RetryInterval says: a thousand are within ten seconds.
+// Members that are down, which are those that are [Unreachable] or cannot be connected, are asked 100 times a second at most
+// all together, however many they are. The one that was asked longest ago is next. So of more than a hundred, each is asked
+// less often than RetryInterval says: a thousand are within ten seconds. A probe of an Unreachable member waits for an answer
+// for three of its turns, and for ProbeTimeout at least.
 type HealthOptions struct {
 	// ProbeInterval is how long nothing may be heard from a member before it is asked. It is shorter by up to a tenth at
 	// random, and the first time by up to a half, so that members are not asked in step. Events of its watches count as

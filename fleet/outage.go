@@ -10,10 +10,13 @@ import (
 // the fleet's and not each one's: however many they are, they cost no more CPU time and no more look-ups of names.
 type outage struct{ down atomic.Int64 }
 
-// askDown is how many members that are down are asked a second, all together. To ask one that does not answer costs 0.2
-// to 0.4 ms of CPU time, most of it for the keys of a TLS handshake, so this bounds what an outage costs, however long it
-// lasts. A thousand members are asked within ten seconds.
+// askDown is how many members that are down are asked a second at most, all together. A thousand are asked within ten
+// seconds. This bounds what an outage costs, however long it lasts.
 const askDown = 100
+
+// patience is for how many turns a probe may wait for an answer. What costs is to begin one: half a millisecond of CPU time,
+// most of it for a connection and the keys of its TLS handshake. A server that thaws answers one that waits at once.
+const patience = 3
 
 // pause returns how long a member that is down is left alone between the beginnings of two questions, and no less than
 // least. As all pause for as long, the one that was asked longest ago is asked next.

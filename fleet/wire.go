@@ -224,7 +224,11 @@ func (w *wire) sendOnce(g *generation, req *http.Request) (resp *http.Response, 
 // prove proves that a connection leads to the member's cluster.
 func (w *wire) prove(ctx context.Context, g *generation, conn net.Conn) error {
 	l := lineOf(conn)
-	if l == nil || w.identify == nil {
+	if l == nil {
+		return nil
+	}
+	l.open()
+	if w.identify == nil {
 		return nil
 	}
 	return l.prove(ctx, isShared(conn), func(ctx context.Context) error {
@@ -271,8 +275,9 @@ func (w *wire) verifyOver(ctx context.Context, g *generation) error {
 	return another
 }
 
-// probe implements link.
-func (w *wire) probe(ctx context.Context) error { return w.ready(ctx, asking{w}) }
+// probe implements link. A server that is frozen may open the connection as late as it may answer: to make another one
+// meanwhile costs more than the probe.
+func (w *wire) probe(ctx context.Context) error { return w.ready(openingMeanwhile(ctx), asking{w}) }
 
 // asking is the wire for questions of health's own.
 type asking struct{ *wire }

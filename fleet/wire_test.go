@@ -311,7 +311,7 @@ func TestALineIsFoundBelowTLS(t *testing.T) {
 	var heard atomic.Int64
 	near, far := net.Pipe()
 	defer func() { _, _ = near.Close(), far.Close() }()
-	l := newLine(near, &heard)
+	l := newLine(t.Context(), near, &heard)
 	for name, conn := range map[string]net.Conn{"plain": l, "TLS": wrapped{l}, "TLS in TLS": wrapped{wrapped{l}}} {
 		if lineOf(conn) != l {
 			t.Errorf("%s: the line is not found", name)

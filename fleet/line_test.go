@@ -1,0 +1,117 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+)
+
+// TestAConnectionMayTakeAsLongToOpenAsItsProbe: what is open has no such limit.
+func TestAConnectionMayTakeAsLongToOpenAsItsProbe(t *testing.T) {
+	cases := map[string]struct {
+		probe, want time.Duration
+		opened      bool
+	}{
+		"NoProbe":    {want: openWithin},
+		"ShortProbe": {probe: time.Second, want: openWithin},
+		"LongProbe":  {probe: time.Hour, want: time.Hour},
+		"Opened":     {opened: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dialed := make(chan context.Context, 1)
+				if tc.probe == 0 {
+					dialed <- t.Context()
+				} else {
+					probe, cancel := context.WithTimeout(t.Context(), tc.probe)
+					defer cancel()
+					w := &wire{ready: func(asked context.Context, _ http.RoundTripper) error {
+						dialed <- context.WithoutCancel(asked) // as net/http does
+						return nil
+					}}
+					if err := w.probe(probe); err != nil {
+						t.Fatal(err)
+					}
+				}
+				near, far := net.Pipe()
+				defer func() { _ = far.Close() }()
+				l := newLine(<-dialed, near, new(atomic.Int64))
+				begin := time.Now()
+				if tc.opened {
+					l.open()
+					time.AfterFunc(time.Hour, func() { _ = far.Close() })
+				}
+				_, err := l.Read(make([]byte, 1))
+				took := time.Since(begin)
+				if tc.opened && !errors.Is(err, io.EOF) || !tc.opened && (!errors.Is(err, os.ErrDeadlineExceeded) || took != tc.want) {
+					t.Errorf("after %s: %v; want a time-out after %s", took, err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestARequestMayTakeLongerThanItsConnectionToOpen: such as one that lists much.
+func TestARequestMayTakeLongerThanItsConnectionToOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := newGeneration(&rest.Config{
+			Host: "http://slow",
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				near, far := net.Pipe()
+				go func() {
+					_, _ = http.ReadRequest(bufio.NewReader(far))
+					<-time.After(2 * openWithin)
+					_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				}()
+				return near, nil
+			},
+		}, &plugin{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.discard()
+		w := &wire{most: 1 << 20}
+		w.health = newHealth(Options{}.withDefaults().Health, w, func(State, error) {}, func() {})
+		w.current.Store(g)
+		if err := get(t, w, "http://slow"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestOnlyCustomDialersKeepTheLimitOfNetHTTP: their connections may know no deadlines.
+func TestOnlyCustomDialersKeepTheLimitOfNetHTTP(t *testing.T) {
+	for name, cfg := range map[string]*rest.Config{
+		"Own":    {Host: "https://a"},
+		"Custom": {Host: "https://a", Dial: (&net.Dialer{}).DialContext},
+	} {
+		g, err := newGeneration(cfg, &plugin{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := g.RoundTripper
+		for {
+			wrapper, ok := rt.(utilnet.RoundTripperWrapper)
+			if !ok {
+				break
+			}
+			rt = wrapper.WrappedRoundTripper()
+		}
+		limit := rt.(*http.Transport).TLSHandshakeTimeout
+		if (limit == 0) != (cfg.Dial == nil) {
+			t.Errorf("%s: a TLS handshake may take %s", name, limit)
+		}
+	}
+}
