@@ -213,16 +213,17 @@ func (h *health) judge(round int, err error, silence bool) {
 	if apierrors.IsUnauthorized(err) || isCertificateError(err) {
 		h.denied()
 	}
-	redial := false
 	h.mu.Lock()
-	if round == h.round.n {
-		redial = h.countLocked(err, silence)
-		h.planLocked()
+	defer h.mu.Unlock()
+	if round != h.round.n {
+		return
 	}
-	h.mu.Unlock()
-	if redial {
+	if h.countLocked(err, silence) { // the next probe must not begin on a connection that is closed then
+		h.mu.Unlock()
 		h.link.redial()
+		h.mu.Lock()
 	}
+	h.planLocked()
 }
 
 // countLocked counts a probe of this round, and reports what comes of it. It returns whether the connections shall be

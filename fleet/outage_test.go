@@ -78,6 +78,13 @@ func (s *server) redial() {
 	s.redials++
 }
 
+// probes returns how often it was asked.
+func (s *server) probes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
 // servers returns so many that are Ready and idle, of one fleet.
 func servers(t *testing.T, n int, opts HealthOptions) []*server {
 	t.Helper()
@@ -213,6 +220,35 @@ func TestMembersThatAreDownAreAskedAtTheRateOfTheFleet(t *testing.T) {
 			})
 		})
 	}
+}
+
+// redialed is a server to which nothing may be sent while its connections are closed.
+type redialed struct {
+	*server
+	meanwhile int // probes
+}
+
+func (r *redialed) redial() {
+	r.server.redial()
+	before := r.probes()
+	<-time.After(time.Minute)
+	r.meanwhile += r.probes() - before
+}
+
+// TestNoProbeBeginsOnAConnectionThatIsBeingClosed: it would fail at once, and another one is not due soon.
+func TestNoProbeBeginsOnAConnectionThatIsBeingClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servers(t, 1, HealthOptions{})[0]
+		r := &redialed{server: s}
+		s.health.link = r
+		s.set(false, make(chan struct{}))
+		s.health.sent()
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		if s.redials != 1 || r.meanwhile > 0 {
+			t.Errorf("%d redials, %d probes meanwhile; want one and none", s.redials, r.meanwhile)
+		}
+	})
 }
 
 // TestIdleMembersAreNotAskedInStep: those that were connected together.
