@@ -48,33 +48,57 @@ func (d *dam) accept() {
 	}
 }
 
+// serve forwards one connection. One that is made while the dam is shut reaches the server when it is opened again: a server
+// that is frozen does not know of it either, and cannot give it up.
 func (d *dam) serve(client net.Conn) {
-	server, err := net.Dial("tcp", d.target) //nolint:noctx // on loopback
-	if err != nil {
-		_ = client.Close()
-		return
-	}
 	done := make(chan struct{})
 	end := sync.OnceFunc(func() {
 		close(done)
-		_, _ = client.Close(), server.Close()
+		_ = client.Close()
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		delete(d.links, client)
 	})
+	defer end()
 	d.mu.Lock()
 	d.links[client] = struct{}{}
 	ended := d.ended
 	d.mu.Unlock()
 	if ended {
-		end()
+		return
 	}
-	d.running.Go(func() { d.flow(server, client, done, end) })
-	d.flow(client, server, done, end)
+	asked := d.read(client, done, end)
+	if !d.awaitOpen(done) {
+		return
+	}
+	server, err := net.Dial("tcp", d.target) //nolint:noctx // on loopback
+	if err != nil {
+		return
+	}
+	answered := d.read(server, done, end)
+	d.running.Go(func() {
+		<-done
+		_ = server.Close()
+	})
+	d.running.Go(func() { d.flow(server, asked, done, end) })
+	d.flow(client, answered, done, end)
 }
 
-// flow reads also while the dam is shut, since a connection may be closed meanwhile.
-func (d *dam) flow(dst, src net.Conn, done <-chan struct{}, end func()) {
+// awaitOpen returns true once the dam is open, or false if done is closed.
+func (d *dam) awaitOpen(done <-chan struct{}) bool {
+	d.mu.Lock()
+	open := d.open
+	d.mu.Unlock()
+	select {
+	case <-open:
+		return true
+	case <-done:
+		return false
+	}
+}
+
+// read reads also while the dam is shut, since a connection may be closed meanwhile.
+func (d *dam) read(src net.Conn, done <-chan struct{}, end func()) <-chan []byte {
 	const most = 64 // parts that are held back, of each direction
 	parts := make(chan []byte, most)
 	d.running.Go(func() {
@@ -92,16 +116,15 @@ func (d *dam) flow(dst, src net.Conn, done <-chan struct{}, end func()) {
 			}
 		}
 	})
+	return parts
+}
+
+func (d *dam) flow(dst net.Conn, parts <-chan []byte, done <-chan struct{}, end func()) {
 	defer end()
 	for {
 		select {
 		case part := <-parts:
-			d.mu.Lock()
-			open := d.open
-			d.mu.Unlock()
-			select {
-			case <-open:
-			case <-done:
+			if !d.awaitOpen(done) {
 				return
 			}
 			if _, err := dst.Write(part); err != nil {
