@@ -140,7 +140,7 @@ func TestAMemberThatIsDownIsAskedAtOnceWithNewCredentials(t *testing.T) {
 	t.Parallel()
 	cp := pool.Start(t, mctest.Options{}).Local
 	f := running(t, Options{})
-	if err := f.Set(Member{Name: "a", Config: cp.AddUser(t, "first", mayAsk)}); err != nil {
+	if err := f.set(Member{Name: "a", Config: cp.AddUser(t, "first", mayAsk)}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, f, func(s Status) bool { return s.State == Ready })
@@ -153,7 +153,7 @@ func TestAMemberThatIsDownIsAskedAtOnceWithNewCredentials(t *testing.T) {
 		defer close(restored)
 		until(t, f, func(s Status) bool { return s.State == Ready })
 	}()
-	if err := f.Set(Member{Name: "a", Config: cp.AddUser(t, "second", mayAsk)}); err != nil {
+	if err := f.set(Member{Name: "a", Config: cp.AddUser(t, "second", mayAsk)}); err != nil {
 		t.Fatal(err)
 	}
 	comes(t, restored, "the member is Ready")

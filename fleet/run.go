@@ -62,9 +62,9 @@ func (f *Fleet) end() {
 	}
 }
 
-// patience is how long the members may take to be drained when the provider has failed: as long as controller-runtime's
+// endPatience is how long the members may take to be drained when the provider has failed: as long as controller-runtime's
 // managers give to what they run. The program is about to end, so what hangs is not to keep it from that.
-const patience = 30 * time.Second
+const endPatience = 30 * time.Second
 
 // giveUp drains the members after the provider has failed.
 func (f *Fleet) giveUp(why error) error {
@@ -74,13 +74,13 @@ func (f *Fleet) giveUp(why error) error {
 		f.running.Wait()
 		close(drained)
 	}()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(endPatience)
 	defer timer.Stop()
 	select {
 	case <-drained:
 		return why
 	case <-timer.C:
-		return fmt.Errorf("%w; members are not drained after %v, such as %v", why, patience, f.draining())
+		return fmt.Errorf("%w; members are not drained after %v, such as %v", why, endPatience, f.draining())
 	}
 }
 

@@ -37,7 +37,7 @@ func TestAProviderThatFailsEndsTheFleet(t *testing.T) {
 		took  time.Duration
 	}{
 		"WorkEnds":  {true, 0},
-		"WorkHangs": {false, patience},
+		"WorkHangs": {false, endPatience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
