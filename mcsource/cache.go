@@ -2,8 +2,11 @@ package mcsource
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,17 +18,22 @@ type eventHandler[object any, request comparable] = handler.TypedEventHandler[ob
 // engagedCache is a view of a cache for one source and one engagement. controller-runtime's kind source never removes
 // its handler from the informer, so a cache that outlives the engagement would keep it for ever; the view removes it,
 // and lets no event through after ctx ended.
+//
+// It names every method of a cache but those that read, so that a new one does not go round the view: it does not compile then.
 type engagedCache struct {
-	cache.Cache
-	ctx context.Context //nolint:containedctx // the life of the view
+	client.Reader
+	cache cache.Cache
+	ctx   context.Context //nolint:containedctx // the life of the view
 
 	mu       sync.Mutex // guards handlers, and orders add after the end
 	handlers sync.WaitGroup
 	ended    bool
 }
 
+var _ cache.Cache = (*engagedCache)(nil)
+
 func newEngagedCache(ctx context.Context, c cache.Cache) *engagedCache {
-	return &engagedCache{Cache: c, ctx: ctx}
+	return &engagedCache{Reader: c, cache: c, ctx: ctx}
 }
 
 // awaiting is a cache that knows when a kind that it cannot hold yet, such as one whose CRD is not installed, is to be asked
@@ -36,20 +44,46 @@ type awaiting interface {
 
 // GetInformer returns the informer as soon as it is there, synced or not.
 func (c *engagedCache) GetInformer(ctx context.Context, obj client.Object, _ ...cache.InformerGetOption) (informer cache.Informer, err error) {
-	if await, ok := c.Cache.(awaiting); ok {
+	if await, ok := c.cache.(awaiting); ok {
 		informer, err = await.AwaitInformer(ctx, obj)
 	} else {
-		informer, err = c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+		informer, err = c.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &engagedInformer{Informer: informer, view: c}, nil
+	return &engagedInformer{informer: informer, view: c}, nil
+}
+
+// GetInformerForKind returns the informer as soon as it is there, synced or not.
+func (c *engagedCache) GetInformerForKind(
+	ctx context.Context, gvk schema.GroupVersionKind, _ ...cache.InformerGetOption,
+) (cache.Informer, error) {
+	informer, err := c.cache.GetInformerForKind(ctx, gvk, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	return &engagedInformer{informer: informer, view: c}, nil
 }
 
 // WaitForCacheSync does not wait: a member that does not sync must not hold up anything, and the informers of other
 // sources are no business of this one.
 func (c *engagedCache) WaitForCacheSync(context.Context) bool { return true }
+
+// RemoveInformer implements cache.Informers.
+func (c *engagedCache) RemoveInformer(ctx context.Context, obj client.Object) error {
+	return c.cache.RemoveInformer(ctx, obj)
+}
+
+// IndexField implements client.FieldIndexer.
+func (c *engagedCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	return c.cache.IndexField(ctx, obj, field, extract)
+}
+
+// Start implements cache.Informers. The cache is the fleet's to start.
+func (c *engagedCache) Start(context.Context) error { return errViewStarted }
+
+var errViewStarted = errors.New("a view of a cache is not started: the fleet starts the cache")
 
 // begin notes a handler, unless the view has ended.
 func (c *engagedCache) begin() bool {
@@ -70,21 +104,47 @@ func (c *engagedCache) wait() {
 	c.handlers.Wait()
 }
 
-// engagedInformer registers handlers for as long as the view lasts.
+// engagedInformer registers handlers for as long as the view lasts, in whatever way they are added. It names every method of
+// an informer, so that a new one does not go round the view: it does not compile then.
 type engagedInformer struct {
-	cache.Informer
-	view *engagedCache
+	informer cache.Informer
+	view     *engagedCache
+}
+
+var _ cache.Informer = (*engagedInformer)(nil)
+
+// AddEventHandler implements cache.Informer.
+func (i *engagedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.add(h, i.informer.AddEventHandler)
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.Informer.
+func (i *engagedInformer) AddEventHandlerWithResyncPeriod(
+	h toolscache.ResourceEventHandler, period time.Duration,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.add(h, func(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+		return i.informer.AddEventHandlerWithResyncPeriod(h, period)
+	})
 }
 
 // AddEventHandlerWithOptions implements cache.Informer. It is the one that the kind source calls.
 func (i *engagedInformer) AddEventHandlerWithOptions(
 	h toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.add(h, func(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+		return i.informer.AddEventHandlerWithOptions(h, opts)
+	})
+}
+
+// add adds a handler behind a gate, and removes it when the view ends.
+func (i *engagedInformer) add(
+	h toolscache.ResourceEventHandler, do func(toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	if !i.view.begin() {
 		return nil, context.Cause(i.view.ctx)
 	}
 	gate := &gate{handler: h}
-	registration, err := i.Informer.AddEventHandlerWithOptions(gate, opts)
+	registration, err := do(gate)
 	if err != nil {
 		i.view.handlers.Done()
 		return nil, err
@@ -92,19 +152,58 @@ func (i *engagedInformer) AddEventHandlerWithOptions(
 	context.AfterFunc(i.view.ctx, func() {
 		defer i.view.handlers.Done()
 		gate.close()
-		_ = i.RemoveEventHandler(registration) // it fails only for a handler that is gone already
+		_ = i.informer.RemoveEventHandler(registration) // it fails only for a handler that is gone already
 	})
 	return followed{registration}, nil
 }
 
-// followed is a registration that claims to be synced. The kind source would look at it ten times a second until it is,
-// for as long as a member cannot be listed, and nothing waits for the answer.
-type followed struct {
-	toolscache.ResourceEventHandlerRegistration
+// RemoveEventHandler implements cache.Informer.
+func (i *engagedInformer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
+	if f, ok := handle.(followed); ok {
+		handle = f.registration
+	}
+	return i.informer.RemoveEventHandler(handle)
 }
+
+// AddIndexers implements cache.Informer.
+func (i *engagedInformer) AddIndexers(indexers toolscache.Indexers) error {
+	return i.informer.AddIndexers(indexers)
+}
+
+// HasSynced implements cache.Informer.
+func (i *engagedInformer) HasSynced() bool { return i.informer.HasSynced() }
+
+// HasSyncedChecker implements cache.Informer.
+func (i *engagedInformer) HasSyncedChecker() toolscache.DoneChecker {
+	return i.informer.HasSyncedChecker()
+}
+
+// IsStopped implements cache.Informer.
+func (i *engagedInformer) IsStopped() bool { return i.informer.IsStopped() }
+
+// followed is a registration that claims to be synced, in every way in which it can be asked. The kind source would look at it
+// ten times a second until it is, for as long as a member cannot be listed, and nothing waits for the answer.
+type followed struct {
+	registration toolscache.ResourceEventHandlerRegistration
+}
+
+var _ toolscache.ResourceEventHandlerRegistration = followed{}
 
 // HasSynced implements ResourceEventHandlerRegistration.
 func (followed) HasSynced() bool { return true }
+
+// HasSyncedChecker implements ResourceEventHandlerRegistration.
+func (f followed) HasSyncedChecker() toolscache.DoneChecker { return f }
+
+// Name implements DoneChecker.
+func (followed) Name() string { return "event handler of a member" }
+
+// Done implements DoneChecker.
+func (followed) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
 
 // gate lets events through to a handler until it is closed. After close has returned, none is being handled.
 type gate struct {

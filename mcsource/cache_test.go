@@ -3,9 +3,11 @@ package mcsource
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -17,9 +19,11 @@ import (
 type scripted struct {
 	cache.Cache
 	cache.Informer
-	errs     []error
+	errs   []error
+	refuse error
+
+	mu       sync.Mutex // guards handlers
 	handlers map[*gate]bool
-	refuse   error
 }
 
 // GetInformer implements cache.Cache.
@@ -40,13 +44,29 @@ func (s *scripted) AddEventHandlerWithOptions(
 		return nil, s.refuse
 	}
 	g, _ := h.(*gate)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.handlers[g] = true
 	return registered{gate: g}, nil
+}
+
+// AddEventHandler implements cache.Informer.
+func (s *scripted) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.Informer.
+func (s *scripted) AddEventHandlerWithResyncPeriod(
+	h toolscache.ResourceEventHandler, period time.Duration,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &period})
 }
 
 // RemoveEventHandler implements cache.Informer.
 func (s *scripted) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
 	r, _ := handle.(registered)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.handlers, r.gate)
 	return nil
 }
@@ -136,4 +156,63 @@ func TestAHandlerThatIsRefusedHoldsUpNothing(t *testing.T) {
 		cancel()
 		view.wait()
 	})
+}
+
+// TestAViewGuardsEachWayToAddAHandler: whichever of them the kind source of another version calls, the handler is removed from
+// the cache when the view ends, and nobody waits for the registration to sync.
+func TestAViewGuardsEachWayToAddAHandler(t *testing.T) {
+	t.Parallel()
+	none := toolscache.ResourceEventHandlerFuncs{}
+	ways := map[string]func(i cache.Informer) (toolscache.ResourceEventHandlerRegistration, error){
+		"AddEventHandler": func(i cache.Informer) (toolscache.ResourceEventHandlerRegistration, error) {
+			return i.AddEventHandler(none)
+		},
+		"AddEventHandlerWithResyncPeriod": func(i cache.Informer) (toolscache.ResourceEventHandlerRegistration, error) {
+			return i.AddEventHandlerWithResyncPeriod(none, time.Hour)
+		},
+		"AddEventHandlerWithOptions": func(i cache.Informer) (toolscache.ResourceEventHandlerRegistration, error) {
+			return i.AddEventHandlerWithOptions(none, toolscache.HandlerOptions{})
+		},
+	}
+	for name, add := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				c := &scripted{handlers: map[*gate]bool{}}
+				view := newEngagedCache(ctx, c)
+				informer, err := view.GetInformer(ctx, &corev1.ConfigMap{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				removed, err := add(informer)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := informer.RemoveEventHandler(removed); err != nil || len(c.handlers) != 0 {
+					t.Errorf("%d handlers are left of one that was removed, error %v", len(c.handlers), err)
+				}
+				registration, err := add(informer)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !registration.HasSynced() || !toolscache.IsDone(registration.HasSyncedChecker()) {
+					t.Error("something may wait for the registration to sync")
+				}
+				for g := range c.handlers {
+					if g == nil {
+						t.Error("the handler has no gate before it")
+					}
+				}
+				cancel()
+				view.wait()
+				if len(c.handlers) != 0 {
+					t.Errorf("%d handlers are left", len(c.handlers))
+				}
+				if _, err := add(informer); !errors.Is(err, context.Canceled) {
+					t.Errorf("a handler that comes after the end: %v, want the cause", err)
+				}
+			})
+		})
+	}
 }
