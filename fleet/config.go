@@ -61,18 +61,24 @@ func equalConfigs(a, b *rest.Config) bool {
 	if proxyOf(a) != proxyOf(b) {
 		return false
 	}
-	x, y := reflect.ValueOf(*a), reflect.ValueOf(*b)
+	return equalButFunctions(*a, *b)
+}
+
+// equalButFunctions compares two structs field by field, whether the fields are exported or not.
+func equalButFunctions[T any](a, b T) bool {
+	x, y := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
 	for i := range x.NumField() {
 		f, g := x.Field(i), y.Field(i)
-		if f.Kind() == reflect.Func {
-			if f.Pointer() != g.Pointer() {
-				return false
-			}
-		} else if !reflect.DeepEqual(f.Interface(), g.Interface()) {
+		if f.Kind() != reflect.Func || !f.CanSet() {
+			continue
+		}
+		if f.Pointer() != g.Pointer() {
 			return false
 		}
+		f.SetZero()
+		g.SetZero()
 	}
-	return true
+	return reflect.DeepEqual(a, b)
 }
 
 // proxyOf returns the proxy through which the server of a config is reached.
