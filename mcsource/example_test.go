@@ -88,7 +88,7 @@ func ExampleChannel() {
 // Any source of controller-runtime can be made for each member.
 func ExampleFunc() {
 	mgr := newManager()
-	each := mcsource.Func(func(name mcreconcile.ClusterName, cl cluster.Cluster) (source.TypedSource[mcreconcile.Request], error) {
+	each := mcsource.Func(func(_ context.Context, name mcreconcile.ClusterName, cl cluster.Cluster) (source.TypedSource[mcreconcile.Request], error) {
 		return source.TypedKind(cl.GetCache(), &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, pod *corev1.Pod) []mcreconcile.Request {
 				req := mcreconcile.Request{ClusterName: name}

@@ -4,21 +4,20 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // Fleet returns the one source of a controller for events of many clusters: it runs each for every engaged member that
 // the selector matches. A nil selector matches all. A member is attached whenever it is engaged or its labels begin to
 // match, also long before or after the controller starts, and detached when that ends.
 //
-// Start returns at once and no member holds up another, so a controller does not wait for members to sync.
+// Start returns at once, and a controller does not wait for members to sync. No member holds up another: the source of each is
+// made and started in a goroutine of its own. If that fails, it is logged once and tried again, after pauses that begin at half a
+// second and double up to 10 seconds, until it works or the engagement ends.
 func Fleet[request comparable](f *fleet.Fleet, each TypedSource[request], selector labels.Selector) source.TypedSource[request] {
 	if selector == nil {
 		selector = labels.Everything()
@@ -32,7 +31,8 @@ type fleetSource[request comparable] struct {
 	selector labels.Selector
 }
 
-// Start implements source.TypedSource. The goroutine ends with ctx; the engagements' drains wait for what it attached.
+// Start implements source.TypedSource. controller-runtime waits for no goroutine of a source: this one ends with ctx, and the
+// engagements' drains wait for all that it attaches.
 func (s *fleetSource[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
 	go s.follow(ctx, queue)
 	return nil
@@ -40,69 +40,34 @@ func (s *fleetSource[request]) Start(ctx context.Context, queue workqueue.TypedR
 
 func (s *fleetSource[request]) String() string { return fmt.Sprintf("fleet of %v", s.each) }
 
-// attachment is a source that runs for an engagement.
-type attachment struct {
+// attached is an engagement for which a source runs.
+type attached struct {
 	engagement *fleet.Engagement
 	stop       context.CancelFunc
 }
 
-// follow attaches and detaches as members change. The attachments are its own, so they need no lock. They end with ctx.
+// follow attaches and detaches as members change. What is attached is its own, so it needs no lock.
 func (s *fleetSource[request]) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) {
-	attached := map[fleet.ClusterName]attachment{}
+	members := map[fleet.ClusterName]attached{}
 	for change := range s.fleet.Changes(ctx) {
 		name, engagement := change.Status.Name, change.Engagement
 		if !s.selector.Matches(labels.Set(change.Status.Labels)) {
 			engagement = nil
 		}
-		before, was := attached[name]
+		before, was := members[name]
 		if was && before.engagement == engagement {
 			continue
 		}
 		if was {
 			before.stop()
-			delete(attached, name)
+			delete(members, name)
 		}
 		if engagement == nil {
 			continue
 		}
-		stop, err := s.attach(ctx, engagement, queue)
-		if err != nil {
-			s.log(ctx, name).Error(err, "Cannot start the source", "source", s.each)
-			continue
+		// If the engagement is over already, the next change says what follows.
+		if stop, err := attach(ctx, s, engagement, s.each, queue); err == nil {
+			members[name] = attached{engagement, stop}
 		}
-		attached[name] = attachment{engagement: engagement, stop: stop}
 	}
-}
-
-// attach starts the member's source on a context that ends with the engagement, or when the controller stops.
-func (s *fleetSource[request]) attach(
-	ctx context.Context, e *fleet.Engagement, queue workqueue.TypedRateLimitingInterface[request],
-) (context.CancelFunc, error) {
-	member, err := s.each.ForCluster(e.Name(), e.Cluster())
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(log.IntoContext(ctx, s.log(ctx, e.Name())))
-	life, leave, err := e.Join(ctx, s)
-	if err != nil {
-		return cancel, nil //nolint:nilerr // the engagement is over already: the next change says what follows
-	}
-	life = mcreconcile.WithCluster(life, e.Context(), e.Name(), e.Cluster())
-	if err := member.Start(life, queue); err != nil {
-		leave()
-		cancel()
-		return nil, err
-	}
-	context.AfterFunc(life, func() {
-		defer cancel()
-		defer leave()
-		if w, ok := member.(waiter); ok {
-			w.Wait()
-		}
-	})
-	return cancel, nil
-}
-
-func (s *fleetSource[request]) log(ctx context.Context, name fleet.ClusterName) logr.Logger {
-	return log.FromContext(ctx).WithValues("cluster", name)
 }

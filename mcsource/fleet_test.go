@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/labels"
@@ -53,12 +56,16 @@ func (s *started) Wait() {
 
 // sources is a fleet, and a controller's source of the events of its members.
 type sources struct {
-	t       *testing.T
-	fleet   fleettest.Running
+	t     *testing.T
+	fleet fleettest.Running
+	stop  context.CancelFunc
+
+	mu      sync.Mutex // guards what follows
 	started []*started
 	next    started // how the next source behaves
 	refuse  error   // of the next member
-	stop    context.CancelFunc
+	asked   int     // how often a source was asked for
+	hang    map[mcreconcile.ClusterName]chan struct{}
 	lines   []string // that were logged
 }
 
@@ -69,18 +76,9 @@ func follow(t *testing.T, selector labels.Selector) *sources {
 	s := &sources{t: t, fleet: f}
 	controller, stop := context.WithCancel(t.Context())
 	s.stop = stop
-	controller = log.IntoContext(controller, funcr.New(func(_, line string) { s.lines = append(s.lines, line) }, funcr.Options{}))
-	each := mcsource.Func(func(name mcreconcile.ClusterName, cl cluster.Cluster) (source.TypedSource[mcreconcile.Request], error) {
-		if s.refuse != nil {
-			return nil, s.refuse
-		}
-		made := s.next
-		made.name, made.cluster = name, cl
-		s.started = append(s.started, &made)
-		return &made, nil
-	})
+	controller = log.IntoContext(controller, funcr.New(s.log, funcr.Options{}))
 	q := mcqueue.New("", mcqueue.Options[mcreconcile.Request]{})
-	src := mcsource.Fleet(s.fleet.Fleet, each, selector)
+	src := mcsource.Fleet(s.fleet.Fleet, mcsource.Func(s.forCluster), selector)
 	if text := fmt.Sprint(src); text != "fleet of func source" {
 		t.Errorf("it is called %q", text)
 	}
@@ -97,6 +95,43 @@ func follow(t *testing.T, selector labels.Selector) *sources {
 	return s
 }
 
+func (s *sources) log(_, line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line)
+}
+
+// forCluster is the source of each member.
+func (s *sources) forCluster(
+	ctx context.Context, name mcreconcile.ClusterName, cl cluster.Cluster,
+) (source.TypedSource[mcreconcile.Request], error) {
+	if in, ok := mcreconcile.ClusterNameFrom(ctx); !ok || in != name || mcreconcile.ClusterFrom(ctx) != cl {
+		s.t.Errorf("the source of %q is asked for in the context of cluster %q", name, in)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	if hang, ok := s.hang[name]; ok {
+		s.mu.Unlock()
+		<-hang
+		s.mu.Lock()
+	}
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
+	made := s.next
+	made.name, made.cluster = name, cl
+	s.started = append(s.started, &made)
+	return &made, nil
+}
+
+// will changes how sources behave from now on.
+func (s *sources) will(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
 // set reports a member that is Ready at once, with a label "stage".
 func (s *sources) set(name fleet.ClusterName, cl cluster.Cluster, stage string) {
 	s.t.Helper()
@@ -106,10 +141,19 @@ func (s *sources) set(name fleet.ClusterName, cl cluster.Cluster, stage string) 
 	synctest.Wait()
 }
 
+// seen returns how many sources were made, how often one was asked for, and what was logged.
+func (s *sources) seen() (made, asked int, lines []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.started), s.asked, slices.Clone(s.lines)
+}
+
 // is fails the test unless so many sources were started, and so many of them run.
 func (s *sources) is(ever, run int) {
 	s.t.Helper()
 	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	running := 0
 	for _, src := range s.started {
 		if src.ctx.Err() == nil {
@@ -121,9 +165,9 @@ func (s *sources) is(ever, run int) {
 	}
 }
 
-// remove removes member "a". The channel is closed when it is drained.
-func (s *sources) remove() (drained <-chan struct{}) {
-	drained = s.fleet.Remove("a")
+// remove removes a member. The channel is closed when it is drained.
+func (s *sources) remove(name fleet.ClusterName) (drained <-chan struct{}) {
+	drained = s.fleet.Remove(name)
 	synctest.Wait()
 	return drained
 }
@@ -155,7 +199,7 @@ func TestASourceRunsWhileTheLabelsOfItsMemberMatch(t *testing.T) {
 		s.is(1, 0)
 		s.set("a", cl, "prod")
 		s.is(2, 1)
-		if drained := s.remove(); !isClosed(drained) {
+		if drained := s.remove("a"); !isClosed(drained) {
 			t.Error("a source that was detached holds up its member")
 		}
 		s.is(2, 0)
@@ -190,7 +234,7 @@ func TestAMemberIsDrainedWhenItsSourceHasEnded(t *testing.T) {
 			if detached {
 				s.set("a", cl, "test")
 			}
-			drained := s.remove()
+			drained := s.remove("a")
 			s.is(1, 0)
 			if isClosed(drained) {
 				t.Error("the member is drained while its source still adds to the queue")
@@ -213,14 +257,15 @@ func TestSourcesEndWithTheirController(t *testing.T) {
 		s.is(2, 0)
 		s.set("c", &existing{}, "")
 		s.is(2, 0)
-		if drained := s.remove(); !isClosed(drained) {
+		if drained := s.remove("a"); !isClosed(drained) {
 			t.Error("a source that has ended holds up its member")
 		}
 	})
 }
 
-// TestASourceThatCannotBeStartedIsLogged, holds up nothing, and is tried again with the next engagement.
-func TestASourceThatCannotBeStartedIsLogged(t *testing.T) {
+// TestASourceThatCannotBeStartedIsTriedAgain until it works or the engagement ends. That it fails is logged once, and so is that
+// it works.
+func TestASourceThatCannotBeStartedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("it is broken")
 	ways := map[string]func(s *sources, err error){
@@ -232,20 +277,75 @@ func TestASourceThatCannotBeStartedIsLogged(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := follow(t, nil)
-				fail(s, broken)
+				s.will(func() { fail(s, broken) })
 				s.set("a", &existing{}, "")
-				if len(s.lines) != 1 || !strings.Contains(s.lines[0], `"cluster"="a"`) || !strings.Contains(s.lines[0], "it is broken") {
-					t.Errorf("the log is %q, want why, and which cluster", s.lines)
+				s.set("b", &existing{}, "")
+				wait(t, time.Minute)
+				ever, asked, lines := s.seen()
+				if asked < 10 {
+					t.Errorf("the sources of two members were asked for %d times in a minute", asked)
 				}
-				s.is(len(s.started), 0)
-				before := len(s.started)
-				fail(s, nil)
-				s.set("a", &existing{}, "")
-				s.is(before+1, 1)
-				if drained := s.remove(); !isClosed(drained) {
-					t.Error("a source that was not started holds up its member")
+				if len(lines) != 2 || !strings.Contains(lines[0], `"cluster"="a"`) || !strings.Contains(lines[0], "it is broken") {
+					t.Errorf("the log is %q, want why, once for each cluster", lines)
+				}
+				s.is(ever, 0)
+				<-s.remove("b")
+				ever, _, _ = s.seen()
+				s.will(func() { fail(s, nil) })
+				wait(t, 10*time.Second)
+				s.is(ever+1, 1)
+				_, asked, lines = s.seen()
+				if len(lines) != 3 || !strings.Contains(lines[2], "The source has started") || !strings.Contains(lines[2], `"cluster"="a"`) {
+					t.Errorf("the log is %q, want that it works", lines)
+				}
+				<-s.remove("a")
+				wait(t, time.Minute)
+				if _, now, _ := s.seen(); now != asked {
+					t.Error("the source of a member that has left is asked for")
 				}
 			})
 		})
 	}
+}
+
+// TestASourceThatTakesLongToMakeHoldsUpItsMemberAlone: also its drain, which waits for what it may still start.
+func TestASourceThatTakesLongToMakeHoldsUpItsMemberAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, nil)
+		s.hang = map[mcreconcile.ClusterName]chan struct{}{"a": make(chan struct{})}
+		s.set("a", &existing{}, "")
+		s.set("b", &existing{}, "")
+		s.is(1, 1)
+		drained := s.remove("a")
+		if isClosed(drained) {
+			t.Error("the member is drained while its source is being made")
+		}
+		close(s.hang["a"])
+		<-drained
+		s.is(len(s.started), 1)
+	})
+}
+
+// TestWhatAnAttemptHasBegunIsOverBeforeTheNext: nothing runs twice for one engagement.
+func TestWhatAnAttemptHasBegunIsOverBeforeTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, nil)
+		s.next.fail, s.next.over = errors.New("it is broken"), make(chan struct{})
+		s.set("a", &existing{}, "")
+		wait(t, time.Minute)
+		s.is(1, 0)
+		close(s.next.over)
+		s.will(func() { s.next.fail, s.next.over = nil, nil })
+		wait(t, 10*time.Second)
+		s.is(2, 1)
+	})
+}
+
+// wait lets time pass, which is that of synctest.
+func wait(t *testing.T, long time.Duration) {
+	t.Helper()
+	<-time.After(long)
+	synctest.Wait()
 }

@@ -52,7 +52,9 @@ type kind[object client.Object, request comparable] struct {
 }
 
 // ForCluster implements TypedSource.
-func (k *kind[object, request]) ForCluster(name mcreconcile.ClusterName, cl cluster.Cluster) (source.TypedSource[request], error) {
+func (k *kind[object, request]) ForCluster(
+	_ context.Context, name mcreconcile.ClusterName, cl cluster.Cluster,
+) (source.TypedSource[request], error) {
 	watched := cl
 	if k.in != nil {
 		watched = k.in

@@ -31,7 +31,9 @@ type TypedPoll[request comparable] struct {
 }
 
 // ForCluster implements TypedSource.
-func (p TypedPoll[request]) ForCluster(name mcreconcile.ClusterName, cl cluster.Cluster) (source.TypedSource[request], error) {
+func (p TypedPoll[request]) ForCluster(
+	_ context.Context, name mcreconcile.ClusterName, cl cluster.Cluster,
+) (source.TypedSource[request], error) {
 	if p.Interval <= 0 || p.Requests == nil {
 		return nil, errors.New("a poll needs a positive Interval, and Requests")
 	}

@@ -24,7 +24,7 @@ func TestAPollAsksAtOnceAndThenAtTheInterval(t *testing.T) {
 			req.Name = "found"
 			return []mcreconcile.Request{req}, errors.New("and more could not be asked")
 		}}
-		src, err := poll.ForCluster("a", nil)
+		src, err := poll.ForCluster(t.Context(), "a", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestAPollThatCannotBeAskedIsRefused(t *testing.T) {
 		}},
 		"NoRequests": {Interval: time.Second},
 	} {
-		if _, err := poll.ForCluster("a", nil); err == nil {
+		if _, err := poll.ForCluster(t.Context(), "a", nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
