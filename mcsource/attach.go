@@ -21,6 +21,7 @@ const longestPause = 10 * time.Second
 
 // attachment is the source of one member, for one engagement.
 type attachment[request comparable] struct {
+	what       fmt.Stringer
 	engagement *fleet.Engagement
 	each       TypedSource[request]
 	queue      workqueue.TypedRateLimitingInterface[request]
@@ -38,15 +39,12 @@ func attach[request comparable](
 		stop()
 		return nil, err
 	}
-	end := func() {
-		leave()
-		stop()
-	}
-	a := &attachment[request]{engagement: e, each: each, queue: queue}
+	a := &attachment[request]{what: what, engagement: e, each: each, queue: queue}
 	go func() { // ends when the source has started, or with life; the drain waits for leave
-		started := a.start(mcreconcile.WithCluster(life, e.Context(), e.Name(), e.Cluster()))
+		started, life, leave := a.start(ctx, life, leave)
 		context.AfterFunc(life, func() {
-			defer end()
+			defer stop()
+			defer leave()
 			wait(started)
 		})
 	}()
@@ -58,49 +56,51 @@ func withCluster(ctx context.Context, name mcreconcile.ClusterName) context.Cont
 	return log.IntoContext(ctx, log.FromContext(ctx).WithValues("cluster", name))
 }
 
-// start returns the source when it has started, or nil when life has ended.
-func (a *attachment[request]) start(life context.Context) source.TypedSource[request] {
+// start returns the source when it has started, with its life, which was joined by work that ends with leave. If life ends before,
+// there is no source.
+func (a *attachment[request]) start(
+	ctx, life context.Context, leave func(),
+) (started source.TypedSource[request], _ context.Context, _ func()) {
 	pauses := retry.Pauses(longestPause)
-	logger := log.FromContext(life).WithValues("source", fmt.Sprint(a.each))
 	for attempt := 1; life.Err() == nil; attempt++ {
-		started, err := a.attempt(life)
-		switch {
-		case err == nil && attempt > 1:
-			logger.Info("The source has started", "attempts", attempt)
-			return started
-		case err == nil:
-			return started
-		case attempt == 1 && life.Err() == nil:
-			logger.Error(err, "Cannot start the source; trying again")
+		begun, err := a.begin(life)
+		if err == nil {
+			if attempt > 1 {
+				log.FromContext(ctx).Info("The source has started", "source", fmt.Sprint(a.each), "attempts", attempt)
+			}
+			return begun, life, leave
 		}
+		if attempt == 1 && life.Err() == nil {
+			log.FromContext(ctx).Error(err, "Cannot start the source; trying again", "source", fmt.Sprint(a.each))
+		}
+		life, leave = a.again(ctx, life, leave, begun)
 		retry.Pause(life, &pauses, nil)
 	}
-	return nil
+	return nil, life, leave
 }
 
-// attempt starts the source once. What an attempt that failed has begun is over when attempt returns.
-func (a *attachment[request]) attempt(life context.Context) (source.TypedSource[request], error) {
-	ctx, cancel := context.WithCancel(life)
-	abandon := func(begun any) {
-		cancel()
-		wait(begun)
-	}
-	begun, err := a.begin(ctx)
+// again ends the life of an attempt that failed, and returns that of the next one when nothing is left of what it has begun.
+func (a *attachment[request]) again(ctx, life context.Context, leave func(), begun any) (context.Context, func()) {
+	next, leaveNext, err := a.engagement.Join(ctx, a.what) // before the drain has nothing left to wait for
 	if err != nil {
-		abandon(begun)
-		return nil, err
+		wait(begun) // life has ended with the engagement
+		return life, leave
 	}
-	return begun, nil
+	leave()
+	wait(begun)
+	return next, leaveNext
 }
 
 // errPanicked is why a source did not start. It is seen only where panics do not end the process.
 var errPanicked = errors.New("it panicked")
 
 // begin makes the source and starts it. A panic is logged and ends the process, as that of an event handler does.
-func (a *attachment[request]) begin(ctx context.Context) (begun source.TypedSource[request], err error) {
-	defer utilruntime.HandleCrashWithContext(ctx)
+func (a *attachment[request]) begin(life context.Context) (begun source.TypedSource[request], err error) {
+	defer utilruntime.HandleCrashWithContext(life)
 	err = errPanicked
-	made, failed := a.each.ForCluster(ctx, a.engagement.Name(), a.engagement.Cluster())
+	e := a.engagement
+	ctx := mcreconcile.WithCluster(life, e.Context(), e.Name(), e.Cluster())
+	made, failed := a.each.ForCluster(ctx, e.Name(), e.Cluster())
 	if failed == nil {
 		begun = made
 		failed = made.Start(ctx, a.queue)
