@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -22,7 +21,13 @@ type ClusterEvent[object any] struct {
 }
 
 // Channel hands events that the program itself sends to the handler of their cluster. Events of members that are not
-// engaged are dropped. The sender owns the channel; closing it ends the source.
+// engaged are dropped. The sender owns the channel; after it is closed, what was sent is still handled.
+//
+// The events of one member are handled in order, one at a time, and no member waits for the handler of another. While a handler
+// does not return, up to 1024 events of its member wait. The sender is not held up: those that come after are dropped, which is
+// logged once, and once more with their number when none waits. So a handler should not wait long; one that only enqueues does not.
+// The handler's context ends with the engagement. What waits then is handled if another engagement of the same cluster takes its
+// place, and dropped otherwise.
 func Channel[object any](
 	f *fleet.Fleet, events <-chan ClusterEvent[object], h mchandler.TypedHandlerFunc[object, mcreconcile.Request],
 ) source.TypedSource[mcreconcile.Request] {
@@ -42,37 +47,33 @@ type channel[object any, request comparable] struct {
 	handler mchandler.TypedHandlerFunc[object, request]
 }
 
-// Start implements source.TypedSource. The goroutine ends with ctx, or when the channel is closed.
+// Start implements source.TypedSource. controller-runtime waits for no goroutine of a source: both end with ctx, and the one that
+// receives when the channel is closed, too. The engagements' drains wait for handlers that run.
 func (c *channel[object, request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case evt, open := <-c.events:
-				if !open {
-					return
-				}
-				c.handle(ctx, evt, queue)
-			}
-		}
-	}()
+	l := c.lanes(ctx, queue)
+	go l.follow()
+	go c.receive(ctx, l)
 	return nil
 }
 
-func (c *channel[object, request]) handle(ctx context.Context, evt ClusterEvent[object], queue workqueue.TypedRateLimitingInterface[request]) {
-	engagement := c.fleet.Now(evt.ClusterName).Engagement
-	if engagement == nil {
-		log.FromContext(ctx).V(1).Info("Dropped an event of a cluster that is not engaged", "cluster", evt.ClusterName)
-		return
+func (c *channel[object, request]) lanes(
+	ctx context.Context, queue workqueue.TypedRateLimitingInterface[request],
+) *lanes[object, request] {
+	return &lanes[object, request]{ctx: ctx, source: c, queue: queue, of: map[fleet.ClusterName]*lane[object, request]{}}
+}
+
+func (c *channel[object, request]) receive(ctx context.Context, l *lanes[object, request]) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case evt, open := <-c.events:
+			if !open {
+				return
+			}
+			l.add(evt)
+		}
 	}
-	life, leave, err := engagement.Join(ctx, c)
-	if err != nil {
-		return
-	}
-	defer leave()
-	life = mcreconcile.WithCluster(life, engagement.Context(), evt.ClusterName, engagement.Cluster())
-	c.handler(evt.ClusterName, engagement.Cluster()).Generic(life, evt.TypedGenericEvent, queue)
 }
 
 func (c *channel[object, request]) String() string { return "channel" }

@@ -3,6 +3,7 @@ package mcsource
 import (
 	"context"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -30,16 +31,22 @@ type clusters[request comparable] struct {
 	requests func(context.Context, fleet.Status) []request
 }
 
-// Start implements source.TypedSource. The goroutine ends with ctx.
+// Start implements source.TypedSource. controller-runtime waits for no goroutine of a source: this one ends with ctx.
 func (c *clusters[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
 	go func() {
 		for change := range c.fleet.Changes(ctx) {
-			for _, req := range c.requests(ctx, change.Status) {
-				queue.Add(req)
-			}
+			c.tell(ctx, change.Status, queue)
 		}
 	}()
 	return nil
+}
+
+// tell asks for requests. A panic is logged and ends the process, as that of a handler of a watch does.
+func (c *clusters[request]) tell(ctx context.Context, status fleet.Status, queue workqueue.TypedRateLimitingInterface[request]) {
+	defer utilruntime.HandleCrashWithContext(ctx)
+	for _, req := range c.requests(ctx, status) {
+		queue.Add(req)
+	}
 }
 
 func (c *clusters[request]) String() string { return "members of the fleet" }
