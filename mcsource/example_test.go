@@ -85,6 +85,31 @@ func ExampleChannel() {
 	}
 }
 
+// A reconciler that needs to hear of the nodes of a cluster asks for that when it does. Clusters whose reconciles never ask
+// are not watched.
+func ExampleOnDemand() {
+	mgr := newManager()
+	demand := mcsource.NewOnDemand(mgr.GetFleet())
+	nodes := mcsource.Kind(&corev1.Node{}, mchandler.TypedLift(handler.TypedEnqueueRequestsFromMapFunc(
+		func(_ context.Context, node *corev1.Node) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: "pools", Name: node.Labels["pool"]}}}
+		})))
+	err := mcbuilder.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("pools").
+		WatchesRawSource(demand).
+		Complete(mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+			if req.Namespace != "pools" {
+				return reconcile.Result{}, nil
+			}
+			if err := demand.Watch(ctx, "nodes", nodes); err != nil { // does nothing from the second time on
+				return reconcile.Result{}, err
+			}
+			return reconcile.Result{}, nil // works with the nodes of mcreconcile.ClusterFrom(ctx)
+		}))
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 // Any source of controller-runtime can be made for each member.
 func ExampleFunc() {
 	mgr := newManager()

@@ -146,7 +146,9 @@ func TestEngagingAndDisengagingLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newManagerOf(t, f.Local, "", static{})
+	configMap(t, f.Members[0], ns, "ask")
 	seen := newRecord()
+	ask := &asking{seen, mcsource.NewOnDemand(m.GetFleet()), map[string]client.Object{"namespaces": &corev1.Namespace{}}}
 	var polls atomic.Int64
 	poll := mcsource.Poll{Interval: time.Hour, Requests: func(context.Context, mcreconcile.ClusterName, cluster.Cluster) ([]mcreconcile.Request, error) {
 		polls.Add(1)
@@ -155,7 +157,8 @@ func TestEngagingAndDisengagingLeavesNothingBehind(t *testing.T) {
 	if err := mcbuilder.ControllerManagedBy(m).For(&corev1.ConfigMap{}).
 		Watches(&corev1.Secret{}, mchandler.EnqueueRequestForObject, mcbuilder.ForEachMember(nil)).
 		WatchesRawSource(mcsource.Fleet(m.GetFleet(), poll, nil)).
-		Named(controllerName(t)).Complete(seen); err != nil {
+		WatchesRawSource(ask.demand).
+		Named(controllerName(t)).Complete(ask); err != nil {
 		t.Fatal(err)
 	}
 	m.start()
@@ -166,7 +169,7 @@ func TestEngagingAndDisengagingLeavesNothingBehind(t *testing.T) {
 		}
 		forShared := func() int { return seen.count(name, shared.Namespace, shared.Name) }
 		eventually(t, "it is reconciled, and asked once", func() bool {
-			return seen.count(name, ns, "a") > 0 && forShared() > 0 && polls.Load() > int64(i)
+			return seen.count(name, ns, "a") > 0 && seen.count(name, "", ns) > 0 && forShared() > 0 && polls.Load() > int64(i)
 		})
 		// Only a change shows that the watch in the local cluster, which is made once, has all of its goroutines.
 		before := forShared()

@@ -1,0 +1,169 @@
+package mcsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// OnDemand is a source that watches nothing at first. Reconcilers ask it, by [TypedOnDemand.Watch], to watch something in a cluster
+// from now on: for example the nodes of the clusters alone that have an object which needs them. It is made by [NewOnDemand] and
+// given to one controller, by WatchesRawSource. It is safe for concurrent use.
+type OnDemand = TypedOnDemand[mcreconcile.Request]
+
+// TypedOnDemand is an [OnDemand] for other types of requests.
+type TypedOnDemand[request comparable] struct {
+	fleet *fleet.Fleet
+
+	mu      sync.Mutex // guards what follows
+	watches map[watchKey]*watch[request]
+	ctx     context.Context //nolint:containedctx // the controller's, nil before it starts
+	queue   workqueue.TypedRateLimitingInterface[request]
+}
+
+var _ source.TypedSource[mcreconcile.Request] = (*OnDemand)(nil)
+
+// watchKey tells watches apart. There is one for each in the member's engagement of the moment.
+type watchKey struct {
+	member mcreconcile.ClusterName
+	name   string
+}
+
+// watch is what was asked for, until its engagement ends.
+type watch[request comparable] struct {
+	engagement *fleet.Engagement
+	each       TypedSource[request]
+	stop       context.CancelFunc // ends the source, nil before the controller starts
+	unfollow   func() bool        // ends that the engagement's end is followed
+}
+
+// isIn reports whether the watch is that of a reconcile. Its engagement may be over.
+func (w *watch[request]) isIn(ctx context.Context) bool {
+	return w != nil && w.engagement.Cluster() == mcreconcile.ClusterFrom(ctx)
+}
+
+// String names it for a person who wonders what keeps a member from being drained.
+func (w *watch[request]) String() string { return fmt.Sprintf("%v on demand", w.each) }
+
+// NewOnDemand returns a source for one controller, of members of f.
+func NewOnDemand(f *fleet.Fleet) *OnDemand { return NewTypedOnDemand[mcreconcile.Request](f) }
+
+// NewTypedOnDemand is [NewOnDemand] for other types of requests.
+func NewTypedOnDemand[request comparable](f *fleet.Fleet) *TypedOnDemand[request] {
+	return &TypedOnDemand[request]{fleet: f, watches: map[watchKey]*watch[request]{}}
+}
+
+// Start implements source.TypedSource. What was asked for before begins now.
+func (d *TypedOnDemand[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx != nil {
+		return errors.New("starting a source on demand: it was started before; make one for each controller")
+	}
+	d.ctx, d.queue = ctx, queue
+	for _, w := range d.watches {
+		_ = d.beginLocked(w) // it fails for an engagement that is over, and that forgets the watch
+	}
+	return nil
+}
+
+func (d *TypedOnDemand[request]) String() string { return "watches on demand" }
+
+// Watch makes each bring events of the cluster that ctx carries, which is that of the request that is being reconciled. Events of
+// another member are brought with a context that mcreconcile.WithCluster returns for it.
+//
+// Asking again for the same name does nothing and costs little, so a reconciler asks each time. The watch ends with the engagement
+// of the member, and begins anew when a reconcile asks in the next one. Objects that there are at the beginning are told, with the
+// low priority of an initial list.
+//
+// It waits for nothing. If the source cannot be started, that is logged and tried again, as in [Fleet], and a kind that the
+// member does not serve or may not be listed is in its status. An error says that the member cannot be used now; it wraps those of
+// fleet.Fleet.Engagement, or the cause of the end of the engagement, so a reconciler returns it.
+func (d *TypedOnDemand[request]) Watch(ctx context.Context, name string, each TypedSource[request]) error {
+	in, _ := mcreconcile.ClusterNameFrom(ctx)
+	if name == "" || each == nil || in == mcreconcile.LocalCluster {
+		return fmt.Errorf("watching %q on demand needs a name, a source, and a context that carries a member; its cluster is %q", name, in)
+	}
+	if err := d.watch(ctx, watchKey{in, name}, each); err != nil {
+		return fmt.Errorf("watching %q on demand in cluster %q: %w", name, in, err)
+	}
+	return nil
+}
+
+func (d *TypedOnDemand[request]) watch(ctx context.Context, key watchKey, each TypedSource[request]) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if d.has(ctx, key) {
+		return nil
+	}
+	e, err := d.fleet.Engagement(key.member)
+	if err != nil {
+		return err
+	}
+	w := &watch[request]{engagement: e, each: each}
+	if !w.isIn(ctx) {
+		return fmt.Errorf("%w: it was connected anew", fleet.ErrDisengaged)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if before := d.watches[key]; before != nil && before.engagement == e {
+		return nil
+	}
+	if err := d.beginLocked(w); err != nil {
+		return err
+	}
+	d.watches[key] = w // if there is another, its engagement is over
+	w.unfollow = context.AfterFunc(e.Context(), func() { d.forget(key, w) })
+	return nil
+}
+
+// has reports whether there is such a watch, without asking the fleet.
+func (d *TypedOnDemand[request]) has(ctx context.Context, key watchKey) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.watches[key]
+	return w.isIn(ctx) && w.engagement.Context().Err() == nil
+}
+
+// beginLocked starts the source of a watch, if the controller has started.
+func (d *TypedOnDemand[request]) beginLocked(w *watch[request]) (err error) {
+	if d.ctx != nil {
+		w.stop, err = attach(d.ctx, w, w.engagement, w.each, d.queue)
+	}
+	return err
+}
+
+// Unwatch ends a watch of the cluster that ctx carries, if there is one of that name. It returns at once; an event that is being
+// handled goes on. The member's cache keeps the kind until cache.Cache.RemoveInformer ends that.
+func (d *TypedOnDemand[request]) Unwatch(ctx context.Context, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	in, _ := mcreconcile.ClusterNameFrom(ctx)
+	key := watchKey{in, name}
+	w := d.watches[key]
+	if w == nil || !w.isIn(ctx) {
+		return
+	}
+	delete(d.watches, key)
+	w.unfollow()
+	if w.stop != nil {
+		w.stop()
+	}
+}
+
+// forget removes a watch whose engagement is over, unless it was removed before.
+func (d *TypedOnDemand[request]) forget(key watchKey, w *watch[request]) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.watches[key] == w {
+		delete(d.watches, key)
+	}
+}
