@@ -73,7 +73,7 @@ func (a *attachment[request]) start(
 		if attempt == 1 && life.Err() == nil {
 			log.FromContext(ctx).Error(err, "Cannot start the source; trying again", "source", fmt.Sprint(a.each))
 		}
-		life, leave = a.again(ctx, life, leave, begun)
+		life, leave = a.again(ctx, life, leave, begun) //nolint:fatcontext // a sibling, no child
 		retry.Pause(life, &pauses, nil)
 	}
 	return nil, life, leave
