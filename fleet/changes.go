@@ -26,7 +26,7 @@ func (f *Fleet) Changes(ctx context.Context) iter.Seq[Change] {
 		defer f.unsubscribe(s)
 		for {
 			for name, ok := s.next(); ok; name, ok = s.next() {
-				if ctx.Err() != nil || !yield(f.Now(name)) {
+				if ctx.Err() != nil || !yield(f.now(name)) {
 					return
 				}
 			}
@@ -39,8 +39,8 @@ func (f *Fleet) Changes(ctx context.Context) iter.Seq[Change] {
 	}
 }
 
-// Now returns what holds for a member now.
-func (f *Fleet) Now(name ClusterName) Change {
+// now returns what holds for a member now.
+func (f *Fleet) now(name ClusterName) Change {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.members[name]

@@ -62,7 +62,7 @@ func TestRemoveWaitsForWorkOfAnEngagementThatWasReplaced(t *testing.T) {
 		if isClosed(removed) {
 			t.Error("the member is removed while work of an earlier engagement runs")
 		}
-		if s := status(t, f, "a"); s.State != Draining || s.Engaged() || f.Now("a").Engagement != nil {
+		if s := status(t, f, "a"); s.State != Draining || s.Engaged() || f.now("a").Engagement != nil {
 			t.Errorf("it is %s, and still engaged", s.State)
 		}
 		leave()
@@ -77,7 +77,7 @@ func TestADescriptionThatIsRepairedIsTold(t *testing.T) {
 		f := running(t, Options{})
 		good := Member{Name: "a", Cluster: &existing{}}
 		set(t, f, good)
-		e := f.Now("a").Engagement
+		e := f.now("a").Engagement
 		set(t, f, Member{Name: "a", Err: errors.New("it does not parse")})
 		if s := status(t, f, "a"); s.State != Ready || s.Reason != ReasonInvalid || s.Message != "it does not parse" {
 			t.Errorf("while the description is broken: %+v", s)
@@ -86,7 +86,7 @@ func TestADescriptionThatIsRepairedIsTold(t *testing.T) {
 		if s := status(t, f, "a"); s.State != Ready || s.Reason != "" || s.Message != "" {
 			t.Errorf("after it was repaired: %+v", s)
 		}
-		if f.Now("a").Engagement != e || e.Context().Err() != nil {
+		if f.now("a").Engagement != e || e.Context().Err() != nil {
 			t.Error("the member was engaged anew")
 		}
 	})
@@ -174,7 +174,7 @@ func TestAMemberThatIsReportedWhileItIsDrainedComesBack(t *testing.T) {
 			if is != again {
 				t.Fatalf("it is a member: %t, want %t", is, again)
 			}
-			if again && (s.State != Ready || s.Labels["round"] != "2" || f.Now("a").Engagement == before) {
+			if again && (s.State != Ready || s.Labels["round"] != "2" || f.now("a").Engagement == before) {
 				t.Errorf("it came back as %+v, want Ready, as it was reported last", s)
 			}
 		})

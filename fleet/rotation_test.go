@@ -95,7 +95,7 @@ func TestNoConnectionOfOldCredentialsRemains(t *testing.T) {
 	}
 	old := describe(first, "")
 	until(t, f, func(s Status) bool { return s.State == Ready })
-	e := f.Now("a").Engagement
+	e := f.now("a").Engagement
 	if now := e.Cluster().GetConfig(); !bytes.Equal(now.CertData, first.CertData) {
 		t.Error("its config does not have the first credentials")
 	}
@@ -103,14 +103,14 @@ func TestNoConnectionOfOldCredentialsRemains(t *testing.T) {
 	renewed := describe(second, "")
 	comes(t, old.none, "the connections of the old credentials are closed")
 	until(t, f, func(s Status) bool { return s.State == Ready && s.Reason == "" && s.Attempts == 0 })
-	if now := e.Cluster().GetConfig(); !bytes.Equal(now.CertData, second.CertData) || f.Now("a").Engagement != e {
+	if now := e.Cluster().GetConfig(); !bytes.Equal(now.CertData, second.CertData) || f.now("a").Engagement != e {
 		t.Error("its config does not have the new credentials, or it was engaged anew")
 	}
 
 	led := describe(elsewhere, address)
 	comes(t, renewed.none, "the connections to the cluster of before are closed")
 	until(t, f, func(s Status) bool { return s.State == Ready && s.Reason == "" && s.Identity != e.Identity() })
-	next := f.Now("a").Engagement
+	next := f.now("a").Engagement
 	if next == e || !bytes.Equal(next.Cluster().GetConfig().CertData, elsewhere.CertData) {
 		t.Error("the other cluster is not engaged as one of its own")
 	}
@@ -145,7 +145,7 @@ func TestAMemberThatIsDownIsAskedAtOnceWithNewCredentials(t *testing.T) {
 	}
 	until(t, f, func(s Status) bool { return s.State == Ready })
 	f.outage.down.Add(1_000_000) // whose turns take hours
-	f.Now("a").Engagement.wire.health.lost(errors.New("lost"))
+	f.now("a").Engagement.wire.health.lost(errors.New("lost"))
 	until(t, f, func(s Status) bool { return s.State == Unreachable })
 
 	restored := make(chan struct{})
