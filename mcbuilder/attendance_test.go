@@ -3,10 +3,12 @@ package mcbuilder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -44,6 +46,12 @@ type attending struct {
 // attend runs an attendance, which ends with the test. It is called within synctest.
 func attend(t *testing.T) *attending {
 	t.Helper()
+	return attendWith(t, nil)
+}
+
+// attendWith is attend with weights.
+func attendWith(t *testing.T, weight func(fleet.Status) int) *attending {
+	t.Helper()
 	a := &attending{
 		t:       t,
 		queue:   mcqueue.New("", mcqueue.Options[mcreconcile.Request]{}),
@@ -53,7 +61,8 @@ func attend(t *testing.T) *attending {
 	a.fleet, end = fleettest.Run(t, fleet.Options{})
 	controller, stop := context.WithCancel(t.Context())
 	a.stop = stop
-	if err := (attendance[mcreconcile.Request]{a.fleet.Fleet, "c", a.waiting}).Start(controller, a.queue); err != nil {
+	attends := attendance[mcreconcile.Request]{fleet: a.fleet.Fleet, controller: "c", waiting: a.waiting, weight: weight, log: logr.Discard()}
+	if err := attends.Start(controller, a.queue); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -129,6 +138,76 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// weightOfA returns how many requests of member "a" go before one of another member.
+func (a *attending) weightOfA() (turns int) {
+	a.t.Helper()
+	const most = 150 // more than the queue allows
+	for i := range most {
+		a.queue.Add(request("a", fmt.Sprint(i)))
+	}
+	a.queue.Add(request("other", "x"))
+	for _, taken := range a.take(most + 1) {
+		if taken == request("other", "x").String() {
+			break
+		}
+		turns++
+	}
+	for i := range most {
+		a.queue.Done(request("a", fmt.Sprint(i)))
+	}
+	a.queue.Done(request("other", "x"))
+	return turns
+}
+
+// TestTheWeightOfAMemberFollowsItsLabel as it changes, from before it is ready, and is forgotten when the member leaves.
+func TestTheWeightOfAMemberFollowsItsLabel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attendWith(t, WeightFromLabel("weight"))
+		defer a.queue.ShutDown()
+		a.ready("other")
+		for _, step := range []struct {
+			label string
+			want  int
+		}{{"3", 3}, {"", 1}, {"7", 7}, {"0", 1}, {"many", 1}, {"-2", 1}, {"99999999999999999999", 1}, {"5000", 100}} {
+			a.set(fleet.Member{Name: "a", Cluster: &existing{}, Labels: map[string]string{"weight": step.label}})
+			if got := a.weightOfA(); got != step.want {
+				t.Errorf("the weight of label %q is %d, want %d", step.label, got, step.want)
+			}
+		}
+		<-a.remove("a")
+		if got := a.weightOfA(); got != 1 { // whatever is queued for it then
+			t.Errorf("the weight of a member that has left is %d, want 1", got)
+		}
+	})
+}
+
+func TestAWeightThatPanicsIsOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attendWith(t, func(status fleet.Status) int {
+			if status.Labels["weight"] == "" {
+				panic("no weight")
+			}
+			return 4
+		})
+		defer a.queue.ShutDown()
+		a.ready("other")
+		a.set(fleet.Member{Name: "a", Cluster: &existing{}, Labels: map[string]string{"weight": "yes"}})
+		if got := a.weightOfA(); got != 4 {
+			t.Errorf("the weight is %d, want 4", got)
+		}
+		a.ready("a")
+		if got := a.weightOfA(); got != 1 {
+			t.Errorf("after a panic the weight is %d, want 1", got)
+		}
+		<-a.remove("a")
+		if a.queue.Stats("a") != (mcqueue.Stats{}) {
+			t.Error("the queue is not in step with the fleet any more")
+		}
+	})
 }
 
 func TestTheQueueParksRequestsOfAMemberUntilItIsReady(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
@@ -37,6 +38,7 @@ type TypedBuilder[request mcreconcile.ClusterAware[request]] struct {
 	predicates []predicate.Predicate
 	options    controller.TypedOptions[request]
 	queue      mcqueue.Options[request]
+	weight     func(fleet.Status) int
 	name       string
 	errs       []error
 }
@@ -167,7 +169,9 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	if err != nil {
 		return nil, fmt.Errorf("building controller %q: %w", b.name, err)
 	}
-	sources = append([]source.TypedSource[request]{attendance[request]{b.mgr.GetFleet(), b.name, waiting}}, sources...)
+	sources = append([]source.TypedSource[request]{attendance[request]{
+		fleet: b.mgr.GetFleet(), controller: b.name, waiting: waiting, weight: b.weight, log: c.GetLogger(),
+	}}, sources...)
 	for _, src := range sources {
 		if err := c.Watch(src); err != nil {
 			return nil, fmt.Errorf("starting %v of controller %q: %w", src, b.name, err)

@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
@@ -354,30 +353,6 @@ func TestEveryLogLineOfAReconcileNamesTheCluster(t *testing.T) {
 				return
 			}
 		})
-	}
-}
-
-func TestWeightsComeFromALabel(t *testing.T) {
-	f := pool.Start(t, mctest.Options{Clusters: 1})
-	provider := &fleettest.Provider{}
-	mgr := newManager(t, f, provider, logr.Discard())
-	start(t, mgr)
-	weight := mcbuilder.WeightFromLabel(mgr.GetFleet(), "weight")
-	for label, want := range map[string]int{"3": 3, "": 1, "0": 1, "-2": 1, "many": 1} {
-		described := fleet.Member{Name: "member-1", Config: f.Members[0].Config(), Labels: map[string]string{"weight": label}}
-		if err := provider.Set(described); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the member is engaged", func() bool {
-			status, _ := mgr.GetFleet().Status("member-1")
-			return status.State == fleet.Ready
-		})
-		if got := weight("member-1"); got != want {
-			t.Errorf("the weight of label %q is %d, want %d", label, got, want)
-		}
-	}
-	if got := weight("nobody"); got != 1 {
-		t.Errorf("the weight of an unknown member is %d, want 1", got)
 	}
 }
 

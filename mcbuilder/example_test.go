@@ -47,6 +47,17 @@ func ExampleControllerManagedBy_perCluster() {
 	}
 }
 
+// The members' label "weight" says how many of their requests are reconciled at a turn.
+func ExampleWeightFromLabel() {
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&appsv1.Deployment{}).
+		WithWeights(mcbuilder.WeightFromLabel("weight")).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 // Labels of members say where a watch applies.
 func ExampleInMembers() {
 	production := labels.SelectorFromSet(labels.Set{"stage": "production"})

@@ -2,13 +2,13 @@ package mcbuilder_test
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -18,6 +18,27 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcsource"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
+
+// gauge returns the value of a gauge of a controller.
+func gauge(t *testing.T, name, controller string) float64 {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			if series.GetLabel()[0].GetValue() == controller {
+				return series.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("there is no %s of controller %s", name, controller)
+	return 0
+}
 
 // TestAnEventFilterAppliesToAllWatchesAndToNoRawSource, and the options of the queue are those that were given.
 func TestAnEventFilterAppliesToAllWatchesAndToNoRawSource(t *testing.T) {
@@ -38,13 +59,9 @@ func TestAnEventFilterAppliesToAllWatchesAndToNoRawSource(t *testing.T) {
 	mgr := newManager(t, f, members(f), logr.Discard())
 	s := &seen{namespace: ns}
 	ofSecrets := mchandler.TypedLift(&handler.TypedEnqueueRequestForObject[*corev1.Secret]{})
-	var turns atomic.Int64
 	if err := mcbuilder.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("filter").
 		WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool { return !strings.HasPrefix(obj.GetName(), "filtered") })).
-		WithQueue(mcqueue.Options[mcreconcile.Request]{Weight: func(mcreconcile.ClusterName) int {
-			turns.Add(1)
-			return 1
-		}}).
+		WithQueue(mcqueue.Options[mcreconcile.Request]{Workers: 3}).
 		WatchesRawSource(mcsource.Fleet(mgr.GetFleet(), mcsource.Kind(&corev1.Secret{}, ofSecrets), nil)).
 		WatchesRawSource(mcsource.Fleet(mgr.GetFleet(), mcsource.EachCluster(mgr, &corev1.Secret{}, ofSecrets), nil)).
 		Complete(s); err != nil {
@@ -52,7 +69,7 @@ func TestAnEventFilterAppliesToAllWatchesAndToNoRawSource(t *testing.T) {
 	}
 	start(t, mgr)
 	s.become(t, "member-1/passes", "member-1/secret-of-the-member", "member-1/secret-for-each-member")
-	if turns.Load() == 0 {
-		t.Error("the queue does not have the options that were given")
+	if got := gauge(t, "fleet_runtime_queue_workers", "filter"); got != 3 {
+		t.Errorf("the queue has %v workers, want 3: it does not have the options that were given", got)
 	}
 }

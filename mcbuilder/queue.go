@@ -2,8 +2,10 @@ package mcbuilder
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -24,13 +26,22 @@ func (b *TypedBuilder[request]) WithQueue(options mcqueue.Options[request]) *Typ
 	return b
 }
 
-// WeightFromLabel returns weights for mcqueue.Options: a member whose label holds the number n has n turns in place of
-// one. Without the label, or with anything but a positive number, it has one.
-func WeightFromLabel(f *fleet.Fleet, label string) func(mcreconcile.ClusterName) int {
-	return func(name mcreconcile.ClusterName) int {
-		status, _ := f.Status(name)
+// WithWeights sets how many requests of a member are reconciled before the next member's turn, from 1, as without weights, to
+// 100. weight is called, by one goroutine, when the member is reported and whenever it changes: it must not wait for anything.
+// What it returns below 1 counts as 1, what is above 100 as 100, and a panic as 1. Nothing is kept of a member that leaves.
+//
+// A queue that WithOptions has set with NewQueue heeds weights if it is an mcqueue.Queue.
+func (b *TypedBuilder[request]) WithWeights(weight func(fleet.Status) int) *TypedBuilder[request] {
+	b.weight = weight
+	return b
+}
+
+// WeightFromLabel returns weights for [TypedBuilder.WithWeights]: that of a member is the number which its label holds, and
+// 1 without the label, or if that holds anything else.
+func WeightFromLabel(label string) func(fleet.Status) int {
+	return func(status fleet.Status) int {
 		weight, err := strconv.Atoi(status.Labels[label])
-		if err != nil || weight < 1 {
+		if err != nil {
 			return 1
 		}
 		return weight
@@ -78,6 +89,8 @@ type attendance[request mcreconcile.ClusterAware[request]] struct {
 	fleet      *fleet.Fleet
 	controller string
 	waiting    *waiting[request]
+	weight     func(fleet.Status) int // nil for one each
+	log        logr.Logger
 }
 
 // Start implements source.TypedSource. The goroutine ends with ctx.
@@ -112,15 +125,32 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 			a.purge(members, name, q)
 		case fleet.Ready:
 			q.Resume(name)
+			a.weigh(change.Status, q)
 			a.waiting.queue(name, q)
 		case fleet.Pending, fleet.Connecting, fleet.Unreachable:
 			q.Pause(name)
+			a.weigh(change.Status, q)
 		}
 		a.attend(members, name, change.Engagement)
 	}
 	for _, m := range members {
 		m.leave()
 	}
+}
+
+// weigh tells the queue the weight of a member. The function is a user's, and what it gets a stranger's: it may panic.
+func (a attendance[request]) weigh(status fleet.Status, q *mcqueue.Queue[request]) {
+	if a.weight == nil {
+		return
+	}
+	weight := 1
+	defer func() {
+		if problem := recover(); problem != nil {
+			a.log.Error(fmt.Errorf("panic: %v", problem), "The function of WithWeights panicked; the member's weight is 1", "cluster", status.Name)
+		}
+		q.SetWeight(status.Name, weight)
+	}()
+	weight = a.weight(status)
 }
 
 // purge drops the requests of a member that leaves, or is another cluster now. Reconciles that run may still ask to be

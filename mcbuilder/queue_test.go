@@ -26,7 +26,7 @@ func TestAControllerHasSpareGoroutinesUnlessItHasOneWorker(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := bounded(tc.given, tc.workers)
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(options{}, "RateLimiter", "Weight")); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(options{}, "RateLimiter")); diff != "" {
 				t.Errorf("%s (-want, +got):\n%s", tc.reason, diff)
 			}
 		})

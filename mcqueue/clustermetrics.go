@@ -26,18 +26,12 @@ func (s *clusterStats) add(other clusterStats) {
 	s.depth += other.depth
 	s.inFlight += other.inFlight
 	s.parked += other.parked
-	s.waits.add(other.waits)
 }
 
-// waits sums up how long requests were ready until they were handed out.
+// waits sums up how long requests were ready until they were handed out. Neither number ever falls.
 type waits struct {
 	count uint64
-	sum   time.Duration
-}
-
-func (w *waits) add(other waits) {
-	w.count += other.count
-	w.sum += other.sum
+	sum   float64 // in seconds: the requests that are parked in an outage may wait for more than a time.Duration holds
 }
 
 // seriesKeeper decides which clusters have series of their own.
@@ -45,7 +39,7 @@ type seriesKeeper struct {
 	most       int
 	own        int   // how many have
 	overflowed bool  // some cluster had none
-	gone       waits // of clusters that had none and are forgotten, so that the sums of the others never fall
+	others     waits // of all clusters that have none or had none. One sum: several would add up to less after rounding
 }
 
 // add reports whether a new cluster has series of its own.
@@ -58,12 +52,19 @@ func (k *seriesKeeper) add(name mcreconcile.ClusterName) bool {
 	return false
 }
 
-func (k *seriesKeeper) remove(own bool, w waits) {
+func (k *seriesKeeper) remove(own bool) {
 	if own {
 		k.own--
-	} else {
-		k.gone.add(w)
 	}
+}
+
+// waited notes a wait of a cluster, among its own or among those of the others.
+func (k *seriesKeeper) waited(own bool, w *waits, so time.Duration) {
+	if !own {
+		w = &k.others
+	}
+	w.count++
+	w.sum += so.Seconds()
 }
 
 // clusterCollector reads the figures of each cluster when it is asked for them. So they cost nothing while the queue
@@ -121,7 +122,7 @@ func (c *clusterCollector) send(to chan<- prometheus.Metric, s clusterStats) {
 	to <- prometheus.MustNewConstMetric(c.depth, prometheus.GaugeValue, float64(s.depth), s.name)
 	to <- prometheus.MustNewConstMetric(c.inFlight, prometheus.GaugeValue, float64(s.inFlight), s.name)
 	to <- prometheus.MustNewConstMetric(c.parked, prometheus.GaugeValue, float64(s.parked), s.name)
-	to <- prometheus.MustNewConstSummary(c.wait, s.waits.count, s.waits.sum.Seconds(), nil, s.name)
+	to <- prometheus.MustNewConstSummary(c.wait, s.waits.count, s.waits.sum, nil, s.name)
 }
 
 // Stats are the figures of one cluster in a queue.
@@ -149,7 +150,7 @@ func (q *Queue[request]) Stats(name mcreconcile.ClusterName) Stats {
 func (q *Queue[request]) clusterStats() (each []clusterStats, others *clusterStats) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	rest := clusterStats{name: otherClusters, waits: q.order.series.gone}
+	rest := clusterStats{name: otherClusters, waits: q.order.series.others}
 	for name, c := range q.order.clusters {
 		s := clusterStats{name: string(name), depth: c.depth(), inFlight: c.inFlight, parked: c.parked(), waits: c.waits}
 		if c.ownSeries {

@@ -37,3 +37,29 @@ func ExampleQueue() {
 	// busy c
 	// away x
 }
+
+// A cluster with a weight of two has two requests handed out at each of its turns.
+func ExampleQueue_SetWeight() {
+	q := mcqueue.New("", mcqueue.Options[mcreconcile.Request]{})
+	defer q.ShutDown()
+	q.SetWeight("production", 2)
+	for _, cluster := range []mcreconcile.ClusterName{"production", "staging"} {
+		for _, name := range []string{"a", "b", "c"} {
+			r := mcreconcile.Request{ClusterName: cluster}
+			r.Name = name
+			q.Add(r)
+		}
+	}
+	for range 6 {
+		r, _ := q.Get()
+		fmt.Println(r.ClusterName, r.Name)
+		q.Done(r)
+	}
+	// Output:
+	// production a
+	// production b
+	// staging a
+	// production c
+	// staging b
+	// staging c
+}

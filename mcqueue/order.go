@@ -16,19 +16,18 @@ import (
 // the item's band. Handing out takes the first cluster of a ring to which the flights admit one more. It passes by those
 // alone that have silent or slow flights; any other cluster that cannot be served costs nothing, however many there are.
 type order[request mcreconcile.ClusterAware[request]] struct {
-	limit      int                               // of requests of one cluster in flight, 0 for none
-	share      int                               // of share picks one is of the background
-	weight     func(mcreconcile.ClusterName) int // turns of a cluster before the next one's
-	items      map[request]*item[request]        // what is queued
-	flights    flights[request]                  // what was handed out
-	clusters   map[mcreconcile.ClusterName]*clusterState[request]
-	spare      *clusterState[request] // one that is in no use, to be used again
-	delayed    delayedHeap[request]
-	rings      [bands]ring[request]
-	sequence   uint64
-	freshPicks int // in a row, while the background waits
-	ready      int // items that are ready, also held back and parked ones
-	series     seriesKeeper
+	limit    int                        // of requests of one cluster in flight, 0 for none
+	share    float64                    // of the picks that is of the background while that waits
+	items    map[request]*item[request] // what is queued
+	flights  flights[request]           // what was handed out
+	clusters map[mcreconcile.ClusterName]*clusterState[request]
+	spare    *clusterState[request] // one that is in no use, to be used again
+	delayed  delayedHeap[request]
+	rings    [bands]ring[request]
+	sequence uint64
+	credit   float64 // of the background: what it is owed of one pick
+	ready    int     // items that are ready, also held back and parked ones
+	series   seriesKeeper
 }
 
 // band is a class of priorities.
@@ -73,7 +72,8 @@ type item[request mcreconcile.ClusterAware[request]] struct {
 // clusterState is what is known of one cluster.
 type clusterState[request mcreconcile.ClusterAware[request]] struct {
 	name     mcreconcile.ClusterName
-	known    bool // it was paused or resumed, and not purged since: it is kept while it has nothing to do
+	known    bool // it was paused, resumed or weighted, and not purged since: it is kept while it has nothing to do
+	weight   int  // turns before the next cluster's; below one for one
 	ready    [bands]readyHeap[request]
 	held     int
 	inFlight int
@@ -89,9 +89,9 @@ type clusterState[request mcreconcile.ClusterAware[request]] struct {
 	drained []chan struct{} // closed when nothing is in flight any more
 }
 
-func newOrder[request mcreconcile.ClusterAware[request]](limit, share int, weight func(mcreconcile.ClusterName) int) *order[request] {
+func newOrder[request mcreconcile.ClusterAware[request]](limit int, share float64) *order[request] {
 	return &order[request]{
-		limit: limit, share: share, weight: weight,
+		limit: limit, share: share,
 		rings:    [bands]ring[request]{fresh: {band: fresh}, background: {band: background}},
 		items:    map[request]*item[request]{},
 		flights:  flights[request]{all: map[request]*flight[request]{}},
@@ -191,7 +191,7 @@ func (o *order[request]) arrange(c *clusterState[request], b band) {
 	may := c.ready[b].Len() > 0 && !c.paused && (o.limit == 0 || c.inFlight-c.elsewhere < o.limit)
 	switch link := &c.links[b]; {
 	case may && !link.in:
-		link.turns = o.turns(c)
+		link.turns = c.turns()
 		o.rings[b].append(c)
 	case !may && link.in:
 		o.rings[b].remove(c)
@@ -204,12 +204,8 @@ func (o *order[request]) arrangeAll(c *clusterState[request]) {
 	}
 }
 
-func (o *order[request]) turns(c *clusterState[request]) int {
-	if o.weight == nil {
-		return 1
-	}
-	return max(1, o.weight(c.name))
-}
+// turns is how many requests of the cluster are handed out before the next cluster's turn.
+func (c *clusterState[request]) turns() int { return max(1, c.weight) }
 
 // advance does what is due: it makes delayed items ready, and flights slow. It returns when to do so again.
 func (o *order[request]) advance(now time.Duration, became func(*item[request])) (next time.Duration, more bool) {
@@ -237,20 +233,20 @@ func (o *order[request]) unblocks() (at time.Duration, blocked bool) {
 // take hands out the next request, if there is one.
 func (o *order[request]) take(now time.Duration) (i *item[request], ok bool) {
 	o.flights.age(now)
-	c, b, streak := o.next()
+	c, b, credit := o.next()
 	if c == nil {
 		return nil, false
 	}
-	o.freshPicks = streak
+	o.credit = credit
 	i = heap.Pop(&c.ready[b]).(*item[request]) //nolint:forcetypeassert // it holds nothing else
 	o.forget(i)
 	o.ready--
 	o.flights.begin(i.request, c, now)
-	c.waits.add(waits{1, now - i.at})
+	o.series.waited(c.ownSeries, &c.waits, now-i.at)
 
 	link := &c.links[b]
 	if link.turns--; link.turns <= 0 {
-		link.turns = o.turns(c)
+		link.turns = c.turns()
 		o.rings[b].rotate(c) // the others' turn
 	}
 	o.arrangeAll(c)
@@ -263,16 +259,19 @@ func (o *order[request]) hasNext() bool {
 }
 
 // next chooses whose turn it is, and in which band: the fresh one, except that the background gets its share while it has
-// something to do. Without anything to hand out it returns nil. streak is what freshPicks is then.
-func (o *order[request]) next() (c *clusterState[request], b band, streak int) {
+// something to do. Without anything to hand out it returns nil. credit is what the background is owed then.
+func (o *order[request]) next() (c *clusterState[request], b band, credit float64) {
+	const rounding = 1e-9 // three times a third is a pick
 	change, other := o.first(fresh), o.first(background)
-	switch {
+	switch owed := o.credit + o.share; {
 	case other == nil:
-		return change, fresh, o.freshPicks
-	case change == nil || o.freshPicks+1 >= o.share:
+		return change, fresh, o.credit
+	case change == nil:
 		return other, background, 0
+	case owed >= 1-rounding:
+		return other, background, max(0, owed-1)
 	default:
-		return change, fresh, o.freshPicks + 1
+		return change, fresh, owed
 	}
 }
 
@@ -344,7 +343,16 @@ func (o *order[request]) resume(name mcreconcile.ClusterName) {
 	o.arrangeAll(c)
 }
 
-// purge drops everything of a cluster that is not in flight, and ends its pause. removed is called for each item.
+// weigh sets how many turns a cluster has. One that has its turn loses what is left of that beyond the new number.
+func (o *order[request]) weigh(name mcreconcile.ClusterName, weight int) {
+	c := o.cluster(name)
+	c.known, c.weight = true, weight
+	for b := range bands {
+		c.links[b].turns = min(c.links[b].turns, c.turns())
+	}
+}
+
+// purge drops everything of a cluster that is not in flight, forgets its weight, and ends its pause. removed is called for each item.
 // drained is closed when nothing is in flight any more.
 func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[request])) (drained <-chan struct{}) {
 	done := make(chan struct{})
@@ -368,7 +376,7 @@ func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[
 		o.forget(i)
 		removed(i)
 	}
-	c.known, c.paused = false, false
+	c.known, c.paused, c.weight = false, false, 0
 	o.arrangeAll(c)
 	if c.inFlight == 0 {
 		close(done)
@@ -401,7 +409,7 @@ func (o *order[request]) retire(c *clusterState[request]) {
 		return
 	}
 	delete(o.clusters, c.name)
-	o.series.remove(c.ownSeries, c.waits)
+	o.series.remove(c.ownSeries)
 	*c = clusterState[request]{ready: c.ready}
 	o.spare = c
 }

@@ -28,7 +28,7 @@ func written(r mcreconcile.Request) string { return string(r.ClusterName) + "/" 
 //
 //	a/x       add        a/x:5     add with priority 5     a/x@3  add, ready at 3 s
 //	take:N    take N     done:a/x  done                    at:3   it is 3 s
-//	pause:a   resume:a   purge:a
+//	pause:a   resume:a   purge:a   weigh2:a  its weight is 2
 //	silent:a/x  it waits for its cluster   away:a/x  for another one   heard:a/x  it waits no longer
 //
 // and returns what was taken, in order.
@@ -61,6 +61,8 @@ func script(t *testing.T, o *order[mcreconcile.Request], words string) []string 
 			o.pause(mcreconcile.ClusterName(arg))
 		case "resume":
 			o.resume(mcreconcile.ClusterName(arg))
+		case "weigh1", "weigh2", "weigh3":
+			o.weigh(mcreconcile.ClusterName(arg), int(verb[len(verb)-1]-'0'))
 		case "purge":
 			o.purge(mcreconcile.ClusterName(arg), func(*item[mcreconcile.Request]) {})
 		case "at":
@@ -99,7 +101,7 @@ func TestOrder(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		limit  int
-		weight func(mcreconcile.ClusterName) int
+		share  float64 // the default if not set
 		script string
 		want   string
 
@@ -110,9 +112,17 @@ func TestOrder(t *testing.T) {
 		"RoundRobin":             {reason: "Clusters take turns, however deep one's backlog is.", script: "a/1 a/2 a/3 a/4 b/1 c/1 take:6", want: "a/1 b/1 c/1 a/2 a/3 a/4"},
 		"PriorityIsOfTheCluster": {reason: "A high priority in one cluster does not pass by the others' turns.", script: "a/1:9 a/2:9 b/1 take:3", want: "a/1 b/1 a/2"},
 		"LateChange":             {reason: "A change waits for one turn of each busy cluster.", script: "a/1 a/2 a/3 b/1 b/2 take:1 c/1 take:5", want: "a/1 b/1 a/2 c/1 b/2 a/3"},
-		"Weights":                {reason: "A weight of two is two turns in a row.", weight: func(n mcreconcile.ClusterName) int { return map[mcreconcile.ClusterName]int{"a": 2}[n] }, script: "a/1 a/2 a/3 b/1 b/2 take:5", want: "a/1 a/2 b/1 a/3 b/2"},
+		"Weights":                {reason: "A weight of two is two turns in a row.", script: "weigh2:a a/1 a/2 a/3 b/1 b/2 take:5", want: "a/1 a/2 b/1 a/3 b/2"},
+		"WeightRises":            {reason: "A new weight holds from the next turn.", script: "a/1 a/2 a/3 b/1 b/2 b/3 weigh3:b take:6", want: "a/1 b/1 a/2 b/2 b/3 a/3"},
+		"WeightFalls":            {reason: "A lower weight ends a turn that has taken as much.", script: "weigh3:a a/1 a/2 a/3 b/1 weigh1:a take:4", want: "a/1 b/1 a/2 a/3"},
+		"WeightIsForgotten":      {reason: "A cluster that was purged has the weight of any other.", script: "weigh3:a purge:a a/1 a/2 b/1 take:3", want: "a/1 b/1 a/2"},
+		"WeightOfBothBands":      {reason: "A weight holds for the background too.", script: "weigh2:a a/1:-1 a/2:-1 a/3:-1 b/1:-1 take:4", want: "a/1 a/2 b/1 a/3"},
 		"FreshBeforeBackground":  {reason: "What changed goes before initial lists.", script: "a/1:-100 b/1 c/1 take:3", want: "b/1 c/1 a/1"},
 		"BackgroundShare":        {reason: "One pick in eight is of the background.", script: "b/x:-1 a/1 a/2 a/3 a/4 a/5 a/6 a/7 a/8 a/9 take:10", want: "a/1 a/2 a/3 a/4 a/5 a/6 a/7 b/x a/8 a/9"},
+		"BackgroundThird":        {reason: "A share need not be exact in binary.", share: 1.0 / 3, script: "b/x:-1 b/y:-1 a/1 a/2 a/3 a/4 a/5 take:7", want: "a/1 a/2 b/x a/3 a/4 b/y a/5"},
+		"BackgroundTwoFifths":    {reason: "A share need not be one of so many: two in five.", share: 0.4, script: "b/1:-1 b/2:-1 b/3:-1 b/4:-1 a/1 a/2 a/3 a/4 a/5 a/6 take:10", want: "a/1 a/2 b/1 a/3 b/2 a/4 a/5 b/3 a/6 b/4"},
+		"BackgroundFirst":        {reason: "A share of one lets the background go first.", share: 1, script: "a/1 b/1:-1 b/2:-1 take:3", want: "b/1 b/2 a/1"},
+		"BackgroundAlone":        {reason: "What the background had while nothing else waited is not held against it.", share: 0.5, script: "b/1:-1 b/2:-1 take:2 a/1 a/2 b/3:-1 take:3", want: "b/1 b/2 a/1 b/3 a/2"},
 		"BackgroundOrder":        {reason: "The background goes by priority too.", script: "a/1:-100 a/2:-1 take:2", want: "a/2 a/1"},
 		"Deduplicated":           {reason: "Equal requests are one.", script: "a/1 b/1 a/1 take:3", want: "a/1 b/1 -"},
 		"HeldWhileInFlight":      {reason: "What is in flight is not handed out again before it is done.", script: "a/1 take:1 a/1 take:1 done:a/1 take:1", want: "a/1 - a/1"},
@@ -161,7 +171,10 @@ func TestOrder(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := newOrder[mcreconcile.Request](tc.limit, 8, tc.weight)
+			if tc.share == 0 {
+				tc.share = defaultBackgroundShare
+			}
+			o := newOrder[mcreconcile.Request](tc.limit, tc.share)
 			o.flights.workers, o.flights.spare = tc.workers, tc.spare
 			got := strings.Join(script(t, o, tc.script), " ")
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -187,7 +200,7 @@ func TestAdvanceSaysWhenSomethingIsDueNext(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := newOrder[mcreconcile.Request](0, 8, nil)
+			o := newOrder[mcreconcile.Request](0, defaultBackgroundShare)
 			o.flights.workers, o.flights.spare = 2, 9
 			script(t, o, tc.script)
 			var now time.Duration
@@ -203,7 +216,7 @@ func TestAdvanceSaysWhenSomethingIsDueNext(t *testing.T) {
 }
 
 func TestNothingIsKeptOfAClusterThatIsPurged(t *testing.T) {
-	o := newOrder[mcreconcile.Request](1, 8, nil)
+	o := newOrder[mcreconcile.Request](1, defaultBackgroundShare)
 	script(t, o, "resume:a a/1 take:1 a/1 a/2 a/3@5 pause:a purge:a done:a/1")
 	if len(o.clusters)+len(o.items)+len(o.flights.all)+o.delayed.Len()+o.ready > 0 {
 		t.Errorf("left over: %d clusters, %d items, %d in flight, %d delayed, %d ready",
@@ -212,7 +225,7 @@ func TestNothingIsKeptOfAClusterThatIsPurged(t *testing.T) {
 }
 
 func TestAPurgeTellsWhenNothingIsInFlight(t *testing.T) {
-	o := newOrder[mcreconcile.Request](0, 8, nil)
+	o := newOrder[mcreconcile.Request](0, defaultBackgroundShare)
 	script(t, o, "a/1 a/2 b/1 take:3")
 	drained := o.purge("a", func(*item[mcreconcile.Request]) {})
 	isDrained := func() bool {
@@ -235,15 +248,22 @@ func TestAPurgeTellsWhenNothingIsInFlight(t *testing.T) {
 
 // model is the order again, slow and obviously right: everything is a list that is searched from the start.
 type model struct {
-	limit, share   int
+	limit          int
+	share          int // one pick in so many is of the background
 	workers, spare int
 	items          []modelItem
 	inFlight       []modelFlight
 	paused         map[mcreconcile.ClusterName]bool
-	turns          [bands][]mcreconcile.ClusterName // whose turn it is
+	weights        map[mcreconcile.ClusterName]int
+	turns          [bands][]modelTurn // whose turn it is
 	sequence       int
 	streak         int
 	now            time.Duration
+}
+
+type modelTurn struct {
+	name mcreconcile.ClusterName
+	left int // requests before the next cluster's turn
 }
 
 type modelFlight struct {
@@ -381,17 +401,33 @@ func (m *model) settle() {
 			atHome := m.flying(name, func(f modelFlight) bool { return !f.elsewhere })
 			return !m.paused[name] && (m.limit == 0 || atHome < m.limit) && m.best(name, b) >= 0
 		}
-		m.turns[b] = slices.DeleteFunc(m.turns[b], func(name mcreconcile.ClusterName) bool { return !can(name) })
+		m.turns[b] = slices.DeleteFunc(m.turns[b], func(t modelTurn) bool { return !can(t.name) })
 		for _, i := range m.items {
-			if name := i.request.ClusterName; can(name) && !slices.Contains(m.turns[b], name) {
-				m.turns[b] = append(m.turns[b], name)
+			name := i.request.ClusterName
+			has := slices.ContainsFunc(m.turns[b], func(t modelTurn) bool { return t.name == name })
+			if can(name) && !has {
+				m.turns[b] = append(m.turns[b], modelTurn{name, m.weight(name)})
+			}
+		}
+	}
+}
+
+func (m *model) weight(name mcreconcile.ClusterName) int { return max(1, m.weights[name]) }
+
+func (m *model) weigh(name mcreconcile.ClusterName, weight int) {
+	m.weights[name] = weight
+	for b := range bands {
+		for k, t := range m.turns[b] {
+			if t.name == name {
+				m.turns[b][k].left = min(t.left, weight)
 			}
 		}
 	}
 }
 
 func (m *model) take() (string, bool) {
-	next := [bands]int{slices.IndexFunc(m.turns[fresh], m.admits), slices.IndexFunc(m.turns[background], m.admits)}
+	admitted := func(t modelTurn) bool { return m.admits(t.name) }
+	next := [bands]int{slices.IndexFunc(m.turns[fresh], admitted), slices.IndexFunc(m.turns[background], admitted)}
 	b := fresh
 	switch {
 	case next[fresh] < 0 && next[background] < 0:
@@ -402,12 +438,15 @@ func (m *model) take() (string, bool) {
 	default:
 		m.streak++
 	}
-	name := m.turns[b][next[b]]
+	turn := &m.turns[b][next[b]]
+	name := turn.name
 	k := m.best(name, b)
 	r := m.items[k].request
 	m.items = slices.Delete(m.items, k, k+1)
 	m.inFlight = append(m.inFlight, modelFlight{request: r, since: m.now})
-	m.turns[b] = append(slices.Delete(m.turns[b], next[b], next[b]+1), name)
+	if turn.left--; turn.left <= 0 {
+		m.turns[b] = append(slices.Delete(m.turns[b], next[b], next[b]+1), modelTurn{name, m.weight(name)})
+	}
 	m.settle()
 	return written(r), true
 }
@@ -428,6 +467,7 @@ func (m *model) setSilent(k int, silent, elsewhere bool) {
 func (m *model) purge(name mcreconcile.ClusterName) {
 	m.items = slices.DeleteFunc(m.items, func(i modelItem) bool { return i.request.ClusterName == name })
 	delete(m.paused, name)
+	delete(m.weights, name)
 	m.settle()
 }
 
@@ -455,14 +495,30 @@ func FuzzOrder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { compareWithModel(t, seed, 1000) })
 }
 
+// purgeOrWeigh purges a cluster, or sets its weight, or does neither.
+func purgeOrWeigh(o *order[mcreconcile.Request], m *model, name mcreconcile.ClusterName, dice int) (what string) {
+	switch {
+	case dice < 2:
+		o.purge(name, func(*item[mcreconcile.Request]) {})
+		m.purge(name)
+		return "purge " + string(name)
+	case dice < 6:
+		o.weigh(name, dice-1)
+		m.weigh(name, dice-1)
+		return fmt.Sprintf("weigh %s: %d", name, dice-1)
+	}
+	return ""
+}
+
 func compareWithModel(t *testing.T, seed uint64, operations int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	limit := rng.IntN(4)
-	o := newOrder[mcreconcile.Request](limit, 8, nil)
+	limit, share := rng.IntN(4), 1+rng.IntN(10)
+	o := newOrder[mcreconcile.Request](limit, 1/float64(share))
 	o.flights.workers, o.flights.spare = rng.IntN(9), rng.IntN(9)
 	m := &model{
-		limit: limit, share: 8, workers: o.flights.workers, spare: o.flights.spare, paused: map[mcreconcile.ClusterName]bool{},
+		limit: limit, share: share, workers: o.flights.workers, spare: o.flights.spare,
+		paused: map[mcreconcile.ClusterName]bool{}, weights: map[mcreconcile.ClusterName]int{},
 	}
 	clusters := []mcreconcile.ClusterName{"a", "b", "c", "d"}[:1+rng.IntN(4)]
 	var now time.Duration
@@ -516,10 +572,8 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 			what = fmt.Sprintf("it is %s", now)
 			o.advance(now, func(*item[mcreconcile.Request]) {})
 			m.advance(now)
-		case op == 19 && rng.IntN(4) == 0:
-			what = "purge " + string(name)
-			o.purge(name, func(*item[mcreconcile.Request]) {})
-			m.purge(name)
+		case op == 19:
+			what = purgeOrWeigh(o, m, name, rng.IntN(12))
 		case op >= 20 && len(m.inFlight) > 0:
 			k := rng.IntN(len(m.inFlight))
 			silent, elsewhere := rng.IntN(3) > 0, rng.IntN(3) == 0

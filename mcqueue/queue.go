@@ -36,13 +36,10 @@ type Options[request mcreconcile.ClusterAware[request]] struct {
 	// that has yielded gets no other. Default: none.
 	Spare int
 
-	// BackgroundShare guarantees that one in so many picks is of the background, the requests with a priority below
-	// zero, while there are any. Default: 8.
-	BackgroundShare int
-
-	// Weight is how many requests of a cluster are handed out before the next cluster's turn. It is called for each
-	// turn, with the queue locked: it must be fast, and must not call the queue. Default: 1 for each.
-	Weight func(name mcreconcile.ClusterName) int
+	// BackgroundShare is the share of the picks, above 0 and up to 1, that is guaranteed to the background: the requests
+	// with a priority below zero, such as those of initial lists and resyncs. It holds while there are any; 1 lets all of them
+	// go first. Default: 0.125, one pick in eight. That is also taken for whatever is no such share.
+	BackgroundShare float64
 
 	// MaxClusterSeries is how many clusters have metrics of their own; those that come when so many have share the series
 	// of cluster "(other)" for as long as the queue knows them. Default: 1000. A negative number means that none has.
@@ -52,7 +49,7 @@ type Options[request mcreconcile.ClusterAware[request]] struct {
 const (
 	minRetryDelay          = 5 * time.Millisecond
 	maxRetryDelay          = 1000 * time.Second
-	defaultBackgroundShare = 8
+	defaultBackgroundShare = 0.125
 	defaultClusterSeries   = 1000
 )
 
@@ -61,7 +58,7 @@ func (o Options[request]) withDefaults() Options[request] {
 		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[request](minRetryDelay, maxRetryDelay)
 	}
 	o.Spare = max(o.Spare, 0)
-	if o.BackgroundShare <= 0 {
+	if !(o.BackgroundShare > 0 && o.BackgroundShare <= 1) { // NaN too
 		o.BackgroundShare = defaultBackgroundShare
 	}
 	if o.MaxClusterSeries == 0 {
@@ -93,7 +90,7 @@ func New[request mcreconcile.ClusterAware[request]](controller string, opts Opti
 	q := &Queue[request]{
 		opts:     opts,
 		begin:    time.Now(),
-		order:    newOrder[request](opts.InFlightPerCluster, opts.BackgroundShare, opts.Weight),
+		order:    newOrder[request](opts.InFlightPerCluster, opts.BackgroundShare),
 		retrying: map[mcreconcile.ClusterName]map[request]struct{}{},
 	}
 	q.order.series.most = opts.MaxClusterSeries
@@ -153,7 +150,7 @@ func later(now, delay time.Duration) time.Duration {
 
 // delayLocked returns how long a request has to wait.
 func (q *Queue[request]) delayLocked(opts priorityqueue.AddOpts, req request) time.Duration {
-	after := opts.After
+	after := max(opts.After, 0)
 	if opts.RateLimited {
 		limited := q.opts.RateLimiter.When(req)
 		if after == 0 || limited < after {
@@ -326,8 +323,8 @@ func (q *Queue[request]) Pause(name mcreconcile.ClusterName) {
 	q.order.pause(name)
 }
 
-// Resume ends a pause. The metrics of a cluster that was paused or resumed are kept until it is purged; those of any
-// other cluster only while it has requests.
+// Resume ends a pause. The metrics of a cluster that was paused, resumed or weighted are kept until it is purged; those of
+// any other cluster only while it has requests.
 func (q *Queue[request]) Resume(name mcreconcile.ClusterName) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -341,7 +338,18 @@ func (q *Queue[request]) resumeLocked(name mcreconcile.ClusterName) {
 	}
 }
 
-// Purge drops all requests of a cluster that are not in flight, forgets their failures, and ends a pause. The returned
+// maxWeight keeps one cluster from taking up the queue, whatever a stranger's label says.
+const maxWeight = 100
+
+// SetWeight sets how many requests of a cluster are handed out before the next cluster's turn, from 1, as for every cluster at
+// first, up to 100. What is below or above counts as the nearest of these. It holds until the cluster is purged.
+func (q *Queue[request]) SetWeight(name mcreconcile.ClusterName, weight int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.order.weigh(name, min(max(weight, 1), maxWeight))
+}
+
+// Purge drops all requests of a cluster that are not in flight, forgets their failures and its weight, and ends a pause. The returned
 // channel is closed when nothing of the cluster is in flight any more. Requests that are added later are taken: the
 // caller sees to it that none are.
 func (q *Queue[request]) Purge(name mcreconcile.ClusterName) (drained <-chan struct{}) {

@@ -73,6 +73,76 @@ func TestTheLongestDelayThereIsDoesNotEnd(t *testing.T) {
 	})
 }
 
+// TestExtremeDelays: the longest one does not end, a negative one is none, and a rate limiter is heeded beside either.
+func TestExtremeDelays(t *testing.T) {
+	const limited = 7 * time.Second
+	cases := map[string]struct {
+		opts  priorityqueue.AddOpts
+		never bool
+		after time.Duration
+	}{
+		"Longest":           {opts: priorityqueue.AddOpts{After: math.MaxInt64}, never: true},
+		"AlmostLongest":     {opts: priorityqueue.AddOpts{After: math.MaxInt64 - 1}, never: true},
+		"Negative":          {opts: priorityqueue.AddOpts{After: -time.Hour}},
+		"MostNegative":      {opts: priorityqueue.AddOpts{After: math.MinInt64}},
+		"LongestAndLimited": {opts: priorityqueue.AddOpts{After: math.MaxInt64, RateLimited: true}, after: limited},
+		"NegativeAndLimited": {
+			opts: priorityqueue.AddOpts{After: -time.Hour, RateLimited: true}, after: limited,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(t, Options[mcreconcile.Request]{
+					RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](limited, limited),
+				})
+				<-time.After(time.Millisecond) // the queue's time is no longer zero
+				start := time.Now()
+				q.AddWithOpts(tc.opts, req("a/1"))
+				want, wantAt := "a/1", tc.after
+				if tc.never {
+					want, wantAt = "a/last", 100*365*24*time.Hour
+					time.AfterFunc(wantAt, func() { q.Add(req(want)) })
+				}
+				if got, at := next(q, start); got != want || at != wantAt {
+					t.Errorf("took %s after %s, want %s after %s", got, at, want, wantAt)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsNoShareIsTheDefault(t *testing.T) {
+	for given, want := range map[float64]float64{
+		0: 0.125, -0.5: 0.125, 8: 0.125, math.Inf(1): 0.125, math.NaN(): 0.125, 0.5: 0.5, 1: 1,
+	} {
+		if got := newQueue(t, Options[mcreconcile.Request]{BackgroundShare: given}).opts.BackgroundShare; got != want {
+			t.Errorf("a BackgroundShare of %v is taken as %v, want %v", given, got, want)
+		}
+	}
+}
+
+// TestNoWeightStarvesAnotherCluster: whatever it is, such as a number from a stranger's label.
+func TestNoWeightStarvesAnotherCluster(t *testing.T) {
+	for weight, want := range map[int]int{math.MinInt: 1, -1: 1, 0: 1, 1: 1, 3: 3, 100: 100, 101: 100, math.MaxInt: 100} {
+		t.Run(fmt.Sprint(weight), func(t *testing.T) {
+			q := newQueue(t, Options[mcreconcile.Request]{})
+			q.SetWeight("a", weight)
+			for i := range 200 {
+				q.Add(req(fmt.Sprintf("a/%d", i)))
+			}
+			q.Add(req("b/1"))
+			before := 0
+			for r, _ := q.Get(); r.ClusterName == "a"; r, _ = q.Get() {
+				before++
+			}
+			if before != want {
+				t.Errorf("%d requests went before another cluster's, want %d", before, want)
+			}
+		})
+	}
+}
+
 func TestGetWaitsAndDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, Options[mcreconcile.Request]{})
@@ -548,6 +618,39 @@ func TestTheSumsOfTheOthersNeverFall(t *testing.T) {
 	handOut("d/1")
 	if own, others := waits("d"), waits("(other)"); own != 1 || others != 3 {
 		t.Errorf("after others were purged d was handed out %v times, the others %v times; want 1 and 3", own, others)
+	}
+}
+
+// TestTheSumsOfWaitsNeverFall: ten thousand requests that were parked for a month have waited for 800 years, which is more
+// than a time.Duration holds.
+func TestTheSumsOfWaitsNeverFall(t *testing.T) {
+	for name, most := range map[string]int{"(other)": -1, "a": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(t, Options[mcreconcile.Request]{MaxClusterSeries: most})
+				q.Pause("a")
+				const parked = 10_000
+				for i := range parked {
+					q.Add(req(fmt.Sprintf("a/%d", i)))
+				}
+				<-time.After(30 * 24 * time.Hour)
+				q.Resume("a")
+				before := waits{}
+				for range parked {
+					r, _ := q.Get()
+					q.Done(r)
+					each, others := q.clusterStats()
+					if others != nil {
+						each = append(each, *others)
+					}
+					after := each[0].waits
+					if each[0].name != name || after.count <= before.count || after.sum <= before.sum {
+						t.Fatalf("the sums of %s are %+v after %+v", each[0].name, after, before)
+					}
+					before = after
+				}
+			})
+		})
 	}
 }
 
