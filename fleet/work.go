@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/life"
 )
 
 // work is something that runs for an engagement, and must end before that is drained. It is also the context of what runs,
@@ -40,6 +42,9 @@ func (w *work) Err() error {
 
 // Value implements context.Context. The standard library gets the cause of the end by it.
 func (w *work) Value(key any) any {
+	if key == (life.Key{}) {
+		return w.engagement
+	}
 	if c := w.tiedOrOver(); c != nil {
 		return c.Value(key)
 	}

@@ -61,7 +61,7 @@ func attendWith(t *testing.T, weight func(fleet.Status) int) *attending {
 	a.fleet, end = fleettest.Run(t, fleet.Options{})
 	controller, stop := context.WithCancel(t.Context())
 	a.stop = stop
-	attends := attendance[mcreconcile.Request]{fleet: a.fleet.Fleet, controller: "c", waiting: a.waiting, weight: weight, log: logr.Discard()}
+	attends := attendance[mcreconcile.Request]{fleet: a.fleet.Fleet, controller: "c", waiting: a.waiting, weight: weight, log: logr.Discard(), started: func(context.Context) {}}
 	if err := attends.Start(controller, a.queue); err != nil {
 		t.Fatal(err)
 	}

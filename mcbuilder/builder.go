@@ -3,6 +3,7 @@
 package mcbuilder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -171,6 +172,7 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	}
 	sources = append([]source.TypedSource[request]{attendance[request]{
 		fleet: b.mgr.GetFleet(), controller: b.name, waiting: waiting, weight: b.weight, log: c.GetLogger(),
+		started: func(ctx context.Context) { reconciler.started = ctx },
 	}}, sources...)
 	for _, src := range sources {
 		if err := c.Watch(src); err != nil {

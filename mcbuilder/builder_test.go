@@ -227,7 +227,7 @@ func TestMappedRequestsGoToTheSameClusterOrToAnyOther(t *testing.T) {
 	mgr := newManager(t, f, members(f), logr.Discard())
 	s := &seen{namespace: ns}
 	same := handler.MapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-		if mcreconcile.ClusterFrom(ctx) == nil {
+		if _, ok := mcreconcile.ClusterNameFrom(ctx); !ok {
 			t.Error("the map function's context carries no cluster")
 		}
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: "same"}}}

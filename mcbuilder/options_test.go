@@ -1,15 +1,20 @@
 package mcbuilder_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
@@ -71,5 +76,39 @@ func TestAnEventFilterAppliesToAllWatchesAndToNoRawSource(t *testing.T) {
 	s.become(t, "member-1/passes", "member-1/secret-of-the-member", "member-1/secret-for-each-member")
 	if got := gauge(t, "fleet_runtime_queue_workers", "filter"); got != 3 {
 		t.Errorf("the queue has %v workers, want 3: it does not have the options that were given", got)
+	}
+}
+
+// TestTheLocalClusterHasOneInstance, although the context of each reconcile ends.
+func TestTheLocalClusterHasOneInstance(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{})
+	mgr := newManager(t, f, nil, logr.Discard())
+	ns := f.Local.CreateNamespace(t)
+	var made atomic.Int64
+	reconciled := make(chan string, 1000)
+	perCluster := mcreconcile.PerCluster(func(cluster.Cluster) reconcile.Reconciler {
+		made.Add(1)
+		return reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+			if req.Namespace == ns {
+				reconciled <- req.Name
+			}
+			return reconcile.Result{}, nil
+		})
+	})
+	if err := mcbuilder.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("local-life").
+		WithOptions(mcbuilder.Options{ReconciliationTimeout: time.Minute}).Complete(perCluster); err != nil {
+		t.Fatal(err)
+	}
+	start(t, mgr)
+	for _, name := range []string{"a", "b", "c"} {
+		cm := &corev1.ConfigMap{}
+		cm.Namespace, cm.Name = ns, name
+		create(t, f.Local, cm)
+		for <-reconciled != name { //nolint:revive // it waits
+		}
+	}
+	if made.Load() != 1 {
+		t.Errorf("%d instances were made for the local cluster, want one", made.Load())
 	}
 }

@@ -91,10 +91,12 @@ type attendance[request mcreconcile.ClusterAware[request]] struct {
 	waiting    *waiting[request]
 	weight     func(fleet.Status) int // nil for one each
 	log        logr.Logger
+	started    func(ctx context.Context) // is told the controller's context, before the workers start
 }
 
 // Start implements source.TypedSource. The goroutine ends with ctx.
 func (a attendance[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	a.started(ctx)
 	if q, ok := queue.(*mcqueue.Queue[request]); ok {
 		go a.follow(ctx, q)
 	}

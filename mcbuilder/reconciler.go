@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/life"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
@@ -27,6 +28,8 @@ type reconciler[request mcreconcile.ClusterAware[request]] struct {
 	waiting    *waiting[request]
 	// queue is where reconciles yield that wait for silent clusters, nil if they do not. It is set before the workers start.
 	queue *mcqueue.Queue[request]
+	// started is the context of the controller, nil before its start. It is set before the workers start.
+	started context.Context //nolint:containedctx // it is the life of the local cluster in the reconciles' contexts
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -39,8 +42,10 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 		ctx = &this.pulse
 	}
 	if req.Cluster() == mcreconcile.LocalCluster {
-		ctx = mcreconcile.WithCluster(ctx, context.WithoutCancel(ctx), mcreconcile.LocalCluster, r.mgr)
-		result, err := r.inner.Reconcile(ctx, req)
+		if r.started != nil {
+			ctx = life.With(ctx, r.started)
+		}
+		result, err := r.inner.Reconcile(mcreconcile.WithCluster(ctx, mcreconcile.LocalCluster, r.mgr), req)
 		return r.answer(ctx, req, result, err)
 	}
 	joined, engagement, end, err := r.part.Begin(ctx, req.Cluster(), this)
@@ -63,7 +68,7 @@ var errPanicked = errors.New("the reconciler panicked")
 
 // engaged reconciles on a context that has joined the engagement.
 func (r *reconciler[request]) engaged(ctx context.Context, e *fleet.Engagement, req request) (reconcile.Result, error) {
-	result, err := r.inner.Reconcile(mcreconcile.WithCluster(ctx, e.Context(), e.Name(), e.Cluster()), req)
+	result, err := r.inner.Reconcile(mcreconcile.WithCluster(ctx, e.Name(), e.Cluster()), req)
 	if errors.Is(context.Cause(e.Context()), fleet.ErrAnotherCluster) {
 		return reconcile.Result{}, nil // the request was for the cluster that had the name before
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -311,6 +312,30 @@ func TestARequestOfTheLocalClusterIsReconciledByTheManagersCluster(t *testing.T)
 		}
 		if waits := a.waiting.clusters[request("", "x")]; !slices.Equal(waits, []fleet.ClusterName{"b"}) {
 			t.Errorf("it waits for %q", waits)
+		}
+	})
+}
+
+// TestAClusterThatIsReportedAgainHasAnotherInstance: it is the same object, but another engagement.
+func TestAClusterThatIsReportedAgainHasAnotherInstance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, cl := attend(t), &existing{}
+		made := 0
+		r := a.reconciling(mcreconcile.PerCluster(func(cluster.Cluster) reconcile.Reconciler {
+			made++
+			return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+		}).Reconcile)
+		for engagement, identity := range []string{"1", "2"} {
+			a.set(fleet.Member{Name: "a", Identity: identity, Cluster: cl})
+			for range 2 {
+				if _, err := r.Reconcile(t.Context(), request("a", "x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if made != engagement+1 {
+				t.Errorf("%d instances were made for %d engagements", made, engagement+1)
+			}
 		}
 	})
 }

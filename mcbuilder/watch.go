@@ -154,7 +154,7 @@ type localSource[request comparable] struct {
 
 // Start implements source.TypedSource.
 func (s localSource[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	return s.TypedSyncingSource.Start(mcreconcile.WithCluster(ctx, ctx, mcreconcile.LocalCluster, s.mgr), queue)
+	return s.TypedSyncingSource.Start(mcreconcile.WithCluster(ctx, mcreconcile.LocalCluster, s.mgr), queue)
 }
 
 func (s localSource[request]) String() string { return fmt.Sprintf("local %v", s.TypedSyncingSource) }

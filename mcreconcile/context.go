@@ -6,49 +6,58 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-type engagedKey struct{}
+type atClusterKey struct{}
 
-// engaged is the context of a reconcile. It carries itself: the cluster of the request and the life of its engagement.
-type engaged struct {
+// atCluster is the context of a reconcile. It carries itself: the cluster of the request.
+type atCluster struct {
 	context.Context //nolint:containedctx // it is a context
 
-	name       ClusterName
-	cluster    cluster.Cluster
-	engagement context.Context //nolint:containedctx // it is the value that the outer context carries
+	name    ClusterName
+	cluster cluster.Cluster
 }
 
-// WithCluster returns a context from which [ClusterFrom] and [ClusterNameFrom] read. engagement ends
-// when cl is no longer usable.
+// WithCluster returns a context from which [ClusterFrom] and [ClusterNameFrom] read.
 //
-// Controllers that mcbuilder builds call it before each reconcile. Others need it in tests of a reconciler alone.
-func WithCluster(ctx, engagement context.Context, name ClusterName, cl cluster.Cluster) context.Context {
-	return &engaged{Context: ctx, name: name, cluster: cl, engagement: engagement}
+// Controllers that mcbuilder builds call it before each reconcile. It is for tests of a reconciler alone, and for controllers
+// that are built by hand. These call it with the context that fleet.Engagement.Join returns, so that [PerCluster] knows when
+// the cluster is no longer usable. With any other context, cl is taken to be usable until that is done.
+func WithCluster(ctx context.Context, name ClusterName, cl cluster.Cluster) context.Context {
+	return &atCluster{Context: ctx, name: name, cluster: cl}
 }
 
 // Value implements context.Context.
-func (e *engaged) Value(key any) any {
-	if key == (engagedKey{}) {
-		return e
+func (c *atCluster) Value(key any) any {
+	if key == (atClusterKey{}) {
+		return c
 	}
-	return e.Context.Value(key)
+	return c.Context.Value(key)
 }
 
 // ClusterFrom returns the cluster of the request that is being reconciled: its client, cache, scheme, REST mapper and
-// event recorders. It is valid until ctx ends. It returns nil for a context that no reconcile of a fleet controller
-// has given.
+// event recorders. It is valid until ctx ends. It panics for a context that carries no cluster, which is one that comes
+// neither from a controller of mcbuilder nor from [WithCluster]; [ClusterNameFrom] tells whether there is one.
 func ClusterFrom(ctx context.Context) cluster.Cluster {
-	return engagedFrom(ctx).cluster
+	at, ok := atClusterFrom(ctx)
+	if !ok {
+		panic(noCluster)
+	}
+	return at.cluster
 }
 
 // ClusterNameFrom returns the name of the cluster that [ClusterFrom] returns, and whether ctx carries one.
 func ClusterNameFrom(ctx context.Context) (name ClusterName, ok bool) {
-	e := engagedFrom(ctx)
-	return e.name, e.cluster != nil
+	at, ok := atClusterFrom(ctx)
+	if !ok {
+		return "", false
+	}
+	return at.name, true
 }
 
-func engagedFrom(ctx context.Context) engaged {
-	if e, ok := ctx.Value(engagedKey{}).(*engaged); ok {
-		return *e
-	}
-	return engaged{}
+// noCluster says what to do about a context without a cluster.
+const noCluster = "the context carries no cluster: pass on the context that Reconcile was called with, by a controller that " +
+	"mcbuilder built; in tests, make one with mcreconcile.WithCluster. mcreconcile.ClusterNameFrom tells whether there is one"
+
+func atClusterFrom(ctx context.Context) (at *atCluster, ok bool) {
+	at, ok = ctx.Value(atClusterKey{}).(*atCluster)
+	return at, ok && at.cluster != nil
 }

@@ -53,7 +53,7 @@ func ExamplePerCluster() {
 	r := mcreconcile.PerCluster(func(cluster.Cluster) reconcile.Reconciler { return greeter{"hello"} })
 
 	var member cluster.Cluster = &struct{ cluster.Cluster }{} // in place of a real one
-	ctx := mcreconcile.WithCluster(context.Background(), context.Background(), "north", member)
+	ctx := mcreconcile.WithCluster(context.Background(), "north", member)
 	req := mcreconcile.Request{ClusterName: "north"}
 	req.Name = "world"
 	_, err := r.Reconcile(ctx, req)

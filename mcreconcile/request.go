@@ -1,5 +1,5 @@
 // Package mcreconcile holds the words that every other package shares: the name of a cluster, the request that carries
-// one, and reconcilers of such requests. It imports no other package of this module.
+// one, and reconcilers of such requests. It imports no other package of this module but internal ones.
 package mcreconcile
 
 import (

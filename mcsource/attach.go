@@ -99,7 +99,7 @@ func (a *attachment[request]) begin(life context.Context) (begun source.TypedSou
 	defer utilruntime.HandleCrashWithContext(life)
 	err = errPanicked
 	e := a.engagement
-	ctx := mcreconcile.WithCluster(life, e.Context(), e.Name(), e.Cluster())
+	ctx := mcreconcile.WithCluster(life, e.Name(), e.Cluster())
 	made, failed := a.each.ForCluster(ctx, e.Name(), e.Cluster())
 	if failed == nil {
 		begun = made

@@ -126,7 +126,7 @@ func (l *lanes[object, request]) handleNext(of *lane[object, request]) (more boo
 	if of.handlerOf != engagement {
 		of.handler, of.handlerOf = l.source.handler(engagement.Name(), engagement.Cluster()), engagement
 	}
-	life = mcreconcile.WithCluster(life, engagement.Context(), engagement.Name(), engagement.Cluster())
+	life = mcreconcile.WithCluster(life, engagement.Name(), engagement.Cluster())
 	of.handler.Generic(life, evt, l.queue)
 	return more
 }

@@ -75,7 +75,7 @@ func (d *demands) in(name fleet.ClusterName) context.Context {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return mcreconcile.WithCluster(d.t.Context(), e.Context(), name, e.Cluster())
+	return mcreconcile.WithCluster(d.t.Context(), name, e.Cluster())
 }
 
 // watch asks for a watch, which must be possible.

@@ -48,7 +48,7 @@ type pass struct {
 func (c *controller) Reconcile(ctx context.Context, req mcreconcile.Request) (result reconcile.Result, err error) {
 	err = c.visit(ctx, req.ClusterName, func(ctx context.Context, home session) error {
 		if home.engagement != nil { // the request's may have been replaced a moment ago
-			ctx = mcreconcile.WithCluster(ctx, home.engagement.Context(), home.name, home.cluster)
+			ctx = mcreconcile.WithCluster(ctx, home.name, home.cluster)
 		}
 		inside := c.within(c.ownersIn, req.ClusterName)
 		owner, err := c.getOwner(ctx, home, req, inside)

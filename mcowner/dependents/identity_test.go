@@ -577,7 +577,7 @@ func TestIdentitiesAreOfTheRequestsCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reconcile := mcreconcile.WithCluster(t.Context(), engagement.Context(), "member-1", engagement.Cluster())
+	reconcile := mcreconcile.WithCluster(t.Context(), "member-1", engagement.Cluster())
 	is := func(ctx context.Context, name mcreconcile.ClusterName, want types.UID, wantErr error) {
 		t.Helper()
 		if got, err := known.Of(ctx, name); got != want || !errors.Is(err, wantErr) {
