@@ -28,7 +28,16 @@ func (*existing) GetAPIReader() client.Reader { return nil }
 // managing is a manager that has a fleet, and nothing else.
 type managing struct {
 	mcmanager.Manager
-	fleet *fleet.Fleet
+	fleet    *fleet.Fleet
+	provider bool
+}
+
+// GetProvider implements mcmanager.Manager.
+func (m managing) GetProvider() fleet.Provider {
+	if !m.provider {
+		return nil
+	}
+	return &fleettest.Provider{}
 }
 
 // GetFleet implements mcmanager.Manager.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/placement"
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
@@ -84,6 +86,13 @@ func (b *TypedBuilder[request]) Watches(
 	return b
 }
 
+// WatchesMetadata is Watches with [OnlyMetadata].
+func (b *TypedBuilder[request]) WatchesMetadata(
+	obj client.Object, h mchandler.TypedHandlerFunc[client.Object, request], opts ...WatchOption,
+) *TypedBuilder[request] {
+	return b.Watches(obj, h, append(slices.Clone(opts), OnlyMetadata)...)
+}
+
 // watchWith is Watches with a handler of mcreconcile.Request.
 func (b *TypedBuilder[request]) watchWith(method string, obj client.Object, h mchandler.HandlerFunc, opts []WatchOption) *TypedBuilder[request] {
 	typed, ok := any(h).(mchandler.TypedHandlerFunc[client.Object, request])
@@ -107,7 +116,8 @@ func (b *TypedBuilder[request]) WithEventFilter(p predicate.Predicate) *TypedBui
 	return b
 }
 
-// WithOptions sets the controller's options. With a provider, MaxConcurrentReconciles is [DefaultWorkers] if neither it
+// WithOptions sets the controller's options. [TypedBuilder.WithControllerOptions] takes those that were written for one
+// cluster. With a provider, MaxConcurrentReconciles is [DefaultWorkers] if neither it
 // nor the manager's options say otherwise.
 func (b *TypedBuilder[request]) WithOptions(options controller.TypedOptions[request]) *TypedBuilder[request] {
 	b.options = options
@@ -156,7 +166,7 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	waiting := &waiting[request]{}
 	reconciler := &reconciler[request]{inner: r, mgr: b.mgr, controller: b.name, part: b.mgr.GetFleet().Controller(b.name), waiting: waiting}
 	options.Reconciler = reconciler
-	options.LogConstructor = logConstructor(b.mgr, b.name, gvk, options.LogConstructor)
+	options.LogConstructor = logConstructor(b.logger(), b.name, gvk, options.LogConstructor)
 	options.MaxConcurrentReconciles = b.workers(gvk)
 	if options.NewQueue == nil {
 		queue := b.queue
@@ -166,7 +176,7 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 		}
 		options.NewQueue = reconciler.newQueue(queue)
 	}
-	c, err := controller.NewTyped(b.name, b.mgr, options)
+	c, err := controller.NewTyped(b.name, placement.Manager{Manager: b.mgr, Where: b.where()}, options)
 	if err != nil {
 		return nil, fmt.Errorf("building controller %q: %w", b.name, err)
 	}
@@ -212,6 +222,14 @@ func (b *TypedBuilder[request]) check(r reconcile.TypedReconciler[request]) (gvk
 		errs = append(errs, err)
 	}
 	return gvk, errors.Join(errs...)
+}
+
+// logger is that of the controller's options, or of the manager.
+func (b *TypedBuilder[request]) logger() logr.Logger {
+	if b.options.Logger.GetSink() != nil {
+		return b.options.Logger
+	}
+	return b.mgr.GetLogger()
 }
 
 // workers says how many reconciles run at once: what the controller's options say, or the manager's for the kind, or

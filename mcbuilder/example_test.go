@@ -3,12 +3,15 @@ package mcbuilder_test
 import (
 	"context"
 	"log"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -42,6 +45,34 @@ func ExampleControllerManagedBy_perCluster() {
 		Complete(mcreconcile.PerCluster(func(cl cluster.Cluster) reconcile.Reconciler {
 			return deploymentReconciler(cl.GetClient())
 		}))
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Options that were written for one cluster go on working.
+func ExampleTypedBuilder_WithControllerOptions() {
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&appsv1.Deployment{}).
+		WithControllerOptions(controller.Options{
+			MaxConcurrentReconciles: 10,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),
+		}).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Of Pods, which are many, the metadata alone is cached.
+func ExampleTypedBuilder_WatchesMetadata() {
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&appsv1.Deployment{}).
+		WatchesMetadata(&corev1.Pod{}, mchandler.EnqueueRequestsFromMapFunc(
+			func(_ context.Context, pod client.Object) []reconcile.Request { // a *metav1.PartialObjectMetadata
+				return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: pod.GetNamespace(), Name: pod.GetLabels()["app"]}}}
+			})).
+		Complete(reconciler)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -8,16 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
-	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // logConstructor returns what makes the logger of each request: the controller's own, or the user's, and the cluster.
 // The keys are those of controller-runtime's builder.
 func logConstructor[request mcreconcile.ClusterAware[request]](
-	mgr mcmanager.Manager, controller string, gvk schema.GroupVersionKind, given func(*request) logr.Logger,
+	logger logr.Logger, controller string, gvk schema.GroupVersionKind, given func(*request) logr.Logger,
 ) func(*request) logr.Logger {
-	base := mgr.GetLogger().WithValues("controller", controller)
+	base := logger.WithValues("controller", controller)
 	if !gvk.Empty() {
 		base = base.WithValues("controllerGroup", gvk.Group, "controllerKind", gvk.Kind)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -111,4 +112,26 @@ func TestTheLocalClusterHasOneInstance(t *testing.T) {
 	if made.Load() != 1 {
 		t.Errorf("%d instances were made for the local cluster, want one", made.Load())
 	}
+}
+
+// TestWatchesMetadataHandsOutMetadata, and what its options say applies.
+func TestWatchesMetadataHandsOutMetadata(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	ns := everywhere(t, f, "a")
+	mgr := newManager(t, f, members(f), logr.Discard())
+	s := &seen{namespace: ns}
+	named := func(_ context.Context, obj client.Object) []reconcile.Request {
+		if _, ok := obj.(*metav1.PartialObjectMetadata); !ok {
+			t.Errorf("the map function was given a %T", obj)
+		}
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(obj)}}
+	}
+	if err := mcbuilder.ControllerManagedBy(mgr).Named("metadata").
+		WatchesMetadata(&corev1.ConfigMap{}, mchandler.EnqueueRequestsFromMapFunc(named), mcbuilder.InLocalCluster).
+		Complete(s); err != nil {
+		t.Fatal(err)
+	}
+	start(t, mgr)
+	s.become(t, "/a")
 }

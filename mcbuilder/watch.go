@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -111,7 +112,6 @@ func (b *TypedBuilder[request]) sources() ([]source.TypedSource[request], error)
 // sources places the watch where its options say.
 func (w watch[request]) sources(mgr mcmanager.Manager, obj client.Object, predicates []predicate.Predicate) []source.TypedSource[request] {
 	fleetless := mgr.GetProvider() == nil
-	anywhere := !w.inLocal && !w.inMembers && !w.forEach
 	var out []source.TypedSource[request]
 	if w.inLocal || fleetless {
 		out = append(out, localSource[request]{
@@ -122,7 +122,7 @@ func (w watch[request]) sources(mgr mcmanager.Manager, obj client.Object, predic
 	if fleetless {
 		return out
 	}
-	if w.inMembers || anywhere {
+	if w.inMembers || w.anywhere() {
 		out = append(out, mcsource.Fleet(mgr.GetFleet(), mcsource.TypedKind(obj, w.handler, predicates...), w.selector))
 	}
 	if w.forEach {
@@ -130,6 +130,50 @@ func (w watch[request]) sources(mgr mcmanager.Manager, obj client.Object, predic
 	}
 	return out
 }
+
+// where says in which clusters the controller's watches are.
+func (b *TypedBuilder[request]) where() string {
+	var all []string
+	for _, w := range b.watches {
+		for _, place := range w.where(b.mgr.GetProvider() == nil) {
+			if !slices.Contains(all, place) {
+				all = append(all, place)
+			}
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return "the clusters that its sources name"
+	case len(all) == 1 && all[0] == inLocalCluster && len(b.raw) == 0:
+		return inLocalCluster + " alone"
+	}
+	return strings.Join(all, ", ")
+}
+
+const inLocalCluster = "the local cluster"
+
+func (w watch[request]) where(fleetless bool) (places []string) {
+	members := "every member"
+	if w.selector != nil && !w.selector.Empty() {
+		members = "the members that match " + w.selector.String()
+	}
+	if w.inLocal || fleetless {
+		places = append(places, inLocalCluster)
+	}
+	if fleetless {
+		return places
+	}
+	if w.inMembers || w.anywhere() {
+		places = append(places, members)
+	}
+	if w.forEach {
+		places = append(places, inLocalCluster+" for "+members)
+	}
+	return places
+}
+
+// anywhere reports whether no option says where the watch applies.
+func (w watch[request]) anywhere() bool { return !w.inLocal && !w.inMembers && !w.forEach }
 
 // project returns the object in the form in which it is watched.
 func (w watch[request]) project(mgr mcmanager.Manager) (client.Object, error) {

@@ -51,7 +51,8 @@ type FleetOption func(*fleet.Options)
 // cluster.
 //
 // The provider and the fleet run on every replica, also on those that wait for leadership. The metrics server shows the
-// members at /debug/fleet.
+// members at /debug/fleet. At its start the manager logs of each controller in which clusters that runs: one that was built
+// with controller-runtime's builder runs in the local cluster alone.
 //
 // Scheme, Cache, NewCache, Client and NewClient of opts apply to members too: an operator that is confined to one namespace,
 // or whose client reads a kind without cache, is so everywhere. MapperProvider is about the local cluster alone. To have
@@ -72,7 +73,7 @@ func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...F
 	if options.ClusterOptions, err = memberOptions(opts, options.ClusterOptions); err != nil && provider != nil {
 		return nil, err
 	}
-	m := &mcManager{local: local, fleet: fleet.New(options), provider: provider}
+	m := &mcManager{local: local, fleet: fleet.New(options), provider: provider, controllers: &controllers{}}
 	if err := m.Add(life{m}); err != nil {
 		return nil, fmt.Errorf("adding the fleet to the manager: %w", err)
 	}
@@ -86,6 +87,14 @@ type mcManager struct {
 	*local
 	fleet    *fleet.Fleet
 	provider fleet.Provider
+
+	controllers *controllers
+}
+
+// Start implements manager.Manager.
+func (m *mcManager) Start(ctx context.Context) error {
+	m.controllers.start()
+	return m.local.Start(ctx)
 }
 
 func (m *mcManager) GetCluster(_ context.Context, name mcreconcile.ClusterName) (cluster.Cluster, error) {
