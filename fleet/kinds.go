@@ -569,6 +569,9 @@ func (e *notSyncedError) Error() string {
 // Is makes it an ErrNotReady.
 func (*notSyncedError) Is(target error) bool { return target == ErrNotReady }
 
+// NotSynced returns what cannot be read. Controllers that mcbuilder builds wait for that.
+func (e *notSyncedError) NotSynced() (ClusterName, schema.GroupKind) { return e.cluster, e.kind }
+
 // Unwrap returns why the kind is not synced.
 func (e *notSyncedError) Unwrap() error { return e.why }
 

@@ -250,7 +250,7 @@ func TestARequestThatWaitsIsQueuedWhenItsClusterIsReadyOrGone(t *testing.T) {
 				defer a.queue.ShutDown()
 				a.ready("west")
 				a.set(fleet.Member{Name: "east", Err: errors.New("no kubeconfig yet")})
-				a.waiting.add(request("west", "needs-east"), []fleet.ClusterName{"east", "south"})
+				a.waiting.add(request("west", "needs-east"), ready("east", "south"))
 				if got := a.queue.Len(); got > 0 {
 					t.Errorf("%d requests are queued before", got)
 				}
@@ -259,7 +259,7 @@ func TestARequestThatWaitsIsQueuedWhenItsClusterIsReadyOrGone(t *testing.T) {
 				if got := a.take(2); !slices.Equal(got, []string{request("west", "needs-east").String()}) {
 					t.Errorf("%q were handed out", got)
 				}
-				if len(a.waiting.requests)+len(a.waiting.clusters) > 0 || a.waiting.some.Load() {
+				if len(a.waiting.requests)+len(a.waiting.needs) > 0 || a.waiting.some.Load() {
 					t.Errorf("it still waits: %v", a.waiting.requests)
 				}
 			})
@@ -278,19 +278,19 @@ func TestRequestsOfAMemberThatLeavesArePurged(t *testing.T) {
 		a.queue.Add(request("a", "running"))
 		a.take(1)
 		a.queue.Add(request("a", "queued"))
-		a.waiting.add(request("a", "waits"), []fleet.ClusterName{"east"})
+		a.waiting.add(request("a", "waits"), ready("east"))
 		drained := a.remove("a")
-		if isClosed(drained) || a.queue.Len() > 0 || len(a.waiting.clusters) > 0 {
+		if isClosed(drained) || a.queue.Len() > 0 || len(a.waiting.needs) > 0 {
 			t.Errorf("drained: %t, %d requests are queued, %d wait; want that it is not drained, and none",
-				isClosed(drained), a.queue.Len(), len(a.waiting.clusters))
+				isClosed(drained), a.queue.Len(), len(a.waiting.needs))
 		}
 		a.queue.Add(request("a", "running")) // it asks to be called again
-		a.waiting.add(request("a", "running"), []fleet.ClusterName{"east"})
+		a.waiting.add(request("a", "running"), ready("east"))
 		a.queue.Done(request("a", "running"))
 		synctest.Wait()
-		if !isClosed(drained) || a.queue.Len() > 0 || len(a.waiting.clusters) > 0 {
+		if !isClosed(drained) || a.queue.Len() > 0 || len(a.waiting.needs) > 0 {
 			t.Errorf("drained: %t, %d requests are queued, %d wait; want that it is drained, and none",
-				isClosed(drained), a.queue.Len(), len(a.waiting.clusters))
+				isClosed(drained), a.queue.Len(), len(a.waiting.needs))
 		}
 	})
 }
@@ -307,15 +307,15 @@ func TestAMemberThatComesBackBringsNoRequestsOfBefore(t *testing.T) {
 		drained := a.remove("a")
 		a.ready("a")
 		a.queue.Add(request("a", "running")) // it asks to be called again
-		a.waiting.add(request("a", "running"), []fleet.ClusterName{"east"})
+		a.waiting.add(request("a", "running"), ready("east"))
 		a.queue.Done(request("a", "running"))
 		<-drained
 		synctest.Wait()
 		if status, _ := a.fleet.Status("a"); status.State != fleet.Ready {
 			t.Errorf("the member is %s, want that it is back", status.State)
 		}
-		if a.queue.Len() > 0 || len(a.waiting.clusters) > 0 {
-			t.Errorf("%d requests are queued, %d wait; want none", a.queue.Len(), len(a.waiting.clusters))
+		if a.queue.Len() > 0 || len(a.waiting.needs) > 0 {
+			t.Errorf("%d requests are queued, %d wait; want none", a.queue.Len(), len(a.waiting.needs))
 		}
 	})
 }
@@ -328,11 +328,11 @@ func TestAMemberThatIsForgottenLeavesNoRequests(t *testing.T) {
 		defer a.queue.ShutDown()
 		a.set(fleet.Member{Name: "a", Err: errors.New("no kubeconfig yet")})
 		a.queue.Add(request("a", "x"))
-		a.waiting.add(request("a", "y"), []fleet.ClusterName{"east"})
+		a.waiting.add(request("a", "y"), ready("east"))
 		<-a.remove("a")
 		synctest.Wait()
-		if a.queue.Len() > 0 || a.queue.Stats("a").Paused || len(a.waiting.clusters) > 0 {
-			t.Errorf("%d requests are queued, %d wait; want none", a.queue.Len(), len(a.waiting.clusters))
+		if a.queue.Len() > 0 || a.queue.Stats("a").Paused || len(a.waiting.needs) > 0 {
+			t.Errorf("%d requests are queued, %d wait; want none", a.queue.Len(), len(a.waiting.needs))
 		}
 	})
 }

@@ -84,7 +84,7 @@ func (r *reconciler[request]) newQueue(options mcqueue.Options[request]) newQueu
 
 // attendance is a source that brings no events. It keeps the queue in step with the fleet: requests of members that
 // cannot be reached are parked, and those of members that leave are purged before the member is drained. Requests that
-// wait for a member are queued when it is ready, or gone.
+// wait for a member, or for a kind of it, are queued when that is ready, or the member is gone.
 type attendance[request mcreconcile.ClusterAware[request]] struct {
 	fleet      *fleet.Fleet
 	controller string
@@ -122,13 +122,13 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 		case "":
 			q.Purge(name)
 			a.waiting.purge(name)
-			a.waiting.queue(name, q) // they are told that it is gone
+			a.waiting.queue(change.Status, q) // they are told that it is gone
 		case fleet.Draining:
 			a.purge(members, name, q)
 		case fleet.Ready:
 			q.Resume(name)
 			a.weigh(change.Status, q)
-			a.waiting.queue(name, q)
+			a.waiting.queue(change.Status, q)
 		case fleet.Pending, fleet.Connecting, fleet.Unreachable:
 			q.Pause(name)
 			a.weigh(change.Status, q)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -91,7 +92,8 @@ const (
 	// soon is when a request is tried again whose own cluster cannot be used: on the engagement that took the place of
 	// another, or, since the queue parks it meanwhile, when the cluster is back.
 	soon = 100 * time.Millisecond
-	// later is when a request is tried again that needs a kind which is not synced.
+	// later is when a request is tried again that needs a kind which is not synced, unless that works before: a kind that nobody
+	// asks for is not tried.
 	later = 5 * time.Second
 )
 
@@ -105,38 +107,43 @@ func (r *reconciler[request]) answer(ctx context.Context, req request, result re
 	if err == nil || what.another {
 		return result, oneline.Error(err, maxError) // controller-runtime logs it
 	}
-	var others []fleet.ClusterName
-	for _, name := range what.missing {
-		if name != req.Cluster() {
-			others = append(others, name)
-		}
-	}
+	itself := need{cluster: req.Cluster()}
+	needs := slices.DeleteFunc(slices.Clone(what.missing), func(n need) bool { return n == itself })
 	own, known := r.mgr.GetFleet().Status(req.Cluster())
 	switch {
-	case len(others) < len(what.missing) && known && own.State != fleet.Draining:
+	case len(needs) < len(what.missing) && known && own.State != fleet.Draining:
 		return reconcile.Result{RequeueAfter: soon, Priority: result.Priority}, nil // the queue is about to park it
-	case len(others) == 0 && !what.kinds:
+	case len(needs) == 0 && !what.kinds:
 		log.FromContext(ctx).Info("Dropped the request: what it needs is gone, or is no member", "why", oneline.Text(err.Error(), maxError))
 		return reconcile.Result{}, nil
 	}
 	log.FromContext(ctx).V(1).Info("Waiting", "why", oneline.Text(err.Error(), maxError))
-	return reconcile.Result{RequeueAfter: r.wait(req, others, what.kinds), Priority: result.Priority}, nil
+	return reconcile.Result{RequeueAfter: r.wait(req, needs, what.kinds), Priority: result.Priority}, nil
 }
 
-// wait lets a request wait for clusters. It returns when to try again in any case, zero for not.
-func (r *reconciler[request]) wait(req request, names []fleet.ClusterName, kinds bool) time.Duration {
+// wait lets a request wait for what it needs. It returns when to try again in any case, zero for not.
+func (r *reconciler[request]) wait(req request, needs []need, kinds bool) time.Duration {
 	var after time.Duration
 	if kinds || !r.waiting.served.Load() {
 		after = later + rand.N(later/5) //nolint:gosec // it hides nothing
 	}
-	r.waiting.add(req, names)
-	for _, name := range names {
-		_, err := r.mgr.GetFleet().Engagement(name)
-		if !errors.Is(err, fleet.ErrNotReady) && !errors.Is(err, fleet.ErrUnknown) {
-			return soon // it became ready, or left, before the request waited
-		}
+	if len(needs) > 0 {
+		r.waiting.add(req, needs)
+	}
+	if slices.ContainsFunc(needs, r.isMet) {
+		return soon // it became ready, or left, before the request waited
 	}
 	return after
+}
+
+// isMet reports whether nobody would tell any more that a request need not wait.
+func (r *reconciler[request]) isMet(n need) bool {
+	if !n.kind.Empty() {
+		status, _ := r.mgr.GetFleet().Status(n.cluster)
+		return n.isMet(status)
+	}
+	_, err := r.mgr.GetFleet().Engagement(n.cluster)
+	return !errors.Is(err, fleet.ErrNotReady) && !errors.Is(err, fleet.ErrUnknown)
 }
 
 // maxError is as much of a reconciler's error as is logged, in bytes. It may have what servers answer, which is theirs to
@@ -145,9 +152,9 @@ const maxError = 4096
 
 // complaint is what an error says of clusters that cannot be used.
 type complaint struct {
-	missing []fleet.ClusterName // are not ready, or not known
-	kinds   bool                // something is not ready that no change of a member's state will tell of
-	another bool                // the error is about something else, or about that too
+	missing []need // clusters that are not ready, or not known, and kinds that are not synced
+	kinds   bool   // something is not ready that may need to be asked for again
+	another bool   // the error is about something else, or about that too
 }
 
 // add goes down the tree of an error: of several that were joined, each counts.
@@ -155,8 +162,13 @@ func (c *complaint) add(err error) {
 	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself
 	case *fleet.StateError:
 		if errors.Is(e, fleet.ErrNotReady) || errors.Is(e, fleet.ErrUnknown) {
-			c.missing = append(c.missing, e.Status.Name)
+			c.missing = append(c.missing, need{cluster: e.Status.Name})
 		}
+	case interface {
+		NotSynced() (fleet.ClusterName, schema.GroupKind)
+	}:
+		cluster, kind := e.NotSynced()
+		c.missing, c.kinds = append(c.missing, need{cluster, kind}), true
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
 			c.add(err)

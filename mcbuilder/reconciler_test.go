@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -26,26 +27,27 @@ func TestWhatAnErrorSaysOfClusters(t *testing.T) {
 		err  error
 		want complaint
 	}{
-		"AState":                   {west, complaint{missing: []fleet.ClusterName{"west"}}},
-		"AStateWithContext":        {fmt.Errorf("applying: %w", west), complaint{missing: []fleet.ClusterName{"west"}}},
+		"AState":                   {west, complaint{missing: ready("west")}},
+		"AStateWithContext":        {fmt.Errorf("applying: %w", west), complaint{missing: ready("west")}},
 		"Gone":                     {gone, complaint{}},
 		"ASentinel":                {fmt.Errorf("applying: %w", fleet.ErrNotReady), complaint{kinds: true}},
 		"ASentinelThatIsFinal":     {fmt.Errorf("applying: %w", fleet.ErrGone), complaint{}},
-		"SeveralStates":            {errors.Join(gone, west, fmt.Errorf("applying: %w", east)), complaint{missing: []fleet.ClusterName{"west", "east"}}},
-		"AStateAndAKind":           {errors.Join(west, unsynced{}), complaint{missing: []fleet.ClusterName{"west"}, kinds: true}},
-		"AStateAndAnother":         {errors.Join(west, conflict), complaint{missing: []fleet.ClusterName{"west"}, another: true}},
-		"AStateAndAnotherAsText":   {fmt.Errorf("applying: %w, and %w", west, conflict), complaint{missing: []fleet.ClusterName{"west"}, another: true}},
-		"AnAggregateOfStates":      {utilerrors.NewAggregate([]error{west, gone}), complaint{missing: []fleet.ClusterName{"west"}}},
-		"AnAggregateWithAnother":   {utilerrors.NewAggregate([]error{west, conflict}), complaint{missing: []fleet.ClusterName{"west"}, another: true}},
+		"SeveralStates":            {errors.Join(gone, west, fmt.Errorf("applying: %w", east)), complaint{missing: ready("west", "east")}},
+		"AStateAndAKind":           {errors.Join(west, unsynced{}), complaint{missing: ready("west"), kinds: true}},
+		"AStateAndAKindOfACluster": {errors.Join(west, fmt.Errorf("reading: %w", unsyncedIn{"south"})), complaint{missing: []need{{cluster: "west"}, {"south", secrets}}, kinds: true}},
+		"AStateAndAnother":         {errors.Join(west, conflict), complaint{missing: ready("west"), another: true}},
+		"AStateAndAnotherAsText":   {fmt.Errorf("applying: %w, and %w", west, conflict), complaint{missing: ready("west"), another: true}},
+		"AnAggregateOfStates":      {utilerrors.NewAggregate([]error{west, gone}), complaint{missing: ready("west")}},
+		"AnAggregateWithAnother":   {utilerrors.NewAggregate([]error{west, conflict}), complaint{missing: ready("west"), another: true}},
 		"Another":                  {conflict, complaint{another: true}},
 		"AnotherWithContext":       {fmt.Errorf("applying: %w", conflict), complaint{another: true}},
-		"AnotherDeepInsideOfAJoin": {errors.Join(west, fmt.Errorf("applying: %w", errors.Join(conflict))), complaint{missing: []fleet.ClusterName{"west"}, another: true}},
+		"AnotherDeepInsideOfAJoin": {errors.Join(west, fmt.Errorf("applying: %w", errors.Join(conflict))), complaint{missing: ready("west"), another: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got complaint
 			got.add(tc.err)
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(complaint{})); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(complaint{}, need{})); diff != "" {
 				t.Errorf("%v (-want, +got):\n%s", tc.err, diff)
 			}
 		})
@@ -70,3 +72,42 @@ type unsynced struct{}
 
 func (unsynced) Error() string        { return "things are not synced" }
 func (unsynced) Is(target error) bool { return target == fleet.ErrNotReady }
+
+// unsyncedIn is an error as the fleet's cache returns it, that says which kind is not synced in which cluster.
+type unsyncedIn struct{ cluster fleet.ClusterName }
+
+var secrets = schema.GroupKind{Kind: "Secret"}
+
+func (unsyncedIn) Error() string        { return "secrets are not synced" }
+func (unsyncedIn) Is(target error) bool { return target == fleet.ErrNotReady }
+
+func (e unsyncedIn) NotSynced() (fleet.ClusterName, schema.GroupKind) { return e.cluster, secrets }
+
+// TestAKindIsWaitedForUntilItIsSyncedOrItsClusterGone: other kinds of the cluster, and its health, change nothing.
+func TestAKindIsWaitedForUntilItIsSyncedOrItsClusterGone(t *testing.T) {
+	t.Parallel()
+	fails := func(kinds ...string) (all []fleet.NotSynced) {
+		for _, kind := range kinds {
+			all = append(all, fleet.NotSynced{Kind: metav1.GroupKind{Kind: kind}})
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		status fleet.Status
+		want   bool
+	}{
+		"Fails":          {fleet.Status{State: fleet.Ready, NotSynced: fails("ConfigMap", "Secret")}, false},
+		"FailsElsewhere": {fleet.Status{State: fleet.Unreachable, NotSynced: fails("Secret")}, false},
+		"AnotherFails":   {fleet.Status{State: fleet.Ready, NotSynced: fails("ConfigMap")}, true},
+		"AnotherGroup":   {fleet.Status{State: fleet.Ready, NotSynced: []fleet.NotSynced{{Kind: metav1.GroupKind{Group: "g", Kind: "Secret"}}}}, true},
+		"Works":          {fleet.Status{State: fleet.Ready}, true},
+		"Gone":           {fleet.Status{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := (need{"a", secrets}).isMet(tc.status); got != tc.want {
+				t.Errorf("the request may run: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,9 +1,11 @@
 package mcbuilder
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
@@ -12,8 +14,25 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// waiting holds requests whose reconciler needs other clusters, until one of these is ready or gone. They take up no
-// worker and are in no queue.
+// need is what a request waits for.
+type need struct {
+	cluster fleet.ClusterName
+	kind    schema.GroupKind // that must be synced there; empty if the cluster need only be ready
+}
+
+// isMet reports whether a request that waits may run, by what holds for the cluster. It is told if that is gone.
+func (n need) isMet(status fleet.Status) bool {
+	switch {
+	case status.State == "":
+		return true
+	case n.kind.Empty():
+		return status.State == fleet.Ready
+	}
+	return !slices.ContainsFunc(status.NotSynced, func(s fleet.NotSynced) bool { return schema.GroupKind(s.Kind) == n.kind })
+}
+
+// waiting holds requests whose reconciler needs other clusters, or kinds that are not synced, until one of these is ready or
+// gone. They take up no worker. Those that wait for clusters are in no queue.
 type waiting[request mcreconcile.ClusterAware[request]] struct {
 	// served is set while somebody queues what waits.
 	served atomic.Bool
@@ -22,23 +41,23 @@ type waiting[request mcreconcile.ClusterAware[request]] struct {
 
 	mu       sync.Mutex // guards what follows
 	requests map[fleet.ClusterName]map[request]struct{}
-	clusters map[request][]fleet.ClusterName
+	needs    map[request][]need
 }
 
-// add lets a request wait for clusters.
-func (w *waiting[request]) add(req request, names []fleet.ClusterName) {
+// add lets a request wait for what it needs.
+func (w *waiting[request]) add(req request, needs []need) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.requests == nil {
-		w.requests, w.clusters = map[fleet.ClusterName]map[request]struct{}{}, map[request][]fleet.ClusterName{}
+		w.requests, w.needs = map[fleet.ClusterName]map[request]struct{}{}, map[request][]need{}
 	}
-	for _, name := range names {
-		if w.requests[name] == nil {
-			w.requests[name] = map[request]struct{}{}
+	for _, n := range needs {
+		if w.requests[n.cluster] == nil {
+			w.requests[n.cluster] = map[request]struct{}{}
 		}
-		w.requests[name][req] = struct{}{}
+		w.requests[n.cluster][req] = struct{}{}
 	}
-	w.clusters[req] = names
+	w.needs[req] = needs
 	w.some.Store(true)
 }
 
@@ -53,23 +72,25 @@ func (w *waiting[request]) forget(req request) {
 }
 
 func (w *waiting[request]) forgetLocked(req request) {
-	for _, name := range w.clusters[req] {
-		delete(w.requests[name], req)
-		if len(w.requests[name]) == 0 {
-			delete(w.requests, name)
+	for _, n := range w.needs[req] {
+		delete(w.requests[n.cluster], req)
+		if len(w.requests[n.cluster]) == 0 {
+			delete(w.requests, n.cluster)
 		}
 	}
-	delete(w.clusters, req)
-	w.some.Store(len(w.clusters) > 0)
+	delete(w.needs, req)
+	w.some.Store(len(w.needs) > 0)
 }
 
-// queue queues what waits for a cluster, behind what is new.
-func (w *waiting[request]) queue(name fleet.ClusterName, q *mcqueue.Queue[request]) {
+// queue queues what waits for a cluster and need not any more, behind what is new.
+func (w *waiting[request]) queue(status fleet.Status, q *mcqueue.Queue[request]) {
 	w.mu.Lock()
-	ready := make([]request, 0, len(w.requests[name]))
-	for req := range w.requests[name] {
-		ready = append(ready, req)
-		w.forgetLocked(req)
+	ready := make([]request, 0, len(w.requests[status.Name]))
+	for req := range w.requests[status.Name] {
+		if slices.ContainsFunc(w.needs[req], func(n need) bool { return n.cluster == status.Name && n.isMet(status) }) {
+			ready = append(ready, req)
+			w.forgetLocked(req)
+		}
 	}
 	w.mu.Unlock()
 	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, ready...)
@@ -79,7 +100,7 @@ func (w *waiting[request]) queue(name fleet.ClusterName, q *mcqueue.Queue[reques
 func (w *waiting[request]) purge(own fleet.ClusterName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for req := range w.clusters {
+	for req := range w.needs {
 		if req.Cluster() == own {
 			w.forgetLocked(req)
 		}

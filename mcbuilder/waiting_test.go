@@ -23,6 +23,14 @@ func (a *attending) reconciling(inner mcreconcile.Func) *reconciler[mcreconcile.
 	return &reconciler[mcreconcile.Request]{inner: inner, mgr: managing{fleet: a.fleet.Fleet}, controller: "c", part: a.fleet.Controller("c"), waiting: a.waiting}
 }
 
+// ready returns what a request waits for that needs clusters.
+func ready(names ...fleet.ClusterName) (needs []need) {
+	for _, name := range names {
+		needs = append(needs, need{cluster: name})
+	}
+	return needs
+}
+
 // failing is a reconciler whose only answer is an error.
 func failing(err error) mcreconcile.Func {
 	return func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
@@ -86,18 +94,20 @@ func TestARequestIsTriedAgainWhenThatMayHelp(t *testing.T) {
 		err      error
 		from, to time.Duration // when it is tried again
 		own      error         // the error that remains
-		waits    []fleet.ClusterName
+		waits    []need
 	}{
 		"AnErrorOfItsOwn":          {err: conflict, own: conflict},
 		"ItsOwnCluster":            {err: missing(fleet.ErrNotReady, "a"), from: soon, to: soon},
 		"ItsOwnAndAnother":         {err: errors.Join(missing(fleet.ErrNotReady, "a"), missing(fleet.ErrUnknown, "b")), from: soon, to: soon},
-		"AnotherCluster":           {err: missing(fleet.ErrNotReady, "pending"), waits: []fleet.ClusterName{"pending"}},
-		"AClusterThatIsUnknown":    {err: missing(fleet.ErrUnknown, "b"), waits: []fleet.ClusterName{"b"}},
-		"AClusterThatIsReadyNow":   {err: missing(fleet.ErrNotReady, "ready"), from: soon, to: soon, waits: []fleet.ClusterName{"ready"}},
+		"AnotherCluster":           {err: missing(fleet.ErrNotReady, "pending"), waits: ready("pending")},
+		"AClusterThatIsUnknown":    {err: missing(fleet.ErrUnknown, "b"), waits: ready("b")},
+		"AClusterThatIsReadyNow":   {err: missing(fleet.ErrNotReady, "ready"), from: soon, to: soon, waits: ready("ready")},
 		"AClusterThatIsGone":       {err: missing(fleet.ErrGone, "b")},
 		"AKind":                    {err: unsynced{}, from: later, to: later + later/5},
-		"AKindAndAnotherCluster":   {err: errors.Join(unsynced{}, missing(fleet.ErrUnknown, "b")), from: later, to: later + later/5, waits: []fleet.ClusterName{"b"}},
-		"AClusterThatLeftMeantime": {err: missing(fleet.ErrNotReady, "left"), from: soon, to: soon, waits: []fleet.ClusterName{"left"}},
+		"AKindThatWorksNow":        {err: unsyncedIn{"a"}, from: soon, to: soon, waits: []need{{"a", secrets}}},
+		"AKindOfAClusterThatLeft":  {err: unsyncedIn{"left"}, from: soon, to: soon, waits: []need{{"left", secrets}}},
+		"AKindAndAnotherCluster":   {err: errors.Join(unsynced{}, missing(fleet.ErrUnknown, "b")), from: later, to: later + later/5, waits: ready("b")},
+		"AClusterThatLeftMeantime": {err: missing(fleet.ErrNotReady, "left"), from: soon, to: soon, waits: ready("left")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +129,7 @@ func TestARequestIsTriedAgainWhenThatMayHelp(t *testing.T) {
 				if result.RequeueAfter > 0 && (result.Priority == nil || *result.Priority != 7) {
 					t.Error("the priority is lost")
 				}
-				if diff := cmp.Diff(tc.waits, a.waiting.clusters[request("a", "x")]); diff != "" {
+				if diff := cmp.Diff(tc.waits, a.waiting.needs[request("a", "x")], cmp.AllowUnexported(need{})); diff != "" {
 					t.Errorf("the clusters for which it waits (-want, +got):\n%s", diff)
 				}
 			})
@@ -167,19 +177,19 @@ func TestARequestThatIsReconciledWaitsNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := attend(t)
 		a.ready("a")
-		a.waiting.add(request("a", "x"), []fleet.ClusterName{"b", "c"})
-		a.waiting.add(request("a", "y"), []fleet.ClusterName{"b"})
+		a.waiting.add(request("a", "x"), ready("b", "c"))
+		a.waiting.add(request("a", "y"), ready("b"))
 		if _, err := a.reconciling(failing(nil)).Reconcile(t.Context(), request("a", "x")); err != nil {
 			t.Fatal(err)
 		}
-		if len(a.waiting.clusters) != 1 || len(a.waiting.requests) != 1 || !a.waiting.some.Load() {
-			t.Errorf("%v wait, want the other request alone", a.waiting.clusters)
+		if len(a.waiting.needs) != 1 || len(a.waiting.requests) != 1 || !a.waiting.some.Load() {
+			t.Errorf("%v wait, want the other request alone", a.waiting.needs)
 		}
 		if _, err := a.reconciling(failing(nil)).Reconcile(t.Context(), request("a", "y")); err != nil {
 			t.Fatal(err)
 		}
-		if len(a.waiting.clusters)+len(a.waiting.requests) != 0 || a.waiting.some.Load() {
-			t.Errorf("%v wait, want none", a.waiting.clusters)
+		if len(a.waiting.needs)+len(a.waiting.requests) != 0 || a.waiting.some.Load() {
+			t.Errorf("%v wait, want none", a.waiting.needs)
 		}
 	})
 }
@@ -208,7 +218,7 @@ func TestWhatCannotBeReconciledDoesNotReachTheReconciler(t *testing.T) {
 					return reconcile.Result{}, nil
 				})
 				result, err := r.Reconcile(t.Context(), request(cluster, "x"))
-				if err != nil || result.RequeueAfter != want || len(a.waiting.clusters) > 0 {
+				if err != nil || result.RequeueAfter != want || len(a.waiting.needs) > 0 {
 					t.Errorf("%v, %v, want that it is tried again after %s, and waits for none", result, err, want)
 				}
 			})
@@ -310,8 +320,8 @@ func TestARequestOfTheLocalClusterIsReconciledByTheManagersCluster(t *testing.T)
 		if _, err := r.Reconcile(t.Context(), request("", "x")); err != nil {
 			t.Error(err)
 		}
-		if waits := a.waiting.clusters[request("", "x")]; !slices.Equal(waits, []fleet.ClusterName{"b"}) {
-			t.Errorf("it waits for %q", waits)
+		if waits := a.waiting.needs[request("", "x")]; !slices.Equal(waits, ready("b")) {
+			t.Errorf("it waits for %v", waits)
 		}
 	})
 }
