@@ -140,8 +140,7 @@ func TestTheProviderIsAskedForFreshCredentials(t *testing.T) {
 	m.control(seen)
 
 	fresh := make(chan *rest.Config, 1) // what the provider would answer with
-	var member fleet.Member
-	member = fleet.Member{Name: "m"}
+	member := fleet.Member{Name: "m"}
 	m.members.OnRefresh = func(context.Context, fleet.ClusterName) error {
 		select {
 		case cfg := <-fresh:
