@@ -207,19 +207,23 @@ func (o *order[request]) arrangeAll(c *clusterState[request]) {
 // turns is how many requests of the cluster are handed out before the next cluster's turn.
 func (c *clusterState[request]) turns() int { return max(1, c.weight) }
 
-// advance does what is due: it makes delayed items ready, and flights slow. It returns when to do so again.
-func (o *order[request]) advance(now time.Duration, became func(*item[request])) (next time.Duration, more bool) {
+// advance does what is due: it makes delayed items ready, and flights slow.
+func (o *order[request]) advance(now time.Duration, became func(*item[request])) {
 	o.flights.age(now)
 	for o.delayed.Len() > 0 && o.delayed.itemHeap[0].at <= now {
 		first := heap.Pop(&o.delayed).(*item[request]) //nolint:forcetypeassert // it holds nothing else
 		o.makeReady(first, now)
 		became(first)
 	}
-	next, more = o.unblocks()
-	if o.delayed.Len() > 0 && (!more || o.delayed.itemHeap[0].at < next) {
+}
+
+// due is when to advance next, if ever.
+func (o *order[request]) due() (at time.Duration, more bool) {
+	at, more = o.unblocks()
+	if o.delayed.Len() > 0 && (!more || o.delayed.itemHeap[0].at < at) {
 		return o.delayed.itemHeap[0].at, true
 	}
-	return next, more
+	return at, more
 }
 
 // unblocks is when a flight becomes slow, if nothing can be handed out before that but perhaps then.

@@ -184,7 +184,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestAdvanceSaysWhenSomethingIsDueNext(t *testing.T) {
+func TestTheOrderSaysWhenSomethingIsDueNext(t *testing.T) {
 	cases := map[string]struct {
 		reason, script string
 		want           time.Duration // 0 for never
@@ -207,7 +207,8 @@ func TestAdvanceSaysWhenSomethingIsDueNext(t *testing.T) {
 			if strings.Contains(tc.script, "at:1") {
 				now = time.Second
 			}
-			next, more := o.advance(now, func(*item[mcreconcile.Request]) {})
+			o.advance(now, func(*item[mcreconcile.Request]) {})
+			next, more := o.due()
 			if next != tc.want || more != (tc.want > 0) {
 				t.Errorf("%s Next is %s, %t, want %s", tc.reason, next, more, tc.want)
 			}

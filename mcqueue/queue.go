@@ -187,13 +187,11 @@ func (q *Queue[request]) addLocked(req request, priority int, now, readyAt time.
 // wakeLocked makes a worker look for something to do, if there is something, and one waits. That one does the same for the
 // next. While there is something that only time can free, the alarm is set.
 func (q *Queue[request]) wakeLocked() {
-	if q.stopped || q.workers.idle == nil || q.workers.coming >= q.order.ready {
+	if q.workers.idle == nil || q.workers.coming >= q.order.ready {
 		return
 	}
 	if !q.order.hasNext() {
-		if at, blocked := q.order.unblocks(); blocked && (q.alarmAt == 0 || at < q.alarmAt) {
-			q.setAlarmLocked(at)
-		}
+		q.setAlarmLocked()
 		return
 	}
 	if q.workers.coming < q.order.flights.room() {
@@ -203,14 +201,20 @@ func (q *Queue[request]) wakeLocked() {
 
 // ringLocked does what is due, and sets the alarm for what is due next.
 func (q *Queue[request]) ringLocked(now time.Duration) {
-	next, more := q.order.advance(now, func(i *item[request]) { q.metrics.added(i.priority) })
+	q.order.advance(now, func(i *item[request]) { q.metrics.added(i.priority) })
 	q.wakeLocked()
-	if more && !q.stopped && (q.alarm == nil || q.alarmAt != next) {
-		q.setAlarmLocked(next)
-	}
+	q.setAlarmLocked()
 }
 
-func (q *Queue[request]) setAlarmLocked(at time.Duration) {
+// setAlarmLocked sets the alarm for what is due next, if anything is.
+func (q *Queue[request]) setAlarmLocked() {
+	at, more := q.order.due()
+	if !more {
+		return
+	}
+	if at == q.alarmAt {
+		return // it is set, and to set it again would cost as much
+	}
 	q.alarmAt = at
 	if q.alarm == nil {
 		q.alarm = time.AfterFunc(at-q.now(), q.ring)
@@ -223,6 +227,9 @@ func (q *Queue[request]) setAlarmLocked(at time.Duration) {
 func (q *Queue[request]) ring() {
 	q.mu.Lock()
 	defer q.unlock()
+	if q.stopped {
+		return // it rang while the queue ended
+	}
 	q.alarmAt = 0
 	q.ringLocked(q.now())
 }

@@ -255,6 +255,54 @@ func TestTheLastIdleWorkerIsWokenWhenTheOthersAreSlow(t *testing.T) {
 	})
 }
 
+// TestTheAlarmIsSetForWhatIsDueFirst: a request whose time comes, or another that becomes slow and no longer counts.
+func TestTheAlarmIsSetForWhatIsDueFirst(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		do     func(q *Queue[mcreconcile.Request])
+		within time.Duration
+		want   string
+	}{
+		"ARequestBecomesSlow": {
+			within: slowAfter, want: "e/1",
+			do: func(q *Queue[mcreconcile.Request]) {
+				q.AddAfter(req("z/1"), time.Hour)
+				q.Add(req("d/1"))
+				q.Add(req("e/1"))
+			},
+		},
+		"ARequestIsDelayed": {
+			within: slowAfter / 2, want: "z/1",
+			do: func(q *Queue[mcreconcile.Request]) {
+				<-time.After(slowAfter)
+				q.Add(req("d/1"))
+				synctest.Wait()
+				q.Yield(req("d/1"), "d") // it will be slow a second from now, which frees nothing
+				q.AddAfter(req("z/1"), slowAfter/2)
+				q.Add(req("a/2"))
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(t, Options[mcreconcile.Request]{Workers: 4, Spare: 16})
+				taken := crew(q, 20)
+				for _, name := range []string{"a/1", "b/1", "c/1"} {
+					q.Add(req(name))
+				}
+				synctest.Wait()
+				tc.do(q)
+				<-time.After(tc.within)
+				if all := taken(); all[len(all)-1] != tc.want {
+					t.Errorf("taken in time: %q, want %s last", all, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestAllThatBecomesServableAtOnceIsHandedOut(t *testing.T) {
 	cases := map[string]struct {
 		opts Options[mcreconcile.Request]
@@ -404,6 +452,22 @@ func TestShutDownWakesEveryWorkerAndLosesNoDone(t *testing.T) {
 	}
 	q.Done(r)
 	<-drained
+}
+
+// TestAnAlarmThatRingsAsTheQueueEndsDoesNothing: nor is it set again.
+func TestAnAlarmThatRingsAsTheQueueEndsDoesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{})
+		q.AddAfter(req("a/1"), time.Second)
+		q.AddAfter(req("a/2"), time.Hour)
+		q.ShutDown()
+		<-time.After(time.Second)
+		q.ring()
+		if q.Len() > 0 || q.alarm.Stop() {
+			t.Errorf("%d requests became ready, or the alarm was set", q.Len())
+		}
+	})
 }
 
 func TestRateLimitedRequestsWaitLongerWithEachFailureUntilForgotten(t *testing.T) {
