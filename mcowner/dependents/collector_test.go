@@ -149,8 +149,11 @@ func TestTheCollectorRemovesWhatIsProvedToBeOrphaned(t *testing.T) {
 	copied := w.owned(one, "original", w.to(gone))
 	copied = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "copy", Labels: copied.Labels, Annotations: copied.Annotations}}
 	w.create(one, copied)
+	labelled := w.owned(one, "of-another-fleet-in-spite-of-its-label", w.to(gone, func(r *mcowner.Reference) { r.Fleet = "other" }))
+	labelled.Labels[mcowner.FleetLabel] = fleetName
+	w.update(one, labelled)
 	kept := []*corev1.ConfigMap{
-		malformed, copied,
+		malformed, copied, labelled,
 		w.owned(one, "owner-alive", w.to(alive)),
 		w.owned(one, "placed-here", w.to(here, managed)),
 		w.owned(one, "placed-nobody-knows-where", w.to(nonsense, managed)),
@@ -187,6 +190,27 @@ func TestTheCollectorRemovesWhatIsProvedToBeOrphaned(t *testing.T) {
 		}
 		return unproven == 4
 	})
+}
+
+// TestTheCollectorOfAReconcilerLeavesAloneTheDependentsOfAnother, although their owner is gone.
+func TestTheCollectorOfAReconcilerLeavesAloneTheDependentsOfAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	of := func(manager string) mcowner.Reference {
+		return w.goneOwner(func(r *mcowner.Reference) { r.Manager = manager })
+	}
+	kept := []*corev1.ConfigMap{w.owned(one, "a-of-another", of("another")), w.owned(one, "b-of-none", of(""))}
+	orphan := w.owned(one, "c", of(controller)) // a sweep comes to it after the others
+	r := w.spread()
+	r.Sweep.Interval = 50 * time.Millisecond
+	w.run(r)
+	w.isGone(one, orphan.Name)
+	for _, cm := range kept {
+		if diff := cmp.Diff(cm, w.mustGet(one, cm.Name)); diff != "" {
+			t.Errorf("%s has changed (-before, +after):\n%s", cm.Name, diff)
+		}
+	}
 }
 
 func (w *world) update(cp *mctest.ControlPlane, cm *corev1.ConfigMap) {
