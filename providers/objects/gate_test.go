@@ -87,6 +87,25 @@ func TestAnObjectThatGoesFromOneSelectorToAnotherKeepsItsMember(t *testing.T) {
 	r.waitForHosts(t, hosts{})
 }
 
+// TestAnObjectThatWasFoundAtTheServerAloneIsLookedForAgain: it may be gone before any watch has it.
+func TestAnObjectThatWasFoundAtTheServerAloneIsLookedForAgain(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	ns := newNamespace(t, cp)
+	secret := ns.secret("secret", map[string]string{"a": "1"}, ours)
+	slow := &gate{label: theirs}
+	r := start(t, slow.limit(cp.Config()), provider(ns.string))
+	r.waitForHosts(t, hosts{"a": "1"})
+	slow.close(t)
+	update(ns, secret, func(s *corev1.Secret) {
+		s.Labels = map[string]string{theirs: "true"}
+		s.Data["a"] = []byte("2")
+	})
+	r.waitForHosts(t, hosts{"a": "2"})
+	ns.delete(secret)
+	r.waitForHosts(t, hosts{})
+}
+
 func TestTheOldestObjectHasTheNameAtOnceWhenItIsListedLast(t *testing.T) {
 	t.Parallel()
 	cp := pool.Share(t, mctest.Options{})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
@@ -43,6 +44,18 @@ func (h *hold) count(more int) {
 	h.now += more
 	h.most = max(h.most, h.now)
 	h.calls += max(more, 0)
+}
+
+// waitFor waits until so many calls hang.
+func (h *hold) waitFor(t *testing.T, calls int) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		most, _ := h.counts()
+		return most >= calls, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting until %d calls hang: %v", calls, err)
+	}
 }
 
 // counts returns how many calls hung at once at most, and how many there were.
@@ -147,6 +160,37 @@ func TestAnObjectThatReplacesOneThatHangsShowsWhyItIsNotDescribed(t *testing.T) 
 	h.release()
 	r.waitForHosts(t, hosts{"m": "2"})
 	r.waitForProblem(t, about)
+}
+
+// TestAnObjectThatReplacesAnotherUnseenIsToldWhatIsWrongWithIt, although the same was wrong with the other: that was deleted
+// while it was looked at. What was wrong with the other alone is no problem any more.
+func TestAnObjectThatReplacesAnotherUnseenIsToldWhatIsWrongWithIt(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	ns, h := newNamespace(t, cp), newHold(t)
+	p := provider(ns.string)
+	p.Members, p.Timeout = h.members, patience
+	bad, empty := ns.secret("bad", map[string]string{"b": "bad"}, ours), ns.secret("empty", nil, ours)
+	r := start(t, cp.Config(), p)
+	ns.waitForEvents(bad, "Reasoned: the value is bad")
+	about := "Secret " + ns.string + "/empty"
+	r.waitForProblem(t, about, "NoMember: ")
+
+	for _, secret := range []*corev1.Secret{bad, empty} {
+		update(ns, secret, func(s *corev1.Secret) { s.Labels[holdLabel] = "true" })
+	}
+	h.waitFor(t, 2)
+	ns.delete(bad)
+	ns.delete(empty)
+	again := ns.secret("bad", map[string]string{"b": "bad"}, ours)
+	ns.secret("empty", map[string]string{"e": "1"}, ours)
+	ns.secret("last", map[string]string{"l": "1"}, ours)
+	r.waitForHosts(t, hosts{"b": "the value is bad", "l": "1"}) // so the watch has told of the others too
+	h.release()
+	r.waitForHosts(t, hosts{"b": "the value is bad", "e": "1", "l": "1"})
+	ns.waitForEvents(again, "Reasoned: the value is bad")
+	r.waitForProblem(t, about)
+	ns.waitForEvents(bad, "Reasoned: the value is bad")
 }
 
 // mostCalls is how many calls of Members there may be at once: those that are waited for, and those that are slow.
