@@ -3,16 +3,23 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -157,6 +164,113 @@ func TestAMemberThatIsDownIsAskedAtOnceWithNewCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	comes(t, restored, "the member is Ready")
+}
+
+// hanging is a credential plugin that gives no answer until it is released.
+type hanging struct{ folder string }
+
+// newHanging returns a plugin, and cfg with what that provides in the place of its credentials: those of cfg.
+func newHanging(t *testing.T, cfg *rest.Config) (hanging, *rest.Config) {
+	t.Helper()
+	h := hanging{t.TempDir()}
+	answer, err := json.Marshal(clientauthenticationv1.ExecCredential{
+		TypeMeta: metav1.TypeMeta{APIVersion: clientauthenticationv1.SchemeGroupVersion.String(), Kind: "ExecCredential"},
+		Status: &clientauthenticationv1.ExecCredentialStatus{
+			ClientCertificateData: string(cfg.CertData), ClientKeyData: string(cfg.KeyData),
+		},
+	})
+	for name, content := range map[string][]byte{"answer": answer, "hang": nil} {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(h.folder, name), content, 0o600)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.release(t) })
+	cfg = rest.CopyConfig(cfg)
+	cfg.CertData, cfg.KeyData = nil, nil
+	cfg.ExecProvider = &clientcmdapi.ExecConfig{
+		APIVersion: clientauthenticationv1.SchemeGroupVersion.String(), InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+		Command: "sh", Args: []string{"-c", `cd "$0" && echo >> runs && while [ -e hang ]; do sleep 0.05; done && cat answer`, h.folder},
+	}
+	return h, cfg
+}
+
+func (h hanging) release(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(h.folder, "hang")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// runs is how often the plugin was started.
+func (h hanging) runs(t *testing.T) int {
+	t.Helper()
+	lines, err := os.ReadFile(filepath.Join(h.folder, "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(lines)
+}
+
+// TestWhileACredentialPluginHangsTheOldCredentialsServe: the status says that it hangs. It is not started again meanwhile,
+// and once it has answered, what it provides is taken over in place.
+func TestWhileACredentialPluginHangsTheOldCredentialsServe(t *testing.T) {
+	t.Parallel()
+	cp := pool.Start(t, mctest.Options{}).Local
+	first := cp.AddUser(t, "first", mayAsk)
+	plugin, next := newHanging(t, cp.AddUser(t, "second", mayAsk))
+	f := running(t, Options{ConnectTimeout: time.Second, MaxRetryPeriod: 100 * time.Millisecond})
+	describe := func(cfg *rest.Config) {
+		t.Helper()
+		if err := f.set(Member{Name: "a", Config: cfg}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	describe(first)
+	until(t, f, func(s Status) bool { return s.State == Ready && s.Reason == "" })
+	e := f.now("a").Engagement
+
+	describe(next)
+	until(t, f, func(s Status) bool { return s.Reason == ReasonTimeout })
+	mustBecome(func() bool { // a message alone is no news
+		s, _ := f.Status("a")
+		return s.Attempts > 2 && strings.Contains(s.Message, "end the program if it hangs")
+	})
+	if s, _ := f.Status("a"); s.State != Ready || f.now("a").Engagement != e {
+		t.Errorf("the member is %s, or was engaged anew", s.State)
+	}
+	if err := mayRead(t, e); err != nil || !bytes.Equal(e.Cluster().GetConfig().CertData, first.CertData) {
+		t.Errorf("the old credentials are not used any more: %v", err)
+	}
+	if n := plugin.runs(t); n != 1 {
+		t.Errorf("the plugin was started %d times, want once", n)
+	}
+
+	plugin.release(t)
+	until(t, f, func(s Status) bool { return s.State == Ready && s.Reason == "" })
+	if f.now("a").Engagement != e || e.Cluster().GetConfig().ExecProvider == nil {
+		t.Error("what the plugin provides was not taken over in place")
+	}
+	if err := mayRead(t, e); err != nil {
+		t.Errorf("with the credentials of the plugin: %v", err)
+	}
+}
+
+// TestAMemberWhoseCredentialPluginHangsCanBeRemoved, while it would take the credentials over.
+func TestAMemberWhoseCredentialPluginHangsCanBeRemoved(t *testing.T) {
+	t.Parallel()
+	cp := pool.Start(t, mctest.Options{}).Local
+	_, next := newHanging(t, cp.Config())
+	f := running(t, Options{ConnectTimeout: time.Hour})
+	for _, cfg := range []*rest.Config{cp.Config(), next} {
+		if err := f.set(Member{Name: "a", Config: cfg}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, f, func(s Status) bool { return s.State == Ready && (cfg != next || s.Attempts > 0) })
+	}
+	comes(t, f.remove("a"), "the member is removed")
 }
 
 // engagedLines are the lines of the log that say that a member was engaged.
