@@ -159,14 +159,19 @@ func (r *Registration) lapses() bool {
 func (r *Registration) deliver() {
 	for batch := r.next(); batch != nil; batch = r.next() {
 		for _, e := range batch {
-			if r.isRemoved() {
-				break
-			}
-			e.tell(r.handler)
-			if e.Initial {
-				r.seen()
-			}
+			r.tell(e)
 		}
+	}
+}
+
+// tell tells the handler of an event, unless it was removed.
+func (r *Registration) tell(e Event) {
+	if r.isRemoved() {
+		return
+	}
+	e.tell(r.handler)
+	if e.Initial {
+		r.seen()
 	}
 }
 
