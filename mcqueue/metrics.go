@@ -98,17 +98,14 @@ func (m *metrics) stop() {
 
 // depthOf returns the gauge of ready requests with a priority.
 func (m *metrics) depthOf(priority int) prometheus.Gauge {
-	gauge, ok := m.depths[priority]
-	if !ok {
-		label := strconv.Itoa(priority)
-		if len(m.depths) >= mostPriorities {
-			label = otherPriorities
-		}
-		gauge = m.depth.WithLabelValues(m.name, m.name, label)
-		if len(m.depths) < mostPriorities {
-			m.depths[priority] = gauge
-		}
+	if gauge, ok := m.depths[priority]; ok {
+		return gauge
 	}
+	if len(m.depths) >= mostPriorities {
+		return m.depth.WithLabelValues(m.name, m.name, otherPriorities)
+	}
+	gauge := m.depth.WithLabelValues(m.name, m.name, strconv.Itoa(priority))
+	m.depths[priority] = gauge
 	return gauge
 }
 

@@ -220,10 +220,14 @@ func (o *order[request]) advance(now time.Duration, became func(*item[request]))
 // due is when to advance next, if ever.
 func (o *order[request]) due() (at time.Duration, more bool) {
 	at, more = o.unblocks()
-	if o.delayed.Len() > 0 && (!more || o.delayed.itemHeap[0].at < at) {
-		return o.delayed.itemHeap[0].at, true
+	if o.delayed.Len() == 0 {
+		return at, more
 	}
-	return at, more
+	first := o.delayed.itemHeap[0].at
+	if !more {
+		return first, true
+	}
+	return min(at, first), true
 }
 
 // unblocks is when a flight becomes slow, if nothing can be handed out before that but perhaps then.

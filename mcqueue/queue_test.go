@@ -648,8 +648,9 @@ func TestMetrics(t *testing.T) {
 	check("fleet_runtime_queue_purged_total", 4, "controller", controller)
 	check("workqueue_depth", 0, "controller", controller, "priority", "-100")
 	check("fleet_runtime_queue_depth", -1, "controller", controller, "cluster", "b")
+	check("fleet_runtime_queue_depth", 2, "controller", controller, "cluster", "(other)")
 	q.ShutDown()
-	check("fleet_runtime_queue_depth", -1, "controller", controller, "cluster", "c")
+	check("fleet_runtime_queue_depth", -1, "controller", controller, "cluster", "(other)")
 }
 
 // controllerName is one that no other test uses, nor another run of the same: the series of a name stay in the registry of
