@@ -153,9 +153,10 @@ func (q *Queue[request]) delayLocked(opts priorityqueue.AddOpts, req request) ti
 	after := max(opts.After, 0)
 	if opts.RateLimited {
 		limited := q.opts.RateLimiter.When(req)
-		if after == 0 || limited < after {
+		if after == 0 {
 			after = limited
 		}
+		after = min(after, limited)
 		ofCluster := q.retrying[req.Cluster()]
 		if ofCluster == nil {
 			ofCluster = map[request]struct{}{}

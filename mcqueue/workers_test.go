@@ -58,6 +58,10 @@ func TestWorkersAreWokenOnlyForWhatCanBeHandedOut(t *testing.T) {
 		add := func(name string) func() {
 			return func() { q.addLocked(req(name), 0, q.now(), q.now()) }
 		}
+		step("a request that a worker comes for already", 1, func() {
+			add("c/1")()
+			q.wakeLocked()
+		})
 		step("a request", 1, add("a/1"))
 		step("the same while it is in flight", 0, add("a/1"))
 		step("another of the cluster", 1, add("a/2"))
