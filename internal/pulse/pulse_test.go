@@ -43,6 +43,7 @@ func TestAReconcileYieldsWhileItOnlyWaits(t *testing.T) {
 			pass(30)
 			p.Heard("a")
 		}, "18ms yield to a; 38ms reclaim"},
+		"Idle":      {"It asks nobody.", func(*Pulse) { pass(50) }, ""},
 		"Working":   {"It works after the answer.", func(p *Pulse) { p.Wait("a"); p.Heard("a"); pass(50) }, ""},
 		"TwoSilent": {"It yields once for both, and reclaims at the first answer.", func(p *Pulse) { p.Wait("a"); pass(5); p.Wait("a"); pass(25); p.Heard("a") }, "15ms yield to a; 30ms reclaim"},
 		"OneIsLeft": {"After the first answer the other cluster is silent still.", func(p *Pulse) {
@@ -84,6 +85,19 @@ func TestAReconcileYieldsWhileItOnlyWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestNoTimerRunsOnceNothingIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t.Context(), &calls{from: time.Now()})
+		defer p.End()
+		p.Wait("a")
+		<-time.After(2 * SilentAfter)
+		p.Heard("a")
+		if p.armed {
+			t.Error("a timer is set")
+		}
+	})
 }
 
 func begin(ctx context.Context, seat Seat) *Pulse {
