@@ -48,6 +48,7 @@ func TestTheEarlierOfAPauseAndTheRateLimiterHolds(t *testing.T) {
 			q := newQueue(t, Options[mcreconcile.Request]{
 				RateLimiter: workqueue.NewTypedItemFastSlowRateLimiter[mcreconcile.Request](20*time.Second, 20*time.Second, 1),
 			})
+			<-time.After(time.Second) // the queue's time is no longer zero
 			start := time.Now()
 			q.AddWithOpts(priorityqueue.AddOpts{After: after, RateLimited: true}, req("a/x"))
 			want := 20 * time.Second
