@@ -365,6 +365,48 @@ func TestExchangesAreForgottenInAnyOrder(t *testing.T) {
 	}
 }
 
+// TestWhatExchangesSayOfAServer: when a part of an answer came last, and when there is doubt.
+func TestWhatExchangesSayOfAServer(t *testing.T) {
+	t.Parallel()
+	const least, most = time.Second, 20 * time.Second
+	begun := time.Unix(1000, 0)
+	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+	for name, tc := range map[string]struct {
+		begun   []int // of each request
+		after   []int // so many seconds the last part of its answer arrived, zero for never
+		heard   time.Time
+		arrived time.Time
+		doubt   time.Time
+	}{
+		"None":              {},
+		"NoAnswer":          {begun: []int{0}, after: []int{0}, doubt: at(1)},
+		"HeardBefore":       {begun: []int{5}, after: []int{0}, heard: at(0), doubt: at(6)},
+		"HeardSince":        {begun: []int{0}, after: []int{0}, heard: at(30), doubt: at(40)},
+		"HeardMuchLater":    {begun: []int{0}, after: []int{0}, heard: at(300), doubt: at(320)},
+		"TheFirstOfTwo":     {begun: []int{0, 2}, after: []int{0, 0}, doubt: at(1)},
+		"TheOldestMayWait":  {begun: []int{0, 31}, after: []int{0, 0}, heard: at(30), doubt: at(32)},
+		"Parts":             {begun: []int{0, 1}, after: []int{3, 0}, arrived: at(3), doubt: at(1)},
+		"TheLatestPart":     {begun: []int{0, 1, 2}, after: []int{3, 9, 1}, arrived: at(10), doubt: at(1)},
+		"AnAnswerWithNoEnd": {begun: []int{0, 1}, after: []int{21, 2}, arrived: at(3), doubt: at(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var xs exchanges
+			for i := range tc.begun {
+				x := &exchange{begun: at(tc.begun[i])}
+				x.arrived.Store(int64(tc.after[i]) * int64(time.Second))
+				xs.add(x)
+			}
+			if got := xs.arrived(most); !got.Equal(tc.arrived) {
+				t.Errorf("arrived() = %v, want %v", got, tc.arrived)
+			}
+			if got := xs.doubtful(tc.heard, least, most); !got.Equal(tc.doubt) {
+				t.Errorf("doubtful() = %v, want %v", got, tc.doubt)
+			}
+		})
+	}
+}
+
 // TestAMessageAloneIsNoNews: it has ports and times. What is news is another state, or another reason.
 func TestAMessageAloneIsNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -77,6 +77,25 @@ func TestWorkersAreWokenOnlyForWhatCanBeHandedOut(t *testing.T) {
 	})
 }
 
+func TestNoMoreWorkersAreWokenThanMayBeInFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{Workers: 2, Spare: 7})
+		for range 9 {
+			go q.Get()
+		}
+		synctest.Wait()
+		q.mu.Lock()
+		defer q.unlock()
+		for _, name := range []string{"a/1", "b/1", "c/1"} {
+			q.addLocked(req(name), 0, q.now(), q.now())
+		}
+		if q.workers.coming != 2 {
+			t.Errorf("%d workers were woken, want 2", q.workers.coming)
+		}
+	})
+}
+
 // TestNoWakeUpIsLost: when nothing moves any more, no request is left that could be handed out.
 func TestNoWakeUpIsLost(t *testing.T) {
 	for seed := range uint64(100) {
