@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,12 @@ func entered(t *testing.T, p pace) time.Duration {
 	}
 	leave()
 	return time.Since(begin)
+}
+
+func TestEachCPUHasFourPlaces(t *testing.T) {
+	if n, want := cap(newPace().places), 4*runtime.GOMAXPROCS(0); n != want {
+		t.Errorf("there are %d places, want %d", n, want)
+	}
 }
 
 func TestAnAttemptThatEndsMakesRoom(t *testing.T) {
