@@ -36,6 +36,28 @@ func TestTheFiguresOfTheOthersAreSums(t *testing.T) {
 	})
 }
 
+func TestTheFiguresOfAClusterAreItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{})
+		q.Resume("a") // so that it stays known
+		for range 2 {
+			q.Add(req("a/1"))
+			<-time.After(time.Second)
+			r, _ := q.Get()
+			q.Done(r)
+		}
+		q.Add(req("a/1"))
+		q.Get()
+		q.Add(req("a/2"))
+		each, others := q.clusterStats()
+		want := []clusterStats{{name: "a", depth: 1, inFlight: 1, waits: waits{3, 2 * time.Second}}}
+		if !slices.Equal(each, want) || others != nil {
+			t.Errorf("the figures are %+v and %+v, want %+v", each, others, want)
+		}
+	})
+}
+
 // TestTheFiguresOfWhatIsInFlight: how many count, with and without a limit, and how long they have taken.
 func TestTheFiguresOfWhatIsInFlight(t *testing.T) {
 	t.Parallel()
