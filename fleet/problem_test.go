@@ -118,6 +118,18 @@ func TestAMetricCountsProblemsWhileThereAreSome(t *testing.T) {
 	})
 }
 
+func TestAsManyProblemsAsThereAreSeriesHaveTheirOwn(t *testing.T) {
+	f, _ := telling()
+	for i := range mostProblemSeries {
+		f.SetProblem(Problem{Provider: fmt.Sprint(i), About: "it", Reason: "Bad"})
+	}
+	for series, n := range f.problems.figures() {
+		if series.provider == otherMembers || n != 1 {
+			t.Errorf("the series %v counts %d, want one for each", series, n)
+		}
+	}
+}
+
 func TestProblemsBeyondTheMostAreCounted(t *testing.T) {
 	f, lines := telling()
 	const more = 3 * mostProblemSeries

@@ -44,6 +44,37 @@ func TestAnErrorHasAReason(t *testing.T) {
 	}
 }
 
+func TestEachTimeOutIsOne(t *testing.T) {
+	for err, want := range map[error]bool{
+		context.DeadlineExceeded:             true,
+		os.ErrDeadlineExceeded:               true,
+		&net.DNSError{IsTimeout: true}:       true,
+		apierrors.NewTimeoutError("slow", 0): true,
+		apierrors.NewGenericServerResponse(504, "", schema.GroupResource{}, "", "", 0, false): true,
+		&net.DNSError{IsNotFound: true}:          false,
+		apierrors.NewUnauthorized("who are you"): false,
+	} {
+		if got := isTimeout(err); got != want {
+			t.Errorf("isTimeout(%v) = %t, want %t", err, got, want)
+		}
+	}
+}
+
+type reasoned struct{ reason string }
+
+func (reasoned) Error() string    { return "it is wrong" }
+func (r reasoned) Reason() string { return r.reason }
+
+func TestAProvidersErrorMayBringItsReason(t *testing.T) {
+	for err, want := range map[error]string{
+		reasoned{"Mine"}: "Mine", reasoned{}: ReasonInvalid, errors.New("it is wrong"): ReasonInvalid,
+	} {
+		if got := reasonInvalid(err); got != want {
+			t.Errorf("reasonInvalid(%#v) = %q, want %q", err, got, want)
+		}
+	}
+}
+
 func TestAMessageIsOneShortLine(t *testing.T) {
 	got := message(errors.New("first\nsecond\t" + strings.Repeat("é", 1000)))
 	if len(got) > maxMessage+len("…") || strings.ContainsAny(got, "\n\t") || !utf8.ValidString(got) {
