@@ -61,6 +61,22 @@ func TestInformerTellsTheDifferenceThatANewListMakes(t *testing.T) {
 	}
 }
 
+func TestInformerTellsOfAllThatANewListLacks(t *testing.T) {
+	i, _ := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
+	told := newListener(t, i)
+	kept := configMap("kept", "1")
+	first := []any{kept}
+	for n := range 20 {
+		first = append(first, configMap(fmt.Sprint("gone-", n), "1"))
+	}
+	if err := (intake{i}).Replace(first, "1"); err != nil {
+		t.Fatal(err)
+	}
+	told.waitForEvents(21)
+	replace(t, intake{i}, "2", kept)
+	told.waitForEvents(41)
+}
+
 func TestInformerIsSyncedOnceTheFirstListWasHandled(t *testing.T) {
 	i, _ := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
 	proceed := make(chan struct{})
