@@ -65,10 +65,11 @@ func TestInformerTellsOfAllThatANewListLacks(t *testing.T) {
 	i, _ := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
 	told := newListener(t, i)
 	kept := configMap("kept", "1")
-	first := []any{kept}
-	for n := range 20 {
+	first := make([]any, 0, 21)
+	for n := range cap(first) - 1 {
 		first = append(first, configMap(fmt.Sprint("gone-", n), "1"))
 	}
+	first = append(first, kept)
 	if err := (intake{i}).Replace(first, "1"); err != nil {
 		t.Fatal(err)
 	}
