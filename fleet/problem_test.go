@@ -121,7 +121,7 @@ func TestAMetricCountsProblemsWhileThereAreSome(t *testing.T) {
 func TestAsManyProblemsAsThereAreSeriesHaveTheirOwn(t *testing.T) {
 	f, _ := telling()
 	for i := range mostProblemSeries {
-		f.SetProblem(Problem{Provider: fmt.Sprint(i), About: "it", Reason: "Bad"})
+		members{f}.SetProblem(Problem{Provider: fmt.Sprint(i), About: "it", Reason: "Bad"})
 	}
 	for series, n := range f.problems.figures() {
 		if series.provider == otherMembers || n != 1 {

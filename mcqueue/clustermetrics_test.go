@@ -29,7 +29,7 @@ func TestTheFiguresOfTheOthersAreSums(t *testing.T) {
 			q.Get()
 		}
 		each, others := q.clusterStats()
-		want := clusterStats{name: otherClusters, depth: 4, inFlight: 3, parked: 3, waits: waits{3, 3 * time.Second}}
+		want := clusterStats{name: otherClusters, depth: 4, inFlight: 3, parked: 3, waits: waits{3, 3}}
 		if len(each) > 0 || others == nil || *others != want {
 			t.Errorf("the figures are %+v and %+v, want %+v", each, others, want)
 		}
@@ -51,7 +51,7 @@ func TestTheFiguresOfAClusterAreItsOwn(t *testing.T) {
 		q.Get()
 		q.Add(req("a/2"))
 		each, others := q.clusterStats()
-		want := []clusterStats{{name: "a", depth: 1, inFlight: 1, waits: waits{3, 2 * time.Second}}}
+		want := []clusterStats{{name: "a", depth: 1, inFlight: 1, waits: waits{3, 2}}}
 		if !slices.Equal(each, want) || others != nil {
 			t.Errorf("the figures are %+v and %+v, want %+v", each, others, want)
 		}
