@@ -68,6 +68,25 @@ func TestADrainThatTakesTooLongNamesWhatRuns(t *testing.T) {
 	})
 }
 
+// TestADrainHasNoMorePatienceWithACacheThanWithWork: one that hangs is named too.
+func TestADrainHasNoMorePatienceWithACacheThanWithWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngagement(t.Context(), "a")
+		stopped := make(chan struct{})
+		e.background.Go(func() { <-stopped })
+		e.end(errRemoved)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := e.drain(ctx); err == nil || !strings.Contains(err.Error(), "its cache still runs") {
+			t.Errorf("drain() = %v while the cache runs, want an error that says so", err)
+		}
+		close(stopped)
+		if err := e.drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestWorkMayEndWhileTheEngagementEnds(t *testing.T) {
 	for range 200 {
 		e := newEngagement(t.Context(), "a")
