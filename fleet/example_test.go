@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -73,6 +77,69 @@ func ExampleStateError() {
 	// Output:
 	// east is not ready: Invalid
 	// west may come yet
+}
+
+// A guest is a connection to a member for once, whatever its state. It has to be described.
+func ExampleFleet_Guest() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	guest, err := run(ctx, east(nil)).Guest(ctx, "east")
+	if err != nil {
+		fmt.Println(fleet.ReasonOf(err))
+		return
+	}
+	namespaces := &corev1.NamespaceList{}
+	fmt.Println(guest.Identity(), guest.Client().List(guest.Context(), namespaces))
+	// Output: Invalid
+}
+
+// issuer is a provider of members whose tokens come from a service.
+type issuer struct {
+	token   func(ctx context.Context, name fleet.ClusterName) (string, error)
+	members fleet.Members // set before the first member is reported
+}
+
+func (i *issuer) Run(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+	i.members = members
+	if err := i.Refresh(ctx, "east"); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// Refresh reports the member with another token.
+func (i *issuer) Refresh(ctx context.Context, name fleet.ClusterName) error {
+	token, err := i.token(ctx, name)
+	if err != nil {
+		return err
+	}
+	config := &rest.Config{Host: "https://" + string(name) + ".example.com", BearerToken: token}
+	return i.members.Set(fleet.Member{Name: name, Config: config})
+}
+
+// A provider that can get fresh credentials is asked for them when a member's server refuses those that it has.
+func ExampleRefresher() {
+	var _ fleet.Refresher = &issuer{}
+}
+
+// Members across an ocean are given more time.
+func ExampleHealthOptions() {
+	f := fleet.New(fleet.Options{Health: fleet.HealthOptions{ProbeTimeout: 10 * time.Second, FailureThreshold: 5}})
+	_ = f
+}
+
+// The identity of a cluster tells whether two ways lead to one.
+func ExampleReadIdentity() {
+	same := func(ctx context.Context, a, b client.Reader) (bool, error) {
+		one, err := fleet.ReadIdentity(ctx, a)
+		if err != nil {
+			return false, err
+		}
+		other, err := fleet.ReadIdentity(ctx, b)
+		return one == other, err
+	}
+	_ = same
 }
 
 // A loop over the changes sees every member that there is, and then every change.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -84,6 +85,48 @@ func ExampleWeightFromLabel() {
 		For(&appsv1.Deployment{}).
 		WithWeights(mcbuilder.WeightFromLabel("weight")).
 		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Predicates are controller-runtime's. Of ConfigMaps the metadata is cached alone, and each owner hears of them.
+func ExampleWithPredicates() {
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&appsv1.Deployment{}, mcbuilder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&corev1.ConfigMap{}, mcbuilder.OnlyMetadata, mcbuilder.MatchEveryOwner).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// shop is a request of one's own: it is about all Services of a namespace in a cluster.
+type shop struct {
+	cluster   mcreconcile.ClusterName
+	namespace string
+}
+
+func (s shop) Cluster() mcreconcile.ClusterName { return s.cluster }
+
+func (s shop) WithCluster(name mcreconcile.ClusterName) shop {
+	s.cluster = name
+	return s
+}
+
+// Requests that are about more than one object have a type of their own.
+func ExampleTypedControllerManagedBy() {
+	toShop := mchandler.TypedEnqueueRequestsAcrossClusters(
+		func(_ context.Context, name mcreconcile.ClusterName, obj client.Object) []shop {
+			return []shop{{cluster: name, namespace: obj.GetNamespace()}}
+		})
+	err := mcbuilder.TypedControllerManagedBy[shop](mgr).
+		Named("shops").
+		Watches(&corev1.Service{}, toShop).
+		Complete(reconcile.TypedFunc[shop](func(ctx context.Context, req shop) (reconcile.Result, error) {
+			services := &corev1.ServiceList{}
+			return reconcile.Result{}, mcreconcile.ClusterFrom(ctx).GetClient().List(ctx, services, client.InNamespace(req.namespace))
+		}))
 	if err != nil {
 		log.Fatal(err)
 	}

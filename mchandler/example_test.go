@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
@@ -43,6 +44,24 @@ func ExampleEnqueueRequestsFromMapFunc() {
 	// Output: cluster://east//shop
 }
 
+// A map function that reads takes the client of the cluster that the event is from, and not the manager's.
+func ExampleEnqueueRequestsFromMapFunc_reading() {
+	podsOfNode := mchandler.EnqueueRequestsFromMapFunc(func(ctx context.Context, node client.Object) []reconcile.Request {
+		pods := &corev1.PodList{}
+		err := mcreconcile.ClusterFrom(ctx).GetClient().List(ctx, pods, client.MatchingFields{"spec.nodeName": node.GetName()})
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot list the pods of a node")
+			return nil
+		}
+		requests := make([]reconcile.Request, len(pods.Items))
+		for i := range pods.Items {
+			requests[i].NamespacedName = client.ObjectKeyFromObject(&pods.Items[i])
+		}
+		return requests
+	})
+	_ = podsOfNode
+}
+
 // An object of a member maps to requests for any cluster, here for the local one.
 func ExampleEnqueueRequestsAcrossClusters() {
 	create(context.Background(), mchandler.EnqueueRequestsAcrossClusters(
@@ -52,6 +71,12 @@ func ExampleEnqueueRequestsAcrossClusters() {
 			return []mcreconcile.Request{req}
 		}), service)
 	// Output: shop/east-cart
+}
+
+// The owner of an object of a member is in the same member. Of several owners, the controller alone is enqueued here.
+func ExampleEnqueueRequestForOwner() {
+	toConfigMap := mchandler.EnqueueRequestForOwner(&corev1.ConfigMap{}, handler.OnlyControllerOwner())
+	_ = toConfigMap // for Watches of the builder. Its Owns does the same
 }
 
 // Any handler of controller-runtime runs for every cluster.

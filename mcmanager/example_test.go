@@ -8,8 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
@@ -28,6 +31,24 @@ func ExampleNew() {
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// Members have the manager's options of caches and clients, until ClusterOptions says otherwise.
+func ExampleNew_clusterOptions() {
+	newManager := func(cfg *rest.Config, provider fleet.Provider) (mcmanager.Manager, error) {
+		inMembers := func(o *cluster.Options) {
+			o.Cache.DefaultNamespaces = nil // all namespaces, though the cache of the hub is confined to one
+			o.Client = client.Options{}     // every kind is read from the cache
+		}
+		mgr, err := mcmanager.New(cfg, provider, ctrl.Options{
+			Cache:  cache.Options{DefaultNamespaces: map[string]cache.Config{"guestbook-system": {}}},
+			Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		}, func(o *fleet.Options) {
+			o.ClusterOptions = func(fleet.Member) []cluster.Option { return []cluster.Option{inMembers} }
+		})
+		return mgr, err
+	}
+	_ = newManager
 }
 
 // Another cluster than that of the request is asked for in each reconcile.
@@ -65,6 +86,14 @@ func ExampleManager_getFleetFieldIndexer() {
 		})
 	}
 	_ = index
+}
+
+// A rollout halts also if the new version has not synced, in enough members, every kind that its controllers watch.
+func ExampleKindsSynced() {
+	add := func(mgr mcmanager.Manager) error {
+		return mgr.AddReadyzCheck("fleet", mcmanager.AtLeastReady(mgr.GetFleet(), 80, mcmanager.KindsSynced))
+	}
+	_ = add
 }
 
 // A rollout halts if the new version reaches too few members.

@@ -1,14 +1,17 @@
 package mcowner_test
 
 import (
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // A Deployment of the cluster "east" gets a ConfigMap in the cluster "west".
@@ -35,6 +38,48 @@ func ExampleSetControllerReference() {
 	// Deployment.apps cluster://east/shop/cart 1234
 	// payments
 	// shop/cart of cluster "west" is controlled by Deployment.apps cluster://east/shop/cart
+}
+
+// A ConfigMap with two owners, of which none is the controller, loses one.
+func ExampleSetOwnerReference() {
+	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}}
+	for _, cluster := range []mcreconcile.ClusterName{"east", "north"} {
+		owner := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: types.UID(cluster + "-1")}}
+		reference, err := mcowner.ReferenceTo("payments", cluster, owner, scheme.Scheme)
+		if err == nil {
+			err = mcowner.SetOwnerReference(reference, dependent, "west")
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	owners, err := mcowner.References(dependent, "west")
+	fmt.Println(owners, err)
+	mcowner.RemoveReference(owners[0], dependent)
+	owners, err = mcowner.References(dependent, "west")
+	fmt.Println(owners, err)
+	// Output:
+	// [Deployment.apps cluster://east/shop/cart Deployment.apps cluster://north/shop/cart] <nil>
+	// [Deployment.apps cluster://north/shop/cart] <nil>
+}
+
+// A dependent belongs to one controller. The error says to which.
+func ExampleAlreadyOwnedError() {
+	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}}
+	for _, cluster := range []mcreconcile.ClusterName{"east", "north"} {
+		owner := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: types.UID(cluster + "-1")}}
+		reference, err := mcowner.ReferenceTo("payments", cluster, owner, scheme.Scheme)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		err = mcowner.SetControllerReference(reference, dependent, "west")
+		if owned, ok := errors.AsType[*mcowner.AlreadyOwnedError](err); ok {
+			fmt.Println("it belongs to cluster", owned.Owner.Cluster)
+		}
+	}
+	// Output: it belongs to cluster east
 }
 
 func ExampleUniqueName() {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -105,6 +106,20 @@ func ExampleOnDemand() {
 			}
 			return reconcile.Result{}, nil // works with the nodes of mcreconcile.ClusterFrom(ctx)
 		}))
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Objects of the local cluster are the business of each member: an event there becomes a request for every engaged one.
+// mcbuilder.ForEachMember does this for objects of any kind.
+func ExampleEachCluster() {
+	mgr := newManager()
+	templates := predicate.NewTypedPredicateFuncs(func(c *corev1.ConfigMap) bool { return c.Namespace == "templates" })
+	each := mcsource.EachCluster(mgr, &corev1.ConfigMap{}, mchandler.TypedLift(&handler.TypedEnqueueRequestForObject[*corev1.ConfigMap]{}), templates)
+	err := mcbuilder.ControllerManagedBy(mgr).Named("templates").
+		WatchesRawSource(mcsource.Fleet(mgr.GetFleet(), each, nil)).
+		Complete(reconciler)
 	if err != nil {
 		log.Fatal(err)
 	}

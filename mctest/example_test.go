@@ -4,9 +4,63 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
+
+// CRDs are installed in all clusters of a fleet.
+func ExampleStart() {
+	var (
+		t      *testing.T // of the test, or GinkgoTB()
+		scheme *runtime.Scheme
+	)
+	clusters := mctest.Start(t, mctest.Options{
+		Clusters: 2,
+		CRDPaths: []string{filepath.Join("..", "..", "config", "crd", "bases")},
+		Scheme:   scheme,
+	})
+	for _, member := range clusters.Members {
+		_ = member.Client() // knows the kinds of the scheme
+	}
+}
+
+// Tests of a package share control planes, which makes them quick.
+func ExamplePool() {
+	var pool mctest.Pool
+	_ = func(m *testing.M) { os.Exit(pool.Run(m)) } // TestMain
+
+	test := func(t *testing.T) { //nolint:thelper // it is a test
+		clusters := pool.Start(t, mctest.Options{Clusters: 2})
+		clusters.Members[0].Stop(t)
+		// The other member is still served.
+		clusters.Members[0].Restart(t)
+	}
+	_ = test
+}
+
+// Kubeconfigs of members that are well, that hang, and that refuse connections.
+func ExampleKubeconfig() {
+	test := func(t *testing.T, cp *mctest.ControlPlane) { //nolint:thelper // it is a test
+		for _, config := range []*rest.Config{
+			cp.Config(),
+			{Host: "https://" + mctest.Silent(t)},
+			{Host: "https://" + mctest.Address(t)},
+		} {
+			kubeconfig, err := mctest.Kubeconfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = kubeconfig // goes into a Secret
+		}
+	}
+	_ = test
+}
 
 // A program that is no test starts a fleet with New, and closes it.
 func ExampleNew() {

@@ -117,3 +117,16 @@ func ExampleReconciler_names() {
 		},
 	}
 }
+
+// A reference made by hand says which clusters it is about, so that others of the same names are told apart.
+func ExampleIdentities() {
+	clusters := &dependents.Identities{Manager: mgr}
+	reference := func(ctx context.Context, req mcreconcile.Request, owner *corev1.Pod) (mcowner.Reference, error) {
+		r, err := mcowner.ReferenceTo("payments", req.ClusterName, owner, mgr.GetScheme())
+		if err == nil {
+			r.ClusterUID, err = clusters.Of(ctx, req.ClusterName)
+		}
+		return r, err
+	}
+	_ = reference
+}

@@ -2,6 +2,7 @@ package kubeconfig_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -31,6 +33,24 @@ func ExampleProvider() {
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// Secrets with another label and another key are found, and requests to members are limited.
+func ExampleProvider_selectors() {
+	newManager := func() (mcmanager.Manager, error) {
+		provider := kubeconfig.Provider{
+			Namespace: "fleet",
+			Selectors: []labels.Selector{labels.SelectorFromSet(labels.Set{"example.com/kubeconfig": "true"})},
+			Key:       "config",
+		}
+		return mcmanager.New(ctrl.GetConfigOrDie(), provider, ctrl.Options{}, func(o *fleet.Options) {
+			o.RESTConfig = func(_ fleet.Member, cfg *rest.Config) error {
+				cfg.QPS, cfg.Burst = 50, 100
+				return nil
+			}
+		})
+	}
+	_ = newManager
 }
 
 // The members are clusters that several tools keep in the Secrets of one namespace. Of those of Argo CD, only the ones
@@ -57,6 +77,41 @@ func ExampleProvider_formats() {
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// Secrets of Kueue and Sveltos have no label of their own, so they are given one.
+func ExampleKeyed() {
+	format := kubeconfig.Keyed(labels.SelectorFromSet(labels.Set{"example.com/cluster": "true"}), "kubeconfig", "re-kubeconfig")
+	secret := &corev1.Secret{Data: map[string][]byte{"re-kubeconfig": []byte("{}")}}
+	members, err := format.Members(secret, kubeconfig.Reading{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(members[0].Err)
+	// Output: the kubeconfig cannot be used: it has no current-context, and no other context was asked for
+}
+
+// A kubeconfig of a stranger is read in proportion to its size, and why it is refused carries no credentials.
+func ExampleLoad() {
+	for _, text := range []string{"clusters: [{name: east}]", "clusters: [&a {name: east}, *a]"} {
+		config, err := kubeconfig.Load([]byte(text))
+		if refused, ok := errors.AsType[*kubeconfig.Error](err); ok {
+			fmt.Println(refused.Reason(), refused)
+			continue
+		}
+		fmt.Println(len(config.Clusters), "cluster")
+	}
+	// Output:
+	// 1 cluster
+	// RefusedKubeconfig the kubeconfig is refused: line 1 has a YAML alias (*); write there what it stands for
+}
+
+// A program that the operator of the manager has written into a kubeconfig runs as it is there.
+func ExampleExactly() {
+	exec := clientcmdapi.ExecConfig{Command: "aws", Args: []string{"eks", "get-token", "--cluster-name", "east"}}
+	allow := kubeconfig.Allow{Exec: []kubeconfig.Program{kubeconfig.Exactly(exec)}}
+	fmt.Println(allow.Exec[0].Command, allow.Exec[0].Args)
+	// Output: aws [eks get-token --cluster-name east]
 }
 
 // What a Secret of Argo CD describes, and why another is refused.

@@ -4,19 +4,34 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 )
+
+// This file needs no other of its package: begin with a copy of it where you test a provider of your own.
+
+var pool mctest.Pool
+
+func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
+
+// ours is the label of the Secrets that describe members.
+const ours = "ours"
+
+func labelled(key string) labels.Selector { return labels.SelectorFromSet(labels.Set{key: "true"}) }
 
 func TestConformance(t *testing.T) {
 	providertest.Run(t, providertest.Harness{New: newSource, Parallel: true})
@@ -71,6 +86,51 @@ func secretOf(name string, d providertest.Description) *corev1.Secret {
 	return secret
 }
 
+// fromFields makes a member of a Secret of secretOf.
+func fromFields(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fleet.Member, error) {
+	m := fleet.Member{Name: fleet.ClusterName(secret.Data["name"]), Labels: secret.Labels}
+	if host := secret.Data["host"]; len(host) > 0 {
+		m.Config = &rest.Config{
+			Host: string(host), BearerToken: string(secret.Data["token"]),
+			TLSClientConfig: rest.TLSClientConfig{CAData: secret.Data["ca"]},
+		}
+	} else {
+		m.Err = errors.New("there is no host")
+	}
+	return []fleet.Member{m}, nil
+}
+
+// startLocal starts what a manager would start for its local cluster.
+func startLocal(t *testing.T, config *rest.Config) cluster.Cluster {
+	t.Helper()
+	local, err := cluster.New(config, func(o *cluster.Options) { o.Logger = logr.Discard() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- local.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return local
+}
+
+// namespace is where a test keeps its objects.
+type namespace struct {
+	t  *testing.T
+	cl client.Client
+	string
+}
+
+func newNamespace(t *testing.T, cp *mctest.ControlPlane) namespace {
+	t.Helper()
+	return namespace{t, cp.Client(), cp.CreateNamespace(t)}
+}
+
 // put creates the Secret, or puts it in the place of the one before.
 func (n namespace) put(secret *corev1.Secret) {
 	n.t.Helper()
@@ -84,16 +144,19 @@ func (n namespace) put(secret *corev1.Secret) {
 	}
 }
 
-// fromFields makes a member of a Secret of secretOf.
-func fromFields(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fleet.Member, error) {
-	m := fleet.Member{Name: fleet.ClusterName(secret.Data["name"]), Labels: secret.Labels}
-	if host := secret.Data["host"]; len(host) > 0 {
-		m.Config = &rest.Config{
-			Host: string(host), BearerToken: string(secret.Data["token"]),
-			TLSClientConfig: rest.TLSClientConfig{CAData: secret.Data["ca"]},
-		}
-	} else {
-		m.Err = errors.New("there is no host")
+// update changes an object in one request.
+func update[T client.Object](n namespace, obj T, change func(T)) {
+	n.t.Helper()
+	before := obj.DeepCopyObject().(T)
+	change(obj)
+	if err := n.cl.Patch(n.t.Context(), obj, client.MergeFrom(before)); err != nil {
+		n.t.Fatal(err)
 	}
-	return []fleet.Member{m}, nil
+}
+
+func (n namespace) delete(obj client.Object) {
+	n.t.Helper()
+	if err := n.cl.Delete(n.t.Context(), obj); err != nil {
+		n.t.Fatal(err)
+	}
 }

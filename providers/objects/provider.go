@@ -123,7 +123,9 @@ type Also struct {
 	Trim func(obj client.Object)
 
 	// Keys returns the keys of the provider's own objects to which obj belongs; those that it does not watch count for
-	// nothing. Keys may be called concurrently, and must not change obj. Required.
+	// nothing. It decides by obj alone, and so is given no [Reader]: what other objects say may have changed by the time that
+	// obj is deleted. Where obj does not tell, label it, or name it after its owner. Keys may be called concurrently, and must
+	// not change obj. Required.
 	Keys func(obj client.Object) []client.ObjectKey
 }
 

@@ -2,7 +2,6 @@ package objects_test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,10 +11,6 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
-
-var pool mctest.Pool
-
-func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
 
 func TestMembersFollowTheObjects(t *testing.T) {
 	cp := pool.Start(t, mctest.Options{}).Local

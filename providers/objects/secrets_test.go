@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -21,12 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
-// ours and theirs are the labels of the Secrets that the tests discover.
-const ours, theirs = "ours", "theirs"
+// theirs is another label of the Secrets that the tests discover, beside ours.
+const theirs = "theirs"
 
 // reasonedError is an error that brings the reason of its event along.
 type reasonedError struct{ text string }
@@ -65,8 +63,6 @@ func describe(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fle
 	}
 	return members, nil
 }
-
-func labelled(key string) labels.Selector { return labels.SelectorFromSet(labels.Set{key: "true"}) }
 
 // provider returns a provider of the members in the labelled Secrets of one namespace.
 func provider(namespace string) objects.Provider[*corev1.Secret] {
@@ -118,37 +114,6 @@ func startWith(ctx context.Context, t *testing.T, local cluster.Cluster, p fleet
 	}
 }
 
-// startLocal starts what a manager would start for its local cluster.
-func startLocal(t *testing.T, config *rest.Config) cluster.Cluster {
-	t.Helper()
-	local, err := cluster.New(config, func(o *cluster.Options) { o.Logger = logr.Discard() })
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- local.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return local
-}
-
-// namespace is where a test keeps its objects.
-type namespace struct {
-	t  *testing.T
-	cl client.Client
-	string
-}
-
-func newNamespace(t *testing.T, cp *mctest.ControlPlane) namespace {
-	t.Helper()
-	return namespace{t, cp.Client(), cp.CreateNamespace(t)}
-}
-
 // secret creates a Secret with the labels, which describes the members.
 func (n namespace) secret(name string, members map[string]string, with ...string) *corev1.Secret {
 	n.t.Helper()
@@ -163,23 +128,6 @@ func (n namespace) secret(name string, members map[string]string, with ...string
 		n.t.Fatal(err)
 	}
 	return secret
-}
-
-// update changes an object in one request.
-func update[T client.Object](n namespace, obj T, change func(T)) {
-	n.t.Helper()
-	before := obj.DeepCopyObject().(T)
-	change(obj)
-	if err := n.cl.Patch(n.t.Context(), obj, client.MergeFrom(before)); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-func (n namespace) delete(obj client.Object) {
-	n.t.Helper()
-	if err := n.cl.Delete(n.t.Context(), obj); err != nil {
-		n.t.Fatal(err)
-	}
 }
 
 // events returns the events about an object that the condition waits for, each as "Reason: note (times seen)".

@@ -7,6 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/providers/composite"
 	"github.com/fleet-runtime/fleet-runtime/providers/reference"
 )
 
@@ -18,6 +19,20 @@ func Example() {
 		log.Fatal(err)
 	}
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Each format is about the clusters that another tool registers. Here they are one fleet, with the tool before the name.
+func ExampleFormat() {
+	provider := composite.Provider{
+		"karmada":  reference.Provider{Format: reference.Karmada("karmada-cluster"), Namespaces: []string{"karmada-cluster"}},
+		"kueue":    reference.Provider{Format: reference.Kueue("kueue-system"), Namespaces: []string{"kueue-system"}},
+		"rancher":  reference.Provider{Format: reference.Rancher(), Namespaces: []string{"fleet-default"}},
+		"sveltos":  reference.Provider{Format: reference.Sveltos(), Namespaces: []string{"projectsveltos"}},
+		"vcluster": reference.Provider{Format: reference.VCluster(), Namespaces: []string{"tenants"}},
+	}
+	if _, err := mcmanager.New(ctrl.GetConfigOrDie(), provider, mcmanager.Options{}); err != nil {
 		log.Fatal(err)
 	}
 }

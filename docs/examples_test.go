@@ -1,0 +1,141 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// withoutExample has what no example names, each with the reason.
+var withoutExample = map[string]string{
+	"clusterprofile.ArgsPolicy": "it has constants, which the file of an access provider holds as texts",
+	"clusterprofile.EnvPolicy":  "as ArgsPolicy",
+	"dependents.ReplacedError":  "it is shown by events; errors.As in Result.Err works as with other errors",
+	"fleet.Change":              "it is what Fleet.Changes gives, which has an example",
+	"fleet.Controller":          "it is for controllers that are built by hand; package mcbuilder is one",
+	"fleet.Engagement":          "it is what Fleet.Engagement returns, which the example of StateError calls",
+	"fleet.Guest":               "it is what Fleet.Guest returns, which has an example",
+	"fleet.NotSynced":           "it is a part of Status, for those that show it",
+	"fleet.Queue":               "it is for controllers that are built by hand, as Controller",
+	"fleet.State":               "its constants are in examples",
+	"mcbuilder.TypedBuilder":    "it is what ControllerManagedBy returns",
+	"mcbuilder.WatchOption":     "the options of watches are in examples",
+	"mchandler.MapFunc":         "a function literal is one, as in the example of EnqueueRequestsAcrossClusters",
+	"mchandler.OwnerFilter":     "OnlyController and OfFleet are in examples",
+	"mcmanager.FleetOption":     "a function literal is one, as in the examples of New",
+	"mcowner.Differ":            "it is for those that compare references by themselves, and one line",
+	"mcowner.Location":          "it is a part of Reference",
+	"mcqueue.Queue":             "it is what New returns, which has an example",
+	"mcqueue.Stats":             "it is what Queue.Stats returns",
+	"mcsource.OnDemand":         "it is what NewOnDemand returns, which has an example",
+	"mcsource.Source":           "Kind, Poll and Func are in examples",
+	"mctest.Fleet":              "it is what Start and Pool.Start return",
+	"mctest.Process":            "it is a field of ControlPlane, and as that is stopped and started",
+	"reference.Cluster":         "as Reference",
+	"reference.Error":           "it is shown by events and states; errors.As in Member.Err works as with kubeconfig.Error",
+	"reference.Reference":       "it is what the function of a Format returns, which Fields makes in the example",
+}
+
+// TestWhatUsersCallIsInAnExample: each function and each type that the packages for users export.
+func TestWhatUsersCallIsInAnExample(t *testing.T) {
+	code := files(t, ".go")
+	used := map[string]bool{}
+	for file, content := range code {
+		if strings.HasSuffix(file, "_test.go") && strings.Contains(content, "\nfunc Example") {
+			usedBy(t, file, content, used)
+		}
+	}
+	exported := map[string]bool{}
+	for file, content := range code {
+		if isForUsers(file) {
+			exportedBy(t, file, content, exported)
+		}
+	}
+	if len(exported) < 100 {
+		t.Fatalf("only %d exported names were found", len(exported))
+	}
+	for _, name := range slices.Sorted(maps.Keys(exported)) {
+		reason, excepted := withoutExample[name]
+		plain := strings.Replace(name, "Typed", "", 1) // the same for requests of type mcreconcile.Request
+		if plain != name && (used[plain] || withoutExample[plain] != "") {
+			continue
+		}
+		switch {
+		case !used[name] && !excepted:
+			t.Errorf("%s is in no example", name)
+		case used[name] && excepted:
+			t.Errorf("%s is in an example, so it needs no reason (%s)", name, reason)
+		}
+	}
+	for name := range withoutExample {
+		if !exported[name] {
+			t.Errorf("%s is not exported", name)
+		}
+	}
+}
+
+// isForUsers reports whether a file is part of a package that users import.
+func isForUsers(file string) bool {
+	folder := path.Dir(file)
+	for _, own := range []string{"docs", "examples", "hack", "test"} {
+		if folder == own || strings.HasPrefix(folder, own+"/") {
+			return false
+		}
+	}
+	return folder != "." && !strings.Contains("/"+folder+"/", "/internal/") && !strings.HasSuffix(file, "_test.go")
+}
+
+// usedBy adds what the examples in a file use, and what is beside them there, as PACKAGE.NAME.
+func usedBy(t *testing.T, file, content string, used map[string]bool) {
+	t.Helper()
+	ast.Inspect(parse(t, file, content), func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			return !strings.HasPrefix(n.Name.Name, "Test")
+		case *ast.SelectorExpr:
+			if pkg, ok := n.X.(*ast.Ident); ok {
+				used[pkg.Name+"."+n.Sel.Name] = true
+			}
+		}
+		return true
+	})
+}
+
+// exportedBy adds the functions and types that a file exports, as PACKAGE.NAME.
+func exportedBy(t *testing.T, file, content string, exported map[string]bool) {
+	t.Helper()
+	parsed := parse(t, file, content)
+	add := func(name *ast.Ident) {
+		if name.IsExported() && parsed.Name.Name != "main" {
+			exported[parsed.Name.Name+"."+name.Name] = true
+		}
+	}
+	for _, decl := range parsed.Decls {
+		switch decl := decl.(type) {
+		case *ast.FuncDecl:
+			if decl.Recv == nil {
+				add(decl.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range decl.Specs {
+				if spec, ok := spec.(*ast.TypeSpec); ok {
+					add(spec.Name)
+				}
+			}
+		}
+	}
+}
+
+func parse(t *testing.T, file, content string) *ast.File {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, content, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
