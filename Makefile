@@ -8,7 +8,9 @@ GO   ?= go
 # The linters load packages as the tests do, so that each is compiled once for both.
 LINT  = GOFLAGS="$(shell $(GO) env GOFLAGS) $(BUILDFLAGS)" "$$($(GO) tool -n -modfile=$(CURDIR)/tools.mod golangci-lint)"
 # The other modules of this repository, besides the one in its root.
-MODULES = hack/assets providers/upstream test/bench/peers
+MODULES = hack/assets providers/upstream test/bench/peers $(GINKGO)
+# Those with suites of Ginkgo, which refuses -parallel.
+GINKGO = test/kubebuilder/before test/kubebuilder/after
 # Module files of another name: of the linters, of what mutates, and of the control plane's programs.
 MODFILES = tools.mod hack/mutants.mod hack/assets/controlplane.mod
 MUTATE = $(GO) tool -modfile=$(CURDIR)/hack/mutants.mod gremlins unleash --config $(CURDIR)/hack/mutants.yaml
@@ -43,7 +45,9 @@ test: go ## Run all tests, unit and end-to-end, with the race detector. PACKAGES
 	@test -n "$(RACE)" || echo >&2 "make: no C compiler (gcc or clang) was found, or CGO_ENABLED=0 is set:" \
 		"the tests run WITHOUT the race detector and will not notice data races"
 	@$(with_assets) $(GO) test $(TESTFLAGS) $(TESTARGS) $(PACKAGES)
-	@for module in $(MODULES); do $(GO) test -C $$module $(TESTFLAGS) $(TESTARGS) ./... || exit 1; done
+	@$(with_assets) && export KUBEBUILDER_ASSETS && \
+		for module in $(filter-out $(GINKGO),$(MODULES)); do $(GO) test -C $$module $(TESTFLAGS) $(TESTARGS) ./... || exit 1; done && \
+		for module in $(GINKGO); do $(GO) test -C $$module $(subst -parallel 4,,$(TESTFLAGS)) $(TESTARGS) ./... || exit 1; done
 
 .PHONY: bench
 bench: go ## Measure, beside a peer in the same run. ARGS choose tables (see test/bench).

@@ -26,7 +26,9 @@ type TypedHandlerFunc[object any, request comparable] func(
 
 // Lift runs a controller-runtime handler for every cluster, unchanged, and stamps the cluster on its requests.
 //
-// The handler is shared by all clusters, so it must not keep state by object.
+// The handler is shared by all clusters, so it must not keep state by object, nor read with a client that it was made with:
+// that of the manager reads the local cluster, whichever cluster the event is from. mcreconcile.ClusterFrom of the context is
+// the cluster of the event.
 func Lift(h handler.EventHandler) HandlerFunc {
 	return TypedLift(h)
 }
@@ -53,7 +55,8 @@ func EnqueueRequestForOwner(ownerType client.Object, opts ...handler.OwnerOption
 }
 
 // EnqueueRequestsFromMapFunc enqueues what mapFunc makes of the object, in the cluster of the event. The function is
-// an ordinary one of controller-runtime's; its context carries the cluster for mcreconcile.ClusterFrom.
+// an ordinary one of controller-runtime's. It is called for every cluster, so one that reads asks
+// mcreconcile.ClusterFrom(ctx).GetClient(): the manager's client reads the local cluster, whichever cluster the event is from.
 func EnqueueRequestsFromMapFunc(mapFunc handler.MapFunc) HandlerFunc {
 	return Lift(handler.EnqueueRequestsFromMapFunc(mapFunc))
 }
