@@ -16,7 +16,7 @@ type Change struct {
 }
 
 // Changes yields every member that there is and then, until ctx is done, every member that changed: one that was reported,
-// engaged, removed, or whose state, reason, labels or kinds that are not synced are others now. Changes that follow each
+// engaged, removed, began to leave, or whose state, reason, labels or kinds that are not synced are others now. Changes that follow each
 // other quickly are yielded once, with what holds then.
 //
 // Each loop is told on its own, and may be as slow as it likes. A member is not yielded while the body for it runs.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -25,6 +26,8 @@ type Engagement struct {
 	kinds     *kinds
 	tally     *tally
 	informers informer.Set
+
+	leaving   atomic.Bool // the member is about to leave
 
 	// What its probes found last. The fleet's lock guards it.
 	state State
@@ -168,6 +171,7 @@ func (e *Engagement) busy() string {
 // Why an engagement ends. The causes of its context wrap these beside ErrDisengaged.
 var (
 	errRemoved      = errors.New("the member was removed")
+	errLeft         = errors.New("the member has left")
 	errReplaced     = errors.New("the member was connected anew, as its description changed")
 	errFilesChanged = errors.New("the member was connected anew, as files that its description names changed")
 	errImpostor     = errors.New("the member was connected anew, as another cluster had answered at its name")

@@ -30,6 +30,8 @@ type Fleet struct {
 	mu            sync.Mutex
 	members       map[ClusterName]*member
 	gone          *lru.Cache // the names of members that were removed last
+	departed      departed
+	leavers       []*leaver // of the controllers
 	room          room
 	identities    identities
 	subscriptions map[*subscription]struct{}
@@ -37,6 +39,7 @@ type Fleet struct {
 	queues        map[string]*shownQueue // by controller
 	refresher     Refresher              // the provider, nil if it cannot be asked
 	ctx           context.Context        //nolint:containedctx // the life of the members' goroutines, nil before Run
+	elected       <-chan struct{}        // closed when this replica works on the members
 	stopped       bool
 	running       sync.WaitGroup // the members' goroutines
 }
@@ -48,6 +51,7 @@ func New(opts Options) *Fleet {
 		pace:          newPace(),
 		members:       map[ClusterName]*member{},
 		gone:          lru.New(mostGoneNames),
+		departed:      departed{},
 		identities:    identities{},
 		subscriptions: map[*subscription]struct{}{},
 	}
@@ -67,27 +71,34 @@ func (f *Fleet) set(described Member) error {
 	if f.stopped {
 		return fmt.Errorf("setting cluster %q: %w", described.Name, ErrStopped)
 	}
+	f.forgetDepartedLocked(described.Name)
 	if m, ok := f.members[described.Name]; ok {
-		m.describeLocked(described)
+		m.stayLocked(described)
 		return nil
 	}
-	f.joinLocked(described)
+	f.joinLocked(report{Member: described})
 	return nil
 }
 
-func (f *Fleet) addLocked(described Member) {
-	m := newMember(f, described)
-	f.members[described.Name] = m
+func (f *Fleet) addLocked(reported report) {
+	m := newMember(f, reported.Member)
+	f.members[m.name] = m
 	f.series.addLocked(m, f.opts.MaxMemberSeries)
-	f.gone.Remove(described.Name)
-	f.changedLocked(described.Name)
+	f.gone.Remove(m.name)
+	f.changedLocked(m.name)
 	f.runLocked(m)
+	if reported.leaving != nil {
+		m.beginLeavingLocked(reported.leaving)
+	}
 }
 
 func (f *Fleet) remove(name ClusterName) (drained <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forgetDepartedLocked(name)
+	waiting := f.room.waiting[name]
 	if f.room.leave(name) {
+		waiting.leaving.over()
 		f.gone.Add(name, nil)
 		f.tellLeftOutLocked()
 	}
@@ -106,6 +117,7 @@ func (f *Fleet) endedLocked(m *member) {
 	f.gone.Add(m.name, nil)
 	f.changedLocked(m.name)
 	close(m.ended)
+	m.leftLocked()
 	if m.successor != nil && !f.stopped {
 		f.room.wait(*m.successor)
 	}

@@ -69,6 +69,8 @@ func (m *member) engaged(described Member, e *Engagement) error {
 	}
 	m.engagement, m.engagedAs, m.impostor = e, described, false
 	m.measured.engagedLocked(e)
+	e.leaving.Store(m.leaving != nil)
+	m.leaving.wake()
 	m.logEngagedLocked(e, twins)
 	m.attempts, m.problem = 0, problem{}
 	// It may have fallen silent while its caches were filled.

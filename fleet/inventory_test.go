@@ -129,6 +129,11 @@ func (p printer) Set(m fleet.Member) error {
 	return nil
 }
 
+func (p printer) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	fmt.Printf("%s is about to leave\n", m.Name)
+	return nil, nil
+}
+
 func (p printer) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	fmt.Printf("%s has left\n", name)
 	p.stop()

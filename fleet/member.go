@@ -32,7 +32,10 @@ type member struct {
 	// Guarded by fleet.mu:
 	described  Member
 	withdrawn  bool
-	successor  *Member // what was reported while draining
+	stopped    bool     // it is drained since the fleet ends, and not since it was withdrawn
+	leaving    *leaving // nil for a member that stays
+	departs    bool     // it is drained since it has left
+	successor  *report  // what was reported while draining
 	state      State
 	reason     string
 	message    string
@@ -72,12 +75,8 @@ func newMember(f *Fleet, described Member) *member {
 	}
 }
 
-// describeLocked takes over what a provider reports.
+// describeLocked takes over what a provider reports of a member that is not withdrawn.
 func (m *member) describeLocked(described Member) {
-	if m.withdrawn {
-		m.successor = &described
-		return
-	}
 	before := m.described
 	m.described = described
 	if !maps.Equal(before.Labels, described.Labels) || !before.Expires.Equal(described.Expires) {
@@ -120,11 +119,12 @@ func (m *member) rest(ctx context.Context) bool {
 
 // withdrawLocked starts the drain.
 func (m *member) withdrawLocked() {
-	m.successor = nil
+	m.dropSuccessorLocked()
 	if m.withdrawn {
 		return
 	}
 	m.withdrawn = true
+	m.leaving.stop()
 	m.dismissLocked(errRemoved)
 	m.setStateLocked(Draining, "", "")
 	m.interrupt()
@@ -264,9 +264,12 @@ func (m *member) health(e *Engagement, state State, why error) {
 func (m *member) drain(ctx context.Context) {
 	why := errRemoved
 	m.fleet.mu.Lock()
-	if !m.withdrawn {
-		why = ErrStopped
+	switch {
+	case !m.withdrawn:
+		why, m.stopped = ErrStopped, true
 		m.withdrawLocked()
+	case m.departs:
+		why = errLeft
 	}
 	e := m.engagement
 	m.fleet.mu.Unlock()
@@ -334,7 +337,7 @@ func (m *member) changed() {
 
 func (m *member) statusLocked() Status {
 	s := Status{
-		Name: m.name, Labels: maps.Clone(m.described.Labels), State: m.state,
+		Name: m.name, Labels: maps.Clone(m.described.Labels), State: m.state, Leaving: m.leaving != nil,
 		Reason: m.reason, Message: m.message, Since: m.since, Attempts: m.attempts, Expires: m.described.Expires,
 	}
 	if m.engagement == nil {

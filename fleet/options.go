@@ -45,6 +45,10 @@ type Options struct {
 	// [Problem].
 	RefuseDuplicates bool
 
+	// LeaveTimeout is how long a member may take to leave, see [Members.Leave]: from when it is about to, or from when this
+	// replica is elected if that is later. Then it is drained whatever is left undone. Default: 5 minutes.
+	LeaveTimeout time.Duration
+
 	// MaxResponseBytes is how large one answer of a member may be, after decompression. It bounds the memory that a member
 	// can take by an answer that does not end. A list of objects must fit; watches have no end and are not limited.
 	// Default: 1 GiB.
@@ -109,6 +113,7 @@ func (o Options) withDefaults() Options {
 	}
 	defaultTo(&o.ConnectTimeout, 10*time.Second)
 	defaultTo(&o.MaxRetryPeriod, 10*time.Second)
+	defaultTo(&o.LeaveTimeout, 5*time.Minute)
 	defaultTo(&o.MaxResponseBytes, 1<<30)
 	defaultTo(&o.Health.ProbeInterval, 10*time.Second)
 	defaultTo(&o.Health.RetryInterval, time.Second)

@@ -62,8 +62,23 @@ type Members interface {
 	//
 	// Setting the same member again changes nothing, however often. Setting another cluster under the same name has it
 	// take the place of the first once it is connected; a provider that does not want the first to go on until then
-	// removes it before. One that is set while it is being drained is a new member after that.
+	// removes it before. One that is set while it is being drained is a new member after that. One that was about to leave
+	// stays.
 	Set(m Member) error
+
+	// Leave reports a member that is about to leave, and news of it. It goes on as a member, and controllers reconcile each of
+	// its objects once more, so that they can take back what they have put there: their reconcilers see it by
+	// mcreconcile.Leaving. The member has left, and is drained, when no controller has a request of it that is not done, or
+	// after [Options.LeaveTimeout]. Leave returns at once. left is closed when the member has left and is drained; from
+	// then on it is no member, however often Leave is called again, until Set or Remove is.
+	//
+	// Leaving again changes nothing but what m says. Set ends the leaving, unless the drain has begun. Remove drains the member
+	// at once, which closes left too. left is not closed while the fleet ends, nor for a member that stays. A member that is not
+	// known, as after a restart, is connected in order to leave. Only the replica that is elected lets members leave: for
+	// others they are members that are about to, until they are removed.
+	//
+	// The errors are those of Set.
+	Leave(m Member) (left <-chan struct{}, err error)
 
 	// Remove withdraws a member, and returns at once. The channel is closed when the member is drained: its watches are
 	// closed and the last of its reconciles has returned. It is closed already for a name that is not known.

@@ -12,11 +12,18 @@ const ReasonTooManyMembers = "TooManyMembers"
 // defaultMembers is how many members a fleet has at most by default.
 const defaultMembers = 20_000
 
+// report is what a provider has said of a member.
+type report struct {
+	Member
+
+	leaving *leaving // nil for a member that stays
+}
+
 // room keeps what is reported beyond the members that there may be. A member that has joined stays: if names decided,
 // somebody who may describe members could have others' drained. Of those that wait, the first by name joins first. The
 // fleet's lock guards it.
 type room struct {
-	waiting map[ClusterName]Member
+	waiting map[ClusterName]report
 	queue   sortedNames // the names in waiting
 }
 
@@ -40,12 +47,12 @@ func (r *room) waits(name ClusterName) bool {
 	return ok
 }
 
-func (r *room) wait(described Member) {
+func (r *room) wait(reported report) {
 	if r.waiting == nil {
-		r.waiting = map[ClusterName]Member{}
+		r.waiting = map[ClusterName]report{}
 	}
-	r.waiting[described.Name] = described
-	r.queue.add(described.Name)
+	r.waiting[reported.Name] = reported
+	r.queue.add(reported.Name)
 }
 
 // leave forgets a name, and says whether it has waited.
@@ -57,8 +64,8 @@ func (r *room) leave(name ClusterName) (waited bool) {
 }
 
 // joinLocked lets a new member join as soon as there is room for it.
-func (f *Fleet) joinLocked(described Member) {
-	f.room.wait(described)
+func (f *Fleet) joinLocked(reported report) {
+	f.room.wait(reported)
 	f.fillLocked()
 }
 
@@ -66,9 +73,9 @@ func (f *Fleet) joinLocked(described Member) {
 func (f *Fleet) fillLocked() {
 	for !f.stopped && len(f.room.queue) > 0 && len(f.members) < f.opts.MaxMembers {
 		name := f.room.queue[0]
-		described := f.room.waiting[name]
+		reported := f.room.waiting[name]
 		f.room.leave(name)
-		f.addLocked(described)
+		f.addLocked(reported)
 	}
 	f.tellLeftOutLocked()
 }
@@ -88,7 +95,9 @@ func (f *Fleet) mostMembers() string {
 
 // leftOutLocked returns the status of a member that waits for room.
 func (f *Fleet) leftOutLocked(name ClusterName) Status {
+	reported := f.room.waiting[name]
 	return Status{
-		Name: name, Labels: maps.Clone(f.room.waiting[name].Labels), State: Pending, Reason: ReasonTooManyMembers, Message: f.mostMembers(),
+		Name: name, Labels: maps.Clone(reported.Labels), State: Pending, Leaving: reported.leaving != nil,
+		Reason: ReasonTooManyMembers, Message: f.mostMembers(),
 	}
 }

@@ -11,13 +11,14 @@ import (
 
 // Run lives the life of the fleet: it runs the provider, whose members it connects and watches over until ctx is done, and
 // returns when every member is drained. local is the cluster that the manager runs against, for providers that discover by
-// objects in it. Without a provider, nil, the fleet stays empty. A manager of mcmanager calls Run; it may be called once.
+// objects in it. If local has a method Elected, as a manager has, members leave well only after its channel is closed: see
+// [Members.Leave]. Without a provider, nil, the fleet stays empty. A manager of mcmanager calls Run; it may be called once.
 //
 // An error of the provider ends the fleet. Run then returns it, at the latest after half a minute.
 func (f *Fleet) Run(ctx context.Context, local cluster.Cluster, provider Provider) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := f.begin(ctx, provider); err != nil {
+	if err := f.begin(ctx, local, provider); err != nil {
 		return err
 	}
 	defer f.exportMetrics()()
@@ -41,7 +42,7 @@ func (f *Fleet) Run(ctx context.Context, local cluster.Cluster, provider Provide
 	}
 }
 
-func (f *Fleet) begin(ctx context.Context, provider Provider) error {
+func (f *Fleet) begin(ctx context.Context, local cluster.Cluster, provider Provider) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ctx != nil {
@@ -49,6 +50,10 @@ func (f *Fleet) begin(ctx context.Context, provider Provider) error {
 	}
 	f.ctx = ctx
 	f.refresher, _ = provider.(Refresher)
+	f.elected = closed()
+	if m, ok := local.(interface{ Elected() <-chan struct{} }); ok {
+		f.elected = m.Elected()
+	}
 	return nil
 }
 
@@ -110,6 +115,11 @@ var _ Members = members{}
 
 // Set implements [Members].
 func (m members) Set(described Member) error { return m.fleet.set(described) }
+
+// Leave implements [Members].
+func (m members) Leave(described Member) (left <-chan struct{}, err error) {
+	return m.fleet.leave(described)
+}
 
 // Remove implements [Members].
 func (m members) Remove(name ClusterName) (drained <-chan struct{}) { return m.fleet.remove(name) }

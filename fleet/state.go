@@ -35,6 +35,8 @@ type Status struct {
 	Name   ClusterName       `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
 	State  State             `json:"state"`
+	// Leaving says that the member is about to leave: see [Members.Leave]. It is engaged as before meanwhile.
+	Leaving bool `json:"leaving,omitempty"`
 	// Identity tells which cluster it is: see [Engagement.Identity]. It is that of the last engagement.
 	Identity string `json:"identity,omitempty"`
 	// Duplicates are the other members that have the same identity: they are the same cluster. Of more than ten, these are

@@ -64,6 +64,13 @@ func (p *Provider) Set(m fleet.Member) error {
 	return p.members.Set(m)
 }
 
+// Leave implements fleet.Members, for a provider that runs.
+func (p *Provider) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.members.Leave(m)
+}
+
 // Remove implements fleet.Members, for a provider that runs.
 func (p *Provider) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	p.mu.Lock()

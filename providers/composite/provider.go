@@ -124,6 +124,22 @@ type subject struct {
 
 // Set implements [fleet.Members].
 func (p *prefixed) Set(m fleet.Member) error {
+	if err := p.report(&m); err != nil {
+		return err
+	}
+	return p.members.Set(m)
+}
+
+// Leave implements [fleet.Members].
+func (p *prefixed) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	if err := p.report(&m); err != nil {
+		return nil, err
+	}
+	return p.members.Leave(m)
+}
+
+// report gives a member that the provider reports its prefix.
+func (p *prefixed) report(m *fleet.Member) error {
 	if err := m.Validate(); err != nil { // no name is none, also under a prefix
 		return err
 	}
@@ -134,7 +150,7 @@ func (p *prefixed) Set(m fleet.Member) error {
 	if p.failed.CompareAndSwap(true, false) {
 		p.members.SetProblem(p.failure(nil))
 	}
-	return p.members.Set(m)
+	return nil
 }
 
 // Remove implements [fleet.Members].

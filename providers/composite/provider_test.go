@@ -37,6 +37,10 @@ func (h *hosts) Set(m fleet.Member) error {
 	return nil
 }
 
+func (h *hosts) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	return nil, h.Set(m)
+}
+
 func (h *hosts) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

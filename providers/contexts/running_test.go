@@ -64,6 +64,10 @@ func (r *running) Set(m fleet.Member) error {
 	return nil
 }
 
+func (r *running) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	return nil, r.Set(m)
+}
+
 // Remove implements [fleet.Members].
 func (r *running) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	r.change(func() {

@@ -89,6 +89,10 @@ func (s *scripted) Set(m fleet.Member) error {
 	return nil
 }
 
+func (s *scripted) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	return nil, s.Set(m)
+}
+
 func (s *scripted) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,6 +49,10 @@ func (r reports) Set(m fleet.Member) error {
 	return nil
 }
 
+func (r reports) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	return nil, r.Set(m)
+}
+
 func (r reports) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	r <- report{removed: name}
 	return nil

@@ -24,6 +24,7 @@ type recording struct {
 	sets     map[fleet.ClusterName]int
 	removals map[fleet.ClusterName]int
 	hostsOf  map[fleet.ClusterName][]string // that were reported, one after the other
+	leaving  map[fleet.ClusterName]chan struct{}
 	problems map[string]string              // by subject and member, the reason and the message
 	broken   []string                       // what a provider must not do
 }
@@ -35,6 +36,7 @@ func newRecording() *recording {
 		sets:     map[fleet.ClusterName]int{},
 		removals: map[fleet.ClusterName]int{},
 		hostsOf:  map[fleet.ClusterName][]string{},
+		leaving:  map[fleet.ClusterName]chan struct{}{},
 		problems: map[string]string{},
 	}
 }
@@ -44,6 +46,7 @@ func (r *recording) Set(m fleet.Member) error {
 		return err
 	}
 	r.change(func() {
+		delete(r.leaving, m.Name)
 		r.members[m.Name] = m
 		r.sets[m.Name]++
 		if m.Config != nil {
@@ -53,9 +56,39 @@ func (r *recording) Set(m fleet.Member) error {
 	return nil
 }
 
+// Leave implements [fleet.Members]. The member has left when letLeave is called.
+func (r *recording) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	r.change(func() {
+		if r.leaving[m.Name] == nil {
+			r.leaving[m.Name] = make(chan struct{})
+		}
+		left = r.leaving[m.Name]
+		select {
+		case <-left:
+		default:
+			r.members[m.Name] = m
+		}
+	})
+	return left, nil
+}
+
+// letLeave lets a member leave, once it is about to.
+func (r *recording) letLeave(t *testing.T, name fleet.ClusterName) {
+	t.Helper()
+	r.waitUntil(t, string(name)+" is about to leave", func() bool { return r.leaving[name] != nil })
+	r.change(func() {
+		delete(r.members, name)
+		close(r.leaving[name])
+	})
+}
+
 func (r *recording) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	r.change(func() {
 		r.removals[name]++
+		delete(r.leaving, name)
 		delete(r.members, name)
 	})
 	return nil

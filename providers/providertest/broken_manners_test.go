@@ -84,6 +84,15 @@ func brokenManners() []broken {
 			fails: map[string]string{"no cluster is called": "connections to a cluster"},
 		},
 		{
+			fault: "it withdraws at once what leaves",
+			make: filtered(func(*memory) filter {
+				return filter{leave: func(_ context.Context, to fleet.Members, m fleet.Member) (<-chan struct{}, error) {
+					return to.Remove(m.Name), nil
+				}}
+			}),
+			fails: map[string]string{"what leaves is withdrawn when it has left": "the member is not reported as one that leaves"},
+		},
+		{
 			fault: "tokens are logged",
 			make: filtered(func(*memory) filter {
 				return filter{set: func(ctx context.Context, to fleet.Members, m fleet.Member) error {

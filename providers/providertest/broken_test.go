@@ -27,6 +27,7 @@ type filter struct {
 
 	ctx    context.Context // of Run
 	set    func(ctx context.Context, to fleet.Members, m fleet.Member) error
+	leave  func(ctx context.Context, to fleet.Members, m fleet.Member) (left <-chan struct{}, err error)
 	remove func(ctx context.Context, to fleet.Members, name fleet.ClusterName) (drained <-chan struct{})
 }
 
@@ -35,6 +36,13 @@ func (f filter) Set(m fleet.Member) error {
 		return f.Members.Set(m)
 	}
 	return f.set(f.ctx, f.Members, m)
+}
+
+func (f filter) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	if f.leave == nil {
+		return f.Members.Leave(m)
+	}
+	return f.leave(f.ctx, f.Members, m)
 }
 
 func (f filter) Remove(name fleet.ClusterName) (drained <-chan struct{}) {

@@ -17,6 +17,7 @@ func cases() []testCase {
 		{name: "new credentials are news of the same member", run: (*trial).newCredentialsAreNews, needs: []need{changes, configs}},
 		{name: "a touch is no news", run: (*trial).touchIsNoNews, needs: []need{changes}},
 		{name: "what is removed is withdrawn", run: (*trial).removedIsWithdrawn, needs: []need{changes, removals}},
+		{name: "what leaves is withdrawn when it has left", run: (*trial).leavingIsWithdrawnThen, needs: []need{changes, departures}},
 		{name: "what comes back is reported anew", run: (*trial).returnIsReported, needs: []need{changes, removals}},
 		{name: "what is renamed is withdrawn and reported", run: (*trial).renamedIsAnother, needs: []need{changes, renames}},
 		{name: "labels are reported", run: (*trial).labelsAreReported, needs: []need{labels}},
@@ -41,6 +42,7 @@ func configs(h Harness, _ Source) string       { return h.NoConfig }
 func labels(h Harness, _ Source) string        { return h.NoLabels }
 func changes(h Harness, _ Source) string       { return h.Fixed }
 func removals(_ Harness, s Source) string      { return missing(s.Remove == nil, "Remove") }
+func departures(_ Harness, s Source) string    { return missing(s.Leave == nil, "Leave") }
 func renames(_ Harness, s Source) string       { return missing(s.Rename == nil, "Rename") }
 func breaks(_ Harness, s Source) string        { return missing(s.Break == nil, "Break") }
 func duplicates(_ Harness, s Source) string    { return missing(s.Duplicate == nil, "Duplicate") }

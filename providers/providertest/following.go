@@ -3,6 +3,7 @@ package providertest
 import (
 	"maps"
 	"reflect"
+	"slices"
 
 	"k8s.io/client-go/rest"
 
@@ -92,6 +93,30 @@ func (c *trial) removedIsWithdrawn() {
 	c.source.Remove(c.t, removed.Name)
 	d.waitFor(other)
 	d.wantWithdrawn(removed)
+}
+
+func (c *trial) leavingIsWithdrawnThen() {
+	leaver, other := c.cluster("leaver"), c.cluster("other")
+	c.set(leaver, other)
+	d := c.start()
+	d.waitFor(leaver, other)
+	c.source.Leave(c.t, leaver.Name)
+	name := c.Name(leaver.Name)
+	d.waitUntil(func() string {
+		if d.leaving[name] == nil {
+			return "the member is not reported as one that leaves"
+		}
+		return ""
+	})
+	d.wantWithdrawn()
+	d.letLeave(name)
+	d.waitUntil(func() string {
+		if !slices.Contains(d.withdrawnLocked(), name) {
+			return "the member that has left is not withdrawn"
+		}
+		return ""
+	})
+	d.waitFor(other)
 }
 
 func (c *trial) returnIsReported() {

@@ -19,12 +19,14 @@ type members struct {
 	calls    []call
 	refused  map[fleet.ClusterName]error         // what Set returns
 	held     map[fleet.ClusterName]chan struct{} // what Remove returns
+	leaving  map[fleet.ClusterName]chan struct{} // what Leave returns, of members that leave or have left
 	problems []fleet.Problem                     // as they were reported, those that end with them
 }
 
 // call is one call of a method.
 type call struct {
 	removal bool
+	leaves  bool
 	member  fleet.Member // the name alone, of a removal
 	given   *rest.Config // of which member.Config is a copy
 	err     error
@@ -32,8 +34,11 @@ type call struct {
 
 func (c call) String() string {
 	what := fmt.Sprintf("Set(%q, %s)", c.member.Name, contents(c.member))
-	if c.removal {
+	switch {
+	case c.removal:
 		what = fmt.Sprintf("Remove(%q)", c.member.Name)
+	case c.leaves:
+		what = fmt.Sprintf("Leave(%q, %s)", c.member.Name, contents(c.member))
 	}
 	if c.err != nil {
 		what += fmt.Sprintf(" = %v", c.err)
@@ -59,11 +64,41 @@ func newMembers() *members {
 		now:     map[fleet.ClusterName]fleet.Member{},
 		refused: map[fleet.ClusterName]error{},
 		held:    map[fleet.ClusterName]chan struct{}{},
+		leaving: map[fleet.ClusterName]chan struct{}{},
 	}
 }
 
 // Set implements [fleet.Members].
 func (ms *members) Set(m fleet.Member) error {
+	return ms.report(m, func() { delete(ms.leaving, m.Name) }, false)
+}
+
+// Leave implements [fleet.Members]. The member stays one until letLeave is called.
+func (ms *members) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	err = ms.report(m, func() {
+		if ms.leaving[m.Name] == nil {
+			ms.leaving[m.Name] = make(chan struct{})
+		}
+		left = ms.leaving[m.Name]
+		select {
+		case <-left:
+			delete(ms.now, m.Name)
+		default:
+		}
+	}, true)
+	return left, err
+}
+
+// letLeave lets a member have left that is about to.
+func (ms *members) letLeave(name fleet.ClusterName) {
+	ms.change(func() {
+		close(ms.leaving[name])
+		delete(ms.now, name)
+	})
+}
+
+// report keeps what is reported. If it is accepted, then is called while nothing else changes.
+func (ms *members) report(m fleet.Member, then func(), leaves bool) error {
 	err, given := m.Validate(), m.Config
 	m.Labels = maps.Clone(m.Labels)
 	if given != nil {
@@ -75,8 +110,9 @@ func (ms *members) Set(m fleet.Member) error {
 		}
 		if err == nil {
 			ms.now[m.Name] = m
+			then()
 		}
-		ms.calls = append(ms.calls, call{member: m, given: given, err: err})
+		ms.calls = append(ms.calls, call{leaves: leaves, member: m, given: given, err: err})
 	})
 	return err
 }
@@ -86,6 +122,7 @@ func (ms *members) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	over := make(chan struct{})
 	ms.change(func() {
 		delete(ms.now, name)
+		delete(ms.leaving, name)
 		ms.calls = append(ms.calls, call{removal: true, member: fleet.Member{Name: name}})
 		held := ms.held[name]
 		if held == nil {
@@ -132,7 +169,7 @@ func (ms *members) look(look func() string) (found string, news <-chan struct{})
 	return look(), ms.news
 }
 
-// reported returns all calls of Set for the member that were accepted, in their order.
+// reported returns all calls of Set and Leave for the member that were accepted, in their order.
 func (ms *members) reported(name fleet.ClusterName) []call {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()

@@ -27,7 +27,8 @@ type memory struct {
 type entry struct {
 	Description
 
-	broken bool
+	broken  bool
+	leaving bool
 }
 
 func newMemory() *memory { return &memory{news: make(chan struct{})} }
@@ -86,6 +87,9 @@ func (m *memory) source(provider func(m *memory) fleet.Provider) Source {
 		Set:      func(_ *testing.T, d Description) { m.put(entry{Description: d}) },
 		Remove: func(_ *testing.T, name string) {
 			m.change(func() { i := m.find(name); m.entries = slices.Delete(m.entries, i, i+1) })
+		},
+		Leave: func(_ *testing.T, name string) {
+			m.change(func() { m.entries[m.find(name)].leaving = true })
 		},
 		Rename: func(_ *testing.T, from, to string) {
 			m.change(func() { m.entries[m.find(from)].Name = to })
@@ -169,7 +173,7 @@ func (f follower) report(ctx context.Context, members fleet.Members, known map[f
 		}
 		known[m.Name] = true
 		delete(left, m.Name)
-		if err := members.Set(m); err != nil {
+		if err := f.reportOne(ctx, members, m, e.leaving); err != nil {
 			logf.FromContext(ctx).Error(err, "A cluster is not reported", "cluster", m.Name)
 		}
 	}
@@ -177,4 +181,25 @@ func (f follower) report(ctx context.Context, members fleet.Members, known map[f
 		delete(known, name)
 		members.Remove(name)
 	}
+}
+
+// reportOne reports a member. One that leaves is removed from the memory when it has left.
+func (f follower) reportOne(ctx context.Context, members fleet.Members, m fleet.Member, leaves bool) error {
+	if !leaves {
+		return members.Set(m)
+	}
+	left, err := members.Leave(m)
+	if err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case <-left:
+			f.memory.change(func() {
+				f.memory.entries = slices.DeleteFunc(f.memory.entries, func(e entry) bool { return e.leaving && e.Name == string(m.Name) })
+			})
+		case <-ctx.Done():
+		}
+	}()
+	return nil
 }

@@ -78,6 +78,10 @@ type Source struct {
 	// Remove removes the description of a cluster; of several, the oldest.
 	Remove func(t *testing.T, name string)
 
+	// Leave begins to remove the description of a cluster such that the member can leave well before: an object with a
+	// finalizer is deleted, for instance. The description is removed when the member has left.
+	Leave func(t *testing.T, name string)
+
 	// Rename gives the cluster another name in one step.
 	Rename func(t *testing.T, from, to string)
 

@@ -46,6 +46,7 @@ func TestWhatASourceCannotDoIsSkipped(t *testing.T) {
 	wantResults(t, out, "SKIP", map[string]string{
 		"new credentials are news of the same member":        "no config here",
 		"what is removed is withdrawn":                       "the source has no Remove",
+		"what leaves is withdrawn when it has left":          "the source has no Leave",
 		"what comes back is reported anew":                   "the source has no Remove",
 		"what is renamed is withdrawn and reported":          "the source has no Rename",
 		"labels are reported":                                "no labels here",

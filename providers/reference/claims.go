@@ -35,13 +35,14 @@ type claims struct {
 	log     logr.Logger
 	mu      sync.Mutex // guards what follows; methods of the members, which never wait, are called under it
 	claimed map[fleet.ClusterName]claimed
+	leaving map[fleet.ClusterName]fleet.ClusterName // by member, the last claim, which is about to end
 }
 
 // claimed is a member as objects describe it, by their claims.
 type claimed map[fleet.ClusterName]fleet.Member
 
 func newClaims(members fleet.Members, log logr.Logger) *claims {
-	return &claims{Members: members, log: log, claimed: map[fleet.ClusterName]claimed{}}
+	return &claims{Members: members, log: log, claimed: map[fleet.ClusterName]claimed{}, leaving: map[fleet.ClusterName]fleet.ClusterName{}}
 }
 
 var _ fleet.Members = (*claims)(nil)
@@ -64,15 +65,42 @@ func (c *claims) Set(m fleet.Member) error {
 		if len(of) == 0 {
 			delete(c.claimed, m.Name)
 		}
+		return err
 	}
-	return err
+	delete(c.leaving, m.Name)
+	return nil
+}
+
+// Leave implements [fleet.Members]. The last claim lets the member leave. One before ends at once, and the member goes on.
+func (c *claims) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	claim := m.Name
+	m.Name = memberOf(claim)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if of := c.claimed[m.Name]; len(of) > 1 || len(of) == 1 && !of.has(claim) {
+		return c.removeLocked(claim), nil
+	}
+	left, err = c.Members.Leave(m)
+	if err == nil {
+		delete(c.claimed, m.Name)
+		c.leaving[m.Name] = claim
+	}
+	return left, err
 }
 
 // Remove implements [fleet.Members]. Removing the last claim removes the member; before that, nothing is drained.
 func (c *claims) Remove(claim fleet.ClusterName) (drained <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.removeLocked(claim)
+}
+
+func (c *claims) removeLocked(claim fleet.ClusterName) (drained <-chan struct{}) {
 	name := memberOf(claim)
+	if c.leaving[name] == claim {
+		delete(c.leaving, name)
+		return c.Members.Remove(name)
+	}
 	none := make(chan struct{})
 	close(none)
 	of := c.claimed[name]
@@ -94,6 +122,11 @@ func (c *claims) Remove(claim fleet.ClusterName) (drained <-chan struct{}) {
 func (c *claims) SetProblem(p fleet.Problem) {
 	p.Member = memberOf(p.Member)
 	c.Members.SetProblem(p)
+}
+
+func (of claimed) has(claim fleet.ClusterName) bool {
+	_, ok := of[claim]
+	return ok
 }
 
 // best returns the member as the first claim describes it, by name, which describes a way to reach it. All replicas come to

@@ -40,6 +40,8 @@ func (r reports) Set(m fleet.Member) error {
 	return nil
 }
 
+func (reports) Leave(fleet.Member) (left <-chan struct{}, err error) { panic("nothing is to leave") }
+
 func (reports) Remove(fleet.ClusterName) (drained <-chan struct{}) { panic("nothing is to be removed") }
 
 func (reports) SetProblem(fleet.Problem) {}
@@ -100,6 +102,8 @@ func TestAClusterThatExistsIsReportedAsItIs(t *testing.T) {
 type refusing struct{ with error }
 
 func (r refusing) Set(fleet.Member) error { return r.with }
+
+func (r refusing) Leave(fleet.Member) (left <-chan struct{}, err error) { return nil, r.with }
 
 func (refusing) Remove(fleet.ClusterName) (drained <-chan struct{}) { return nil }
 

@@ -44,6 +44,10 @@ func (c *calls) Set(m fleet.Member) error {
 	return nil
 }
 
+func (c *calls) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	return nil, c.Set(m)
+}
+
 // Remove implements fleet.Members.
 func (c *calls) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	c.note("remove " + string(name))

@@ -1,0 +1,210 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/internal/retry"
+)
+
+var errLeaveTimeout = errors.New("the time to leave is up")
+
+// depart asks the controllers until the member has left, or its time is up, and withdraws it then. It returns when ctx ends: the
+// member stays, or was withdrawn otherwise.
+func (m *member) depart(ctx context.Context, l *leaving) {
+	select {
+	case <-m.fleet.elected:
+	case <-ctx.Done():
+		return
+	}
+	timeout := m.fleet.opts.LeaveTimeout
+	m.log.Info("The member leaves", "timeout", timeout.String())
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errLeaveTimeout)
+	defer cancel()
+	d := &departure{member: m, leaving: l, until: time.Now().Add(timeout), replayed: map[*leaver]*Engagement{}}
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	telling.Go(func() { d.tellUndone(ctx) })
+	for !d.ask(ctx) {
+		if ctx.Err() != nil {
+			d.giveUp(context.Cause(ctx))
+			return
+		}
+	}
+	cancel()
+}
+
+// departure asks the controllers for one member that leaves.
+type departure struct {
+	member  *member
+	leaving *leaving
+	until   time.Time
+
+	mu       sync.Mutex // guards what follows
+	replayed map[*leaver]*Engagement
+}
+
+// ask asks every controller, and withdraws the member if all are done with it at the same moment. It returns false if they must
+// be asked again, since there is another engagement or controller now, or ctx has ended.
+func (d *departure) ask(ctx context.Context) (left bool) {
+	e, leavers := d.member.toAsk()
+	if e == nil && len(leavers) > 0 {
+		select {
+		case <-d.leaving.news:
+		case <-ctx.Done():
+		}
+		return false
+	}
+	if len(leavers) > 0 {
+		asking, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
+		if !d.replay(asking, e, leavers) || !d.awaitDone(asking, leavers) {
+			return false
+		}
+	}
+	return d.withdraw(e, leavers)
+}
+
+// replay has all objects told to the controllers to which they were not told on this engagement yet.
+func (d *departure) replay(ctx context.Context, e *Engagement, leavers []*leaver) (done bool) {
+	var replaying sync.WaitGroup
+	for _, l := range leavers {
+		if !d.isReplayed(l, e) {
+			replaying.Go(func() { d.replayTo(ctx, l, e) })
+		}
+	}
+	replaying.Wait()
+	return ctx.Err() == nil
+}
+
+// replayTo tries until it works, or ctx ends.
+func (d *departure) replayTo(ctx context.Context, l *leaver, e *Engagement) {
+	pauses := retry.Pauses(d.member.fleet.opts.MaxRetryPeriod)
+	for {
+		err := l.Replay(ctx, e)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			break
+		}
+		d.member.log.Error(err, "Cannot tell a controller of all objects of a member that leaves; trying again", "controller", l.controller)
+		retry.Pause(ctx, &pauses, nil)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.replayed[l] = e
+}
+
+func (d *departure) isReplayed(l *leaver, e *Engagement) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.replayed[l] == e
+}
+
+// awaitDone waits until all controllers are done at the same moment: what one does may be an event for another.
+func (d *departure) awaitDone(ctx context.Context, leavers []*leaver) (done bool) {
+	for !done {
+		done = true
+		for _, l := range leavers {
+			if n, _ := l.Undone(d.member.name); n == 0 {
+				continue
+			}
+			done = false
+			if err := l.AwaitDone(ctx, d.member.name); err != nil {
+				return false
+			}
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// withdraw lets the member leave that the controllers are done with, unless there is something else to ask now.
+func (d *departure) withdraw(e *Engagement, leavers []*leaver) (left bool) {
+	m := d.member
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.withdrawn || m.leaving != d.leaving || !slices.Equal(leavers, m.fleet.leavers) || len(leavers) > 0 && m.engagement != e {
+		return false
+	}
+	m.log.Info("The member has left: every controller is done with it")
+	m.fleet.problems.set(m.fleet.opts.Logger, leavingProblem(m.name))
+	m.departs = true
+	m.withdrawLocked()
+	return true
+}
+
+// giveUp lets the member leave whose time is up, and tells what is undone.
+func (d *departure) giveUp(why error) {
+	if !errors.Is(why, errLeaveTimeout) {
+		return
+	}
+	m, undone := d.member, d.undone()
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if m.withdrawn || m.leaving != d.leaving {
+		return
+	}
+	m.log.Info("The member leaves although not all is done: its time is up", "undone", oneline.Text(undone, maxMessage))
+	d.problemLocked(ReasonLeftUndone, "it has left when its time was up, and what controllers have put there may stay: "+undone)
+	m.departs = true
+	m.withdrawLocked()
+}
+
+// tellUndone keeps a problem of a member that takes long, until ctx ends.
+func (d *departure) tellUndone(ctx context.Context) {
+	look := time.NewTicker(leavePatience)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			d.tellUndoneNow()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *departure) tellUndoneNow() {
+	m, undone := d.member, d.undone()
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if !m.withdrawn && m.leaving == d.leaving {
+		d.problemLocked(ReasonLeaving, fmt.Sprintf("it is about to leave, until %s at the latest: %s", d.until.UTC().Format(time.RFC3339), undone))
+	}
+}
+
+func (d *departure) problemLocked(reason, message string) {
+	p := leavingProblem(d.member.name)
+	p.Reason, p.Message = reason, message
+	d.member.fleet.problems.set(d.member.fleet.opts.Logger, p)
+}
+
+// undone says what keeps the member from leaving, for people.
+func (d *departure) undone() string {
+	e, leavers := d.member.toAsk()
+	if e == nil {
+		return "it is not connected"
+	}
+	var all []string
+	for _, l := range leavers {
+		n, some := l.Undone(d.member.name)
+		switch {
+		case n > 0:
+			all = append(all, fmt.Sprintf("controller %s is not done with %d requests, such as %s", l.controller, n, strings.Join(some, ", ")))
+		case !d.isReplayed(l, e):
+			all = append(all, fmt.Sprintf("controller %s has not started, or does not have every object yet", l.controller))
+		}
+	}
+	if len(all) == 0 {
+		return "nothing that is known"
+	}
+	return strings.Join(all, "; ")
+}
