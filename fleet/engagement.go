@@ -27,7 +27,7 @@ type Engagement struct {
 	tally     *tally
 	informers informer.Set
 
-	leaving   atomic.Bool // the member is about to leave
+	leaving atomic.Bool // the member is about to leave
 
 	// What its probes found last. The fleet's lock guards it.
 	state State

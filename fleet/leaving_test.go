@@ -408,9 +408,9 @@ func TestOneMemberThatHangsKeepsNoOtherFromLeaving(t *testing.T) {
 		f := running(t, Options{})
 		one := controls(f, "one")
 		one.has("m7", 1)
-		var left []<-chan struct{}
-		for i := range 100 {
-			left = append(left, leavingMember(t, f, Member{Name: ClusterName(fmt.Sprintf("m%d", i)), Cluster: &existing{}}))
+		left := make([]<-chan struct{}, 100)
+		for i := range left {
+			left[i] = leavingMember(t, f, Member{Name: ClusterName(fmt.Sprintf("m%d", i)), Cluster: &existing{}})
 		}
 		for i := range left {
 			wantLeft(t, left[i], i != 7, fmt.Sprintf("member %d", i))

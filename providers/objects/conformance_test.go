@@ -59,6 +59,11 @@ func newSource(t *testing.T) providertest.Source {
 		Remove: func(_ *testing.T, name string) {
 			ns.delete(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.string, Name: name}})
 		},
+		Leave: func(_ *testing.T, name string) {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.string, Name: name}}
+			update(ns, secret, func(s *corev1.Secret) { s.Finalizers = []string{objects.LeaveFinalizer} })
+			ns.delete(secret)
+		},
 		Rename: func(_ *testing.T, from, to string) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.string, Name: from}}
 			update(ns, secret, func(s *corev1.Secret) { s.Data = map[string][]byte{"name": []byte(to)} })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -128,6 +129,7 @@ func (w *worker[T]) look(ctx context.Context, key client.ObjectKey) {
 		return
 	case w.takeLocked(ctx, key, obj, members, err) && !also.tooEarly.Load(): // no event tells when all are listed
 		w.keys.Forget(key)
+		w.releaseLocked(key)
 	default:
 		w.keys.AddRateLimited(key)
 	}
@@ -206,6 +208,7 @@ func (w *worker[T]) takeLocked(ctx context.Context, key client.ObjectKey, obj T,
 		return false
 	}
 	if err != nil && !errors.Is(err, ErrNone) {
+		w.enqueueNames(slices.Collect(maps.Keys(d.members))) // they may be about to leave
 		news := w.tellLocked(d, "", told{reason: reasonOf(err, ReasonNotDescribed), message: err.Error(), noMember: true})
 		if panicked, ok := errors.AsType[panicError](err); ok && news {
 			logf.FromContext(ctx).Error(nil, "Panic while an object was read", "object", key, "stack", panicked.stack)

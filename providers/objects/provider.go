@@ -37,7 +37,8 @@ import (
 // If several objects describe a member of the same name, the oldest has it (by creation, then by namespace and name).
 // The others get an event and a [fleet.Problem], and the next of them takes over when the first lets go.
 //
-// An object that is deleted takes its member with it at once. Its names are kept for it for ten seconds, so that a tool that
+// An object that is deleted takes its members with it at once, unless it has the finalizer [LeaveFinalizer]: then they leave
+// well, and the finalizer is removed when they have left. Its names are kept for it for ten seconds, so that a tool that
 // replaces it, by deleting it and creating it under the same namespace and name, does not lose them to a duplicate that
 // waits. The new object is then as old as the one before, for as long as the process runs. A process that starts later knows
 // the times of creation alone: there the duplicate is the older. So a duplicate is to be removed, and not to be left

@@ -25,8 +25,8 @@ type recording struct {
 	removals map[fleet.ClusterName]int
 	hostsOf  map[fleet.ClusterName][]string // that were reported, one after the other
 	leaving  map[fleet.ClusterName]chan struct{}
-	problems map[string]string              // by subject and member, the reason and the message
-	broken   []string                       // what a provider must not do
+	problems map[string]string // by subject and member, the reason and the message
+	broken   []string          // what a provider must not do
 }
 
 func newRecording() *recording {

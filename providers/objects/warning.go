@@ -49,6 +49,8 @@ type description struct {
 	members map[fleet.ClusterName]*fleet.Member // most have one, and a map has places for eight at once
 	told    map[fleet.ClusterName]told          // by member what was told last, while it holds; "" for the object as a whole
 	events  flowcontrol.PassiveRateLimiter
+
+	departure departure
 }
 
 // told is what the object's owner is told by an event.
@@ -79,7 +81,9 @@ func (w *worker[T]) descriptionLocked(key client.ObjectKey, obj T) (*description
 		for subject, t := range d.told {
 			d.told[subject] = told{noMember: t.noMember}
 		}
+		d.departure = departure{}
 	}
+	d.departure.note(obj)
 	d.ref = ref
 	return d, nil
 }

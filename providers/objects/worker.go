@@ -34,13 +34,15 @@ type worker[T client.Object] struct {
 	members               fleet.Members
 	troubles              troubles
 	recorder              recorder.EventRecorder
-	live                  client.Reader // asks the server
+	live                  client.Client // asks the server
 	keys                  workqueue.TypedRateLimitingInterface[client.ObjectKey]
 	names                 workqueue.TypedRateLimitingInterface[fleet.ClusterName]
+	releases              workqueue.TypedRateLimitingInterface[client.ObjectKey] // whose finalizers are to be removed
 	own, also, namespaces watches
 	start                 *start
-	seen                  seen          // empty unless labels of namespaces matter
-	slow                  chan struct{} // has an entry for each call that is not waited for
+	seen                  seen           // empty unless labels of namespaces matter
+	slow                  chan struct{}  // has an entry for each call that is not waited for
+	awaiting              sync.WaitGroup // for members that leave
 
 	mu        sync.Mutex // guards what follows; nothing remote is awaited under it
 	described map[client.ObjectKey]*description
@@ -48,6 +50,7 @@ type worker[T client.Object] struct {
 	heldUp    int // describers that wait, since too many objects are slow
 	claims    claims
 	reported  map[fleet.ClusterName]client.ObjectKey // the object whose description the fleet has
+	awaited   map[fleet.ClusterName]awaited          // members that are about to leave
 }
 
 func newWorker[T client.Object](p Provider[T], local cluster.Cluster, members fleet.Members) (*worker[T], error) {
@@ -73,11 +76,13 @@ func newWorker[T client.Object](p Provider[T], local cluster.Cluster, members fl
 		live:      live,
 		keys:      newQueue[client.ObjectKey](),
 		names:     newQueue[fleet.ClusterName](),
+		releases:  newQueue[client.ObjectKey](),
 		start:     newStart(),
 		slow:      make(chan struct{}, mostSlow),
 		described: map[client.ObjectKey]*description{},
 		overdue:   map[client.ObjectKey]*call{},
 		reported:  map[fleet.ClusterName]client.ObjectKey{},
+		awaited:   map[fleet.ClusterName]awaited{},
 	}, nil
 }
 
@@ -97,15 +102,20 @@ func (w *worker[T]) enqueue(key client.ObjectKey) {
 func (w *worker[T]) shutDown() {
 	w.keys.ShutDown()
 	w.names.ShutDown()
+	w.releases.ShutDown()
 }
 
 // work returns when ctx is done.
 func (w *worker[T]) work(ctx context.Context) {
 	w.start.noMore()
 	var running sync.WaitGroup
+	defer w.awaiting.Wait()
 	defer running.Wait()
 	for range describers {
 		running.Go(func() { w.describeAll(ctx) })
+	}
+	for range releasers {
+		running.Go(func() { w.releaseAll(ctx) })
 	}
 	patience := time.NewTimer(w.provider.Timeout)
 	defer patience.Stop()
@@ -125,9 +135,10 @@ func (w *worker[T]) reportAll(ctx context.Context) {
 			return
 		}
 		if w.letGo(name) {
+			w.await(ctx, name, nil)
 			w.members.Remove(name) // what is reported of the name after this is a new member, once this one is drained
 		}
-		if w.report(name) {
+		if w.report(ctx, name) {
 			w.names.Forget(name)
 		} else {
 			w.names.AddRateLimited(name)
@@ -163,12 +174,12 @@ func (w *worker[T]) holderLocked(name fleet.ClusterName) (key client.ObjectKey, 
 
 // report reports the member as the holder of its name describes it, if any object does. It returns false if that must be
 // tried again.
-func (w *worker[T]) report(name fleet.ClusterName) (done bool) {
-	m, from, ok := w.toReport(name)
+func (w *worker[T]) report(ctx context.Context, name fleet.ClusterName) (done bool) {
+	m, from, leaves, ok := w.toReport(name)
 	if !ok {
 		return true
 	}
-	err := w.members.Set(m)
+	hasLeft, err := w.reportAs(ctx, m, leaves)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
@@ -178,8 +189,12 @@ func (w *worker[T]) report(name fleet.ClusterName) (done bool) {
 	if holder, ok := w.holderLocked(name); !ok || holder != from || d == nil {
 		return true // the name has changed hands meanwhile, and is in the queue
 	}
+	if hasLeft || errors.Is(err, fleet.ErrInvalidMember) {
+		d.departure.hasLeft(name)
+		w.releaseLocked(from)
+	}
 	switch {
-	case errors.Is(err, fleet.ErrStopped):
+	case errors.Is(err, fleet.ErrStopped), hasLeft:
 	case errors.Is(err, fleet.ErrInvalidMember):
 		w.tellLocked(d, name, told{reason: ReasonInvalidMember, message: err.Error(), noMember: true})
 	case err != nil:
@@ -193,14 +208,14 @@ func (w *worker[T]) report(name fleet.ClusterName) (done bool) {
 	return true
 }
 
-// toReport returns the member as the holder of its name describes it, and tells the others that they do not have it.
-func (w *worker[T]) toReport(name fleet.ClusterName) (m fleet.Member, from client.ObjectKey, ok bool) {
+// toReport returns the member as the holder of its name describes it, and whether it leaves, and tells the others that they do not have it.
+func (w *worker[T]) toReport(name fleet.ClusterName) (m fleet.Member, from client.ObjectKey, leaves, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expireLocked(name)
 	claimants := w.claims.of(name)
 	if len(claimants) == 0 {
-		return m, from, false
+		return m, from, false, false
 	}
 	first := claimants[0]
 	message := fmt.Sprintf("the member %q is described by %s, which is older", name, w.about(first.key))
@@ -213,9 +228,10 @@ func (w *worker[T]) toReport(name fleet.ClusterName) (m fleet.Member, from clien
 		}
 	}
 	if first.isDeleted() {
-		return m, from, false
+		return m, from, false, false
 	}
-	return *w.described[first.key].members[name], first.key, true
+	d := w.described[first.key]
+	return *d.members[name], first.key, d.departure.begun, true
 }
 
 // expireLocked ends that the name is kept for objects whose time is up. It arranges that the name is looked at again when it is for the

@@ -116,6 +116,7 @@ func brokenFollowers() []broken {
 			}),
 			fails: map[string]string{
 				"what is removed is withdrawn":                       `["removed"] are members too`,
+				"what leaves is withdrawn when it has left":          "the member that has left is not withdrawn",
 				"what comes back is reported anew":                   `["removed"] are members too`,
 				"what is renamed is withdrawn and reported":          `["before"] are members too`,
 				"an interruption withdraws nothing and is caught up": `["goes"] are members too`,
@@ -145,6 +146,7 @@ func brokenFollowers() []broken {
 			}),
 			fails: map[string]string{
 				"what is removed is withdrawn":                       `["other" "removed"] were withdrawn, want ["removed"]`,
+				"what leaves is withdrawn when it has left":          `["leaver" "other"] were withdrawn, want ["leaver"]`,
 				"what is renamed is withdrawn and reported":          `["after" "before" "other"] were withdrawn, want ["before"]`,
 				"an interruption withdraws nothing and is caught up": `["changes" "comes" "goes" "stays"] were withdrawn, want ["goes"]`,
 			},

@@ -117,6 +117,7 @@ func (c *trial) leavingIsWithdrawnThen() {
 		return ""
 	})
 	d.waitFor(other)
+	d.wantWithdrawn(leaver)
 }
 
 func (c *trial) returnIsReported() {
