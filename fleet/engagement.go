@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
+	"github.com/fleet-runtime/fleet-runtime/internal/life"
 )
 
 // Engagement is one connection of a member, from connected to disengaged. A member that is connected anew gets a new
@@ -45,17 +46,16 @@ type Engagement struct {
 }
 
 func newEngagement(parent context.Context, name ClusterName) *Engagement {
-	ctx, cancel := context.WithCancelCause(parent)
-	return &Engagement{
+	e := &Engagement{
 		name:    name,
-		kinds:   newKinds(ctx, name),
 		state:   Ready,
-		ctx:     ctx,
-		cancel:  cancel,
 		work:    map[*work]struct{}{},
 		idle:    make(chan struct{}),
 		drained: func() {},
 	}
+	e.ctx, e.cancel = context.WithCancelCause(context.WithValue(parent, life.LeavingKey{}, &e.leaving))
+	e.kinds = newKinds(e.ctx, name)
+	return e
 }
 
 // Name returns the member's name.

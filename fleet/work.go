@@ -42,8 +42,11 @@ func (w *work) Err() error {
 
 // Value implements context.Context. The standard library gets the cause of the end by it.
 func (w *work) Value(key any) any {
-	if key == (life.Key{}) {
+	switch key {
+	case life.Key{}:
 		return w.engagement
+	case life.LeavingKey{}:
+		return w.engagement.Value(key)
 	}
 	if c := w.tiedOrOver(); c != nil {
 		return c.Value(key)

@@ -64,6 +64,7 @@ type item[request mcreconcile.ClusterAware[request]] struct {
 	at       time.Duration // when a delayed item becomes ready, or when a ready one did
 	index    int           // in its heap
 	phase    phase
+	failed   bool // it is delayed since a reconcile has failed
 
 	// The items of a cluster are linked, so that a purge finds them.
 	next, previous *item[request]
@@ -77,6 +78,7 @@ type clusterState[request mcreconcile.ClusterAware[request]] struct {
 	ready    [bands]readyHeap[request]
 	held     int
 	inFlight int
+	failing  int // items that are delayed since a reconcile has failed
 	paused   bool
 	items    *item[request]
 	links    [bands]link[request]
@@ -87,6 +89,7 @@ type clusterState[request mcreconcile.ClusterAware[request]] struct {
 	ownSeries bool // decided when the cluster is added, so that no count ever moves to or from the others
 
 	drained []chan struct{} // closed when nothing is in flight any more
+	settled []chan struct{} // closed when nothing is to be done any more, see settle
 }
 
 func newOrder[request mcreconcile.ClusterAware[request]](limit int, share float64) *order[request] {
@@ -163,6 +166,7 @@ func (o *order[request]) raise(i *item[request], priority int) {
 func (o *order[request]) makeReady(i *item[request], now time.Duration) {
 	o.ready++
 	i.at = now
+	i.recover()
 	i.sequence = o.nextSequence()
 	if _, busy := o.flights.all[i.request]; busy {
 		i.phase = held
@@ -318,6 +322,7 @@ func (o *order[request]) done(req request) (since time.Duration, known bool) {
 		}
 		c.drained = nil
 	}
+	c.settle()
 	o.retire(c)
 	return since, true
 }
@@ -381,6 +386,7 @@ func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[
 		if i.phase != delayed {
 			o.ready--
 		}
+		i.recover()
 		o.forget(i)
 		removed(i)
 	}
@@ -391,6 +397,7 @@ func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[
 	} else {
 		c.drained = append(c.drained, done)
 	}
+	c.settle()
 	o.retire(c)
 	return done
 }

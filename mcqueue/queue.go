@@ -140,6 +140,9 @@ func (q *Queue[request]) AddWithOpts(opts priorityqueue.AddOpts, reqs ...request
 	now := q.now()
 	for _, req := range reqs {
 		q.addLocked(req, priority, now, later(now, q.delayLocked(opts, req)))
+		if opts.RateLimited {
+			q.order.fail(req)
+		}
 	}
 }
 

@@ -2,8 +2,11 @@ package mcreconcile
 
 import (
 	"context"
+	"sync/atomic"
 
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/life"
 )
 
 type atClusterKey struct{}
@@ -51,6 +54,24 @@ func ClusterNameFrom(ctx context.Context) (name ClusterName, ok bool) {
 		return "", false
 	}
 	return at.name, true
+}
+
+// Leaving reports whether the cluster of the request is about to leave: then a reconciler takes back what it has put there, such
+// as finalizers on objects, and puts nothing there. It is called with the context of a reconcile, and may become true while that
+// runs: the object is then reconciled once more.
+//
+// The cluster has left when no request of it is ready, running, or tried again after an error. So a reconciler that is not done
+// returns an error. RequeueAfter, and an error of reconcile.TerminalError, count as done.
+func Leaving(ctx context.Context) bool {
+	leaving, ok := ctx.Value(life.LeavingKey{}).(*atomic.Bool)
+	return ok && leaving.Load()
+}
+
+// WithLeaving returns a context for which [Leaving] is true. It is for tests of a reconciler alone.
+func WithLeaving(ctx context.Context) context.Context {
+	leaving := &atomic.Bool{}
+	leaving.Store(true)
+	return context.WithValue(ctx, life.LeavingKey{}, leaving)
 }
 
 // noCluster says what to do about a context without a cluster.

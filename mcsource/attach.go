@@ -29,9 +29,11 @@ type attachment[request comparable] struct {
 
 // attach starts the source of a member in the background, on a context that ends with the engagement, with ctx, or when stop is
 // called. It is tried again until it starts, or that context ends. The engagement's drain waits for all of it, and names what
-// if that takes long. An error is the cause of the end of the engagement.
+// if that takes long. If told is not nil, it is called with the source when that has started, and with nil if it never will. An error
+// is the cause of the end of the engagement.
 func attach[request comparable](
 	ctx context.Context, what fmt.Stringer, e *fleet.Engagement, each TypedSource[request], queue workqueue.TypedRateLimitingInterface[request],
+	told func(started source.TypedSource[request]),
 ) (stop context.CancelFunc, err error) {
 	ctx, stop = context.WithCancel(withCluster(ctx, e.Name()))
 	life, leave, err := e.Join(ctx, what)
@@ -42,6 +44,9 @@ func attach[request comparable](
 	a := &attachment[request]{what: what, engagement: e, each: each, queue: queue}
 	go func() { // ends when the source has started, or with life; the drain waits for leave
 		started, life, leave := a.start(ctx, life, leave)
+		if told != nil {
+			told(started)
+		}
 		context.AfterFunc(life, func() {
 			defer stop()
 			defer leave()

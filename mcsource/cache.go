@@ -28,6 +28,8 @@ type engagedCache struct {
 	mu       sync.Mutex // guards handlers, and orders add after the end
 	handlers sync.WaitGroup
 	ended    bool
+	added    toolscache.ResourceEventHandlerRegistration // the handler of the source, nil before
+	waiting  []chan struct{}                             // closed when it is added
 }
 
 var _ cache.Cache = (*engagedCache)(nil)
@@ -154,7 +156,48 @@ func (i *engagedInformer) add(
 		gate.close()
 		_ = i.informer.RemoveEventHandler(registration) // it fails only for a handler that is gone already
 	})
+	i.view.has(registration)
 	return followed{registration}, nil
+}
+
+// has notes the handler of the source.
+func (c *engagedCache) has(registration toolscache.ResourceEventHandlerRegistration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.added = registration
+	for _, waiting := range c.waiting {
+		close(waiting)
+	}
+	c.waiting = nil
+}
+
+// sync waits until the handler of the source has had what there was at first.
+func (c *engagedCache) sync(ctx context.Context) error {
+	c.mu.Lock()
+	added := make(chan struct{})
+	if c.added == nil {
+		c.waiting = append(c.waiting, added)
+	} else {
+		close(added)
+	}
+	c.mu.Unlock()
+	select {
+	case <-added:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-c.registration().HasSyncedChecker().Done():
+		return context.Cause(c.ctx) // it is done as well when it was removed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *engagedCache) registration() toolscache.ResourceEventHandlerRegistration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.added
 }
 
 // RemoveEventHandler implements cache.Informer.

@@ -85,5 +85,8 @@ func (k *engagedKind[object, request]) Start(ctx context.Context, queue workqueu
 	return source.TypedKind(k.view, obj, k.handler, k.predicates...).Start(ctx, queue)
 }
 
+// WaitForSync implements source.TypedSyncingSource. The source has started.
+func (k *engagedKind[object, request]) WaitForSync(ctx context.Context) error { return k.view.sync(ctx) }
+
 // Wait returns when no handler of the source runs any more.
 func (k *engagedKind[object, request]) Wait() { k.view.wait() }

@@ -136,7 +136,7 @@ func (d *TypedOnDemand[request]) has(ctx context.Context, key watchKey) bool {
 // beginLocked starts the source of a watch, if the controller has started.
 func (d *TypedOnDemand[request]) beginLocked(w *watch[request]) (err error) {
 	if d.ctx != nil {
-		w.stop, err = attach(d.ctx, w, w.engagement, w.each, d.queue)
+		w.stop, err = attach(d.ctx, w, w.engagement, w.each, d.queue, nil)
 	}
 	return err
 }
@@ -166,4 +166,45 @@ func (d *TypedOnDemand[request]) forget(key watchKey, w *watch[request]) {
 	if d.watches[key] == w {
 		delete(d.watches, key)
 	}
+}
+
+var _ Replayer = (*OnDemand)(nil)
+
+// Replay implements [Replayer]. What is asked for meanwhile is told anyway.
+func (d *TypedOnDemand[request]) Replay(ctx context.Context, e *fleet.Engagement) error {
+	for _, w := range d.in(e) {
+		stop, err := again(ctx, replaying[request]{d.fleet, d.ctx, w, e, w.each, d.queue})
+		if err != nil {
+			return fmt.Errorf("telling %v once more in cluster %q: %w", w, e.Name(), err)
+		}
+		d.replace(w, stop)
+	}
+	return nil
+}
+
+// in returns the watches of an engagement whose sources run.
+func (d *TypedOnDemand[request]) in(e *fleet.Engagement) []*watch[request] {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var in []*watch[request]
+	for _, w := range d.watches {
+		if w.engagement == e && w.stop != nil {
+			in = append(in, w)
+		}
+	}
+	return in
+}
+
+// replace lets the source of a watch that is to be stopped by stop take the place of the first.
+func (d *TypedOnDemand[request]) replace(w *watch[request], stop context.CancelFunc) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, there := range d.watches {
+		if there == w {
+			w.stop()
+			w.stop = stop
+			return
+		}
+	}
+	stop() // it was ended meanwhile
 }

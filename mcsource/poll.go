@@ -40,7 +40,7 @@ func (p TypedPoll[request]) ForCluster(
 	if p.Jitter <= 0 {
 		p.Jitter = 0.1
 	}
-	return &poller[request]{TypedPoll: p, name: name, cluster: cl}, nil
+	return &poller[request]{TypedPoll: p, name: name, cluster: cl, asked: make(chan struct{})}, nil
 }
 
 func (p TypedPoll[request]) String() string { return "poll every " + p.Interval.String() }
@@ -49,14 +49,17 @@ type poller[request comparable] struct {
 	TypedPoll[request]
 	name    mcreconcile.ClusterName
 	cluster cluster.Cluster
+	asked   chan struct{} // closed when it has asked once
 	running sync.WaitGroup
 }
 
 // Start implements source.TypedSource. Wait joins the goroutine.
 func (p *poller[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
 	p.running.Go(func() {
+		first := sync.OnceFunc(func() { close(p.asked) })
 		for ctx.Err() == nil {
 			p.ask(ctx, queue)
+			first()
 			p.pause(ctx)
 		}
 	})
@@ -84,6 +87,16 @@ func (p *poller[request]) pause(ctx context.Context) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+}
+
+// WaitForSync implements source.TypedSyncingSource.
+func (p *poller[request]) WaitForSync(ctx context.Context) error {
+	select {
+	case <-p.asked:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

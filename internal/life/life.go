@@ -7,6 +7,9 @@ import "context"
 // has joined an engagement answers it, and so does one of [With].
 type Key struct{}
 
+// LeavingKey is the key of a context's value that says whether the cluster is about to leave: an *atomic.Bool.
+type LeavingKey struct{}
+
 // With returns a context that belongs to a life which is longer than its own.
 func With(ctx, life context.Context) context.Context { return &lasting{ctx, life} }
 
