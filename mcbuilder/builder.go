@@ -180,8 +180,9 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	if err != nil {
 		return nil, fmt.Errorf("building controller %q: %w", b.name, err)
 	}
+	leaver := newLeaver(sources, waiting)
 	sources = append([]source.TypedSource[request]{attendance[request]{
-		fleet: b.mgr.GetFleet(), controller: b.name, waiting: waiting, weight: b.weight, log: c.GetLogger(),
+		leaver: leaver, fleet: b.mgr.GetFleet(), controller: b.name, waiting: waiting, weight: b.weight, log: c.GetLogger(),
 		started: func(ctx context.Context) { reconciler.started = ctx },
 	}}, sources...)
 	for _, src := range sources {
@@ -189,6 +190,7 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 			return nil, fmt.Errorf("starting %v of controller %q: %w", src, b.name, err)
 		}
 	}
+	reconciler.part.OnLeave(leaver)
 	return c, nil
 }
 

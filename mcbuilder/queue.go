@@ -91,15 +91,18 @@ type attendance[request mcreconcile.ClusterAware[request]] struct {
 	waiting    *waiting[request]
 	weight     func(fleet.Status) int // nil for one each
 	log        logr.Logger
+	leaver     *leaver[request]
 	started    func(ctx context.Context) // is told the controller's context, before the workers start
 }
 
 // Start implements source.TypedSource. The goroutine ends with ctx.
 func (a attendance[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
 	a.started(ctx)
-	if q, ok := queue.(*mcqueue.Queue[request]); ok {
+	q, ok := queue.(*mcqueue.Queue[request])
+	if ok {
 		go a.follow(ctx, q)
 	}
+	a.leaver.begin(q)
 	return nil
 }
 

@@ -52,7 +52,7 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 	joined, engagement, end, err := r.part.Begin(ctx, req.Cluster(), this)
 	switch {
 	case errors.Is(err, fleet.ErrNotReady):
-		return reconcile.Result{RequeueAfter: soon}, nil // the queue is about to park it
+		return r.again(req, nil), nil // the queue is about to park it
 	case errors.Is(err, fleet.ErrDisengaged):
 		return r.disengaged(req), nil
 	case err != nil:
@@ -85,7 +85,13 @@ func (r *reconciler[request]) disengaged(req request) reconcile.Result {
 	if _, known := r.mgr.GetFleet().Status(req.Cluster()); !known {
 		return reconcile.Result{}
 	}
-	return reconcile.Result{RequeueAfter: soon}
+	return r.again(req, nil)
+}
+
+// again says that a request is tried again soon, of which nothing was done.
+func (r *reconciler[request]) again(req request, priority *int) reconcile.Result {
+	r.waiting.add(req, nil)
+	return reconcile.Result{RequeueAfter: soon, Priority: priority}
 }
 
 const (
@@ -112,7 +118,7 @@ func (r *reconciler[request]) answer(ctx context.Context, req request, result re
 	own, known := r.mgr.GetFleet().Status(req.Cluster())
 	switch {
 	case len(needs) < len(what.missing) && known && own.State != fleet.Draining:
-		return reconcile.Result{RequeueAfter: soon, Priority: result.Priority}, nil // the queue is about to park it
+		return r.again(req, result.Priority), nil // the queue is about to park it
 	case len(needs) == 0 && !what.kinds:
 		log.FromContext(ctx).Info("Dropped the request: what it needs is gone, or is no member", "why", oneline.Text(err.Error(), maxError))
 		return reconcile.Result{}, nil
@@ -127,9 +133,7 @@ func (r *reconciler[request]) wait(req request, needs []need, kinds bool) time.D
 	if kinds || !r.waiting.served.Load() {
 		after = later + rand.N(later/5) //nolint:gosec // it hides nothing
 	}
-	if len(needs) > 0 {
-		r.waiting.add(req, needs)
-	}
+	r.waiting.add(req, needs)
 	if slices.ContainsFunc(needs, r.isMet) {
 		return soon // it became ready, or left, before the request waited
 	}

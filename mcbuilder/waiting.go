@@ -41,10 +41,11 @@ type waiting[request mcreconcile.ClusterAware[request]] struct {
 
 	mu       sync.Mutex // guards what follows
 	requests map[fleet.ClusterName]map[request]struct{}
-	needs    map[request][]need
+	needs    map[request][]need // empty for one that only time brings back
+	over     map[fleet.ClusterName][]chan struct{} // by their own cluster, closed when none of it waits any more
 }
 
-// add lets a request wait for what it needs.
+// add lets a request wait for what it needs, or, without any needs, for the time at which it is tried again.
 func (w *waiting[request]) add(req request, needs []need) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,11 +81,13 @@ func (w *waiting[request]) forgetLocked(req request) {
 	}
 	delete(w.needs, req)
 	w.some.Store(len(w.needs) > 0)
+	w.tellLocked(req.Cluster())
 }
 
 // queue queues what waits for a cluster and need not any more, behind what is new.
 func (w *waiting[request]) queue(status fleet.Status, q *mcqueue.Queue[request]) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	ready := make([]request, 0, len(w.requests[status.Name]))
 	for req := range w.requests[status.Name] {
 		if slices.ContainsFunc(w.needs[req], func(n need) bool { return n.cluster == status.Name && n.isMet(status) }) {
@@ -92,7 +95,7 @@ func (w *waiting[request]) queue(status fleet.Status, q *mcqueue.Queue[request])
 			w.forgetLocked(req)
 		}
 	}
-	w.mu.Unlock()
+	// Under the lock, so that it is never in neither place.
 	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, ready...)
 }
 
@@ -105,4 +108,52 @@ func (w *waiting[request]) purge(own fleet.ClusterName) {
 			w.forgetLocked(req)
 		}
 	}
+	w.tellLocked(own)
+}
+
+// none returns a channel that is closed when no request of a cluster waits.
+func (w *waiting[request]) none(own fleet.ClusterName) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	over := make(chan struct{})
+	if w.over == nil {
+		w.over = map[fleet.ClusterName][]chan struct{}{}
+	}
+	w.over[own] = append(w.over[own], over)
+	w.tellLocked(own)
+	return over
+}
+
+// tellLocked tells those who wait for it that no request of a cluster waits, if that is so.
+func (w *waiting[request]) tellLocked(own fleet.ClusterName) {
+	if len(w.over[own]) == 0 {
+		return
+	}
+	for req := range w.needs {
+		if req.Cluster() == own {
+			return
+		}
+	}
+	for _, over := range w.over[own] {
+		close(over)
+	}
+	delete(w.over, own)
+}
+
+// undone counts the requests of a cluster that wait, or are in the queue and not done, and returns some. What goes from the one
+// place to the other is counted.
+func (w *waiting[request]) undone(own fleet.ClusterName, q *mcqueue.Queue[request], most int) (n int, some []request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, some = q.Unsettled(own, most)
+	for req := range w.needs {
+		if req.Cluster() != own {
+			continue
+		}
+		n++
+		if len(some) < most {
+			some = append(some, req)
+		}
+	}
+	return n, some
 }
