@@ -170,6 +170,7 @@ func (k *seriesKeeper) removeLocked(m *member) {
 type memberFigures struct {
 	name              string
 	state             State
+	leaving           bool
 	since             time.Time
 	reported, readyAt time.Time
 	expires           time.Time
@@ -195,7 +196,7 @@ func (f *Fleet) figures() (states map[State]int, each []memberFigures, others *t
 		status := m.statusLocked()
 		each = append(each, memberFigures{
 			reason: status.Reason, notSynced: status.NotSynced,
-			name: string(m.name), state: m.state, since: m.since,
+			name: string(m.name), state: m.state, leaving: status.Leaving, since: m.since,
 			reported: m.measured.reported, readyAt: m.measured.firstReady, expires: m.described.Expires, totals: m.totalsLocked(),
 		})
 	}
@@ -211,7 +212,7 @@ type collector struct {
 	fleet *Fleet
 
 	members, state, transition, timeToReady, expiry, probe, lastProbe, engagements, rotations, reconciles *prometheus.Desc
-	problems, reason, notSynced                                                                           *prometheus.Desc
+	problems, reason, notSynced, leaving                                                                  *prometheus.Desc
 }
 
 func newCollector(f *Fleet) *collector {
@@ -225,6 +226,7 @@ func newCollector(f *Fleet) *collector {
 		state:       desc("member_state", "1 for the state that the member is in, 0 for the others.", cluster, "state"),
 		reason:      desc("member_reason", "1 for the reason that the status of the member has; absent without one.", cluster, "reason"),
 		notSynced:   desc("member_not_synced", "1 for each kind of the member that cannot be listed, watched or indexed.", cluster, "kind"),
+		leaving:     desc("member_leaving", "1 for a member that is about to leave; absent otherwise.", cluster),
 		transition:  desc("member_last_transition_timestamp_seconds", "When the state of the member last changed, in seconds since 1970.", cluster),
 		timeToReady: desc("member_time_to_ready_seconds", "How long it took from when the member was reported until it was Ready for the first time.", cluster),
 		expiry:      desc("member_credentials_expiry_timestamp_seconds", "When the credentials of the member expire, in seconds since 1970, if the provider knows.", cluster),
@@ -241,7 +243,7 @@ func newCollector(f *Fleet) *collector {
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.members, c.state, c.transition, c.timeToReady, c.expiry, c.probe, c.lastProbe, c.engagements, c.rotations, c.reconciles,
-		c.problems, c.reason, c.notSynced,
+		c.problems, c.reason, c.notSynced, c.leaving,
 	} {
 		to <- d
 	}
@@ -279,6 +281,9 @@ func (c *collector) sendState(to chan<- prometheus.Metric, m memberFigures) {
 	}
 	for _, n := range m.notSynced {
 		gauge(to, c.notSynced, 1, m.name, n.Name())
+	}
+	if m.leaving {
+		gauge(to, c.leaving, 1, m.name)
 	}
 	gauge(to, c.transition, float64(m.since.UnixMilli())/1000, m.name)
 	if !m.readyAt.IsZero() {

@@ -49,6 +49,7 @@ type attending struct {
 	fleet   fleettest.Running
 	queue   *mcqueue.Queue[mcreconcile.Request]
 	waiting *waiting[mcreconcile.Request]
+	leaver  *leaver[mcreconcile.Request]
 	stop    context.CancelFunc // ends the controller
 }
 
@@ -66,11 +67,12 @@ func attendWith(t *testing.T, weight func(fleet.Status) int) *attending {
 		queue:   mcqueue.New("", mcqueue.Options[mcreconcile.Request]{}),
 		waiting: &waiting[mcreconcile.Request]{},
 	}
+	a.leaver = newLeaver(nil, a.waiting)
 	var end func()
 	a.fleet, end = fleettest.Run(t, fleet.Options{})
 	controller, stop := context.WithCancel(t.Context())
 	a.stop = stop
-	attends := attendance[mcreconcile.Request]{fleet: a.fleet.Fleet, controller: "c", waiting: a.waiting, weight: weight, log: logr.Discard(), started: func(context.Context) {}}
+	attends := attendance[mcreconcile.Request]{fleet: a.fleet.Fleet, controller: "c", waiting: a.waiting, leaver: a.leaver, weight: weight, log: logr.Discard(), started: func(context.Context) {}}
 	if err := attends.Start(controller, a.queue); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ type waiting[request mcreconcile.ClusterAware[request]] struct {
 
 	mu       sync.Mutex // guards what follows
 	requests map[fleet.ClusterName]map[request]struct{}
-	needs    map[request][]need // empty for one that only time brings back
+	needs    map[request][]need                    // empty for one that only time brings back
 	over     map[fleet.ClusterName][]chan struct{} // by their own cluster, closed when none of it waits any more
 }
 

@@ -218,7 +218,7 @@ func TestWhatCannotBeReconciledDoesNotReachTheReconciler(t *testing.T) {
 					return reconcile.Result{}, nil
 				})
 				result, err := r.Reconcile(t.Context(), request(cluster, "x"))
-				if err != nil || result.RequeueAfter != want || len(a.waiting.needs) > 0 {
+				if err != nil || result.RequeueAfter != want || len(a.waiting.requests) > 0 {
 					t.Errorf("%v, %v, want that it is tried again after %s, and waits for none", result, err, want)
 				}
 			})

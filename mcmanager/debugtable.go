@@ -96,7 +96,7 @@ func badness(s fleet.Status) int {
 		return 4
 	case s.State == fleet.Ready && (s.Reason != "" || len(s.NotSynced) > 0):
 		return 3
-	case s.State != fleet.Ready: // it leaves, as it should
+	case s.State != fleet.Ready, s.Leaving: // as it should
 		return 2
 	case len(s.Duplicates) > 0:
 		return 1

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -37,6 +38,28 @@ func ExampleClusterFrom() {
 		}
 		return reconcile.Result{}, nil
 	})
+}
+
+// A reconciler takes back its finalizer where the object is deleted, and where the cluster leaves. An error says that it is not
+// done. In a test of it alone, WithLeaving does what the fleet does.
+func ExampleLeaving() {
+	const finalizer = "shop.example.com/cart"
+	var _ mcreconcile.Reconciler = mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+		member := mcreconcile.ClusterFrom(ctx).GetClient()
+		service := &corev1.Service{}
+		if err := member.Get(ctx, req.NamespacedName, service); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		before := service.DeepCopy()
+		if mcreconcile.Leaving(ctx) || !service.DeletionTimestamp.IsZero() {
+			controllerutil.RemoveFinalizer(service, finalizer)
+		} else {
+			controllerutil.AddFinalizer(service, finalizer)
+		}
+		return reconcile.Result{}, member.Patch(ctx, service, client.MergeFrom(before))
+	})
+	fmt.Println(mcreconcile.Leaving(context.Background()), mcreconcile.Leaving(mcreconcile.WithLeaving(context.Background())))
+	// Output: false true
 }
 
 // greeter was written for one cluster.

@@ -39,6 +39,7 @@ type started struct {
 	fail    error
 	ctx     context.Context // what it was started on
 	over    chan struct{}   // Wait returns when it is closed; nil for at once
+	synced  chan struct{}   // WaitForSync returns when it is closed; nil for at once
 }
 
 // Start implements source.TypedSource.
@@ -59,6 +60,10 @@ type sources struct {
 	t     *testing.T
 	fleet fleettest.Running
 	stop  context.CancelFunc
+
+	controller context.Context
+	queue      workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+	source     source.TypedSource[mcreconcile.Request]
 
 	mu      sync.Mutex // guards what follows
 	started []*started
@@ -85,6 +90,7 @@ func follow(t *testing.T, selector labels.Selector) *sources {
 	if err := src.Start(controller, q); err != nil {
 		t.Fatal(err)
 	}
+	s.controller, s.queue, s.source = controller, q, src
 	t.Cleanup(func() {
 		stop()
 		end()

@@ -86,7 +86,9 @@ func (k *engagedKind[object, request]) Start(ctx context.Context, queue workqueu
 }
 
 // WaitForSync implements source.TypedSyncingSource. The source has started.
-func (k *engagedKind[object, request]) WaitForSync(ctx context.Context) error { return k.view.sync(ctx) }
+func (k *engagedKind[object, request]) WaitForSync(ctx context.Context) error {
+	return k.view.sync(ctx)
+}
 
 // Wait returns when no handler of the source runs any more.
 func (k *engagedKind[object, request]) Wait() { k.view.wait() }

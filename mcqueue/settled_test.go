@@ -1,0 +1,90 @@
+package mcqueue
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// wantUnsettled fails the test unless so many requests of cluster "a" are to be done.
+func wantUnsettled(t *testing.T, q *Queue[mcreconcile.Request], want int, when string) {
+	t.Helper()
+	n, some := q.Unsettled("a", 2)
+	if n != want || len(some) != min(want, 2) {
+		t.Errorf("%s: %d requests are to be done, such as %v, want %d", when, n, some, want)
+	}
+	select {
+	case <-q.Settled("a"):
+		if want > 0 {
+			t.Errorf("%s: it is settled", when)
+		}
+	default:
+		if want == 0 {
+			t.Errorf("%s: it is not settled", when)
+		}
+	}
+}
+
+func TestAClusterIsSettledWhenNothingIsToBeDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{})
+		wantUnsettled(t, q, 0, "without requests")
+		q.Add(req("b/other"))
+		q.Get()
+		q.AddAfter(req("a/later"), time.Hour)
+		wantUnsettled(t, q, 0, "with one for later")
+		q.Pause("a")
+		q.Add(req("a/one"))
+		q.Add(req("a/two"))
+		wantUnsettled(t, q, 2, "with parked ones")
+		q.Resume("a")
+		settled := q.Settled("a")
+		one, _ := q.Get()
+		two, _ := q.Get()
+		wantUnsettled(t, q, 2, "in flight")
+		q.Add(one) // it is held back
+		wantUnsettled(t, q, 3, "in flight, and once more")
+		q.Done(two)
+		q.Done(one)
+		q.Get()
+		q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, one) // it has failed
+		q.Done(one)
+		wantUnsettled(t, q, 1, "after an error")
+		synctest.Wait()
+		<-time.After(time.Second)
+		wantUnsettled(t, q, 1, "when it is tried again")
+		q.Get()
+		wantUnsettled(t, q, 1, "while it is tried again")
+		q.AddAfter(one, time.Hour)
+		select {
+		case <-settled:
+			t.Error("it was settled in between")
+		default:
+		}
+		q.Done(one)
+		<-settled
+		wantUnsettled(t, q, 0, "in the end")
+	})
+}
+
+func TestAClusterThatIsPurgedIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{})
+		q.AddRateLimited(req("a/failed"))
+		q.AddAfter(req("a/failed"), time.Hour) // the earlier time holds, and the failure
+		q.Add(req("a/ready"))
+		wantUnsettled(t, q, 2, "before")
+		settled := q.Settled("a")
+		q.Purge("a")
+		<-settled
+		wantUnsettled(t, q, 0, "after")
+		q.AddRateLimited(req("a/failed"))
+		wantUnsettled(t, q, 1, "with a new one")
+		q.Add(req("a/failed")) // a change does not wait
+		wantUnsettled(t, q, 1, "when it is ready")
+	})
+}
