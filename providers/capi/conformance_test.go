@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/capi"
 	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 )
 
@@ -27,6 +28,7 @@ func TestConformance(t *testing.T) {
 			Set:       h.describe,
 			Touch:     h.touch,
 			Remove:    h.remove,
+			Leave:     h.leave,
 			Break:     h.damage,
 			Interrupt: func(*testing.T) (<-chan struct{}, func()) { return line.Cut() },
 		}
@@ -76,6 +78,15 @@ func (h hub) touch(t *testing.T, d providertest.Description) {
 	c, _ := h.find(t, d.Name)
 	h.update(t, c, func(c *clusterv1.Cluster) { c.Annotations = map[string]string{"touched": c.ResourceVersion} })
 	h.updateStatus(t, c, condition(clusterv1.ClusterAvailableCondition, metav1.ConditionTrue))
+}
+
+// leave deletes the Cluster, whose member leaves well before.
+func (h hub) leave(t *testing.T, name string) {
+	t.Helper()
+	c, _ := h.find(t, name)
+	c.SetFinalizers([]string{objects.LeaveFinalizer})
+	hubtest.Must(t, h.Client().Update(t.Context(), c))
+	hubtest.Must(t, h.Client().Delete(t.Context(), c))
 }
 
 func (h hub) remove(t *testing.T, name string) {

@@ -129,7 +129,8 @@ func trim(obj client.Object) {
 }
 
 func (p Provider) members(ctx context.Context, c *clusterv1.Cluster, also objects.Reader) ([]fleet.Member, error) {
-	if !c.DeletionTimestamp.IsZero() || paused(c) && !p.KeepPaused {
+	deleted := !c.DeletionTimestamp.IsZero() && !objects.LeavesWell(c)
+	if deleted || paused(c) && !p.KeepPaused {
 		return nil, nil
 	}
 	name := fleet.ClusterName(c.Name)

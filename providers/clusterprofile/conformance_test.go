@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/providers/clusterprofile"
 	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 )
 
@@ -97,6 +98,7 @@ func (h hub) source(t *testing.T, p clusterprofile.Provider) providertest.Source
 		Local:     hubtest.StartLocal(t, line.Through(h.Config())),
 		Touch:     h.touch,
 		Remove:    h.remove,
+		Leave:     h.leave,
 		Interrupt: func(*testing.T) (<-chan struct{}, func()) { return line.Cut() },
 	}
 }
@@ -139,6 +141,15 @@ func (h hub) touch(t *testing.T, d providertest.Description) {
 	t.Helper()
 	profile, _ := h.find(t, d.Name)
 	h.update(t, profile, func(p *v1alpha1.ClusterProfile) { p.Annotations = map[string]string{"touched": p.ResourceVersion} })
+}
+
+// leave deletes the profile, whose member leaves well before.
+func (h hub) leave(t *testing.T, name string) {
+	t.Helper()
+	profile, _ := h.find(t, name)
+	profile.SetFinalizers([]string{objects.LeaveFinalizer})
+	hubtest.Must(t, h.Client().Update(t.Context(), profile))
+	hubtest.Must(t, h.Client().Delete(t.Context(), profile))
 }
 
 func (h hub) remove(t *testing.T, name string) {

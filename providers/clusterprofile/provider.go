@@ -156,7 +156,7 @@ func profileOf(secret client.Object) client.ObjectKey {
 }
 
 func (p Provider) members(ctx context.Context, profile *v1alpha1.ClusterProfile, also objects.Reader) ([]fleet.Member, error) {
-	if !profile.DeletionTimestamp.IsZero() {
+	if !profile.DeletionTimestamp.IsZero() && !objects.LeavesWell(profile) {
 		return nil, nil
 	}
 	name := fleet.ClusterName(profile.Name)

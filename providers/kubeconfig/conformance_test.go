@@ -8,10 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/providers/providertest"
 )
 
@@ -120,6 +122,7 @@ func (s *scribe) source(t *testing.T) providertest.Source {
 		Set:       func(t *testing.T, d providertest.Description) { t.Helper(); s.write(t, d, s.text(t, d.Config)) },
 		Touch:     s.touch,
 		Remove:    s.remove,
+		Leave:     s.leave,
 		Break:     s.damage,
 		Interrupt: func(*testing.T) (<-chan struct{}, func()) { return line.Cut() },
 	}
@@ -168,6 +171,18 @@ func (s *scribe) touch(t *testing.T, d providertest.Description) {
 	secret := s.secrets[d.Name][0]
 	secret.Annotations = map[string]string{"touched": secret.ResourceVersion}
 	s.update(t, secret, d, append(s.text(t, d.Config), '\n'))
+}
+
+// leave deletes a Secret, whose member leaves well before.
+func (s *scribe) leave(t *testing.T, name string) {
+	t.Helper()
+	secret := s.secrets[name][0].DeepCopy()
+	before := secret.DeepCopy()
+	secret.Finalizers = []string{objects.LeaveFinalizer}
+	if err := s.cp.Client().Patch(t.Context(), secret, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	s.remove(t, name)
 }
 
 func (s *scribe) remove(t *testing.T, name string) {

@@ -21,6 +21,10 @@ import (
 // removes the finalizer. Whoever removes it before drains the members at once.
 const LeaveFinalizer = "fleet-runtime.dev/leave"
 
+// LeavesWell reports whether the members of an object are to leave well: it has the finalizer [LeaveFinalizer]. A provider that
+// describes no member for an object that is being deleted goes on describing those of such a one, so that they can.
+func LeavesWell(obj client.Object) bool { return controllerutil.ContainsFinalizer(obj, LeaveFinalizer) }
+
 // ReasonNotReleased is for an object whose finalizer [LeaveFinalizer] cannot be removed.
 const ReasonNotReleased = "NotReleased"
 
@@ -38,7 +42,7 @@ type departure struct {
 
 // note takes over what an object says of its departure.
 func (d *departure) note(obj client.Object) {
-	d.finalizer = controllerutil.ContainsFinalizer(obj, LeaveFinalizer)
+	d.finalizer = LeavesWell(obj)
 	d.begun = d.begun || d.finalizer && obj.GetDeletionTimestamp() != nil
 }
 

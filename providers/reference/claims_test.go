@@ -34,6 +34,12 @@ func (c *calls) Set(m fleet.Member) error {
 	return nil
 }
 
+// Leave implements fleet.Members.
+func (c *calls) Leave(m fleet.Member) (left <-chan struct{}, err error) {
+	c.note("leave " + string(m.Name) + " " + m.Revision)
+	return make(chan struct{}), nil
+}
+
 // Remove implements fleet.Members.
 func (c *calls) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	c.note("remove " + string(name))
@@ -193,4 +199,53 @@ func TestNoObjectForgesLabelsThatSayWhereAMemberComesFrom(t *testing.T) {
 			t.Errorf("labels, per Secret: %t (-want +got):\n%s", perSecret, diff)
 		}
 	}
+}
+
+// leave reports that a claim is about to end, and says whether it has.
+func leave(t *testing.T, c *claims, m fleet.Member) (ended bool) {
+	t.Helper()
+	left, err := c.Leave(m)
+	if err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-left:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestTheLastClaimLetsTheMemberLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := &calls{}
+		c := newClaims(fleet, logr.Discard())
+		first, second := described("a", "1"), described("b", "2")
+		set(t, c, first)
+		set(t, c, second)
+		fleet.want(t, "set hub/prod 1", "set hub/prod 1")
+		if !leave(t, c, first) {
+			t.Error("a claim beside another one is waited for")
+		}
+		fleet.want(t, "set hub/prod 2")
+		if !leave(t, c, first) {
+			t.Error("a claim that has ended is waited for")
+		}
+		c.Remove(first.Name)
+		fleet.want(t, "set hub/prod 2", "set hub/prod 2") // the same again
+		if leave(t, c, second) || leave(t, c, second) {
+			t.Error("the member has left at once")
+		}
+		fleet.want(t, "leave hub/prod 2", "leave hub/prod 2")
+		set(t, c, first) // another object describes it: it stays
+		if !leave(t, c, second) {
+			t.Error("a claim beside another one is waited for")
+		}
+		fleet.want(t, "set hub/prod 1", "set hub/prod 1")
+		c.Remove(second.Name)
+		fleet.want(t, "set hub/prod 1")
+		leave(t, c, first)
+		c.Remove(first.Name)
+		fleet.want(t, "leave hub/prod 1", "remove hub/prod")
+	})
 }

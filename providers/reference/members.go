@@ -24,7 +24,7 @@ import (
 // members returns the member to which an object leads, under the name of its claim.
 func (f *follower) members(ctx context.Context, obj *unstructured.Unstructured, also objects.Reader) ([]fleet.Member, error) {
 	key := client.ObjectKeyFromObject(obj)
-	if !obj.GetDeletionTimestamp().IsZero() {
+	if !obj.GetDeletionTimestamp().IsZero() && !objects.LeavesWell(obj) {
 		f.named.forget(key)
 		return nil, nil
 	}
