@@ -14,8 +14,8 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
-// Replayer is a source of a controller that can tell all of one member once more, as is done when it leaves. The sources of [Fleet]
-// and [TypedOnDemand] are.
+// Replayer is a source of a controller that can tell all of one member once more, as is done when it leaves. The sources of [Fleet],
+// [Clusters] and [TypedOnDemand] are.
 type Replayer interface {
 	// Replay returns when handlers have had every object of the member once more, with those whose events come meanwhile. A
 	// member for which the source does not run has none. If the source has not started, it waits for that. It returns an error if

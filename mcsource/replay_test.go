@@ -187,3 +187,32 @@ func TestWhatIsWatchedOnDemandIsToldAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestTheStatusOfAMemberIsToldAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, labels.Nothing())
+		s.set("a", &existing{}, "prod")
+		told := map[fleet.ClusterName]int{}
+		s.source = mcsource.Clusters(s.fleet.Fleet, func(_ context.Context, status fleet.Status) []mcreconcile.Request {
+			told[status.Name]++
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		early := s.replay(ctx)
+		cancel()
+		if err := <-early; !errors.Is(err, context.Canceled) {
+			t.Errorf("before the start, Replay() = %v", err)
+		}
+		if err := s.source.Start(s.controller, s.queue); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-s.replay(t.Context()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if told["a"] != 2 || len(told) != 1 {
+			t.Errorf("members were told %v times, want a twice", told)
+		}
+	})
+}

@@ -439,3 +439,37 @@ func TestACompositeOfNothingHasNoMembers(t *testing.T) {
 		r.mustEnd(t)
 	})
 }
+
+func TestMembersLeaveUnderTheirPrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		results := make(chan error, 2)
+		leaving := fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+			for _, name := range []fleet.ClusterName{"one", "lab#one"} {
+				_, err := members.Leave(at(name, "1"))
+				results <- err
+			}
+			<-ctx.Done()
+			return nil
+		})
+		r := start(t, composite.Provider{"": leaving, "lab": newList()})
+		r.want(t, names{"one": "1"})
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+		if err := <-results; !errors.Is(err, fleet.ErrInvalidMember) {
+			t.Errorf("leaving under the prefix of another provider: %v, want that it is refused", err)
+		}
+		r.mustEnd(t)
+		r = start(t, composite.Provider{"lab": fleet.NewProvider("test", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+			_, err := members.Leave(at("one", "1"))
+			results <- err
+			<-ctx.Done()
+			return nil
+		})})
+		r.want(t, names{"lab#one": "1"})
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+		r.mustEnd(t)
+	})
+}
