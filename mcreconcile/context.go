@@ -61,7 +61,7 @@ func ClusterNameFrom(ctx context.Context) (name ClusterName, ok bool) {
 // runs: the object is then reconciled once more.
 //
 // The cluster has left when no request of it is ready, running, or tried again after an error. So a reconciler that is not done
-// returns an error. RequeueAfter, and an error of reconcile.TerminalError, count as done.
+// returns an error. RequeueAfter, and an error of reconcile.TerminalError, count as done; Requeue counts as an error.
 func Leaving(ctx context.Context) bool {
 	leaving, ok := ctx.Value(life.LeavingKey{}).(*atomic.Bool)
 	return ok && leaving.Load()
