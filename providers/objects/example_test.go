@@ -72,3 +72,17 @@ func ExampleAlso() {
 	fmt.Println(provider.Also[0].Keys(secret))
 	// Output: [clusters/east]
 }
+
+// A provider that describes no member for an object that is being deleted lets the members of some leave well.
+func ExampleLeavesWell() {
+	describes := func(cluster *corev1.ConfigMap) bool {
+		return cluster.DeletionTimestamp.IsZero() || objects.LeavesWell(cluster)
+	}
+	deleted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now())}}
+	fmt.Println(describes(deleted))
+	deleted.Finalizers = []string{objects.LeaveFinalizer}
+	fmt.Println(describes(deleted))
+	// Output:
+	// false
+	// true
+}
