@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
@@ -100,12 +99,12 @@ func newTrial(t *testing.T) trial {
 	return r
 }
 
-// engage engages a cluster until stop is called.
-func (r trial) engage(name multicluster.ClusterName, cl cluster.Cluster) (stop context.CancelFunc) {
+// engage engages a cluster as member "a" until stop is called.
+func (r trial) engage(cl cluster.Cluster) (stop context.CancelFunc) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
-	if err := r.Engage(ctx, name, cl); err != nil {
-		r.t.Errorf("engaging %q: %v", name, err)
+	if err := r.Engage(ctx, "a", cl); err != nil {
+		r.t.Error(err)
 	}
 	return cancel
 }
@@ -113,11 +112,11 @@ func (r trial) engage(name multicluster.ClusterName, cl cluster.Cluster) (stop c
 func TestAClusterIsAMemberFromItsEngagementToTheEndOfTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t)
-		stop := r.engage("a", newCluster(t, "first"))
+		stop := r.engage(newCluster(t, "first"))
 		r.want(t, "set a to first")
 		stop()
 		r.want(t, "remove a")
-		defer r.engage("a", newCluster(t, "second"))()
+		defer r.engage(newCluster(t, "second"))()
 		r.want(t, "set a to second")
 	})
 }
@@ -125,9 +124,9 @@ func TestAClusterIsAMemberFromItsEngagementToTheEndOfTheContext(t *testing.T) {
 func TestTheEndOfAReplacedClusterDoesNotRemoveTheNewOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t)
-		stop := r.engage("a", newCluster(t, "old"))
+		stop := r.engage(newCluster(t, "old"))
 		r.want(t, "set a to old")
-		defer r.engage("a", newCluster(t, "new"))()
+		defer r.engage(newCluster(t, "new"))()
 		r.want(t, "set a to new")
 		stop()
 		r.want(t)
@@ -137,10 +136,10 @@ func TestTheEndOfAReplacedClusterDoesNotRemoveTheNewOne(t *testing.T) {
 func TestAClusterThatIsEngagedWhileTheOldOneEndsStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t)
-		stop := r.engage("a", newCluster(t, "old"))
+		stop := r.engage(newCluster(t, "old"))
 		r.want(t, "set a to old")
 		stop() // the provider does not wait for what follows of that
-		defer r.engage("a", newCluster(t, "new"))()
+		defer r.engage(newCluster(t, "new"))()
 		synctest.Wait()
 		if last := r.notes[len(r.notes)-1]; last != "set a to new" {
 			t.Errorf("the fleet was told %q at last", r.notes)
@@ -152,9 +151,9 @@ func TestEngagingTheSameClusterAgainChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t)
 		cl := newCluster(t, "host")
-		stop := r.engage("a", cl)
+		stop := r.engage(cl)
 		r.want(t, "set a to host")
-		again := r.engage("a", cl)
+		again := r.engage(cl)
 		r.want(t)
 		again() // the context of the engagement is the first
 		r.want(t)
@@ -167,10 +166,10 @@ func TestTheSameClusterMayBeEngagedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t)
 		cl := newCluster(t, "host")
-		r.engage("a", cl)()
+		r.engage(cl)()
 		synctest.Wait()
 		r.notes = nil
-		defer r.engage("a", cl)()
+		defer r.engage(cl)()
 		r.want(t, "set a to host")
 	})
 }
@@ -181,7 +180,7 @@ func TestMembersHaveTheLabelsThatTheProgramGives(t *testing.T) {
 		r.provider.Labels = func(name fleet.ClusterName, cl cluster.Cluster) map[string]string {
 			return map[string]string{"name": string(name), "host": cl.GetConfig().Host}
 		}
-		defer r.engage("a", newCluster(t, "host"))()
+		defer r.engage(newCluster(t, "host"))()
 		r.want(t, "set a to host, labels host=host,name=a")
 	})
 }
@@ -192,7 +191,7 @@ func TestMembersHaveTheIdentityThatTheProgramGives(t *testing.T) {
 		r.provider.Identity = func(name fleet.ClusterName, cl cluster.Cluster) string {
 			return string(name) + "@" + cl.GetConfig().Host
 		}
-		defer r.engage("a", newCluster(t, "host"))()
+		defer r.engage(newCluster(t, "host"))()
 		r.want(t, "set a to host, identity a@host")
 	})
 }
@@ -218,7 +217,7 @@ func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 func TestTheEndOfTheProviderRemovesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t)
-		stop := r.engage("a", newCluster(t, "host"))
+		stop := r.engage(newCluster(t, "host"))
 		r.want(t, "set a to host")
 		r.end()
 		stop()
@@ -234,9 +233,9 @@ func TestNothingIsKeptOfClustersThatHaveLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t)
 		for range 3 {
-			stop := r.engage("a", newCluster(t, "host"))
+			stop := r.engage(newCluster(t, "host"))
 			synctest.Wait()
-			replaced := r.engage("a", newCluster(t, "other"))
+			replaced := r.engage(newCluster(t, "other"))
 			synctest.Wait()
 			stop()
 			replaced()
