@@ -5,13 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -489,102 +486,4 @@ func (k *kinds) update(key informer.Key, ended string, change func()) {
 			"reason", classify(after.why), "error", message(after.why))
 	}
 	k.onChange()
-}
-
-func reasonOf(f *failure) string {
-	if f == nil {
-		return ""
-	}
-	return classify(f.why)
-}
-
-// failureLocked returns what fails longest of a kind, in any version and form, or nil.
-func (k *kinds) failureLocked(gk schema.GroupKind) (longest *failure) {
-	for key, s := range k.of {
-		if len(s.failing) > 0 && key.GVK.GroupKind() == gk {
-			longest = older(longest, s.oldest(mapping, listing, watching, indexing))
-		}
-	}
-	return longest
-}
-
-func (s *kind) oldest(of ...stage) (oldest *failure) {
-	for at, f := range s.failing {
-		if slices.Contains(of, at.what) {
-			oldest = older(oldest, &f)
-		}
-	}
-	return oldest
-}
-
-func older(a, b *failure) *failure {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	case cmp.Or(a.since.Compare(b.since), cmp.Compare(a.why.Error(), b.why.Error())) <= 0:
-		return a
-	default:
-		return b
-	}
-}
-
-// status returns what fails, ordered by kind, nil if nothing does.
-func (k *kinds) status() []NotSynced {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	longest := map[schema.GroupKind]*failure{}
-	for key, s := range k.of {
-		if f := s.oldest(mapping, listing, watching, indexing); f != nil {
-			longest[key.GVK.GroupKind()] = older(longest[key.GVK.GroupKind()], f)
-		}
-	}
-	if len(longest) == 0 {
-		return nil
-	}
-	out := make([]NotSynced, 0, len(longest))
-	for gk, f := range longest {
-		out = append(out, NotSynced{Kind: metav1.GroupKind(gk), Reason: classify(f.why), Since: f.since, Message: message(f.why)})
-	}
-	slices.SortFunc(out, func(a, b NotSynced) int { return cmp.Compare(a.Name(), b.Name()) })
-	return out
-}
-
-func (k *kinds) notSynced(key informer.Key, why error) error {
-	return &notSyncedError{cluster: k.cluster, kind: key.GVK.GroupKind(), why: why}
-}
-
-// notSyncedError says that a kind cannot be read from a member's cache. It is an [ErrNotReady].
-type notSyncedError struct {
-	cluster ClusterName
-	kind    schema.GroupKind
-	why     error
-}
-
-func (e *notSyncedError) Error() string {
-	return fmt.Sprintf("reading %s of cluster %q: %v: %v", e.kind, e.cluster, ErrNotReady, e.why)
-}
-
-// Is makes it an ErrNotReady.
-func (*notSyncedError) Is(target error) bool { return target == ErrNotReady }
-
-// NotSynced returns what cannot be read. Controllers that mcbuilder builds wait for that.
-func (e *notSyncedError) NotSynced() (ClusterName, schema.GroupKind) { return e.cluster, e.kind }
-
-// Unwrap returns why the kind is not synced.
-func (e *notSyncedError) Unwrap() error { return e.why }
-
-func closed() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}
-
-func notSyncedMessage(all []NotSynced) string {
-	lines := make([]string, len(all))
-	for i, n := range all {
-		lines[i] = n.String()
-	}
-	return strings.Join(lines, "; ")
 }

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // State is a stage in the life of a member:
@@ -55,23 +52,6 @@ type Status struct {
 	// NotSynced says what kinds that a controller watches or reads cannot be listed, watched or indexed, ordered by kind.
 	NotSynced []NotSynced `json:"notSynced,omitempty"`
 }
-
-// NotSynced says why a kind is not synced in a member.
-type NotSynced struct {
-	Kind metav1.GroupKind `json:"kind"`
-	// Reason is one of the words that a [Status] may have as its Reason.
-	Reason string `json:"reason"`
-	// Since is when it began to fail. The reason may have been another one then.
-	Since time.Time `json:"since"`
-	// Message is the reason in full, without secrets.
-	Message string `json:"message"`
-}
-
-// String returns kind, reason and message.
-func (n NotSynced) String() string { return n.Name() + ": " + n.Reason + ": " + n.Message }
-
-// Name returns the kind with its group, as in Deployment.apps.
-func (n NotSynced) Name() string { return schema.GroupKind(n.Kind).String() }
 
 // Engaged reports whether the member has an engagement: whether it is [Ready] or [Unreachable].
 func (s Status) Engaged() bool { return s.State == Ready || s.State == Unreachable }

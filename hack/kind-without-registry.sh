@@ -14,16 +14,16 @@ assets=$(cd "$repo" && make -s assets)
 version=v$(basename "$assets" | sed 's/^v//; s/-.*//')
 
 # 1. A Debian with podman, systemd and runc. It is where podman runs, and what nodes are made of.
-if [ ! -e "$base/root/.done" ]; then
+if [ ! -e "$base/rootfs/.done" ]; then
 	(cd "$base" && apt-get download -q debootstrap && dpkg -x debootstrap_*.deb debootstrap)
 	DEBOOTSTRAP_DIR=$base/debootstrap/usr/share/debootstrap "$base/debootstrap/usr/sbin/debootstrap" --variant=minbase \
 		--include=ca-certificates,podman,runc,conmon,netavark,aardvark-dns,iptables,iproute2,procps,systemd,systemd-sysv,dbus,kmod,conntrack,ebtables,ethtool,socat,jq,mount \
-		bookworm "$base/root" http://deb.debian.org/debian
-	mkdir -p "$base/root/old" "$base/root/lib/modules" "$base/root/etc/containers"
-	touch "$base/root/.done"
+		bookworm "$base/rootfs" http://deb.debian.org/debian
+	mkdir -p "$base/rootfs/old" "$base/rootfs/lib/modules" "$base/rootfs/etc/containers"
+	touch "$base/rootfs/.done"
 fi
 # crun knows no cgroups of both versions at once, and without CAP_SYS_RESOURCE podman's limits cannot be set.
-cat >"$base/root/etc/containers/containers.conf" <<-CONF
+cat >"$base/rootfs/etc/containers/containers.conf" <<-CONF
 	[containers]
 	default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
 	[engine]
@@ -70,7 +70,7 @@ GO
 
 # 3. The image of a node: kind's own files, the programs, and the images of the control plane.
 node=$base/node
-tar -C "$base/root" --exclude=./{proc,sys,dev,run,tmp}/'*' --exclude=./var/lib/containers --exclude=./var/cache/apt/archives/'*' --exclude=./etc/containers -c . | tar -C "$node" -x
+tar -C "$base/rootfs" --exclude=./{proc,sys,dev,run,tmp}/'*' --exclude=./var/lib/containers --exclude=./var/cache/apt/archives/'*' --exclude=./etc/containers -c . | tar -C "$node" -x
 cp -r "$kind/images/base/files/." "$node/"
 chmod -R u+w "$node/kind" "$node/usr/local/bin" "$node/etc/containerd" "$node/etc/systemd" "$node/etc/default"
 chmod +x "$node"/usr/local/bin/* "$node"/kind/bin/*
@@ -119,14 +119,14 @@ tag() { "$base/bin/kubeadm" config images list --kubernetes-version "$version" 2
 for name in kube-apiserver kube-controller-manager etcd; do image $name "$assets/$name" "$(tag $name)"; done
 image kube-scheduler "$base/bin/kube-scheduler" "$(tag kube-scheduler)"
 image pause "$base/bin/pause" "$(tag pause)" "$(sed -n 's/.*sandbox_image = "\(.*\)"/\1/p' "$node/etc/containerd/config.toml")"
-tar -C "$node" -cf "$base/root/node.tar" .
+tar -C "$node" -cf "$base/rootfs/node.tar" .
 
 # 4. A place for podman: a mount namespace whose root is the Debian, as runc needs it, so chroot would not do.
 unshare -m --propagation private bash -c '
 	mount --bind "$1" "$1" && cd "$1"
 	mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev && mount -t tmpfs tmpfs run
 	pivot_root . old && cd / && umount -l /old
-	exec sleep infinity' - "$base/root" &
+	exec sleep infinity' - "$base/rootfs" &
 holder=$!
 cat >"$base/hostbin/podman" <<-SH
 	#!/bin/sh

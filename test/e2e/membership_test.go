@@ -330,9 +330,9 @@ func TestALabelDecidesWhichWatchesApply(t *testing.T) {
 	}
 }
 
-// TestRemoveReturnsAfterTheLastReconcile is the core of G3: the running reconcile learns why it must end, Remove waits
+// TestAMemberIsDrainedAfterItsLastReconcile is the core of G3: the running reconcile learns why it must end, the drain waits
 // for it, and none starts afterwards.
-func TestRemoveReturnsAfterTheLastReconcile(t *testing.T) {
+func TestAMemberIsDrainedAfterItsLastReconcile(t *testing.T) {
 	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	ns := inAll(t, f)
