@@ -152,6 +152,25 @@ func TestAnObjectThatHasNoMemberIsNotKept(t *testing.T) {
 	r.wantRemovals(t, nil)
 }
 
+// TestAMemberThatWasInvalidOnceLeavesWell: that it could not be reported then does not count as having left.
+func TestAMemberThatWasInvalidOnceLeavesWell(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	ns := newNamespace(t, cp)
+	secret, other := ns.leaver("secret", map[string]string{"a": "hostless"}), ns.leaver("other", nil)
+	r := start(t, cp.Config(), provider(ns.string))
+	r.waitForProblem(t, "Secret "+ns.string+"/secret a", "InvalidMember: ")
+	update(ns, secret, func(s *corev1.Secret) { s.Data["a"] = []byte("1") })
+	r.waitForHosts(t, hosts{"a": "1"})
+	ns.delete(secret)
+	r.waitUntil(t, "a is about to leave", func() bool { return r.leaving["a"] != nil })
+	ns.delete(other)
+	ns.waitForFinalizers(other) // the provider has had the time to remove that of the first as well
+	ns.waitForFinalizers(secret, objects.LeaveFinalizer)
+	r.letLeave(t, "a")
+	ns.waitForFinalizers(secret)
+}
+
 func TestAnObjectThatIsReplacedWhileItsMemberLeavesKeepsIt(t *testing.T) {
 	t.Parallel()
 	cp := pool.Share(t, mctest.Options{})

@@ -49,6 +49,7 @@ func describe(_ context.Context, secret *corev1.Secret, _ objects.Reader) ([]fle
 		case "blank":
 			m.Name = "a name with spaces"
 			m.Config = &rest.Config{}
+		case "hostless": // neither Config, Cluster nor Err
 		case "twice":
 			m.Config = &rest.Config{Host: "first"}
 			members = append(members, m)

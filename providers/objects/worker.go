@@ -189,7 +189,8 @@ func (w *worker[T]) report(ctx context.Context, name fleet.ClusterName) (done bo
 	if holder, ok := w.holderLocked(name); !ok || holder != from || d == nil {
 		return true // the name has changed hands meanwhile, and is in the queue
 	}
-	if hasLeft || errors.Is(err, fleet.ErrInvalidMember) {
+	// The object may be another by now, or its member one that was invalid and will not be: they have not left.
+	if d.departure.begun && (hasLeft || errors.Is(err, fleet.ErrInvalidMember)) {
 		d.departure.hasLeft(name)
 		w.releaseLocked(from)
 	}
