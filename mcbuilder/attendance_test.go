@@ -142,15 +142,6 @@ func request(cluster fleet.ClusterName, name string) mcreconcile.Request {
 	return req
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // weightOfA returns how many requests of member "a" go before one of another member.
 func (a *attending) weightOfA() (turns int) {
 	a.t.Helper()

@@ -18,8 +18,9 @@ type leaver[request mcreconcile.ClusterAware[request]] struct {
 	replayers []mcsource.Replayer
 	waiting   *waiting[request]
 	begun     chan struct{} // closed when the controller has started
-	// queue is set before begun is closed. It is nil for one of another kind, of which it is not known when it is done.
+	// What follows is set before begun is closed. queue is nil for one of another kind, of which it is not known when it is done.
 	queue *mcqueue.Queue[request]
+	ended <-chan struct{} // closed when the controller ends
 }
 
 var _ fleet.Leaver = (*leaver[mcreconcile.Request])(nil)
@@ -34,9 +35,9 @@ func newLeaver[request mcreconcile.ClusterAware[request]](sources []source.Typed
 	return l
 }
 
-// begin says that the controller has started. It is called once.
-func (l *leaver[request]) begin(queue *mcqueue.Queue[request]) {
-	l.queue = queue
+// begin says that the controller has started, and lives as long as ctx. It is called once.
+func (l *leaver[request]) begin(ctx context.Context, queue *mcqueue.Queue[request]) {
+	l.queue, l.ended = queue, ctx.Done()
 	close(l.begun)
 }
 
@@ -67,12 +68,17 @@ func (l *leaver[request]) AwaitDone(ctx context.Context, name fleet.ClusterName)
 			return context.Cause(ctx)
 		}
 	}
-	return nil
+	if isClosed(l.ended) { // its queue has dropped what was to be done
+		<-ctx.Done()
+	}
+	return context.Cause(ctx)
 }
 
-func (l *leaver[request]) hasBegun() bool {
+func (l *leaver[request]) hasBegun() bool { return isClosed(l.begun) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-l.begun:
+	case <-c:
 		return true
 	default:
 		return false
@@ -93,6 +99,9 @@ func (l *leaver[request]) Undone(name fleet.ClusterName) (requests int, some []s
 	n, undone := l.waiting.undone(name, l.queue, mostUndone)
 	for _, req := range undone {
 		some = append(some, fmt.Sprint(req))
+	}
+	if n == 0 && isClosed(l.ended) { // which was so before its queue dropped anything
+		return 1, []string{"what it had to do when it ended"}
 	}
 	return n, some
 }

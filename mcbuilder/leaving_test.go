@@ -118,7 +118,7 @@ func TestAControllerThatHasNotStartedIsNotDone(t *testing.T) {
 		if src.times != 0 {
 			t.Error("its sources are asked before it has started")
 		}
-		l.begin(nil) // a queue of another kind
+		l.begin(t.Context(), nil) // a queue of another kind
 		if err := <-done; err != nil || src.times != 1 {
 			t.Errorf("Replay() = %v after %d questions, want one", err, src.times)
 		}
@@ -131,6 +131,28 @@ func TestAControllerThatHasNotStartedIsNotDone(t *testing.T) {
 		}
 		if err := l.AwaitDone(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("AwaitDone() = %v, want that it waits", err)
+		}
+	})
+}
+
+// TestAControllerThatHasEndedIsNotDone: what it was about to do is not in its queue any more.
+func TestAControllerThatHasEndedIsNotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("a")
+		a.queue.Add(mcreconcile.Request{ClusterName: "a"})
+		left := a.leaving("a")
+		a.wantUndone("a", 1, "before the end")
+		a.stop()
+		a.queue.Purge("a")
+		if n, some := a.leaver.Undone("a"); n == 0 || len(some) == 0 {
+			t.Errorf("%d requests are undone, such as %q, after the end", n, some)
+		}
+		synctest.Wait()
+		select {
+		case <-left:
+			t.Error("the member has left")
+		default:
 		}
 	})
 }

@@ -102,7 +102,7 @@ func (a attendance[request]) Start(ctx context.Context, queue workqueue.TypedRat
 	if ok {
 		go a.follow(ctx, q)
 	}
-	a.leaver.begin(q)
+	a.leaver.begin(ctx, q)
 	return nil
 }
 
