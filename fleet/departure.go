@@ -13,10 +13,14 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
-var errLeaveTimeout = errors.New("the time to leave is up")
+// Why the questions to controllers end.
+var (
+	errLeaveTimeout = errors.New("the time to leave is up")
+	errStays        = errors.New("the member stays")
+)
 
-// depart asks the controllers until the member has left, or its time is up, and withdraws it then. It returns when ctx ends: the
-// member stays, or was withdrawn otherwise.
+// depart asks the controllers until the member has left, or its time is up, and withdraws it then. When ctx ends, the member stays
+// or was withdrawn otherwise.
 func (m *member) depart(ctx context.Context, l *leaving) {
 	select {
 	case <-m.fleet.elected:
@@ -32,8 +36,13 @@ func (m *member) depart(ctx context.Context, l *leaving) {
 	defer telling.Wait()
 	telling.Go(func() { d.tellUndone(ctx) })
 	for !d.ask(ctx) {
+		switch why := context.Cause(ctx); {
+		case errors.Is(why, errLeaveTimeout):
+			d.giveUp()
+		case errors.Is(why, errStays):
+			d.stay()
+		}
 		if ctx.Err() != nil {
-			d.giveUp(context.Cause(ctx))
 			return
 		}
 	}
@@ -134,18 +143,40 @@ func (d *departure) withdraw(e *Engagement, leavers []*leaver) (left bool) {
 	if m.withdrawn || m.leaving != d.leaving || !slices.Equal(leavers, m.fleet.leavers) || len(leavers) > 0 && m.engagement != e {
 		return false
 	}
-	m.log.Info("The member has left: every controller is done with it")
-	m.fleet.problems.set(m.fleet.opts.Logger, leavingProblem(m.name))
+	d.tellLeftLocked(e)
 	m.departs = true
 	m.withdrawLocked()
 	return true
 }
 
-// giveUp lets the member leave whose time is up, and tells what is undone.
-func (d *departure) giveUp(why error) {
-	if !errors.Is(why, errLeaveTimeout) {
+// tellLeftLocked says that the controllers are done with all objects of which they could know.
+func (d *departure) tellLeftLocked(e *Engagement) {
+	m := d.member
+	m.log.Info("The member has left: every controller is done with it")
+	refused := e.refused()
+	if refused == nil {
+		m.fleet.problems.set(m.fleet.opts.Logger, leavingProblem(m.name))
 		return
 	}
+	d.problemLocked(ReasonLeftUndone, "it has left, and what controllers have put on objects of these kinds may stay, as they may "+
+		"not be listed there: "+strings.Join(refused, ", "))
+}
+
+// refused returns which kinds may not be listed or watched.
+func (e *Engagement) refused() (kinds []string) {
+	if e == nil {
+		return nil
+	}
+	for _, n := range e.kinds.status() {
+		if n.Reason == ReasonForbidden {
+			kinds = append(kinds, n.Name())
+		}
+	}
+	return kinds
+}
+
+// giveUp lets the member leave whose time is up, and tells what is undone.
+func (d *departure) giveUp() {
 	m, undone := d.member, d.undone()
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
@@ -156,6 +187,20 @@ func (d *departure) giveUp(why error) {
 	d.problemLocked(ReasonLeftUndone, "it has left when its time was up, and what controllers have put there may stay: "+undone)
 	m.departs = true
 	m.withdrawLocked()
+}
+
+// stay tells the controllers once more of all objects of a member that stays after all: they may have taken back what they had put
+// there. The next engagement tells of all anyway.
+func (d *departure) stay() {
+	e, leavers := d.member.toAsk()
+	if e == nil {
+		return
+	}
+	var replaying sync.WaitGroup
+	for _, l := range leavers {
+		replaying.Go(func() { d.replayTo(e.ctx, l, e) })
+	}
+	replaying.Wait()
 }
 
 // tellUndone keeps a problem of a member that takes long, until ctx ends.
@@ -190,21 +235,37 @@ func (d *departure) problemLocked(reason, message string) {
 // undone says what keeps the member from leaving, for people.
 func (d *departure) undone() string {
 	e, leavers := d.member.toAsk()
-	if e == nil {
-		return "it is not connected"
-	}
 	var all []string
+	if state := d.member.notReady(); state != "" {
+		all = append(all, state)
+	}
 	for _, l := range leavers {
 		n, some := l.Undone(d.member.name)
 		switch {
 		case n > 0:
 			all = append(all, fmt.Sprintf("controller %s is not done with %d requests, such as %s", l.controller, n, strings.Join(some, ", ")))
-		case !d.isReplayed(l, e):
+		case e != nil && !d.isReplayed(l, e):
 			all = append(all, fmt.Sprintf("controller %s has not started, or does not have every object yet", l.controller))
 		}
+	}
+	if refused := e.refused(); refused != nil {
+		all = append(all, "these kinds may not be listed there: "+strings.Join(refused, ", "))
 	}
 	if len(all) == 0 {
 		return "nothing that is known"
 	}
 	return strings.Join(all, "; ")
+}
+
+// notReady says in which state a member is that cannot be used now, for people. It is empty for one that can be.
+func (m *member) notReady() string {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	switch {
+	case m.state == Ready:
+		return ""
+	case m.reason == "":
+		return fmt.Sprintf("it is %s", m.state)
+	}
+	return fmt.Sprintf("it is %s (%s)", m.state, m.reason)
 }

@@ -21,17 +21,17 @@ const leavePatience = 10 * time.Second
 type leaving struct {
 	left   chan struct{} // closed when the member has left and is drained, or was removed
 	news   chan struct{} // has a token when there may be another engagement or controller to ask
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 }
 
 func newLeaving() *leaving {
-	return &leaving{left: make(chan struct{}), news: make(chan struct{}, 1), cancel: func() {}}
+	return &leaving{left: make(chan struct{}), news: make(chan struct{}, 1), cancel: func(error) {}}
 }
 
 // stop ends the questions to controllers.
-func (l *leaving) stop() {
+func (l *leaving) stop(why error) {
 	if l != nil {
-		l.cancel()
+		l.cancel(why)
 	}
 }
 
@@ -118,7 +118,7 @@ func (m *member) stayLocked(described Member) {
 		return
 	}
 	if m.leaving != nil {
-		m.leaving.stop()
+		m.leaving.stop(errStays)
 		m.leaving = nil
 		m.tellLeaving()
 		m.fleet.problems.set(m.fleet.opts.Logger, leavingProblem(m.name))
@@ -130,7 +130,7 @@ func (m *member) stayLocked(described Member) {
 // beginLeavingLocked lets a member that is not withdrawn leave.
 func (m *member) beginLeavingLocked(l *leaving) {
 	var ctx context.Context
-	ctx, l.cancel = context.WithCancel(m.fleet.ctx)
+	ctx, l.cancel = context.WithCancelCause(m.fleet.ctx)
 	m.leaving = l
 	m.tellLeaving()
 	m.fleet.running.Go(func() { m.depart(ctx, l) }) // ends when it has left, or with ctx

@@ -177,6 +177,9 @@ func TestAMemberThatIsSetAgainStays(t *testing.T) {
 		if s := status(t, f, "a"); s.Leaving || e.leaving.Load() {
 			t.Errorf("it still leaves: %+v", s)
 		}
+		if got := one.replayed(); len(got) != 2 || got[1] != e {
+			t.Errorf("objects were told again for %v, want once more for what was taken back", got)
+		}
 		one.has("a", 0)
 		<-time.After(time.Hour)
 		wantLeft(t, left, false, "after it was set again")
@@ -324,7 +327,7 @@ func TestAMemberThatIsNotConnectedHasTimeToBe(t *testing.T) {
 		left := leavingMember(t, f, Member{Name: "a", Err: errors.New("it does not parse")})
 		<-time.After(50 * time.Second)
 		wantLeft(t, left, false, "after 50 seconds")
-		wantProblem(t, f, "Leaving: ", "it is not connected")
+		wantProblem(t, f, "Leaving: ", "it is Pending (Invalid)")
 		leavingMember(t, f, is(&existing{}))
 		wantLeft(t, left, true, "after it was connected")
 		if got := one.replayed(); len(got) != 1 {

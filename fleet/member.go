@@ -124,7 +124,7 @@ func (m *member) withdrawLocked() {
 		return
 	}
 	m.withdrawn = true
-	m.leaving.stop()
+	m.leaving.stop(errRemoved)
 	m.dismissLocked(errRemoved)
 	m.setStateLocked(Draining, "", "")
 	m.interrupt()

@@ -72,7 +72,8 @@ type Members interface {
 	// after [Options.LeaveTimeout]. Leave returns at once. left is closed when the member has left and is drained; from
 	// then on it is no member, however often Leave is called again, until Set or Remove is.
 	//
-	// Leaving again changes nothing but what m says. Set ends the leaving, unless the drain has begun. Remove drains the member
+	// Leaving again changes nothing but what m says. Set ends the leaving, unless the drain has begun: controllers reconcile each
+	// object once more then, so that they can put back what they have taken back. Remove drains the member
 	// at once, which closes left too. left is not closed while the fleet ends, nor for a member that stays. A member that is not
 	// known, as after a restart, is connected in order to leave. Only the replica that is elected lets members leave: for
 	// others they are members that are about to, until they are removed.

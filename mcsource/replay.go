@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
@@ -23,7 +24,8 @@ type Replayer interface {
 	//
 	// The source of the member is made and started a second time, and the first one is stopped when that is done. One with a
 	// method WaitForSync, as controller-runtime's have, is waited for; of another one it is not known when handlers have had all.
-	// Kinds that the member does not serve have no objects.
+	// Kinds that the member does not serve have no objects. Those that may not be listed there are not waited for any more when
+	// that has been so for ten seconds.
 	Replay(ctx context.Context, e *fleet.Engagement) error
 }
 
@@ -60,7 +62,7 @@ func again[request comparable](ctx context.Context, r replaying[request]) (stop 
 	return stop, nil
 }
 
-// await returns when the handlers of a source have had all objects, or there is no such kind.
+// await returns when the handlers of a source have had all objects, or there is no such kind, or they may not be listed.
 func (r replaying[request]) await(ctx context.Context, started source.TypedSource[request]) error {
 	syncing, ok := started.(source.TypedSyncingSource[request])
 	if !ok {
@@ -80,7 +82,7 @@ func (r replaying[request]) await(ctx context.Context, started source.TypedSourc
 		case <-synced:
 			return err
 		default:
-			if r.isNotServed(started) {
+			if r.isHopeless(started) {
 				return nil
 			}
 		}
@@ -88,8 +90,12 @@ func (r replaying[request]) await(ctx context.Context, started source.TypedSourc
 	return context.Cause(ctx)
 }
 
-// isNotServed reports whether the kind of a source is known not to be served by the member.
-func (r replaying[request]) isNotServed(started source.TypedSource[request]) bool {
+// refusedFor is how long a member has refused to list a kind when that is believed. A server that has just started may refuse
+// what it allows.
+const refusedFor = 10 * time.Second
+
+// isHopeless reports whether the kind of a source is known not to be served by the member, or may not be listed there.
+func (r replaying[request]) isHopeless(started source.TypedSource[request]) bool {
 	of, ok := started.(interface {
 		kindIn() (gvk schema.GroupKind, ok bool)
 	})
@@ -99,7 +105,8 @@ func (r replaying[request]) isNotServed(started source.TypedSource[request]) boo
 	kind, ok := of.kindIn()
 	status, _ := r.fleet.Status(r.engagement.Name())
 	return ok && slices.ContainsFunc(status.NotSynced, func(n fleet.NotSynced) bool {
-		return schema.GroupKind(n.Kind) == kind && n.Reason == fleet.ReasonNoKind
+		refused := n.Reason == fleet.ReasonForbidden && time.Since(n.Since) > refusedFor
+		return schema.GroupKind(n.Kind) == kind && (n.Reason == fleet.ReasonNoKind || refused)
 	})
 }
 

@@ -32,7 +32,7 @@ import (
 
 var pool mctest.Pool
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, runChildren)) }
+func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, runProgram)) }
 
 // kubeconfigLabel marks the Secrets that the provider reads.
 const kubeconfigLabel = "fleet-runtime.dev/kubeconfig"

@@ -110,7 +110,7 @@ func TestParentsAndChildren(t *testing.T) {
 	})
 }
 
-// runChildren is the program.
+// runChildren is the program of a test.
 func runChildren() {
 	flag.Parse()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))

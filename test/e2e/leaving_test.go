@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -223,6 +226,70 @@ func TestAMemberWhoseControllersHangLeavesAtItsDeadline(t *testing.T) {
 	g.are(t, f.Members[1], false, "a")
 	m.isGone(hangs)
 	g.are(t, f.Members[0], true, "a")
+}
+
+// TestAKindThatMayNotBeListedHoldsNoMemberThatLeaves: nobody knows of its objects, which is said.
+func TestAKindThatMayNotBeListedHoldsNoMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	ns := inAll(t, f)
+	member := fleet.Member{Name: "m", Config: f.Members[0].AddUser(t, "limited", rule("", "configmaps", "get", "list", "watch", "patch"))}
+	m, g := newManager(t, f.Local), &guard{ns: ns}
+	err := mcbuilder.ControllerManagedBy(m).For(&corev1.ConfigMap{}).Named(controllerName(t)).
+		Watches(&corev1.Secret{}, mchandler.EnqueueRequestForObject).Complete(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.members.Set(member); err != nil {
+		t.Fatal(err)
+	}
+	m.start()
+	g.are(t, f.Members[0], true, "a")
+	if _, err := m.members.Leave(member); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the member has left, long before its time is up", func() bool { return m.status("m").State == "" })
+	g.are(t, f.Members[0], false, "a")
+	problems := m.GetFleet().Problems()
+	if len(problems) != 1 || problems[0].Reason != fleet.ReasonLeftUndone || !strings.Contains(problems[0].Message, "not be listed there: Secret") {
+		t.Errorf("the problems are %+v, want that nobody knows of Secrets", problems)
+	}
+}
+
+// TestASecretThatIsCreatedAgainAtOnceIsAMemberThatStays, whose controllers put back what they have taken back.
+func TestASecretThatIsCreatedAgainAtOnceIsAMemberThatStays(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(m *manager, g *guard, secret *corev1.Secret){
+		"after it has left": func(m *manager, _ *guard, secret *corev1.Secret) { m.leave(secret) },
+		"while it leaves": func(m *manager, g *guard, secret *corev1.Secret) {
+			g.stuck.Store(true)
+			m.leave(secret)
+			eventually(m.t, "it is tried to take back the finalizers", func() bool { return g.tried.Load() > 0 })
+			g.stuck.Store(false)
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			if err := m.local().Patch(m.t.Context(), secret, patch); client.IgnoreNotFound(err) != nil {
+				m.t.Fatal(err)
+			}
+		},
+	}
+	for name, let := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, m, g, secret := guardedMember(t)
+			m.start()
+			g.are(t, f.Members[0], true, "a", "b")
+			again := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				Namespace: secret.Namespace, Name: secret.Name, Labels: secret.Labels, Finalizers: secret.Finalizers,
+			}, Data: secret.Data}
+			let(m, g, secret)
+			eventually(t, "the Secret can be created again", func() bool { return m.local().Create(t.Context(), again.DeepCopy()) == nil })
+			eventually(t, "the member is there", func() bool { return m.status("m").State == fleet.Ready && !m.status("m").Leaving })
+			g.are(t, f.Members[0], true, "a", "b")
+			m.leave(again)
+			m.isGone(again)
+			g.are(t, f.Members[0], false, "a", "b")
+		})
+	}
 }
 
 // TestAHundredMembersLeaveAtOnce: each of them sees each of its objects once more.
