@@ -11,7 +11,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
 
 // controllerOf is the Leaver of a controller in a test. The zero value is done with every member.
@@ -163,6 +168,30 @@ func TestAMemberLeavesWhenEveryControllerIsDoneAtOnce(t *testing.T) {
 	})
 }
 
+func TestKindsThatMayNotBeListedAreToldWhenAMemberLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{LeaveTimeout: time.Minute})
+		one := controls(f, "one")
+		one.has("a", 1)
+		e := join(t, f, "a")
+		for kind, why := range map[string]error{
+			"Secret": apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")), "Widget": &meta.NoKindMatchError{},
+		} {
+			key := informer.Key{GVK: schema.GroupVersionKind{Version: "v1", Kind: kind}}
+			s := e.kinds.stateOf(key)
+			e.kinds.update(key, "", func() { s.noteLocked(step{what: listing}, why) })
+		}
+		left := leavingMember(t, f, is(e.Cluster()))
+		<-time.After(30 * time.Second)
+		wantProblem(t, f, "Leaving: ", "these kinds may not be listed there: Secret")
+		one.has("a", 0)
+		wantLeft(t, left, true, "without a request")
+		wantProblem(t, f, "LeftUndone: ", "they may not be listed there: Secret")
+		<-f.remove("a")
+		wantProblem(t, f)
+	})
+}
+
 func TestAMemberThatIsSetAgainStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, Options{LeaveTimeout: time.Minute})
@@ -230,6 +259,31 @@ func TestAMemberWhoseTimeIsUpLeavesAndWhatIsUndoneIsTold(t *testing.T) {
 		wantProblem(t, f, "LeftUndone: ", undone)
 		<-f.remove("a")
 		wantProblem(t, f)
+	})
+}
+
+func TestAMemberThatIsSetAgainWhileItIsDrainedIsANewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{LeaveTimeout: time.Minute})
+		controls(f, "one").has("a", 1)
+		e := join(t, f, "a")
+		_, done, err := e.Join(t.Context(), named("a reconcile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := leavingMember(t, f, is(e.Cluster()))
+		<-time.After(time.Minute)
+		wantLeft(t, left, false, "while a reconcile runs that does not heed its context")
+		if leavingMember(t, f, is(e.Cluster())) != left {
+			t.Error("there are two channels for one leaving")
+		}
+		set(t, f, is(e.Cluster()))
+		done()
+		wantLeft(t, left, true, "after that")
+		wantProblem(t, f)
+		if s := status(t, f, "a"); s.State != Ready || s.Leaving || len(f.departed) > 0 {
+			t.Errorf("it is %+v, and these have departed: %v", s, f.departed)
+		}
 	})
 }
 
@@ -314,9 +368,45 @@ func TestAnotherEngagementOrControllerIsAskedToo(t *testing.T) {
 		if got := two.replayed(); len(got) != 1 || got[0] != second {
 			t.Errorf("the late controller was told for %v, want for the second engagement", got)
 		}
+		if got := one.replayed(); len(got) != 2 {
+			t.Errorf("the first controller was told %d times, want once for each engagement", len(got))
+		}
 		wantLeft(t, left, false, "with a request of the late controller")
 		two.has("a", 0)
 		wantLeft(t, left, true, "without a request")
+	})
+}
+
+// TestADepartureThatIsOutdatedChangesNothing: something else holds by the time that the controllers are done, or the time is up.
+func TestADepartureThatIsOutdatedChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		e, one := join(t, f, "a"), controls(f, "one")
+		one.has("a", 1)
+		leavingMember(t, f, is(e.Cluster()))
+		m, leavers := f.members["a"], f.leavers
+		now, other := &departure{member: m, leaving: m.leaving}, &departure{member: m, leaving: newLeaving()}
+		if now.withdraw(newEngagement(t.Context(), "a"), leavers) || now.withdraw(e, nil) || other.withdraw(e, leavers) {
+			t.Error("it has left, although another engagement, controller or leaving is there now")
+		}
+		other.giveUp()
+		other.tellUndoneNow()
+		wantProblem(t, f)
+		if s := status(t, f, "a"); s.State != Ready {
+			t.Errorf("it is %s, although it has begun to leave once more", s.State)
+		}
+		_, done, err := e.Join(t.Context(), named("a reconcile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.remove("a")
+		now.giveUp()
+		now.tellUndoneNow()
+		wantProblem(t, f)
+		if now.withdraw(e, leavers) {
+			t.Error("it has left after it was removed")
+		}
+		done()
 	})
 }
 
@@ -330,6 +420,7 @@ func TestAMemberThatIsNotConnectedHasTimeToBe(t *testing.T) {
 		wantProblem(t, f, "Leaving: ", "it is Pending (Invalid)")
 		leavingMember(t, f, is(&existing{}))
 		wantLeft(t, left, true, "after it was connected")
+		wantProblem(t, f)
 		if got := one.replayed(); len(got) != 1 {
 			t.Errorf("objects were told again %d times, want once", len(got))
 		}
@@ -403,6 +494,26 @@ func TestAMemberThatIsLetGoBeforeItLeavesComesBackToLeave(t *testing.T) {
 		}
 		one.has("a", 0)
 		wantLeft(t, left, true, "without a request")
+	})
+}
+
+func TestAMemberThatIsLetGoBeforeItComesBackToLeaveHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		_, done, err := join(t, f, "a").Join(t.Context(), named("a reconcile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		drained := f.remove("a")
+		left := leavingMember(t, f, is(&existing{}))
+		if leavingMember(t, f, is(&existing{})) != left {
+			t.Error("there are two channels for one leaving")
+		}
+		f.remove("a")
+		wantLeft(t, left, true, "after it was removed once more")
+		done()
+		<-drained
+		wantNoMember(t, f)
 	})
 }
 
