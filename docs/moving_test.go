@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,6 +78,29 @@ func TestWhatIsNotSaidToChangeDoesNot(t *testing.T) {
 	for _, moved := range []string{"role.yaml", "role_binding.yaml", "service_account.yaml"} {
 		if diff := cmp.Diff(read(t, before+"/config/rbac/"+moved), read(t, after+"/config/members/"+moved)); diff != "" {
 			t.Errorf("%s has changed on its way (-before, +after):\n%s", moved, diff)
+		}
+	}
+}
+
+// TestThePageOnMovingSaysWhatBecomesOfEachManifest that is another one after the move, or in another place.
+func TestThePageOnMovingSaysWhatBecomesOfEachManifest(t *testing.T) {
+	page := pages(t)["docs/moving-from-controller-runtime.md"]
+	for _, project := range []struct{ folder, other string }{{before, after}, {after, before}} {
+		err := filepath.WalkDir(project.folder+"/config", func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			name := strings.TrimPrefix(path, project.folder+"/")
+			if same, err := os.ReadFile(filepath.Join(project.other, name)); err == nil && string(same) == read(t, path) {
+				return nil
+			}
+			if !strings.Contains(page, "\n| `"+name+"`") {
+				t.Errorf("the page does not say what becomes of %s", name)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }
