@@ -33,9 +33,6 @@ func (c *Controller) OnLeave(l Leaver) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.leavers = append(f.leavers, &leaver{l, c.name})
-	for _, m := range f.members {
-		m.leaving.wake()
-	}
 }
 
 // toAsk returns the member's engagement, nil if there is none, and the controllers.

@@ -20,7 +20,7 @@ const leavePatience = 10 * time.Second
 // leaving is the time from Leave until the member has left, or stays after all. A nil one is that of a member that stays.
 type leaving struct {
 	left   chan struct{} // closed when the member has left and is drained, or was removed
-	news   chan struct{} // has a token when there may be another engagement or controller to ask
+	news   chan struct{} // has a token when there may be another engagement
 	cancel context.CancelCauseFunc
 }
 
