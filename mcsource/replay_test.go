@@ -122,6 +122,24 @@ func TestASourceGoesOnWhereTheSecondDoesNotTellAll(t *testing.T) {
 	}
 }
 
+func TestASourceThatIsNotToRunAnyMoreIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, labels.SelectorFromSet(labels.Set{"stage": "prod"}))
+		s.set("a", &existing{}, "prod")
+		synced := make(chan struct{})
+		s.will(func() { s.next.synced = synced })
+		done := s.replay(t.Context())
+		s.set("a", s.started[0].cluster, "test")
+		s.is(2, 1)
+		close(synced)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		s.is(2, 0)
+	})
+}
+
 func TestWhereASourceDoesNotRunNothingIsToldAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
