@@ -3,6 +3,7 @@ package objects_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -203,4 +204,32 @@ func TestAnObjectThatCannotBeReadLetsTheMembersLeaveThatItHad(t *testing.T) {
 	ns.delete(secret)
 	r.letLeave(t, "a")
 	ns.waitForFinalizers(secret)
+}
+
+// TestAnObjectThatReplacesOneWhoseMemberLeavesUnseenKeepsIt: the provider is busy with the first while that goes.
+func TestAnObjectThatReplacesOneWhoseMemberLeavesUnseenKeepsIt(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	ns := newNamespace(t, cp)
+	secret := ns.leaver("secret", map[string]string{"a": "1"})
+	p, entered, goOn := provider(ns.string), make(chan struct{}), make(chan struct{})
+	enter := sync.OnceFunc(func() { close(entered) })
+	p.Members = func(ctx context.Context, secret *corev1.Secret, also objects.Reader) ([]fleet.Member, error) {
+		if secret.Annotations["busy"] != "" {
+			enter()
+			<-goOn
+		}
+		return describe(ctx, secret, also)
+	}
+	r := start(t, cp.Config(), p)
+	r.waitForHosts(t, hosts{"a": "1"})
+	ns.delete(secret)
+	r.waitUntil(t, "a is about to leave", func() bool { return r.leaving["a"] != nil })
+	update(ns, secret, func(s *corev1.Secret) { s.Annotations = map[string]string{"busy": "yes"} })
+	<-entered
+	update(ns, secret, func(s *corev1.Secret) { s.Finalizers = nil })
+	ns.leaver("secret", map[string]string{"a": "2"})
+	close(goOn)
+	r.waitForHosts(t, hosts{"a": "2"})
+	r.waitUntil(t, "the member of the new object stays", func() bool { return r.leaving["a"] == nil })
 }
