@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -54,7 +55,7 @@ func (m *member) engage(attempt, life context.Context, described Member, before 
 	defer leave()
 	attempt, expire := context.WithTimeout(attempt, m.fleet.opts.ConnectTimeout)
 	defer expire()
-	e := newEngagement(life, m.name)
+	e := newEngagement(logr.NewContext(life, m.log), m.name)
 	e.kinds.configure(m, e)
 	err = m.open(attempt, e, described, before)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 type eventHandler[object any, request comparable] = handler.TypedEventHandler[object, request]
@@ -117,36 +118,28 @@ var _ cache.Informer = (*engagedInformer)(nil)
 
 // AddEventHandler implements cache.Informer.
 func (i *engagedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.add(h, i.informer.AddEventHandler)
+	return i.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.Informer.
 func (i *engagedInformer) AddEventHandlerWithResyncPeriod(
 	h toolscache.ResourceEventHandler, period time.Duration,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.add(h, func(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-		return i.informer.AddEventHandlerWithResyncPeriod(h, period)
-	})
+	return i.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// AddEventHandlerWithOptions implements cache.Informer. It is the one that the kind source calls.
+// AddEventHandlerWithOptions implements cache.Informer. It adds the handler behind a gate, and removes it when the view ends. It
+// is the one that the kind source calls, with a logger of its own, which names no cluster.
 func (i *engagedInformer) AddEventHandlerWithOptions(
 	h toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.add(h, func(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-		return i.informer.AddEventHandlerWithOptions(h, opts)
-	})
-}
-
-// add adds a handler behind a gate, and removes it when the view ends.
-func (i *engagedInformer) add(
-	h toolscache.ResourceEventHandler, do func(toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	if !i.view.begin() {
 		return nil, context.Cause(i.view.ctx)
 	}
 	gate := &gate{handler: h}
-	registration, err := do(gate)
+	logger := log.FromContext(i.view.ctx)
+	opts.Logger = &logger
+	registration, err := i.informer.AddEventHandlerWithOptions(gate, opts)
 	if err != nil {
 		i.view.handlers.Done()
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 )
@@ -31,8 +32,8 @@ const (
 	Deleted
 )
 
-func (e Event) tell(h toolscache.ResourceEventHandler) {
-	defer utilruntime.HandleCrash() // as client-go does
+func (e Event) tell(h toolscache.ResourceEventHandler, log logr.Logger) {
+	defer utilruntime.HandleCrashWithLogger(log) // as client-go does
 	switch e.What {
 	case Nothing:
 	case Added:
@@ -53,6 +54,7 @@ const linger = 100 * time.Millisecond
 // other handler. Its methods are safe for concurrent use.
 type Registration struct {
 	handler toolscache.ResourceEventHandler
+	log     logr.Logger
 	resyncs bool
 	spawn   func(func())
 	settled chan struct{} // closed once the handler has seen the initial list, or never will
@@ -84,9 +86,11 @@ const (
 var _ toolscache.ResourceEventHandlerRegistration = (*Registration)(nil)
 
 // New returns a registration. spawn runs a function in a goroutine; it is called by [Registration.Add]. Without resyncs, the
-// handler is told of none.
-func New(h toolscache.ResourceEventHandler, resyncs bool, spawn func(func())) *Registration {
-	return &Registration{handler: h, resyncs: resyncs, spawn: spawn, settled: make(chan struct{}), wake: make(chan struct{}, 1)}
+// handler is told of none. A panic of the handler is logged to log, and ends the process.
+func New(h toolscache.ResourceEventHandler, log logr.Logger, resyncs bool, spawn func(func())) *Registration {
+	return &Registration{
+		handler: h, log: log, resyncs: resyncs, spawn: spawn, settled: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
 }
 
 // HasSynced implements toolscache.ResourceEventHandlerRegistration.
@@ -169,7 +173,7 @@ func (r *Registration) tell(e Event) {
 	if r.isRemoved() {
 		return
 	}
-	e.tell(r.handler)
+	e.tell(r.handler, r.log)
 	if e.Initial {
 		r.seen()
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/delivery"
@@ -54,7 +55,7 @@ func (g *goroutines) spawn(f func()) {
 func register(t *testing.T, h toolscache.ResourceEventHandler, resyncs bool) (*delivery.Registration, *goroutines) {
 	t.Helper()
 	g := &goroutines{}
-	r := delivery.New(h, resyncs, g.spawn)
+	r := delivery.New(h, logr.Discard(), resyncs, g.spawn)
 	t.Cleanup(func() {
 		r.Remove()
 		g.Wait()
@@ -205,7 +206,7 @@ func TestNoEventIsLost(t *testing.T) {
 	const events = 20_000
 	var running sync.WaitGroup
 	seen := make(chan any, events)
-	r := delivery.New(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen <- obj }}, true, running.Go)
+	r := delivery.New(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen <- obj }}, logr.Discard(), true, running.Go)
 	patience := time.After(time.Minute) // to end a test that fails
 	next := 0
 	come := func() {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/delivery"
 )
@@ -31,6 +32,8 @@ type Informer struct {
 	transform atomic.Pointer[toolscache.TransformFunc]
 	synced    atomic.Bool   // the store has the first list
 	settled   chan struct{} // closed when it is synced, or never will be
+
+	log klog.Logger
 
 	mu       sync.Mutex // guards what follows, and makes one step of a change to the store and its events
 	legacy   *legacy    // nil for an informer that takes nobody's place
@@ -52,6 +55,7 @@ func New(
 	lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
 	i := &Informer{
+		log:      klog.Background(),
 		indexer:  toolscache.NewIndexer(toolscache.DeletionHandlingMetaNamespaceKeyFunc, indexers),
 		settled:  make(chan struct{}),
 		handlers: map[*delivery.Registration]struct{}{},
@@ -166,7 +170,7 @@ func (i *Informer) AddEventHandlerWithResyncPeriod(
 func (i *Informer) AddEventHandlerWithOptions(
 	h toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	l := delivery.New(h, opts.ResyncPeriod == nil || *opts.ResyncPeriod != 0, i.running.Go)
+	l := delivery.New(h, ptr.Deref(opts.Logger, i.log), opts.ResyncPeriod == nil || *opts.ResyncPeriod != 0, i.running.Go)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.stopped {

@@ -17,15 +17,16 @@ type resident struct {
 }
 
 // LivingFor returns the informer as one that starts when it is run, and is over with life, not with the context of the run,
-// or when it is removed. spawn runs a function in a goroutine.
+// or when it is removed. The logger of life is that of its handlers which have none. spawn runs a function in a goroutine. It is
+// called once, before anything else.
 func (i *Informer) LivingFor(life context.Context, spawn func(func())) toolscache.SharedIndexInformer {
+	i.log = klog.FromContext(life)
 	return resident{i, life, spawn}
 }
 
 // RunWithContext implements SharedInformer, but does not wait for the end.
-func (r resident) RunWithContext(ctx context.Context) {
-	life := klog.NewContext(r.life, klog.FromContext(ctx))
-	r.spawn(func() { r.Informer.RunWithContext(life) })
+func (r resident) RunWithContext(context.Context) {
+	r.spawn(func() { r.Informer.RunWithContext(r.life) })
 }
 
 // Run implements SharedInformer, but does not wait for the end.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,7 +42,7 @@ func (c confinedCache) GetInformer(ctx context.Context, obj client.Object, opts 
 	if f.scope == clusterWide {
 		zone = ""
 	}
-	return confinedInformer{feed: f, zone: zone}, nil
+	return confinedInformer{feed: f, zone: zone, log: c.member.shared.log.WithValues("cluster", c.member.namespace)}, nil
 }
 
 // GetInformerForKind implements cache.Informers.
@@ -80,13 +82,14 @@ func (c confinedCache) IndexField(ctx context.Context, obj client.Object, field 
 type confinedInformer struct {
 	feed *feed
 	zone string
+	log  logr.Logger // of handlers that have none
 }
 
 var _ cache.Informer = confinedInformer{}
 
 // AddEventHandler implements cache.Informer.
 func (i confinedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.feed.add(i.zone, h)
+	return i.feed.add(i.zone, h, i.log)
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.Informer. Handlers are resynced as the shared cache is, whatever the
@@ -94,15 +97,15 @@ func (i confinedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (to
 func (i confinedInformer) AddEventHandlerWithResyncPeriod(
 	h toolscache.ResourceEventHandler, _ time.Duration,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.feed.add(i.zone, h)
+	return i.feed.add(i.zone, h, i.log)
 }
 
 // AddEventHandlerWithOptions implements cache.Informer. Handlers are resynced as the shared cache is, whatever the
-// options say.
+// options say of that.
 func (i confinedInformer) AddEventHandlerWithOptions(
-	h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions,
+	h toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.feed.add(i.zone, h)
+	return i.feed.add(i.zone, h, ptr.Deref(opts.Logger, i.log))
 }
 
 // RemoveEventHandler implements cache.Informer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/go-logr/logr"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -74,14 +75,14 @@ func (f *feed) close() {
 	f.running.Wait()
 }
 
-// add registers a handler of a member. It is told first what there is.
-func (f *feed) add(where string, h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+// add registers a handler of a member. It is told first what there is. A panic of it is logged to log.
+func (f *feed) add(where string, h toolscache.ResourceEventHandler, log logr.Logger) (toolscache.ResourceEventHandlerRegistration, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return nil, errClosed
 	}
-	l := delivery.New(h, true, f.running.Go)
+	l := delivery.New(h, log, true, f.running.Go)
 	p := f.zoneLocked(where)
 	if p.handlers == nil {
 		p.handlers = map[*delivery.Registration]struct{}{}

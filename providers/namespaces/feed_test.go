@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +60,7 @@ func newFeed() *feed { return &feed{zones: map[string]*zone{}} }
 func register(t *testing.T, f *feed, where string) (*told, *delivery.Registration) {
 	t.Helper()
 	h := &told{}
-	r, err := f.add(where, h)
+	r, err := f.add(where, h, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +105,11 @@ func TestAHandlerHasSyncedOnceItHasSeenTheInitialList(t *testing.T) {
 		f := newFeed()
 		defer f.close()
 		release := make(chan struct{})
-		added, err := f.add("a", toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-release }})
+		added, err := f.add("a", toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-release }}, logr.Discard())
 		if err != nil {
 			t.Fatal(err)
 		}
-		empty, err := f.add("b", &told{})
+		empty, err := f.add("b", &told{}, logr.Discard())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +126,7 @@ func TestAHandlerHasSyncedOnceItHasSeenTheInitialList(t *testing.T) {
 		release <- struct{}{}
 		<-added.HasSyncedChecker().Done()
 
-		late, err := f.add("a", toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-release }})
+		late, err := f.add("a", toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-release }}, logr.Discard())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +144,7 @@ func TestASlowHandlerHoldsUpNoOther(t *testing.T) {
 		f := newFeed()
 		defer f.close()
 		release := make(chan struct{})
-		if _, err := f.add("a", toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-release }}); err != nil {
+		if _, err := f.add("a", toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-release }}, logr.Discard()); err != nil {
 			t.Fatal(err)
 		}
 		sibling, _ := register(t, f, "a")
@@ -166,7 +167,7 @@ func TestARemovedHandlerIsToldNothingMore(t *testing.T) {
 		r, err := f.add("a", toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) {
 			calls++
 			<-release
-		}})
+		}}, logr.Discard())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ func TestCloseReturnsAfterTheLastHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed()
 		release := make(chan struct{})
-		if _, err := f.add("a", toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-release }}); err != nil {
+		if _, err := f.add("a", toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-release }}, logr.Discard()); err != nil {
 			t.Fatal(err)
 		}
 		f.OnAdd(configMap("a", "x", "1"), false)
@@ -205,7 +206,7 @@ func TestCloseReturnsAfterTheLastHandler(t *testing.T) {
 		}
 		close(release)
 		<-closed
-		if _, err := f.add("a", &told{}); err == nil {
+		if _, err := f.add("a", &told{}, logr.Discard()); err == nil {
 			t.Error("a handler could be added after the end")
 		}
 	})
