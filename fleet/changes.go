@@ -117,10 +117,3 @@ func wake(c chan<- struct{}) {
 	default:
 	}
 }
-
-// closed returns the channel of what has ended before it was asked for.
-func closed() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/clientmetrics"
+	"github.com/fleet-runtime/fleet-runtime/internal/closed"
 	"github.com/fleet-runtime/fleet-runtime/internal/restmapper"
 )
 
@@ -104,7 +105,7 @@ func (f *Fleet) remove(name ClusterName) (drained <-chan struct{}) {
 	}
 	m, ok := f.members[name]
 	if !ok {
-		return closed()
+		return closed.Channel()
 	}
 	m.withdrawLocked()
 	return m.ended

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/closed"
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 	"github.com/fleet-runtime/fleet-runtime/internal/retry"
@@ -376,11 +377,11 @@ func (k *kinds) progress(key informer.Key) (synced, stirred <-chan struct{}, err
 	defer k.mu.Unlock()
 	s := k.getLocked(key)
 	if !s.mapped {
-		return closed(), nil, nil // its informers were removed this very moment
+		return closed.Channel(), nil, nil // its informers were removed this very moment
 	}
 	if s.informer == nil || s.informer.HasSynced() {
 		s.served = true
-		return closed(), nil, nil
+		return closed.Channel(), nil, nil
 	}
 	if f := s.oldest(listing, watching); f != nil {
 		return nil, nil, k.notSynced(key, f.why)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/closed"
 )
 
 // ReasonLeaving is for the [Problem] of a member that takes long to leave.
@@ -78,7 +80,7 @@ func (f *Fleet) leave(described Member) (left <-chan struct{}, err error) {
 		return m.leaveLocked(described).left, nil
 	}
 	if _, ok := f.departed[described.Name]; ok {
-		return closed(), nil
+		return closed.Channel(), nil
 	}
 	l := f.room.waiting[described.Name].leaving
 	if l == nil {

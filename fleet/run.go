@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/closed"
 )
 
 // Run lives the life of the fleet: it runs the provider, whose members it connects and watches over until ctx is done, and
@@ -50,7 +52,7 @@ func (f *Fleet) begin(ctx context.Context, local cluster.Cluster, provider Provi
 	}
 	f.ctx = ctx
 	f.refresher, _ = provider.(Refresher)
-	f.elected = closed()
+	f.elected = closed.Channel()
 	if m, ok := local.(interface{ Elected() <-chan struct{} }); ok {
 		f.elected = m.Elected()
 	}

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/closed"
 )
 
 type eventHandler[object any, request comparable] = handler.TypedEventHandler[object, request]
@@ -236,9 +238,7 @@ func (followed) Name() string { return "event handler of a member" }
 
 // Done implements DoneChecker.
 func (followed) Done() <-chan struct{} {
-	done := make(chan struct{})
-	close(done)
-	return done
+	return closed.Channel()
 }
 
 // gate lets events through to a handler until it is closed. After close has returned, none is being handled.

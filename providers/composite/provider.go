@@ -18,6 +18,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/closed"
 )
 
 // Separator stands between the prefix of a provider and the name that the provider gives a member, as in
@@ -156,9 +157,7 @@ func (p *prefixed) report(m *fleet.Member) error {
 // Remove implements [fleet.Members].
 func (p *prefixed) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	if _, ok := p.others(name); ok {
-		none := make(chan struct{}) // it was refused when it was reported
-		close(none)
-		return none
+		return closed.Channel() // it was refused when it was reported
 	}
 	return p.members.Remove(p.full(name))
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/closed"
 )
 
 // claimOf returns the name under which an object's engine reports a member: that of the member, and after a space, which no
@@ -101,11 +102,9 @@ func (c *claims) removeLocked(claim fleet.ClusterName) (drained <-chan struct{})
 		delete(c.leaving, name)
 		return c.Members.Remove(name)
 	}
-	none := make(chan struct{})
-	close(none)
 	of := c.claimed[name]
 	if of == nil {
-		return none
+		return closed.Channel()
 	}
 	delete(of, claim)
 	if len(of) == 0 {
@@ -115,7 +114,7 @@ func (c *claims) removeLocked(claim fleet.ClusterName) (drained <-chan struct{})
 	if err := c.Members.Set(of.best()); err != nil && !errors.Is(err, fleet.ErrStopped) {
 		c.log.Error(err, "The member cannot be reported as another object describes it", "cluster", name)
 	}
-	return none
+	return closed.Channel()
 }
 
 // SetProblem implements [fleet.Members].
