@@ -23,7 +23,7 @@ type Program struct {
 
 	// Env has patterns of the values of environment variables that kubeconfigs may set, by their names. Each may be left
 	// out: the program has that of the manager then. Variables that make programs load or run others, such as PATH and
-	// LD_PRELOAD, give all away.
+	// LD_PRELOAD, give all away. No variable may be given twice.
 	// Default: none may be set.
 	Env map[string]string
 
@@ -37,7 +37,8 @@ type Program struct {
 	ClusterInfo bool
 }
 
-// Exactly returns what allows exec as it is: for kubeconfigs in which not a stranger has chosen it.
+// Exactly returns what allows exec as it is: for kubeconfigs in which not a stranger has chosen it. If exec gives a variable
+// twice, it is refused nevertheless: take out the value that does not count, which is the first.
 func Exactly(exec clientcmdapi.ExecConfig) Program {
 	env := make(map[string]string, len(exec.Env))
 	for _, v := range exec.Env {
@@ -74,6 +75,8 @@ func (s *selection) whyNotBy(p Program, host string) string {
 	switch {
 	case !slices.EqualFunc(p.Args, exec.Args, matches):
 		return "its args are not those that are listed for the command"
+	case givesTwice(exec.Env):
+		return "its env gives a variable twice"
 	case slices.ContainsFunc(exec.Env, func(v clientcmdapi.ExecEnvVar) bool { return !listed(v) }):
 		return "its env has variables or values that are not listed for the command"
 	case exec.ProvideClusterInfo && !p.ClusterInfo:
@@ -86,6 +89,15 @@ func (s *selection) whyNotBy(p Program, host string) string {
 		return "there must be no proxy, since servers are listed for the command"
 	}
 	return ""
+}
+
+// givesTwice reports whether a variable has two values.
+func givesTwice(env []clientcmdapi.ExecEnvVar) bool {
+	names := make(map[string]struct{}, len(env))
+	for _, v := range env {
+		names[v.Name] = struct{}{}
+	}
+	return len(names) < len(env)
 }
 
 // isServer reports whether a pattern of Hosts matches a server. The zone of an IPv6 address may be any text, such as the end

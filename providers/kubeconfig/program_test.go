@@ -38,6 +38,7 @@ func TestAKubeconfigRunsAProgramOnlyInTheWaysThatAreListed(t *testing.T) {
 		return func(_ *clientcmdapi.ExecConfig, c *clientcmdapi.Cluster) { c.Server = url }
 	}
 	const byCommand, byArgs, byEnv, byServer = "its command is not", "its args are not", "its env has", "the server is not"
+	const twice = "its env gives a variable twice"
 	for name, tc := range map[string]struct {
 		change func(*clientcmdapi.ExecConfig, *clientcmdapi.Cluster)
 		want   string // what the error says, or nothing if it is allowed
@@ -65,7 +66,8 @@ func TestAKubeconfigRunsAProgramOnlyInTheWaysThatAreListed(t *testing.T) {
 		"a variable for what is run":         {env("PATH", "/tmp"), byEnv},
 		"a variable for what client-go says": {env("KUBERNETES_EXEC_INFO", "{}"), byEnv},
 		"a listed one and another":           {env("AWS_PROFILE", "fleet", "LD_PRELOAD", "/tmp/evil.so"), byEnv},
-		"a listed one twice":                 {env("AWS_PROFILE", "admin", "AWS_PROFILE", "fleet"), byEnv},
+		"a listed one twice":                 {env("AWS_PROFILE", "admin", "AWS_PROFILE", "fleet"), twice},
+		"twice the same":                     {env("AWS_PROFILE", "fleet", "AWS_PROFILE", "fleet"), twice},
 		"another value":                      {env("AWS_PROFILE", "admin"), byEnv},
 		"a listed one in another case":       {env("aws_profile", "fleet"), byEnv},
 		"two in one":                         {env("AWS_PROFILE=fleet\x00LD_PRELOAD", "x"), byEnv},
@@ -106,7 +108,9 @@ func TestAKubeconfigRunsAProgramOnlyInTheWaysThatAreListed(t *testing.T) {
 			}
 			wantError(t, m.Err, kubeconfig.ReasonRefused, `exec of user "admin" needs the provider's option Allow.Exec: `+tc.want)
 			m = kubeconfig.Member("m", text, "", kubeconfig.Allow{Exec: []kubeconfig.Program{kubeconfig.Exactly(*exec)}})
-			if m.Err != nil && name != "a listed one twice" {
+			if tc.want == twice {
+				wantError(t, m.Err, kubeconfig.ReasonRefused, twice)
+			} else if m.Err != nil {
 				t.Errorf("refused although exactly this is allowed: %v", m.Err)
 			}
 		})
