@@ -35,6 +35,9 @@ const (
 // the labels of its members. The zero value looks in the manager's own namespace. A provider must not be changed after Run
 // was called.
 //
+// A Secret describes 100 members at most, of which the first by name count: more are a problem, and are to be spread over several
+// Secrets.
+//
 // Whoever may write Secrets where the provider looks can add clusters to the fleet. Namespace, Namespaces,
 // NamespaceSelector and AllNamespaces say where that is; at most one of them may be set.
 //
