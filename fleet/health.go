@@ -131,7 +131,7 @@ func (h *health) lastAnswerLocked() time.Time {
 	return h.answered
 }
 
-// planLocked sets the timer to the next probe.
+// planLocked is plan.
 func (h *health) planLocked() {
 	if h.timer == nil || h.ctx.Err() != nil {
 		return
@@ -213,16 +213,31 @@ func (h *health) judge(round int, err error, silence bool) {
 	if apierrors.IsUnauthorized(err) || isCertificateError(err) {
 		h.denied()
 	}
+	if h.count(round, err, silence) {
+		h.link.redial()
+		h.plan()
+	}
+}
+
+// count counts a probe, and plans the next one unless the connections shall be closed before that: it must not begin on one
+// of them.
+func (h *health) count(round int, err error, silence bool) (redial bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if round != h.round.n {
-		return
+		return false
 	}
-	if h.countLocked(err, silence) { // the next probe must not begin on a connection that is closed then
-		h.mu.Unlock()
-		h.link.redial()
-		h.mu.Lock()
+	redial = h.countLocked(err, silence)
+	if !redial {
+		h.planLocked()
 	}
+	return redial
+}
+
+// plan sets the timer to the next probe.
+func (h *health) plan() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.planLocked()
 }
 
