@@ -24,25 +24,28 @@ func (f *Fleet) Run(ctx context.Context, local cluster.Cluster, provider Provide
 		return err
 	}
 	defer f.exportMetrics()()
-	failed := make(chan error, 1)
 	if provider != nil {
 		f.running.Go(func() {
-			if err := provider.Run(ctx, local, members{f}); err != nil && ctx.Err() == nil {
-				failed <- fmt.Errorf("running the provider %s: %w", nameOf(provider), err)
+			if err := provider.Run(ctx, local, members{f}); err != nil {
+				cancel(providerFailed{fmt.Errorf("running the provider %s: %w", nameOf(provider), err)}) // unless ctx is done
 			}
 		})
 	}
-	select {
-	case <-ctx.Done():
-		f.end()
-		f.running.Wait()
-		return nil
-	case err := <-failed:
-		f.opts.Logger.Error(err, "The provider has failed: the fleet ends")
-		cancel(err)
-		return f.giveUp(err)
+	<-ctx.Done()
+	f.end()
+	if failed, ok := context.Cause(ctx).(providerFailed); ok { //nolint:errorlint // it is this very fleet's, and no other's
+		f.opts.Logger.Error(failed.error, "The provider has failed: the fleet ends")
+		return f.giveUp(failed.error)
 	}
+	f.running.Wait()
+	return nil
 }
+
+// providerFailed is why a fleet ends by itself.
+type providerFailed struct{ error }
+
+// Unwrap returns the provider's error.
+func (f providerFailed) Unwrap() error { return f.error }
 
 func (f *Fleet) begin(ctx context.Context, local cluster.Cluster, provider Provider) error {
 	f.mu.Lock()
@@ -75,7 +78,6 @@ const endPatience = 30 * time.Second
 
 // giveUp drains the members after the provider has failed.
 func (f *Fleet) giveUp(why error) error {
-	f.end()
 	drained := make(chan struct{})
 	go func() {
 		f.running.Wait()
