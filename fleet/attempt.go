@@ -6,6 +6,8 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
 // connectOrRotate engages the member as described: by new credentials for the engagement that there is, if that is all
@@ -55,7 +57,7 @@ func (m *member) engage(attempt, life context.Context, described Member, before 
 	defer leave()
 	attempt, expire := context.WithTimeout(attempt, m.fleet.opts.ConnectTimeout)
 	defer expire()
-	e := newEngagement(logr.NewContext(life, m.log), m.name)
+	e := newEngagement(retry.WithLongest(logr.NewContext(life, m.log), m.fleet.opts.MaxRetryPeriod), m.name)
 	e.kinds.configure(m, e)
 	err = m.open(attempt, e, described, before)
 	if err != nil {

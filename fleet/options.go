@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
 // Options configure a [Fleet]. The zero value is usable.
@@ -35,7 +37,7 @@ type Options struct {
 	// Default: 10 seconds.
 	ConnectTimeout time.Duration
 
-	// MaxRetryPeriod is the longest pause between two attempts to connect, or to list a kind. Pauses begin at half a
+	// MaxRetryPeriod is the longest pause between two attempts to connect, to list a kind, or to start the source of a controller. Pauses begin at half a
 	// second and double. Where more than a thousand members are down, attempts to connect are further apart: see
 	// [HealthOptions]. Default: 10 seconds.
 	MaxRetryPeriod time.Duration
@@ -112,7 +114,7 @@ func (o Options) withDefaults() Options {
 		o.ClusterOptions = func(Member) []cluster.Option { return nil }
 	}
 	defaultTo(&o.ConnectTimeout, 10*time.Second)
-	defaultTo(&o.MaxRetryPeriod, 10*time.Second)
+	defaultTo(&o.MaxRetryPeriod, retry.Longest)
 	defaultTo(&o.LeaveTimeout, 5*time.Minute)
 	defaultTo(&o.MaxResponseBytes, 1<<30)
 	defaultTo(&o.Health.ProbeInterval, 10*time.Second)

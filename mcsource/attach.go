@@ -4,20 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
+	"unicode"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
-
-// longestPause is the longest pause between two attempts to start the source of a member.
-const longestPause = 10 * time.Second
 
 // attachment is the source of one member, for one engagement.
 type attachment[request comparable] struct {
@@ -62,26 +63,62 @@ func withCluster(ctx context.Context, name mcreconcile.ClusterName) context.Cont
 }
 
 // start returns the source when it has started, with its life, which was joined by work that ends with leave. If life ends before,
-// there is no source.
+// or it can never start, there is no source.
 func (a *attachment[request]) start(
 	ctx, life context.Context, leave func(),
 ) (started source.TypedSource[request], _ context.Context, _ func()) {
-	pauses := retry.Pauses(longestPause)
+	pauses := retry.PausesIn(a.engagement.Context())
+	failures := failures{log: log.FromContext(ctx).WithValues("source", fmt.Sprint(a.each))}
 	for attempt := 1; life.Err() == nil; attempt++ {
 		begun, err := a.begin(life)
 		if err == nil {
 			if attempt > 1 {
-				log.FromContext(ctx).Info("The source has started", "source", fmt.Sprint(a.each), "attempts", attempt)
+				failures.log.Info("The source has started", "attempts", attempt)
 			}
 			return begun, life, leave
 		}
-		if attempt == 1 && life.Err() == nil {
-			log.FromContext(ctx).Error(err, "Cannot start the source; trying again", "source", fmt.Sprint(a.each))
+		if life.Err() == nil {
+			failures.tell(err)
 		}
 		life, leave = a.again(ctx, life, leave, begun) //nolint:fatcontext // a sibling, no child
+		if isFinal(err) {
+			break
+		}
 		retry.Pause(life, &pauses, nil)
 	}
 	return nil, life, leave
+}
+
+// isFinal reports whether another attempt to start a source would end as the last one did.
+func isFinal(err error) bool {
+	return errors.Is(err, reconcile.TerminalError(nil)) || runtime.IsNotRegisteredError(err)
+}
+
+// failures logs why a source does not start, once for each reason in a row.
+type failures struct {
+	log  logr.Logger
+	last string
+}
+
+func (f *failures) tell(err error) {
+	if isFinal(err) {
+		f.log.Error(err, "Cannot start the source")
+		return
+	}
+	if reason := withoutNumbers(err.Error()); reason != f.last {
+		f.last = reason
+		f.log.Error(err, "Cannot start the source; trying again")
+	}
+}
+
+// withoutNumbers returns what an error says apart from numbers: one that has another port in each attempt is no news.
+func withoutNumbers(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // again ends the life of an attempt that failed, and returns that of the next one when nothing is left of what it has begun.

@@ -19,8 +19,10 @@ import (
 // match, also long before or after the controller starts, and detached when that ends.
 //
 // Start returns at once, and a controller does not wait for members to sync. No member holds up another: the source of each is
-// made and started in a goroutine of its own. If that fails, it is logged once and tried again, after pauses that begin at half a
-// second and double up to 10 seconds, until it works or the engagement ends.
+// made and started in a goroutine of its own. If that fails, it is logged, once for each reason in a row, and tried again, after
+// pauses that begin at half a second and double up to fleet.Options.MaxRetryPeriod, until it works or the engagement ends. An error
+// that wraps reconcile.TerminalError, or that a kind is not in the scheme, is final: the source is not tried again before the next
+// engagement.
 func Fleet[request comparable](f *fleet.Fleet, each TypedSource[request], selector labels.Selector) source.TypedSource[request] {
 	if selector == nil {
 		selector = labels.Everything()

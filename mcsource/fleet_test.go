@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +14,12 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -77,7 +80,13 @@ type sources struct {
 // follow starts the source, for members that the selector matches. It is called within synctest.
 func follow(t *testing.T, selector labels.Selector) *sources {
 	t.Helper()
-	f, end := fleettest.Run(t, fleet.Options{})
+	return followIn(t, fleet.Options{}, selector)
+}
+
+// followIn is follow in a fleet with options.
+func followIn(t *testing.T, opts fleet.Options, selector labels.Selector) *sources {
+	t.Helper()
+	f, end := fleettest.Run(t, opts)
 	s := &sources{t: t, fleet: f}
 	controller, stop := context.WithCancel(t.Context())
 	s.stop = stop
@@ -312,6 +321,69 @@ func TestASourceThatCannotBeStartedIsTriedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestASourceThatCanNeverStartIsNotTriedAgain before the member is engaged anew. Nothing is left of the attempt.
+func TestASourceThatCanNeverStartIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"Terminal":    fmt.Errorf("asking the catalog: %w", reconcile.TerminalError(errors.New("it is broken"))),
+		"NotInScheme": runtime.NewNotRegisteredErrForType("a scheme", reflect.TypeFor[existing]()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := follow(t, nil)
+				s.next.fail = err
+				s.set("a", &existing{}, "")
+				wait(t, time.Hour)
+				ever, asked, lines := s.seen()
+				if asked != 1 || len(lines) != 1 || !strings.Contains(lines[0], `"msg"="Cannot start the source"`) {
+					t.Errorf("it was asked for %d times, and the log is %q, want once each", asked, lines)
+				}
+				s.is(ever, 0)
+				<-s.remove("a")
+				s.set("a", &existing{}, "")
+				wait(t, time.Hour)
+				if _, asked, _ := s.seen(); asked != 2 {
+					t.Errorf("it was asked for %d times, want once in each engagement", asked)
+				}
+			})
+		})
+	}
+}
+
+// TestASourceThatFailsForAnotherReasonIsLoggedAgain, but not for another number in the same reason.
+func TestASourceThatFailsForAnotherReasonIsLoggedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, nil)
+		s.refuse = errors.New("port 40001 is closed")
+		s.set("a", &existing{}, "")
+		for _, why := range []string{"port 40002 is closed", "no route"} {
+			wait(t, time.Minute)
+			s.will(func() { s.refuse = errors.New(why) })
+			wait(t, time.Minute)
+		}
+		_, _, lines := s.seen()
+		if len(lines) != 2 || !strings.Contains(lines[0], "40001") || !strings.Contains(lines[1], "no route") {
+			t.Errorf("the log is %q, want two reasons", lines)
+		}
+	})
+}
+
+// TestASourceIsTriedAgainAsOftenAsTheFleetSays: its longest pause is the longest of the fleet.
+func TestASourceIsTriedAgainAsOftenAsTheFleetSays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := followIn(t, fleet.Options{MaxRetryPeriod: time.Hour}, nil)
+		s.refuse = errors.New("it is broken")
+		s.set("a", &existing{}, "")
+		wait(t, 10*time.Hour)
+		if _, asked, _ := s.seen(); asked < 15 || asked > 30 {
+			t.Errorf("it was asked for %d times in ten hours, want about one each hour after the first dozen", asked)
+		}
+	})
 }
 
 // TestASourceThatTakesLongToMakeHoldsUpItsMemberAlone: also its drain, which waits for what it may still start.

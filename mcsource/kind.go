@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -58,6 +59,9 @@ func (k *kind[object, request]) ForCluster(
 	watched := cl
 	if k.in != nil {
 		watched = k.in
+	}
+	if _, err := apiutil.GVKForObject(k.obj, watched.GetScheme()); err != nil { // controller-runtime would ask for it again and again
+		return nil, err
 	}
 	return &engagedKind[object, request]{kind: k, cluster: watched, handler: k.handler(name, cl)}, nil
 }

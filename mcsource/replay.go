@@ -76,7 +76,7 @@ func (r replaying[request]) await(ctx context.Context, started source.TypedSourc
 		defer close(synced)
 		err = syncing.WaitForSync(ctx)
 	}()
-	pauses := retry.Pauses(longestPause)
+	pauses := retry.PausesIn(r.engagement.Context())
 	for retry.Pause(ctx, &pauses, synced) {
 		select {
 		case <-synced:

@@ -20,7 +20,7 @@ type Source = TypedSource[mcreconcile.Request]
 // TypedSource is a [Source] for other types of requests.
 type TypedSource[request comparable] interface {
 	// ForCluster returns the source of one cluster's events. It is called once for each engagement, and again while it or
-	// the source's Start return errors; for several clusters at once. It may take its time, which delays its own cluster
+	// the source's Start return errors that are not final, see [Fleet]; for several clusters at once. It may take its time, which delays its own cluster
 	// alone.
 	//
 	// ctx is the life of the source, which is started on it. It ends with the engagement, and earlier if the source is not

@@ -12,6 +12,25 @@ import (
 // First is the first pause.
 const First = 500 * time.Millisecond
 
+// Longest is the longest pause where nobody has chosen another.
+const Longest = 10 * time.Second
+
+// longestKey is the key of a context's value that is the longest pause of what lives with it.
+type longestKey struct{}
+
+// WithLongest returns a context that carries the longest pause between attempts, for [PausesIn].
+func WithLongest(ctx context.Context, longest time.Duration) context.Context {
+	return context.WithValue(ctx, longestKey{}, longest)
+}
+
+// PausesIn is [Pauses] with the longest pause that a context carries, or else with [Longest].
+func PausesIn(ctx context.Context) wait.Backoff {
+	if longest, ok := ctx.Value(longestKey{}).(time.Duration); ok {
+		return Pauses(longest)
+	}
+	return Pauses(Longest)
+}
+
 // jitter lengthens each pause by up to this share at random, so that many members do not retry in step.
 const jitter = 0.2
 
