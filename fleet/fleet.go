@@ -24,6 +24,7 @@ type Fleet struct {
 	clientSeries clientmetrics.Series
 	pace         pace
 	outage       outage
+	missing      outage // of kinds
 	problems     problems
 	indexes      indexes
 

@@ -33,6 +33,7 @@ type kinds struct {
 	log      logr.Logger
 	most     time.Duration // the longest pause between attempts
 	indexes  *indexes      // the fleet's
+	missing  *outage       // the fleet's, of kinds that cannot be mapped or indexed
 	join     func() (leave func(), err error)
 	restored func() <-chan struct{} // is closed when it is worth while to try again at once
 	onChange func()                 // called without the lock when a kind began or ceased to fail, or the reason is another
@@ -93,7 +94,7 @@ const forgetAfter = time.Minute
 
 func newKinds(ctx context.Context, cluster ClusterName) *kinds {
 	return &kinds{
-		cluster: cluster, ctx: ctx, log: logr.Discard(), most: time.Second, indexes: &indexes{},
+		cluster: cluster, ctx: ctx, log: logr.Discard(), most: time.Second, indexes: &indexes{}, missing: &outage{},
 		join:     func() (func(), error) { return func() {}, nil },
 		restored: func() <-chan struct{} { return nil },
 		onChange: func() {},
@@ -104,7 +105,8 @@ func newKinds(ctx context.Context, cluster ClusterName) *kinds {
 
 // configure makes these the kinds of a member's engagement.
 func (k *kinds) configure(m *member, e *Engagement) {
-	k.log, k.most, k.indexes, k.onChange = m.log, m.fleet.opts.MaxRetryPeriod, &m.fleet.indexes, m.changed
+	k.log, k.most, k.onChange = m.log, m.fleet.opts.MaxRetryPeriod, m.changed
+	k.indexes, k.missing = &m.fleet.indexes, &m.fleet.missing
 	k.join = func() (func(), error) {
 		_, leave, err := e.Join(e.ctx, k)
 		return leave, err
@@ -231,13 +233,20 @@ func (k *kinds) settleLocked(key informer.Key, s *kind, results map[step]error, 
 	switch {
 	case !failed && s.again != nil:
 		s.again.expiry.Stop()
-		s.again = nil
+		k.forgetLocked(s)
 	case failed && s.again == nil:
+		k.missing.down.Add(1)
 		s.again = &again{pauses: retry.Pauses(k.most), expiry: time.AfterFunc(forgetAfter, func() { k.expire(key, s) })}
 		fallthrough
 	case failed:
-		s.again.due, s.again.restored = time.Now().Add(s.again.pauses.Step()), restored
+		s.again.due, s.again.restored = time.Now().Add(k.missing.pause(s.again.pauses.Step())), restored
 	}
+}
+
+// forgetLocked ends that an attempt has failed.
+func (k *kinds) forgetLocked(s *kind) {
+	s.again = nil
+	k.missing.down.Add(-1)
 }
 
 func (s *kind) noteLocked(at step, err error) {
@@ -285,7 +294,7 @@ func (k *kinds) expire(key informer.Key, s *kind) {
 			s.again.expiry.Reset(left)
 			return
 		}
-		s.again = nil
+		k.forgetLocked(s)
 		for at := range s.failing {
 			if at.what == mapping || at.what == indexing {
 				delete(s.failing, at)

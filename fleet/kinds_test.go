@@ -222,6 +222,57 @@ func TestAFailureIsForgottenAMinuteAfterItWasLastWanted(t *testing.T) {
 	})
 }
 
+// TestKindsThatAreMissingInManyMembersAreAskedForAtARateOfTheFleet: it is as high for ten thousand as for one thousand.
+func TestKindsThatAreMissingInManyMembersAreAskedForAtARateOfTheFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		w.missing.down.Add(9999)
+		w.unmapped.Store(&errNo)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		go func() { _ = w.await(ctx, keyOfPods()) }()
+		<-time.After(time.Hour)
+		if asked := w.opened.Load(); asked < 30 || asked > 60 {
+			t.Errorf("one of ten thousand was asked for %d times in an hour, want about every 100 seconds", asked)
+		}
+	})
+}
+
+// TestAKindIsCountedWhileItIsMissing: what is mapped, forgotten or of an engagement that is over counts no more.
+func TestAKindIsCountedWhileItIsMissing(t *testing.T) {
+	for name, tc := range map[string]func(w *kindsWorld, end func()){
+		"until it is mapped": func(w *kindsWorld, _ func()) {
+			w.unmapped.Store(nil)
+			<-time.After(w.most)
+			_ = w.ensure(w.ctx, keyOfPods())
+		},
+		"until it is forgotten":        func(*kindsWorld, func()) { <-time.After(2 * forgetAfter) },
+		"until its engagement is over": func(_ *kindsWorld, end func()) { end(); <-time.After(2 * forgetAfter) },
+		"until it is removed": func(w *kindsWorld, _ func()) {
+			_ = w.remove(w.ctx, keyOfPods(), func() error { return nil })
+			<-time.After(2 * forgetAfter)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				w := newKindsWorld(ctx)
+				w.unmapped.Store(&errNo)
+				_ = w.ensure(ctx, keyOfPods())
+				if n := w.missing.down.Load(); n != 1 {
+					t.Errorf("%d kinds are missing, want one", n)
+				}
+				tc(w, end)
+				synctest.Wait()
+				if n := w.missing.down.Load(); n != 0 {
+					t.Errorf("%d kinds are missing, want none", n)
+				}
+			})
+		})
+	}
+}
+
 func TestAReaderWaitsUntilTheKindIsSyncedOrFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newKindsWorld(t.Context())

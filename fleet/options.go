@@ -37,8 +37,9 @@ type Options struct {
 	// Default: 10 seconds.
 	ConnectTimeout time.Duration
 
-	// MaxRetryPeriod is the longest pause between two attempts to connect, to list a kind, or to start the source of a controller. Pauses begin at half a
-	// second and double. Where more than a thousand members are down, attempts to connect are further apart: see
+	// MaxRetryPeriod is the longest pause between two attempts to connect, to list a kind, or to start the source of a controller.
+	// Pauses begin at half a second and double. Where more than a thousand members are down, or do not serve a kind that is
+	// wanted, attempts to connect, or to find the kind, are further apart: 100 a second of all members together, see
 	// [HealthOptions]. Default: 10 seconds.
 	MaxRetryPeriod time.Duration
 

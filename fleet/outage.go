@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// outage counts the members of a fleet that are down: Unreachable, or failing to connect. They are asked at a rate that is
-// the fleet's and not each one's: however many they are, they cost no more CPU time and no more look-ups of names.
+// outage counts what is down in a fleet: the members that are Unreachable or fail to connect, or the kinds that members do not
+// serve. They are asked at a rate that is the fleet's and not each one's: however many they are, they cost no more CPU time, and
+// members no more look-ups of names.
 type outage struct{ down atomic.Int64 }
 
-// askDown is how many members that are down are asked a second at most, all together. A thousand are asked within ten
+// askDown is how many of what is down are asked a second at most, all together. A thousand are asked within ten
 // seconds. This bounds what an outage costs, however long it lasts.
 const askDown = 100
 
@@ -18,7 +19,7 @@ const askDown = 100
 // most of it for a connection and the keys of its TLS handshake. A server that thaws answers one that waits at once.
 const patience = 3
 
-// pause returns how long a member that is down is left alone between the beginnings of two questions, and no less than
+// pause returns how long one that is down is left alone between the beginnings of two questions, and no less than
 // least. As all pause for as long, the one that was asked longest ago is asked next.
 func (o *outage) pause(least time.Duration) time.Duration {
 	return max(least, jittered(time.Duration(o.down.Load())*time.Second/askDown))
