@@ -17,8 +17,10 @@ import (
 
 // candidCache is a member's cache that says so when a kind cannot be listed. controller-runtime's would have the reader
 // wait until it can be, and hold a worker as long. What is known of kinds is for [kinds] to say.
+//
+// It names every method of a cache, so that a new one does not go round it: it does not compile then.
 type candidCache struct {
-	cache.Cache
+	cache     cache.Cache
 	scheme    *runtime.Scheme
 	mapper    meta.RESTMapper
 	kinds     *kinds
@@ -27,15 +29,25 @@ type candidCache struct {
 	explicit bool
 }
 
+var _ cache.Cache = (*candidCache)(nil)
+
+// Start implements cache.Informers.
+func (c *candidCache) Start(ctx context.Context) error { return c.cache.Start(ctx) }
+
+// WaitForCacheSync implements cache.Informers.
+func (c *candidCache) WaitForCacheSync(ctx context.Context) bool {
+	return c.cache.WaitForCacheSync(ctx)
+}
+
 // Get implements client.Reader.
 func (c *candidCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return c.read(ctx, obj, nil, func(ctx context.Context) error { return c.Cache.Get(ctx, key, obj, opts...) })
+	return c.read(ctx, obj, nil, func(ctx context.Context) error { return c.cache.Get(ctx, key, obj, opts...) })
 }
 
 // List implements client.Reader.
 func (c *candidCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	by := fieldsOf(opts)
-	err := c.read(ctx, list, by, func(ctx context.Context) error { return c.Cache.List(ctx, list, opts...) })
+	err := c.read(ctx, list, by, func(ctx context.Context) error { return c.cache.List(ctx, list, opts...) })
 	if err == nil || len(by) == 0 || ctx.Err() != nil {
 		return err
 	}
@@ -75,7 +87,7 @@ func (c *candidCache) GetInformer(ctx context.Context, obj client.Object, opts .
 	if err := c.kinds.ensure(ctx, key); err != nil {
 		return nil, err
 	}
-	return c.Cache.GetInformer(ctx, obj, opts...)
+	return c.cache.GetInformer(ctx, obj, opts...)
 }
 
 // GetInformerForKind implements cache.Informers.
@@ -103,7 +115,7 @@ func (c *candidCache) AwaitInformer(ctx context.Context, obj client.Object) (cac
 	if err := c.kinds.await(ctx, key); err != nil {
 		return nil, err
 	}
-	return c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	return c.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 }
 
 // RemoveInformer implements cache.Informers.
@@ -113,7 +125,7 @@ func (c *candidCache) RemoveInformer(ctx context.Context, obj client.Object) err
 		return err
 	}
 	return c.kinds.remove(ctx, key, func() error {
-		if err := c.Cache.RemoveInformer(ctx, obj); err != nil {
+		if err := c.cache.RemoveInformer(ctx, obj); err != nil {
 			return err
 		}
 		c.informers.Remove(key)
@@ -130,7 +142,7 @@ func (c *candidCache) IndexField(ctx context.Context, obj client.Object, field s
 	if err := c.kinds.ensure(ctx, key); err != nil {
 		return err
 	}
-	return c.Cache.IndexField(ctx, obj, field, extract)
+	return c.cache.IndexField(ctx, obj, field, extract)
 }
 
 // read reads a kind that can be read, or says why it cannot.
@@ -158,5 +170,5 @@ func (c *candidCache) open(ctx context.Context, key informer.Key) (cache.Informe
 	if _, err := c.mapper.RESTMapping(key.GVK.GroupKind(), key.GVK.Version); err != nil {
 		return nil, err
 	}
-	return c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	return c.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 }

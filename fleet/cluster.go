@@ -79,7 +79,7 @@ func wrapNewCache(o *cluster.Options, e *Engagement) {
 		}
 		scopes.made.Store(true)
 		candid := &candidCache{
-			Cache: c, scheme: opts.Scheme, mapper: mapper, kinds: e.kinds, informers: &e.informers,
+			cache: c, scheme: opts.Scheme, mapper: mapper, kinds: e.kinds, informers: &e.informers,
 			explicit: opts.ReaderFailOnMissingInformer,
 		}
 		e.kinds.open = candid.open

@@ -78,7 +78,7 @@ func (c confinedCache) IndexField(ctx context.Context, obj client.Object, field 
 	return c.member.shared.IndexField(ctx, obj, field, extract)
 }
 
-// confinedInformer is a feed as a member sees it.
+// confinedInformer is a feed as a member sees it. It names every method of an informer, so that a new one does not compile.
 type confinedInformer struct {
 	feed *feed
 	zone string

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -13,7 +14,7 @@ import (
 
 // confinedClient reads what a member may see, and writes to its namespace.
 type confinedClient struct {
-	client.Client
+	client client.Client
 	member member
 }
 
@@ -21,12 +22,12 @@ var _ client.Client = confinedClient{}
 
 // Get implements client.Reader.
 func (c confinedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return confinedReader{c.Client, c.member}.Get(ctx, key, obj, opts...)
+	return confinedReader{c.client, c.member}.Get(ctx, key, obj, opts...)
 }
 
 // List implements client.Reader.
 func (c confinedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return confinedReader{c.Client, c.member}.List(ctx, list, opts...)
+	return confinedReader{c.client, c.member}.List(ctx, list, opts...)
 }
 
 // Create implements client.Writer.
@@ -34,7 +35,7 @@ func (c confinedClient) Create(ctx context.Context, obj client.Object, opts ...c
 	if err := c.admit(obj); err != nil {
 		return err
 	}
-	return c.Client.Create(ctx, obj, opts...)
+	return c.client.Create(ctx, obj, opts...)
 }
 
 // Update implements client.Writer.
@@ -42,7 +43,7 @@ func (c confinedClient) Update(ctx context.Context, obj client.Object, opts ...c
 	if err := c.admit(obj); err != nil {
 		return err
 	}
-	return c.Client.Update(ctx, obj, opts...)
+	return c.client.Update(ctx, obj, opts...)
 }
 
 // Patch implements client.Writer.
@@ -50,7 +51,7 @@ func (c confinedClient) Patch(ctx context.Context, obj client.Object, patch clie
 	if err := c.admit(obj); err != nil {
 		return err
 	}
-	return c.Client.Patch(ctx, obj, patch, opts...)
+	return c.client.Patch(ctx, obj, patch, opts...)
 }
 
 // Apply implements client.Writer.
@@ -58,7 +59,7 @@ func (c confinedClient) Apply(ctx context.Context, obj runtime.ApplyConfiguratio
 	if err := c.admitApply(obj); err != nil {
 		return err
 	}
-	return client.NewNamespacedClient(c.Client, c.member.namespace).Apply(ctx, obj, opts...)
+	return client.NewNamespacedClient(c.client, c.member.namespace).Apply(ctx, obj, opts...)
 }
 
 // Delete implements client.Writer.
@@ -66,7 +67,7 @@ func (c confinedClient) Delete(ctx context.Context, obj client.Object, opts ...c
 	if err := c.admit(obj); err != nil {
 		return err
 	}
-	return c.Client.Delete(ctx, obj, opts...)
+	return c.client.Delete(ctx, obj, opts...)
 }
 
 // DeleteAllOf implements client.Writer.
@@ -80,7 +81,7 @@ func (c confinedClient) DeleteAllOf(ctx context.Context, obj client.Object, opts
 	if err := c.writable(where, gvk, o.Namespace, ""); err != nil {
 		return err
 	}
-	return c.Client.DeleteAllOf(ctx, obj, append(slices.Clip(opts), client.InNamespace(c.member.namespace))...)
+	return c.client.DeleteAllOf(ctx, obj, append(slices.Clip(opts), client.InNamespace(c.member.namespace))...)
 }
 
 // Status implements client.StatusClient.
@@ -88,7 +89,23 @@ func (c confinedClient) Status() client.SubResourceWriter { return c.SubResource
 
 // SubResource implements client.SubResourceClientConstructor.
 func (c confinedClient) SubResource(name string) client.SubResourceClient {
-	return confinedSubResource{SubResourceClient: c.Client.SubResource(name), name: name, parent: c}
+	return confinedSubResource{client: c.client.SubResource(name), name: name, parent: c}
+}
+
+// Scheme implements client.Client.
+func (c confinedClient) Scheme() *runtime.Scheme { return c.client.Scheme() }
+
+// RESTMapper implements client.Client.
+func (c confinedClient) RESTMapper() meta.RESTMapper { return c.client.RESTMapper() }
+
+// GroupVersionKindFor implements client.Client.
+func (c confinedClient) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
+	return c.client.GroupVersionKindFor(obj)
+}
+
+// IsObjectNamespaced implements client.Client.
+func (c confinedClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+	return c.client.IsObjectNamespaced(obj)
 }
 
 // admit checks that the member may write the object. An object without namespace is put into the member's.
@@ -143,7 +160,7 @@ func identify(obj runtime.ApplyConfiguration) (gvk schema.GroupVersionKind, name
 
 // confinedSubResource reads and writes a subresource of objects in the member's namespace.
 type confinedSubResource struct {
-	client.SubResourceClient
+	client client.SubResourceClient
 	name   string
 	parent confinedClient
 }
@@ -155,7 +172,7 @@ func (s confinedSubResource) Get(
 	if err := s.parent.admit(obj); err != nil {
 		return err
 	}
-	return s.SubResourceClient.Get(ctx, obj, subResource, opts...)
+	return s.client.Get(ctx, obj, subResource, opts...)
 }
 
 // Create implements client.SubResourceWriter.
@@ -165,7 +182,7 @@ func (s confinedSubResource) Create(
 	if err := s.parent.admit(obj); err != nil {
 		return err
 	}
-	return s.SubResourceClient.Create(ctx, obj, subResource, opts...)
+	return s.client.Create(ctx, obj, subResource, opts...)
 }
 
 // Update implements client.SubResourceWriter.
@@ -173,7 +190,7 @@ func (s confinedSubResource) Update(ctx context.Context, obj client.Object, opts
 	if err := s.parent.admit(obj); err != nil {
 		return err
 	}
-	return s.SubResourceClient.Update(ctx, obj, opts...)
+	return s.client.Update(ctx, obj, opts...)
 }
 
 // Patch implements client.SubResourceWriter.
@@ -183,7 +200,7 @@ func (s confinedSubResource) Patch(
 	if err := s.parent.admit(obj); err != nil {
 		return err
 	}
-	return s.SubResourceClient.Patch(ctx, obj, patch, opts...)
+	return s.client.Patch(ctx, obj, patch, opts...)
 }
 
 // Apply implements client.SubResourceWriter.
@@ -191,5 +208,5 @@ func (s confinedSubResource) Apply(ctx context.Context, obj runtime.ApplyConfigu
 	if err := s.parent.admitApply(obj); err != nil {
 		return err
 	}
-	return client.NewNamespacedClient(s.parent.Client, s.parent.member.namespace).SubResource(s.name).Apply(ctx, obj, opts...)
+	return client.NewNamespacedClient(s.parent.client, s.parent.member.namespace).SubResource(s.name).Apply(ctx, obj, opts...)
 }

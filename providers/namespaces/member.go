@@ -27,17 +27,17 @@ var _ cluster.Cluster = member{}
 
 // GetClient implements cluster.Cluster.
 func (m member) GetClient() client.Client {
-	return confinedClient{Client: m.shared.cluster.GetClient(), member: m}
+	return confinedClient{client: m.shared.cluster.GetClient(), member: m}
 }
 
 // GetAPIReader implements cluster.Cluster.
 func (m member) GetAPIReader() client.Reader {
-	return confinedReader{Reader: m.shared.cluster.GetAPIReader(), member: m}
+	return confinedReader{reader: m.shared.cluster.GetAPIReader(), member: m}
 }
 
 // GetCache implements cluster.Cluster.
 func (m member) GetCache() cache.Cache {
-	return confinedCache{confinedReader: confinedReader{Reader: m.shared.cluster.GetCache(), member: m}}
+	return confinedCache{confinedReader: confinedReader{reader: m.shared.cluster.GetCache(), member: m}}
 }
 
 // GetFieldIndexer implements cluster.Cluster.
@@ -45,13 +45,13 @@ func (m member) GetFieldIndexer() client.FieldIndexer { return m.shared }
 
 // GetEventRecorder implements recorder.Provider.
 func (m member) GetEventRecorder(name string) recorder.EventRecorder {
-	return confinedRecorder{EventRecorder: m.shared.cluster.GetEventRecorder(name), member: m}
+	return confinedRecorder{recorder: m.shared.cluster.GetEventRecorder(name), member: m}
 }
 
 // GetEventRecorderFor implements recorder.Provider.
 func (m member) GetEventRecorderFor(name string) record.EventRecorder {
 	inner := m.shared.cluster.GetEventRecorderFor(name) //nolint:staticcheck // cluster.Cluster has it still
-	return confinedOldRecorder{EventRecorder: inner, member: m}
+	return confinedOldRecorder{recorder: inner, member: m}
 }
 
 // GetHTTPClient implements cluster.Cluster. It is that of the whole cluster.

@@ -10,11 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// confinedReader reads what a member may see.
+// confinedReader reads what a member may see. As all that is confined, it names every method of what it stands before: a new one
+// does not go round it, but does not compile.
 type confinedReader struct {
-	client.Reader
+	reader client.Reader
 	member member
 }
+
+var _ client.Reader = confinedReader{}
 
 // Get implements client.Reader.
 func (r confinedReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -34,7 +37,7 @@ func (r confinedReader) Get(ctx context.Context, key client.ObjectKey, obj clien
 		}
 	case clusterWide:
 	}
-	return r.Reader.Get(ctx, key, obj, opts...)
+	return r.reader.Get(ctx, key, obj, opts...)
 }
 
 // List implements client.Reader.
@@ -55,14 +58,14 @@ func (r confinedReader) List(ctx context.Context, list client.ObjectList, opts .
 		return r.listItself(ctx, list, opts)
 	case clusterWide:
 	}
-	return r.Reader.List(ctx, list, opts...)
+	return r.reader.List(ctx, list, opts...)
 }
 
 // listItself lists Namespaces: the one that the member is, if it matches.
 func (r confinedReader) listItself(ctx context.Context, list client.ObjectList, opts []client.ListOption) error {
 	// A limit could end the list before it.
 	opts = append(slices.Clip(opts), client.Limit(0), client.UnsafeDisableDeepCopy)
-	if err := r.Reader.List(ctx, list, opts...); err != nil {
+	if err := r.reader.List(ctx, list, opts...); err != nil {
 		return err
 	}
 	var own []runtime.Object

@@ -12,14 +12,14 @@ import (
 // confinedRecorder records events on objects of the member's namespace. An event is written to the namespace of its
 // object; one on any other object is dropped, and the log says so.
 type confinedRecorder struct {
-	recorder.EventRecorder
-	member member
+	recorder recorder.EventRecorder
+	member   member
 }
 
 // Eventf implements events.EventRecorder.
 func (r confinedRecorder) Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
 	if r.member.records(regarding, reason) {
-		r.EventRecorder.Eventf(regarding, related, eventtype, reason, action, note, args...)
+		r.recorder.Eventf(regarding, related, eventtype, reason, action, note, args...)
 	}
 }
 
@@ -28,27 +28,27 @@ func (r confinedRecorder) AnnotatedEventf(
 	regarding, related runtime.Object, annotations map[string]string, eventtype, reason, action, note string, args ...any,
 ) {
 	if r.member.records(regarding, reason) {
-		r.EventRecorder.AnnotatedEventf(regarding, related, annotations, eventtype, reason, action, note, args...)
+		r.recorder.AnnotatedEventf(regarding, related, annotations, eventtype, reason, action, note, args...)
 	}
 }
 
 // confinedOldRecorder is a confinedRecorder of events of the core group.
 type confinedOldRecorder struct {
-	record.EventRecorder
-	member member
+	recorder record.EventRecorder
+	member   member
 }
 
 // Event implements record.EventRecorder.
 func (r confinedOldRecorder) Event(object runtime.Object, eventtype, reason, message string) {
 	if r.member.records(object, reason) {
-		r.EventRecorder.Event(object, eventtype, reason, message)
+		r.recorder.Event(object, eventtype, reason, message)
 	}
 }
 
 // Eventf implements record.EventRecorder.
 func (r confinedOldRecorder) Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any) {
 	if r.member.records(object, reason) {
-		r.EventRecorder.Eventf(object, eventtype, reason, messageFmt, args...)
+		r.recorder.Eventf(object, eventtype, reason, messageFmt, args...)
 	}
 }
 
@@ -57,7 +57,7 @@ func (r confinedOldRecorder) AnnotatedEventf(
 	object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any,
 ) {
 	if r.member.records(object, reason) {
-		r.EventRecorder.AnnotatedEventf(object, annotations, eventtype, reason, messageFmt, args...)
+		r.recorder.AnnotatedEventf(object, annotations, eventtype, reason, messageFmt, args...)
 	}
 }
 
