@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"io"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,6 +63,8 @@ func (r *retrying) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		return r.ListerWatcherWithContext.WatchWithContext(ctx, opts)
 	})
 	switch {
+	case err != nil && ctx.Err() != nil:
+		err = io.EOF // an ordinary end, of which the reflector logs nothing
 	case opts.SendInitialEvents == nil:
 	case err == nil:
 		r.kinds.report(r, listing, nil) // no list follows

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,5 +134,50 @@ func TestAnAnswerThatIsProtocolChangesNothing(t *testing.T) {
 	answer = expired
 	if _, err := r.WatchWithContext(t.Context(), steps[0].opts); err == nil || apierrors.IsResourceExpired(err) {
 		t.Errorf("the reflector would ask again without a pause: %v", err)
+	}
+}
+
+// TestTheEndOfAnEngagementIsNoErrorOfItsWatches: client-go would log one for each of them at every drain, and when the manager stops.
+func TestTheEndOfAnEngagementIsNoErrorOfItsWatches(t *testing.T) {
+	for name, broken := range map[string]bool{"while a watch is being asked for": false, "while the member is away": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				logged := &lines{}
+				ctx, end := context.WithCancel(logr.NewContext(t.Context(), logged.logger()))
+				asked := 0
+				r := &retrying{
+					key: informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap")}, kinds: newKinds(ctx, "a"),
+					wire: &wire{health: newHealth(HealthOptions{}, nil, nil, nil)},
+					ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
+						ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+							return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}, nil
+						},
+						WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+							if opts.SendInitialEvents != nil {
+								return nil, apierrors.NewBadRequest("this server does not stream lists")
+							}
+							if asked++; broken {
+								return nil, errNo
+							}
+							<-ctx.Done()
+							return nil, ctx.Err()
+						},
+					}),
+				}
+				r.kind = r.kinds.stateOf(r.key)
+				made := informer.New(r, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					made.RunWithContext(ctx)
+				}()
+				<-time.After(time.Minute)
+				end()
+				<-over
+				if got := logged.take(); len(got) > 0 || asked == 0 {
+					t.Errorf("a watch was asked for %d times, and the log is %q", asked, got)
+				}
+			})
+		})
 	}
 }
