@@ -174,7 +174,7 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 			queue = bounded(queue, options.MaxConcurrentReconciles)
 			options.MaxConcurrentReconciles = queue.Workers + queue.Spare // the queue limits how many work
 		}
-		options.NewQueue = reconciler.newQueue(queue)
+		options.NewQueue = reconciler.newQueue(queue, options.LogConstructor(nil))
 	}
 	c, err := controller.NewTyped(b.name, placement.Manager{Manager: b.mgr, Where: b.where()}, options)
 	if err != nil {

@@ -356,6 +356,35 @@ func TestEveryLogLineOfAReconcileNamesTheCluster(t *testing.T) {
 	}
 }
 
+// TestTheLogSaysHowManyWorkersWereSet, beside controller-runtime's line that counts spare ones too.
+func TestTheLogSaysHowManyWorkersWereSet(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{})
+	for workers, want := range map[int]string{2: `"workers"=2 "spare"=64`, 1: ""} {
+		lines := make(chan string, 1000)
+		mgr := newManager(t, f, members(f), funcr.New(func(_, args string) { lines <- args }, funcr.Options{}))
+		err := mcbuilder.ControllerManagedBy(mgr).Named(fmt.Sprintf("workers-%d", workers)).For(&corev1.ConfigMap{}).
+			WithOptions(mcbuilder.Options{MaxConcurrentReconciles: workers}).
+			Complete(mcreconcile.Func(func(context.Context, mcreconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, mgr)
+		told := ""
+		for line := range lines {
+			if strings.Contains(line, "the spare ones") {
+				told = line
+			}
+			if strings.Contains(line, "Starting workers") {
+				break
+			}
+		}
+		if (told == "") != (want == "") || !strings.Contains(told, want) {
+			t.Errorf("with %d workers the log says %q, want %q", workers, told, want)
+		}
+	}
+}
+
 func TestBuildSaysWhatIsMissing(t *testing.T) {
 	f := pool.Start(t, mctest.Options{})
 	mgr := newManager(t, f, nil, logr.Discard())

@@ -70,12 +70,15 @@ func bounded[request mcreconcile.ClusterAware[request]](options mcqueue.Options[
 
 type newQueueFunc[request comparable] func(string, workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request]
 
-// newQueue returns what makes the controller's queue.
-func (r *reconciler[request]) newQueue(options mcqueue.Options[request]) newQueueFunc[request] {
+// newQueue returns what makes the controller's queue when the controller starts, and logs how many reconciles count at once: in
+// controller-runtime's line the spare goroutines are workers too.
+func (r *reconciler[request]) newQueue(options mcqueue.Options[request], log logr.Logger) newQueueFunc[request] {
 	return func(controller string, limiter workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
 		options.RateLimiter = limiter
 		queue := mcqueue.New(controller, options)
 		if options.Spare > 0 {
+			log.Info("Of the workers that start now, the spare ones are for reconciles that do not count",
+				"workers", options.Workers, "spare", options.Spare)
 			r.queue = queue
 		}
 		return queue
