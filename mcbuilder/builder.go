@@ -173,6 +173,7 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 		if b.mgr.GetProvider() != nil {
 			queue = bounded(queue, options.MaxConcurrentReconciles)
 			options.MaxConcurrentReconciles = queue.Workers + queue.Spare // the queue limits how many work
+			options.UsePriorityQueue = new(true)                          // else the default limiter would be one for all clusters
 		}
 		options.NewQueue = reconciler.newQueue(queue, options.LogConstructor(nil))
 	}

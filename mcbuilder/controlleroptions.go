@@ -18,8 +18,8 @@ import (
 //
 // The rate limiter and the log constructor know no clusters. So that failures in one cluster do not slow down another, the rate
 // limiter is given the cluster as part of the namespace, "CLUSTER/NAMESPACE". What the log constructor returns gets the cluster
-// as a value. Reconciler and NewQueue are errors of Build, which say what takes their place. UsePriorityQueue chooses the
-// default of the rate limiter, and no queue.
+// as a value. Reconciler and NewQueue are errors of Build, which say what takes their place. UsePriorityQueue
+// counts for a manager without a provider alone, where it chooses the default of the rate limiter: the queue has priorities.
 func (b *TypedBuilder[request]) WithControllerOptions(options controller.Options) *TypedBuilder[request] {
 	lifted, err := liftOptions(options)
 	typed, ok := any(lifted).(controller.TypedOptions[request])

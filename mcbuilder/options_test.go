@@ -2,6 +2,7 @@ package mcbuilder_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,8 +11,10 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -77,6 +80,50 @@ func TestAnEventFilterAppliesToAllWatchesAndToNoRawSource(t *testing.T) {
 	s.become(t, "member-1/passes", "member-1/secret-of-the-member", "member-1/secret-for-each-member")
 	if got := gauge(t, "fleet_runtime_queue_workers", "filter"); got != 3 {
 		t.Errorf("the queue has %v workers, want 3: it does not have the options that were given", got)
+	}
+}
+
+// rateLimited is a source of many requests that are added as after a failure, and of one that is due a second later.
+type rateLimited struct{ many int }
+
+// Start implements source.TypedSource.
+func (r rateLimited) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[mcreconcile.Request]) error {
+	request := func(name string) (req mcreconcile.Request) {
+		req.Name = name
+		return req
+	}
+	for i := range r.many {
+		queue.AddRateLimited(request(strconv.Itoa(i)))
+	}
+	queue.AddAfter(request("last"), time.Second)
+	return nil
+}
+
+// TestFailuresDoNotDelayEachOther: controller-runtime's limiter for queues without priorities has ten retries a second for all
+// clusters together, so one of which all fails would take them from the others. The queue has priorities in any case.
+func TestFailuresDoNotDelayEachOther(t *testing.T) {
+	t.Parallel()
+	const many = 300
+	f := pool.Start(t, mctest.Options{})
+	mgr := newManager(t, f, members(f), logr.Discard())
+	names := make(chan string, many+1)
+	err := mcbuilder.ControllerManagedBy(mgr).Named("limited").WatchesRawSource(rateLimited{many}).
+		WithControllerOptions(controller.Options{UsePriorityQueue: new(false), MaxConcurrentReconciles: 1}).
+		Complete(mcreconcile.Func(func(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+			names <- req.Name
+			return reconcile.Result{}, nil
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, mgr)
+	for before := 0; ; before++ {
+		if name := <-names; name == "last" {
+			if before != many {
+				t.Errorf("%d of %d requests that had failed once are reconciled within a second", before, many)
+			}
+			return
+		}
 	}
 }
 
