@@ -108,7 +108,7 @@ func (r *run[request]) attach(name fleet.ClusterName, engagement *fleet.Engageme
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, was := r.members[name]
-	if was && before.engagement == engagement {
+	if before.engagement == engagement {
 		return
 	}
 	if was {
@@ -136,7 +136,7 @@ func (r *run[request]) replay(ctx context.Context, e *fleet.Engagement) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if before, was := r.members[e.Name()]; was && before.engagement == e {
+	if before, was := r.members[e.Name()]; before.engagement == e {
 		before.stop()
 	} else if was || !r.selects(e) {
 		stop()

@@ -43,6 +43,8 @@ type started struct {
 	ctx     context.Context // what it was started on
 	over    chan struct{}   // Wait returns when it is closed; nil for at once
 	synced  chan struct{}   // WaitForSync returns when it is closed; nil for at once
+	// unsynced is what WaitForSync returns.
+	unsynced error
 }
 
 // Start implements source.TypedSource.
@@ -234,6 +236,9 @@ func TestASourceIsStartedForEachEngagement(t *testing.T) {
 		if s.started[0].ctx.Err() == nil {
 			t.Error("that of the engagement before has not ended")
 		}
+		if _, _, lines := s.seen(); len(lines) > 0 {
+			t.Errorf("the log is %q, want nothing of sources that start at once", lines)
+		}
 	})
 }
 
@@ -405,7 +410,7 @@ func TestASourceThatTakesLongToMakeHoldsUpItsMemberAlone(t *testing.T) {
 	})
 }
 
-// TestWhatAnAttemptHasBegunIsOverBeforeTheNext: nothing runs twice for one engagement.
+// TestWhatAnAttemptHasBegunIsOverBeforeTheNext: nothing runs twice for one engagement, and nothing is left when it is drained.
 func TestWhatAnAttemptHasBegunIsOverBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -414,10 +419,16 @@ func TestWhatAnAttemptHasBegunIsOverBeforeTheNext(t *testing.T) {
 		s.set("a", &existing{}, "")
 		wait(t, time.Minute)
 		s.is(1, 0)
+		s.set("b", &existing{}, "")
+		drained := s.remove("b")
+		if isClosed(drained) {
+			t.Error("a member is drained while what an attempt has begun still runs")
+		}
 		close(s.next.over)
+		<-drained
 		s.will(func() { s.next.fail, s.next.over = nil, nil })
 		wait(t, 10*time.Second)
-		s.is(2, 1)
+		s.is(3, 1)
 	})
 }
 

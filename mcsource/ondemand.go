@@ -44,7 +44,7 @@ type watch[request comparable] struct {
 	unfollow   func() bool        // ends that the engagement's end is followed
 }
 
-// isIn reports whether the watch is that of a reconcile. Its engagement may be over.
+// isIn reports whether there is a watch, and it is that of a reconcile. Its engagement may be over.
 func (w *watch[request]) isIn(ctx context.Context) bool {
 	return w != nil && w.engagement.Cluster() == mcreconcile.ClusterFrom(ctx)
 }
@@ -149,7 +149,7 @@ func (d *TypedOnDemand[request]) Unwatch(ctx context.Context, name string) {
 	in, _ := mcreconcile.ClusterNameFrom(ctx)
 	key := watchKey{in, name}
 	w := d.watches[key]
-	if w == nil || !w.isIn(ctx) {
+	if !w.isIn(ctx) {
 		return
 	}
 	delete(d.watches, key)

@@ -3,6 +3,7 @@ package mcsource
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -154,6 +155,8 @@ func TestAWatchOnDemandBeginsOnceInEachEngagement(t *testing.T) {
 		}
 		d.watch(d.in("a"), "nodes")
 		d.is(4, 2)
+		d.demand.Unwatch(first, "nodes")
+		d.is(4, 2) // a reconcile of an engagement that is over ends nothing of this one
 		d.stop()
 		d.is(4, 0)
 	})
@@ -227,6 +230,27 @@ func TestAWatchOnDemandIsRefusedWhereItWouldNotLast(t *testing.T) {
 			t.Error("asked without a name: no error")
 		}
 		d.is(1, 0)
+	})
+}
+
+func TestAWatchOnDemandNeedsANameASourceAndAMember(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDemands(t)
+		d.start()
+		d.set("a")
+		each := TypedFunc[mcreconcile.Request](d.source)
+		local := mcreconcile.WithCluster(t.Context(), mcreconcile.LocalCluster, &made{})
+		for what, err := range map[string]error{
+			"name":   d.demand.Watch(d.in("a"), "", each),
+			"source": d.demand.Watch(d.in("a"), "nodes", nil),
+			"member": d.demand.Watch(local, "nodes", each),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "needs a name, a source, and a context that carries a member") {
+				t.Errorf("without a %s: %v", what, err)
+			}
+		}
+		d.is(0, 0)
 	})
 }
 

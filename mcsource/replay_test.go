@@ -17,11 +17,11 @@ import (
 // WaitForSync implements source.TypedSyncingSource. It returns when synced is closed, or at once without it.
 func (s *started) WaitForSync(ctx context.Context) error {
 	if s.synced == nil {
-		return nil
+		return s.unsynced
 	}
 	select {
 	case <-s.synced:
-		return nil
+		return s.unsynced
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -140,6 +140,80 @@ func TestASourceThatIsNotToRunAnyMoreIsNotReplaced(t *testing.T) {
 	})
 }
 
+// TestASecondSourceThatDoesNotSyncIsAnError: not all was told.
+func TestASecondSourceThatDoesNotSyncIsAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, nil)
+		s.set("a", &existing{}, "prod")
+		broken := errors.New("it cannot be listed")
+		s.will(func() { s.next.unsynced = broken })
+		if err := <-s.replay(t.Context()); !errors.Is(err, broken) {
+			t.Errorf("Replay() = %v", err)
+		}
+		s.is(2, 1)
+		s.will(func() { s.hang = map[mcreconcile.ClusterName]chan struct{}{"a": make(chan struct{})} })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := s.replay(ctx)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("while the second source is being made, Replay() = %v", err)
+		}
+		close(s.hang["a"])
+		s.is(3, 1)
+	})
+}
+
+// TestTheSecondSourceIsAsTheFirst: it ends when the labels of its member do not match any more, also if that was before all is told.
+func TestTheSecondSourceIsAsTheFirst(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := follow(t, labels.SelectorFromSet(labels.Set{"stage": "prod"}))
+			cl := &existing{}
+			s.set("a", cl, "prod")
+			synced := make(chan struct{})
+			s.will(func() { s.next.synced = synced })
+			done := s.replay(t.Context())
+			if late {
+				close(synced)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				s.is(2, 1)
+			}
+			s.set("a", cl, "test")
+			if !late {
+				close(synced)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			s.is(2, 0)
+			s.will(func() { s.next.synced = nil })
+			s.set("a", cl, "prod")
+			s.is(3, 1)
+		})
+	}
+}
+
+func TestOfAnEngagementThatIsOverNothingIsToldAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, nil)
+		s.set("a", &existing{}, "prod")
+		before, err := s.fleet.Engagement("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.set("a", &existing{}, "prod")
+		if err := s.source.(mcsource.Replayer).Replay(t.Context(), before); !errors.Is(err, fleet.ErrDisengaged) {
+			t.Errorf("Replay() = %v", err)
+		}
+		s.is(2, 1)
+	})
+}
+
 func TestWhereASourceDoesNotRunNothingIsToldAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,19 +252,30 @@ func TestWhatIsWatchedOnDemandIsToldAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		demand := mcsource.NewOnDemand(s.fleet.Fleet)
-		if err := demand.Start(s.controller, s.queue); err != nil {
-			t.Fatal(err)
-		}
 		ctx := mcreconcile.WithCluster(e.Context(), "a", e.Cluster())
 		if err := demand.Watch(ctx, "one", mcsource.Func(s.forCluster)); err != nil {
 			t.Fatal(err)
 		}
-		s.is(1, 1)
 		s.source = demand
 		if err := <-s.replay(t.Context()); err != nil {
 			t.Error(err)
 		}
+		s.is(0, 0) // nothing was told yet that could be told again
+		if err := demand.Start(s.controller, s.queue); err != nil {
+			t.Fatal(err)
+		}
+		s.is(1, 1)
+		if err := <-s.replay(t.Context()); err != nil {
+			t.Error(err)
+		}
 		s.is(2, 1)
+		broken := errors.New("it cannot be listed")
+		s.will(func() { s.next.unsynced = broken })
+		if err := <-s.replay(t.Context()); !errors.Is(err, broken) {
+			t.Errorf("Replay() = %v", err)
+		}
+		s.is(3, 1)
+		s.will(func() { s.next.unsynced = nil })
 		synced := make(chan struct{})
 		s.will(func() { s.next.synced = synced })
 		done := s.replay(t.Context())
@@ -199,9 +284,45 @@ func TestWhatIsWatchedOnDemandIsToldAgain(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		s.is(3, 0)
+		s.is(4, 0)
 		if _, ok := s.fleet.Status(fleet.ClusterName("a")); !ok {
 			t.Error("the member has gone")
+		}
+	})
+}
+
+// TestAllThatIsWatchedOnDemandInOneMemberIsToldAgain: two watches, and nothing of another member.
+func TestAllThatIsWatchedOnDemandInOneMemberIsToldAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, labels.Nothing())
+		demand := mcsource.NewOnDemand(s.fleet.Fleet)
+		if err := demand.Start(s.controller, s.queue); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []fleet.ClusterName{"a", "b"} {
+			s.set(name, &existing{}, "prod")
+			e, err := s.fleet.Engagement(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := mcreconcile.WithCluster(e.Context(), name, e.Cluster())
+			for _, watch := range []string{"one", "two"} {
+				if err := demand.Watch(ctx, watch, mcsource.Func(s.forCluster)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		s.is(4, 4)
+		s.source = demand
+		if err := <-s.replay(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.is(6, 4)
+		for _, again := range s.started[4:] {
+			if again.name != "a" || again.ctx.Err() != nil {
+				t.Errorf("a source of %q was started again, and has ended: %t", again.name, again.ctx.Err() != nil)
+			}
 		}
 	})
 }
@@ -214,7 +335,7 @@ func TestTheStatusOfAMemberIsToldAgain(t *testing.T) {
 		told := map[fleet.ClusterName]int{}
 		s.source = mcsource.Clusters(s.fleet.Fleet, func(_ context.Context, status fleet.Status) []mcreconcile.Request {
 			told[status.Name]++
-			return nil
+			return []mcreconcile.Request{{ClusterName: status.Name}}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		early := s.replay(ctx)
@@ -231,6 +352,9 @@ func TestTheStatusOfAMemberIsToldAgain(t *testing.T) {
 		synctest.Wait()
 		if told["a"] != 2 || len(told) != 1 {
 			t.Errorf("members were told %v times, want a twice", told)
+		}
+		if req, _ := s.queue.Get(); req.ClusterName != "a" {
+			t.Errorf("%v is queued, want what was asked for", req)
 		}
 	})
 }
