@@ -2,10 +2,12 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +78,80 @@ func TestInformerTellsOfAllThatANewListLacks(t *testing.T) {
 	told.waitForEvents(21)
 	replace(t, intake{i}, "2", kept)
 	told.waitForEvents(41)
+}
+
+func TestInformerRefusesObjectsThatCannotBeTransformed(t *testing.T) {
+	i, _ := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
+	broken := errors.New("it is broken")
+	if err := i.SetTransform(func(any) (any, error) { return nil, broken }); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"Add":     (intake{i}).Add(configMap("a", "1")),
+		"Update":  (intake{i}).Update(configMap("a", "1")),
+		"Delete":  (intake{i}).Delete(configMap("a", "1")),
+		"Replace": (intake{i}).Replace([]any{configMap("a", "1")}, "1"),
+	} {
+		if !errors.Is(err, broken) {
+			t.Errorf("%s() = %v: the reflector takes it for done", what, err)
+		}
+	}
+	if i.HasSynced() {
+		t.Error("it is synced without a list")
+	}
+}
+
+// TestInformerRefusesWhatComesTooLate: what it did not do would go unnoticed.
+func TestInformerRefusesWhatComesTooLate(t *testing.T) {
+	_, i := startInformer(t)
+	newListener(t, i).waitForSync()
+	if err := i.SetTransform(func(obj any) (any, error) { return obj, nil }); err == nil {
+		t.Error("a transform is set while it runs")
+	}
+	if i.SetWatchErrorHandler(nil) == nil || i.SetWatchErrorHandlerWithContext(nil) == nil {
+		t.Error("a watch error handler is set that is never called")
+	}
+	byValue := toolscache.Indexers{"value": func(obj any) ([]string, error) { return []string{obj.(*corev1.ConfigMap).Data["value"]}, nil }}
+	if err := i.AddIndexers(byValue); err != nil {
+		t.Error(err)
+	}
+	if err := i.AddIndexers(byValue); err == nil {
+		t.Error("an index is added twice")
+	}
+	if err := i.RemoveEventHandler(nil); err == nil {
+		t.Error("a handler is removed that is not one of this informer")
+	}
+	stopped, _ := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
+	stopped.stop()
+	if err := stopped.AddIndexers(byValue); err == nil {
+		t.Error("an index is added to an informer that has stopped")
+	}
+}
+
+// TestInformerTellsAHandlerNothingOnceItWasRemoved, although events wait for it.
+func TestInformerTellsAHandlerNothingOnceItWasRemoved(t *testing.T) {
+	i, _ := New(nil, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*Informer)
+	var told atomic.Int64
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	registration, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+		if told.Add(1) == 1 {
+			close(begun)
+		}
+		<-proceed
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, intake{i}, "1", configMap("a", "1"), configMap("b", "1"))
+	<-begun
+	if err := i.RemoveEventHandler(registration); err != nil {
+		t.Fatal(err)
+	}
+	close(proceed)
+	i.stop()
+	if n := told.Load(); n != 1 {
+		t.Errorf("it was told %d times, want once", n)
+	}
 }
 
 func TestInformerIsSyncedOnceTheFirstListWasHandled(t *testing.T) {

@@ -107,11 +107,148 @@ func TestWhatWasLostInAReplacementIsTold(t *testing.T) {
 		}
 		<-time.After(legacyLasts)
 		synctest.Wait()
-		if got := deletions(heard(listenTo(t, g.heirs)...)); len(got) > 0 {
+		after := listenTo(t, g.heirs)
+		synctest.Wait()
+		if got := deletions(heard(after...)); len(got) > 0 {
 			t.Errorf("told long afterwards: %q", got)
+		}
+		third := &Set{}
+		third.Inherit(g.e)
+		heir := addInformer(t, third, Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm})
+		other := addInformer(t, third, Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm})
+		third.Open(t.Context())
+		replace(t, intake{heir}, "3", in("n1", "stays"), in("n1", "comes-back"))
+		replace(t, intake{other}, "3", in("n2", "stays"))
+		next := listenTo(t, []*Informer{heir, other})
+		synctest.Wait()
+		if got := deletions(heard(next...)); len(got) > 0 {
+			t.Errorf("told in the replacement after that, too: %q", got)
+		}
+		heir.stop()
+		other.stop()
+		stop(g)
+	})
+}
+
+// TestWhatWasLostIsToldWhenTheOldEngagementIsOver: until then its own handlers are told what goes.
+func TestWhatWasLostIsToldWhenTheOldEngagementIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGenerations(t)
+		replace(t, intake{g.old[0]}, "1", in("n1", "goes"), in("n1", "lacks"))
+		replace(t, intake{g.old[1]}, "1")
+		g.before.KeepLost()
+		replace(t, intake{g.old[0]}, "2", in("n1", "goes")) // its watch had broken off
+		replace(t, intake{g.heirs[0]}, "3")
+		replace(t, intake{g.heirs[1]}, "3")
+		l := listenTo(t, g.heirs)
+		synctest.Wait()
+		if got := heard(l...); len(got) > 0 {
+			t.Errorf("told while the old engagement goes on: %q", got)
+		}
+		g.e.Open(t.Context())
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"delete of unknown time goes=", "delete of unknown time lacks="}, heard(l...)); diff != "" {
+			t.Errorf("events (-want, +got):\n%s", diff)
 		}
 		stop(g)
 	})
+}
+
+// TestNothingIsLostInANamespaceThatHasNoInformerYet: its objects are told as deleted when that has a list without them, also if
+// that is late.
+func TestNothingIsLostInANamespaceThatHasNoInformerYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGenerations(t)
+		replace(t, intake{g.old[0]}, "1", in("n1", "goes"))
+		replace(t, intake{g.old[1]}, "1", in("n2", "goes-too"), in("n2", "stays"))
+		e, key := &Set{}, Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm}
+		e.Inherit(g.before)
+		heirs := []*Informer{addInformer(t, e, key)}
+		replace(t, intake{heirs[0]}, "2")
+		e.Open(t.Context())
+		l := listenTo(t, heirs)
+		<-time.After(2 * legacyLasts)
+		synctest.Wait()
+		if got := heard(l...); len(got) > 0 {
+			t.Errorf("told before the other namespace has its list: %q", got)
+		}
+		heirs = append(heirs, addInformer(t, e, key))
+		replace(t, intake{heirs[1]}, "2", in("n2", "stays"))
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"delete of unknown time goes-too=", "delete of unknown time goes="}, heard(l...)); diff != "" {
+			t.Errorf("events (-want, +got):\n%s", diff)
+		}
+		for _, i := range heirs {
+			i.stop()
+		}
+		stop(g)
+	})
+}
+
+// TestAnObjectThatIsThereAgainIsNotToldAsDeleted to handlers that are added later, however it came back.
+func TestAnObjectThatIsThereAgainIsNotToldAsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGenerations(t)
+		heir := g.heirs[0]
+		replace(t, intake{heir}, "1", in("n1", "created"), in("n1", "listed"), in("n1", "gone"))
+		replace(t, intake{heir}, "2")
+		if err := (intake{heir}).Add(in("n1", "created")); err != nil {
+			t.Fatal(err)
+		}
+		replace(t, intake{heir}, "3", in("n1", "created"), in("n1", "listed"))
+		l := newListener(t, heir)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"add created= initial", "add listed= initial", "delete of unknown time gone="}, heard(l)); diff != "" {
+			t.Errorf("events (-want, +got):\n%s", diff)
+		}
+		stop(g)
+	})
+}
+
+// TestASetForgetsAKindThatIsRemoved, and leaves nothing of it to the next. A kind with informers of another package leaves nothing
+// either.
+func TestASetForgetsAKindThatIsRemoved(t *testing.T) {
+	e := &Set{}
+	key := func(kind string) Key { return Key{corev1.SchemeGroupVersion.WithKind(kind), structuredForm} }
+	i := addInformer(t, e, key("ConfigMap"))
+	kept := addInformer(t, e, key("Secret"))
+	e.Add(key("Pod"), nil)
+	if diff := cmp.Diff([]Key{key("ConfigMap"), key("Secret"), key("Pod")}, e.Keys(), cmp.AllowUnexported(Key{})); diff != "" {
+		t.Errorf("kinds (-want, +got):\n%s", diff)
+	}
+	replace(t, intake{i}, "1", in("x", "a"))
+	e.Remove(key("ConfigMap"))
+	if diff := cmp.Diff([]Key{key("Secret"), key("Pod")}, e.Keys(), cmp.AllowUnexported(Key{})); diff != "" {
+		t.Errorf("kinds after one was removed (-want, +got):\n%s", diff)
+	}
+	if !isClosed(i.settled) || isClosed(kept.settled) {
+		t.Error("the informer that was removed goes on, or another one does not")
+	}
+	next := &Set{}
+	next.Inherit(e)
+	heir := addInformer(t, next, key("ConfigMap"))
+	replace(t, intake{heir}, "1")
+	next.Open(t.Context())
+	if len(heir.lost) > 0 {
+		t.Errorf("%v is left of a kind that was removed", heir.lost)
+	}
+	for _, i := range []*Informer{i, kept, heir} {
+		i.stop()
+	}
+}
+
+// TestAReplacementThatComesToNothingKeepsNothing: informers would keep each object that goes for as long as they last.
+func TestAReplacementThatComesToNothingKeepsNothing(t *testing.T) {
+	e := &Set{}
+	i := addInformer(t, e, Key{})
+	replace(t, intake{i}, "1", in("x", "a"))
+	e.KeepLost()
+	replace(t, intake{i}, "2")
+	e.DropLost()
+	if len(i.lost) > 0 {
+		t.Errorf("it keeps %v for nobody", i.lost)
+	}
+	i.stop()
 }
 
 // TestALegacyThatWasNotSettledIsPassedOn: the engagement in between never had the list.
