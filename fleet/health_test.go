@@ -52,23 +52,32 @@ func TestAStateChangesOnlyAfterSeveralProbesInARow(t *testing.T) {
 type probed struct {
 	mu       sync.Mutex // guards what follows
 	broken   error
-	another  error // why what answers is not the member's cluster
-	arriving bool  // bytes arrive, slowly
+	another  error         // why what answers is not the member's cluster
+	arriving bool          // bytes arrive, slowly
+	hangs    chan struct{} // probes answer when it is closed, whatever becomes of their contexts; nil for at once
 	probes   int
+	verified int // how often it was asked which cluster it is
 	redials  int
 	states   []State
+	why      error // what was reported last
 }
 
 func (p *probed) probe(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.probes++
+	if hangs := p.hangs; hangs != nil {
+		p.mu.Unlock()
+		<-hangs
+		p.mu.Lock()
+	}
 	return p.broken
 }
 
 func (p *probed) verify(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.verified++
 	return p.another
 }
 
@@ -89,15 +98,24 @@ func (p *probed) heard() time.Time {
 
 func (p *probed) watch(t *testing.T) *health {
 	t.Helper()
-	h := newHealth(Options{}.withDefaults().Health, p, func(s State, _ error) {
+	h, _ := p.watchUntil(t.Context(), t)
+	return h
+}
+
+// watchUntil is watch until ctx is done. wait is that of the health.
+func (p *probed) watchUntil(ctx context.Context, t *testing.T) (h *health, wait func()) {
+	t.Helper()
+	h = newHealth(Options{}.withDefaults().Health, p, func(s State, why error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if p.why = why; (why == nil) != (s == Ready) {
+			t.Errorf("it is %s because of %v", s, why)
+		}
 		if len(p.states) == 0 || p.states[len(p.states)-1] != s {
 			p.states = append(p.states, s)
 		}
 	}, func() {})
-	h.watch(t.Context())
-	return h
+	return h, h.watch(ctx)
 }
 
 func (p *probed) setAnother(another error) {
@@ -146,6 +164,9 @@ func TestSilenceIsProbedAtTheInterval(t *testing.T) {
 		synctest.Wait()
 		if p.probes < 6 || p.probes > 7 { // the first comes after half an interval or more
 			t.Errorf("%d probes in 61 seconds, want one in about 10", p.probes)
+		}
+		if p.verified > 0 {
+			t.Errorf("a member that is Ready was asked %d times which cluster it is", p.verified)
 		}
 	})
 }
@@ -251,6 +272,9 @@ func TestEachOutageIsDialledAnewOnce(t *testing.T) {
 			h.failed()
 			<-time.After(time.Minute)
 			restored := h.isRestored()
+			if isClosed(restored) {
+				t.Errorf("it is restored in outage %d", outage)
+			}
 			p.setBroken(nil)
 			<-restored
 			p.mu.Lock()
@@ -285,9 +309,153 @@ func TestAClusterThatIsAnotherIsNotReadyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &probed{}
 		h := p.watch(t)
+		begin := time.Now()
 		h.lost(&anotherClusterError{known: "a", now: "b"})
 		p.is(t, 0, Unreachable)
 		<-h.isRestored() // the probes find the member's own cluster again
 		p.is(t, 2, Unreachable, Ready)
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("that was found out after %s, want two pauses of about a second", took)
+		}
+	})
+}
+
+// TestAProbeThatIsUnderWayCountsForNothingThatIsNewsSince: another cluster was found, or a request was answered.
+func TestAProbeThatIsUnderWayCountsForNothingThatIsNewsSince(t *testing.T) {
+	news := map[string]struct {
+		broken error // what the probe that is under way says
+		tell   func(h *health)
+		states []State
+	}{
+		"another cluster":         {nil, func(h *health) { h.lost(&anotherClusterError{known: "a", now: "b"}) }, []State{Unreachable}},
+		"a request was answered":  {errors.New("refused"), func(h *health) { h.worked() }, nil},
+		"the state changed twice": {errors.New("refused"), func(h *health) { h.lost(errors.New("it is another")); h.turnLocked(nil, 2) }, []State{Unreachable}},
+	}
+	for name, tc := range news {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &probed{hangs: make(chan struct{})}
+				p.setBroken(tc.broken)
+				h := p.watch(t)
+				h.failed()
+				synctest.Wait()
+				tc.tell(h)
+				close(p.hangs)
+				p.is(t, 1, tc.states...)
+				if h.inRow != 0 || h.round.underWay != 0 {
+					t.Errorf("%d in a row, %d under way", h.inRow, h.round.underWay)
+				}
+			})
+		})
+	}
+}
+
+// TestARequestThatIsAnsweredSpeaksAgainstTheProbesBefore of a member that is Ready. One that is Unreachable is believed by probes
+// alone: what is answered may have been asked before.
+func TestARequestThatIsAnsweredSpeaksAgainstTheProbesBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		p.setBroken(errors.New("refused"))
+		h := p.watch(t)
+		h.failed()
+		<-time.After(1500 * time.Millisecond)
+		p.is(t, 2)
+		h.worked()
+		h.failed()
+		<-time.After(2200 * time.Millisecond)
+		p.is(t, 4)
+		<-time.After(time.Second)
+		p.is(t, 5, Unreachable)
+
+		p.setBroken(nil)
+		for p.probes < 6 {
+			<-time.After(100 * time.Millisecond)
+			synctest.Wait()
+		}
+		h.worked()
+		<-time.After(1500 * time.Millisecond)
+		p.is(t, 7, Unreachable, Ready)
+	})
+}
+
+func TestAMemberIsAskedAtOnceWhenThereIsNewsOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		h := p.watch(t)
+		h.pause = func(time.Duration) time.Duration { return time.Hour }
+		h.askNow()
+		p.is(t, 0) // it is Ready
+		p.setBroken(errors.New("refused"))
+		h.failed()
+		<-time.After(time.Minute)
+		p.is(t, 3, Unreachable)
+		p.setBroken(nil)
+		h.askNow()
+		p.is(t, 4, Unreachable)
+		<-time.After(1500 * time.Millisecond)
+		p.is(t, 5, Unreachable, Ready) // the second follows soon
+	})
+}
+
+func TestWhyAMemberIsUnreachableIsToldAsItChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		p.setBroken(errors.New("refused"))
+		p.watch(t).failed()
+		<-time.After(2500 * time.Millisecond)
+		p.is(t, 3, Unreachable)
+		other := errors.New("no route")
+		p.setBroken(other)
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		if !errors.Is(p.why, other) {
+			t.Errorf("it is Unreachable because of %v, want %v", p.why, other)
+		}
+	})
+}
+
+func TestNothingIsProbedAfterTheEndOfAnEngagement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{hangs: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		h, wait := p.watchUntil(ctx, t)
+		h.failed()
+		p.is(t, 1)
+		cancel()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			wait()
+		}()
+		synctest.Wait()
+		if isClosed(ended) {
+			t.Error("the health has ended while a probe is under way")
+		}
+		close(p.hangs)
+		<-ended
+		h.failed()
+		<-time.After(time.Minute)
+		p.is(t, 1)
+	})
+}
+
+func TestWhoWaitsForAMemberWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		h := p.watch(t)
+		h.awaitReady(t.Context())
+		h.lost(errors.New("it is another"))
+		p.setBroken(errors.New("refused"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		h.awaitReady(ctx)
+		if ctx.Err() == nil {
+			t.Error("an Unreachable member was taken to be Ready")
+		}
+		p.setBroken(nil)
+		h.awaitReady(t.Context())
+		if h.state != Ready {
+			t.Errorf("the member is %s", h.state)
+		}
 	})
 }
