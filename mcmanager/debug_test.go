@@ -12,10 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 func withoutElection() role { return alone }
@@ -109,6 +111,71 @@ func TestThePageIsHTMLForPeopleAndJSONForPrograms(t *testing.T) {
 			if !strings.Contains(resp.Body.String(), tc.body) {
 				t.Errorf("the body has no %q:\n%s", tc.body, resp.Body)
 			}
+			if allow := resp.Header().Get("Allow"); tc.code == http.StatusMethodNotAllowed && allow != "GET, HEAD" {
+				t.Errorf("allowed is %q", allow)
+			}
+			if tc.code == http.StatusOK {
+				mustBeConfined(t, resp.Header())
+			}
 		})
+	}
+}
+
+// mustBeConfined fails the test unless a browser keeps the page nowhere, takes it for nothing else, and runs nothing that it has.
+func mustBeConfined(t *testing.T, h http.Header) {
+	t.Helper()
+	if h.Get("Cache-Control") != "no-store" || h.Get("X-Content-Type-Options") != "nosniff" ||
+		!strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none';") {
+		t.Errorf("the headers are %v", h)
+	}
+}
+
+// TestThePageShowsQueuesThatHaveWork, the role of the replica, and when that was so.
+func TestThePageShowsQueuesThatHaveWork(t *testing.T) {
+	f, _ := fleettest.Run(t, fleet.Options{})
+	if err := f.Set(fleet.Member{Name: "a", Err: errors.New("broken")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, controller := range []string{"busy", "idle"} {
+		q := mcqueue.New("", mcqueue.Options[mcreconcile.Request]{})
+		defer q.ShutDown()
+		defer f.Controller(controller).ShowQueue(q)()
+		if controller == "busy" {
+			q.Add(mcreconcile.Request{ClusterName: "a"})
+		}
+	}
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	page, err := debugPage{f.Fleet, func() role { return leader }}.html(now, filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{
+		"busy: 1 / 0": true, "idle: ": false, "This replica is the leader": true, "2030-01-02T03:04:05Z": true,
+	} {
+		if strings.Contains(string(page), text) != want {
+			t.Errorf("the page has %q: %t, want %t:\n%s", text, !want, want, page)
+		}
+	}
+}
+
+func TestTheRoleOfAReplicaFollowsTheElection(t *testing.T) {
+	never, elected := make(chan struct{}), make(chan struct{})
+	close(elected)
+	byName, byLock := Options{}, Options{}
+	byName.LeaderElection = true
+	byLock.LeaderElectionResourceLockInterface = &resourcelock.LeaseLock{}
+	for name, tc := range map[string]struct {
+		opts    Options
+		elected chan struct{}
+		want    role
+	}{
+		"no election": {Options{}, elected, alone},
+		"waits":       {byName, never, standby},
+		"leads":       {byName, elected, leader},
+		"a lock":      {byLock, never, standby},
+	} {
+		if got := roleOf(tc.opts, tc.elected)(); got != tc.want {
+			t.Errorf("%s: the role is %s, want %s", name, got, tc.want)
+		}
 	}
 }

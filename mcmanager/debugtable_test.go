@@ -28,7 +28,7 @@ var configMaps = []fleet.NotSynced{{Kind: metav1.GroupKind{Kind: "ConfigMap"}, R
 func TestTheWorstMembersComeFirst(t *testing.T) {
 	all := []fleet.Status{
 		{Name: "a", State: fleet.Ready},
-		{Name: "b", State: fleet.Draining},
+		{Name: "b", State: fleet.Draining, Reason: fleet.ReasonAnotherCluster},
 		{Name: "c", State: fleet.Ready, NotSynced: configMaps, Reason: fleet.ReasonNotSynced},
 		{Name: "d", State: fleet.Ready, Duplicates: []fleet.ClusterName{"x"}},
 		{Name: "e", State: fleet.Pending},
@@ -37,9 +37,10 @@ func TestTheWorstMembersComeFirst(t *testing.T) {
 		{Name: "h", State: "Leaving"},
 		{Name: "i", State: fleet.Unreachable},
 		{Name: "j", State: fleet.Ready, Reason: fleet.ReasonInvalid},
+		{Name: "k", State: fleet.Ready, NotSynced: configMaps},
 	}
 	got := newTable(all, nil, filter{})
-	if diff := cmp.Diff([]string{"g", "i", "f", "e", "c", "j", "b", "h", "d", "a"}, got.names()); diff != "" {
+	if diff := cmp.Diff([]string{"g", "i", "f", "e", "c", "j", "k", "b", "h", "d", "a"}, got.names()); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 	want := []count{
@@ -47,9 +48,9 @@ func TestTheWorstMembersComeFirst(t *testing.T) {
 		{"Connecting", "?state=Connecting", 1},
 		{"Pending", "?state=Pending", 1},
 		{"Draining", "?state=Draining", 1},
-		{"Ready", "?state=Ready", 4},
+		{"Ready", "?state=Ready", 5},
 		{"Leaving", "?state=Leaving", 1},
-		{"NotSynced", "?state=NotSynced", 1},
+		{"NotSynced", "?state=NotSynced", 2},
 	}
 	if diff := cmp.Diff(want, got.Counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
@@ -150,6 +151,7 @@ func TestHostileQueriesAreRefused(t *testing.T) {
 	f, _ := fleettest.Run(t, fleet.Options{})
 	page := debugPage{f.Fleet, withoutElection}
 	for query, code := range map[string]int{
+		"text=" + strings.Repeat("a", 256):                            200,
 		"text=" + strings.Repeat("a", 257):                            400,
 		"text=" + strings.Repeat("+", 100_000):                        400,
 		"text=%ff%fe":                                                 400,
