@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/go-logr/logr/funcr"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
@@ -51,6 +54,28 @@ type attending struct {
 	waiting *waiting[mcreconcile.Request]
 	leaver  *leaver[mcreconcile.Request]
 	stop    context.CancelFunc // ends the controller
+
+	mu    sync.Mutex // guards lines
+	lines []string   // that the attendance logged
+}
+
+func (a *attending) log(_, line string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lines = append(a.lines, line)
+}
+
+// logged returns whether anything was logged. It fails the test if there is a line that does not say this.
+func (a *attending) logged(says string) bool {
+	a.t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, line := range a.lines {
+		if !strings.Contains(line, says) {
+			a.t.Errorf("the log has %q, want %q", line, says)
+		}
+	}
+	return len(a.lines) > 0
 }
 
 // attend runs an attendance, which ends with the test. It is called within synctest.
@@ -72,7 +97,7 @@ func attendWith(t *testing.T, weight func(fleet.Status) int) *attending {
 	a.fleet, end = fleettest.Run(t, fleet.Options{})
 	controller, stop := context.WithCancel(t.Context())
 	a.stop = stop
-	attends := attendance[mcreconcile.Request]{fleet: a.fleet.Fleet, controller: "c", waiting: a.waiting, leaver: a.leaver, weight: weight, log: logr.Discard(), started: func(context.Context) {}}
+	attends := attendance[mcreconcile.Request]{fleet: a.fleet.Fleet, controller: "c", waiting: a.waiting, leaver: a.leaver, weight: weight, log: funcr.New(a.log, funcr.Options{}), started: func(context.Context) {}}
 	if err := attends.Start(controller, a.queue); err != nil {
 		t.Fatal(err)
 	}
@@ -201,6 +226,9 @@ func TestAWeightThatPanicsIsOne(t *testing.T) {
 		if got := a.weightOfA(); got != 4 {
 			t.Errorf("the weight is %d, want 4", got)
 		}
+		if !a.logged(`"cluster"="other"`) {
+			t.Error("the log has nothing of the panic")
+		}
 		a.ready("a")
 		if got := a.weightOfA(); got != 1 {
 			t.Errorf("after a panic the weight is %d, want 1", got)
@@ -225,6 +253,9 @@ func TestTheQueueParksRequestsOfAMemberUntilItIsReady(t *testing.T) {
 		a.ready("a")
 		if a.queue.Stats("a").Paused {
 			t.Error("the requests of a member that is ready are parked")
+		}
+		if a.logged("") {
+			t.Errorf("the log has %q of a queue without weights", a.lines)
 		}
 	})
 }

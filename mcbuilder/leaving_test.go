@@ -70,8 +70,52 @@ func TestAMemberHasNotLeftWhileARequestOfItWaits(t *testing.T) {
 			t.Error(err)
 		}
 		a.wantUndone("a", 1, "while it is reconciled")
+		begin := time.Now()
 		a.queue.Done(taken)
 		<-left
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("it was noticed after %s that nothing is undone any more", took)
+		}
+	})
+}
+
+// TestARequestThatIsDroppedIsDone, and those of other members are no matter of its member.
+func TestARequestThatIsDroppedIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("a")
+		for _, name := range []string{"one", "two", "three", "four"} {
+			a.waiting.add(request("a", name), ready("east"))
+		}
+		a.waiting.add(request("b", "other"), ready("east"))
+		done := make(chan error, 1)
+		go func() { done <- a.leaver.AwaitDone(t.Context(), "a") }()
+		synctest.Wait()
+		if n, some := a.leaver.Undone("a"); n != 4 || len(some) != mostUndone {
+			t.Errorf("%d requests are undone, such as %q, want 4, and the names of %d", n, some, mostUndone)
+		}
+		a.waiting.purge("a")
+		synctest.Wait()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("AwaitDone() = %v", err)
+			}
+		default:
+			t.Error("it waits for requests that are gone")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := a.leaver.AwaitDone(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("AwaitDone() = %v for a cluster of which a request waits", err)
+		}
+		a.waiting.forget(request("b", "other"))
+		a.queue.Add(request("b", "queued"))
+		queued, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := a.leaver.AwaitDone(queued, "b"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("AwaitDone() = %v for a cluster of which a request is queued", err)
+		}
 	})
 }
 
@@ -112,6 +156,17 @@ func TestAControllerThatHasNotStartedIsNotDone(t *testing.T) {
 		l := newLeaver([]source.TypedSource[mcreconcile.Request]{src}, &waiting[mcreconcile.Request]{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
+		soonOver, giveUp := context.WithTimeout(t.Context(), time.Second)
+		defer giveUp()
+		if err := l.Replay(soonOver, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("before the start, Replay() = %v", err)
+		}
+		if err := l.AwaitDone(soonOver, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("before the start, AwaitDone() = %v", err)
+		}
+		if n, _ := l.Undone("a"); n != 0 {
+			t.Errorf("before the start, %d requests are undone", n)
+		}
 		done := make(chan error, 1)
 		go func() { done <- l.Replay(ctx, nil) }()
 		synctest.Wait()
@@ -126,8 +181,8 @@ func TestAControllerThatHasNotStartedIsNotDone(t *testing.T) {
 		if err := l.Replay(ctx, nil); !errors.Is(err, src.err) {
 			t.Errorf("Replay() = %v, want the error of the source", err)
 		}
-		if n, _ := l.Undone("a"); n == 0 {
-			t.Error("a queue of another kind is done")
+		if n, some := l.Undone("a"); n != 1 || len(some) != 1 {
+			t.Errorf("of a queue of another kind %d requests are undone: %q; want a word about it", n, some)
 		}
 		if err := l.AwaitDone(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("AwaitDone() = %v, want that it waits", err)

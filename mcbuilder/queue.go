@@ -182,7 +182,7 @@ func (a attendance[request]) purge(members map[fleet.ClusterName]attended, name 
 // attend has the engagement of a member wait for the queue, in place of the one before.
 func (a attendance[request]) attend(members map[fleet.ClusterName]attended, name fleet.ClusterName, engagement *fleet.Engagement) {
 	before, was := members[name]
-	if was && before.engagement == engagement {
+	if before.engagement == engagement {
 		return
 	}
 	if was {

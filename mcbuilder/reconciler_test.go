@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -40,6 +42,7 @@ func TestWhatAnErrorSaysOfClusters(t *testing.T) {
 		"AnAggregateOfStates":      {utilerrors.NewAggregate([]error{west, gone}), complaint{missing: ready("west")}},
 		"AnAggregateWithAnother":   {utilerrors.NewAggregate([]error{west, conflict}), complaint{missing: ready("west"), another: true}},
 		"Another":                  {conflict, complaint{another: true}},
+		"AnotherThatIsSeveral":     {errors.Join(west, fmt.Errorf("dialling: %w", syscall.ECONNREFUSED)), complaint{missing: ready("west"), another: true}},
 		"AnotherWithContext":       {fmt.Errorf("applying: %w", conflict), complaint{another: true}},
 		"AnotherDeepInsideOfAJoin": {errors.Join(west, fmt.Errorf("applying: %w", errors.Join(conflict))), complaint{missing: ready("west"), another: true}},
 	}
@@ -82,6 +85,35 @@ func (unsyncedIn) Error() string        { return "secrets are not synced" }
 func (unsyncedIn) Is(target error) bool { return target == fleet.ErrNotReady }
 
 func (e unsyncedIn) NotSynced() (fleet.ClusterName, schema.GroupKind) { return e.cluster, secrets }
+
+// TestARequestIsQueuedWhenOneOfItsNeedsIsMet, and not since something else of the same cluster is.
+func TestARequestIsQueuedWhenOneOfItsNeedsIsMet(t *testing.T) {
+	t.Parallel()
+	fails := fleet.Status{Name: "east", State: fleet.Ready, NotSynced: []fleet.NotSynced{{Kind: metav1.GroupKind(secrets)}}}
+	works := fleet.Status{Name: "east", State: fleet.Ready}
+	for name, tc := range map[string]struct {
+		needs []need
+		told  fleet.Status
+		want  int
+	}{
+		"the kind works":                  {[]need{{"east", secrets}}, works, 1},
+		"the kind fails":                  {[]need{{"east", secrets}}, fails, 0},
+		"the kind fails, as west is away": {[]need{{"east", secrets}, {cluster: "west"}}, fails, 0},
+		"the kind works, as west is away": {[]need{{"east", secrets}, {cluster: "west"}}, works, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := mcqueue.New("", mcqueue.Options[mcreconcile.Request]{})
+			defer q.ShutDown()
+			w := &waiting[mcreconcile.Request]{}
+			w.add(request("a", "x"), tc.needs)
+			w.queue(tc.told, q)
+			if got := q.Len(); got != tc.want || len(w.needs) != 1-tc.want {
+				t.Errorf("%d are queued and %d wait, want %d and %d", got, len(w.needs), tc.want, 1-tc.want)
+			}
+		})
+	}
+}
 
 // TestAKindIsWaitedForUntilItIsSyncedOrItsClusterGone: other kinds of the cluster, and its health, change nothing.
 func TestAKindIsWaitedForUntilItIsSyncedOrItsClusterGone(t *testing.T) {
