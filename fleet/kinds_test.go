@@ -340,6 +340,34 @@ func TestAKindFailsWhileOneThatListsItFails(t *testing.T) {
 	})
 }
 
+// TestEachKindThatFailsIsTold, although another one fails for the same reason, and longer. The status has them in order.
+func TestEachKindThatFailsIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		kinds := []string{"Pod", "Secret", "ConfigMap", "Event", "Service"}
+		listers := make([]*retrying, len(kinds))
+		for i, kind := range kinds {
+			listers[i] = w.lister(informer.Key{GVK: corev1.SchemeGroupVersion.WithKind(kind)})
+			w.report(listers[i], listing, errNo)
+			if w.changed() != i+1 || len(w.status()) != i+1 {
+				t.Errorf("status is %v after %d changes, want %d kinds and as many changes", w.status(), w.changed(), i+1)
+			}
+			<-time.After(time.Second)
+		}
+		var names []string
+		for _, failing := range w.status() {
+			names = append(names, failing.Name())
+		}
+		if diff := cmp.Diff(slices.Sorted(slices.Values(kinds)), names); diff != "" {
+			t.Errorf("the kinds of the status (-want, +got):\n%s", diff)
+		}
+		w.report(listers[0], listing, nil)
+		if len(w.status()) != len(kinds)-1 || w.changed() != len(kinds)+1 {
+			t.Errorf("status is %v after %d changes, want that one kind works", w.status(), w.changed())
+		}
+	})
+}
+
 func TestAnIndexThatFailsBlocksReadsByItAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newKindsWorld(t.Context())

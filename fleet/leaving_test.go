@@ -25,13 +25,27 @@ type controllerOf struct {
 	requests map[ClusterName]int
 	news     chan struct{} // closed when requests are others
 	replays  []*Engagement
-	fails    int // replays that fail
+	fails    int           // replays that fail
+	tells    chan struct{} // replays wait until it is closed; nil for not
 }
 
 // Replay implements Leaver.
-func (c *controllerOf) Replay(_ context.Context, e *Engagement) error {
+func (c *controllerOf) Replay(ctx context.Context, e *Engagement) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if tells := c.tells; tells != nil {
+		c.mu.Unlock()
+		var err error
+		select {
+		case <-tells:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		c.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
 	if c.fails > 0 {
 		c.fails--
 		return errors.New("not now")
@@ -356,6 +370,9 @@ func TestAnotherEngagementOrControllerIsAskedToo(t *testing.T) {
 		one.fails = 2 // it is asked again
 		one.mu.Unlock()
 		left := leavingMember(t, f, is(first.Cluster()))
+		if got := one.replayed(); len(got) > 0 {
+			t.Error("a controller that cannot tell all is asked again without a pause")
+		}
 		<-time.After(10 * time.Second)
 		leavingMember(t, f, is(&existing{})) // at another address
 		second := f.now("a").Engagement
@@ -407,6 +424,38 @@ func TestADepartureThatIsOutdatedChangesNothing(t *testing.T) {
 			t.Error("it has left after it was removed")
 		}
 		done()
+	})
+}
+
+// TestAMemberHasNotLeftBeforeControllersHadEveryObject, although nothing is queued.
+func TestAMemberHasNotLeftBeforeControllersHadEveryObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		one := controls(f, "one")
+		one.tells = make(chan struct{})
+		e := join(t, f, "a")
+		left := leavingMember(t, f, is(e.Cluster()))
+		wantLeft(t, left, false, "before all was told")
+		<-time.After(leavePatience)
+		wantProblem(t, f, "Leaving: ", "controller one has not started, or does not have every object yet")
+		join(t, f, "a") // it stays
+		wantProblem(t, f)
+		left = leavingMember(t, f, is(f.now("a").Engagement.Cluster()))
+		<-time.After(leavePatience)
+		wantLeft(t, left, false, "before all was told")
+		close(one.tells)
+		wantLeft(t, left, true, "when all was told")
+		wantProblem(t, f)
+		wantNoMember(t, f)
+	})
+}
+
+func TestAMemberThatWasNeverConnectedLeavesAtOnceWithoutControllers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		left := leavingMember(t, f, Member{Name: "a", Err: errors.New("no kubeconfig yet")})
+		wantLeft(t, left, true, "without controllers")
+		wantNoMember(t, f)
 	})
 }
 
