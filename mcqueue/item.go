@@ -61,7 +61,8 @@ const (
 )
 
 // add queues a request, at once or not before readyAt. If it is queued already, the higher priority and the earlier time
-// hold, and it stays where it is in the order unless its priority rises. before is the priority it had.
+// hold, and it stays where it is in the order unless its priority rises. before is the priority it had, or, if it stays
+// delayed, has.
 func (o *order[request]) add(req request, priority int, now, readyAt time.Duration) (did added, before int) {
 	i, ok := o.items[req]
 	if !ok {
@@ -93,7 +94,7 @@ func (o *order[request]) add(req request, priority int, now, readyAt time.Durati
 		heap.Fix(&o.delayed, i.index)
 		return becameDelayed, before
 	}
-	return nothingNew, before
+	return nothingNew, i.priority // it is not ready, so a metric of what is need not follow
 }
 
 // raise raises the priority of a ready item. It goes behind those that had the priority before.

@@ -653,6 +653,82 @@ func TestMetrics(t *testing.T) {
 	check("fleet_runtime_queue_depth", -1, "controller", controller, "cluster", "(other)")
 }
 
+// TestTheDepthFollowsRequestsWhosePriorityRises: while they are ready they count where they are, and while they are delayed nowhere.
+func TestTheDepthFollowsRequestsWhosePriorityRises(t *testing.T) {
+	controller := controllerName(t)
+	synctest.Test(t, func(t *testing.T) {
+		q := New(controller, Options[mcreconcile.Request]{})
+		defer q.ShutDown()
+		add := func(priority int, after time.Duration, name string) {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: after}, req(name))
+		}
+		const none = -1 // there is no series yet
+		check := func(when string, low, normal, high float64) {
+			t.Helper()
+			synctest.Wait()
+			for priority, want := range map[string]float64{"-100": low, "0": normal, "100": high} {
+				if got := series(t, "workqueue_depth", "controller", controller, "priority", priority); got != want {
+					t.Errorf("%s, %v requests of priority %s are ready, want %v", when, got, priority, want)
+				}
+			}
+		}
+		add(-100, 0, "a/ready")
+		add(-100, time.Hour, "a/delayed")
+		add(-100, time.Hour, "a/hastened")
+		check("at first", 1, none, none)
+		add(-100, 0, "a/ready")
+		check("once more", 1, none, none)
+		add(0, 0, "a/ready")
+		check("raised", 0, 1, none)
+		add(-100, 0, "a/ready")
+		check("asked for with less", 0, 1, none)
+		add(100, 2*time.Hour, "a/delayed")
+		add(100, time.Minute, "a/hastened")
+		check("with delayed ones raised", 0, 1, none)
+		<-time.After(time.Minute)
+		check("after a minute", 0, 1, 1)
+		<-time.After(time.Hour)
+		check("after an hour", 0, 1, 2)
+		for range 3 {
+			r, _ := q.Get()
+			q.Done(r)
+		}
+		check("in the end", 0, 0, 0)
+	})
+}
+
+// TestHowLongReconcilesTakeShowsWhileTheyRun, and no longer.
+func TestHowLongReconcilesTakeShowsWhileTheyRun(t *testing.T) {
+	controller := controllerName(t)
+	synctest.Test(t, func(t *testing.T) {
+		q := New(controller, Options[mcreconcile.Request]{})
+		defer q.ShutDown()
+		for _, name := range []string{"a/1", "b/1"} {
+			q.Add(req(name))
+			q.Get()
+			<-time.After(time.Minute)
+		}
+		check := func(total, longest time.Duration) {
+			t.Helper()
+			<-time.After(unfinishedEvery)
+			synctest.Wait()
+			for name, want := range map[string]time.Duration{
+				"workqueue_unfinished_work_seconds": total, "workqueue_longest_running_processor_seconds": longest,
+			} {
+				got := series(t, name, "controller", controller)
+				if least := want.Seconds(); got < least || got > least+5 {
+					t.Errorf("%s = %v, want about %v", name, got, least)
+				}
+			}
+		}
+		check(3*time.Minute, 2*time.Minute)
+		q.Done(req("a/1"))
+		check(time.Minute, time.Minute)
+		q.Done(req("b/1"))
+		check(0, 0)
+	})
+}
+
 // controllerName is one that no other test uses, nor another run of the same: the series of a name stay in the registry of
 // the process.
 func controllerName(t *testing.T) string {

@@ -13,9 +13,18 @@ import (
 // wantUnsettled fails the test unless so many requests of cluster "a" are to be done.
 func wantUnsettled(t *testing.T, q *Queue[mcreconcile.Request], want int, when string) {
 	t.Helper()
-	n, some := q.Unsettled("a", 2)
-	if n != want || len(some) != min(want, 2) {
-		t.Errorf("%s: %d requests are to be done, such as %v, want %d", when, n, some, want)
+	for _, most := range []int{1, 2, 10} {
+		n, some := q.Unsettled("a", most)
+		if n != want || len(some) != min(want, most) {
+			t.Errorf("%s: %d requests are to be done, such as %v, want %d, and at most %d to be named", when, n, some, want, most)
+		}
+		named := map[mcreconcile.Request]bool{}
+		for _, req := range some {
+			named[req] = true
+		}
+		if len(named) != len(some) {
+			t.Errorf("%s: named are %v, want each once", when, some)
+		}
 	}
 	select {
 	case <-q.Settled("a"):
@@ -47,7 +56,9 @@ func TestAClusterIsSettledWhenNothingIsToBeDone(t *testing.T) {
 		two, _ := q.Get()
 		wantUnsettled(t, q, 2, "in flight")
 		q.Add(one) // it is held back
-		wantUnsettled(t, q, 3, "in flight, and once more")
+		if n, some := q.Unsettled("a", 10); n != 3 || len(some) != 2 {
+			t.Errorf("in flight, and once more: %d are to be done, of %v; want 3, of two requests", n, some)
+		}
 		q.Done(two)
 		q.Done(one)
 		q.Get()
@@ -86,5 +97,33 @@ func TestAClusterThatIsPurgedIsSettled(t *testing.T) {
 		wantUnsettled(t, q, 1, "with a new one")
 		q.Add(req("a/failed")) // a change does not wait
 		wantUnsettled(t, q, 1, "when it is ready")
+	})
+}
+
+// TestARequestThatFailsTwiceIsToBeDoneOnce, also if it is parked at that time, and never counts again when it was handed out.
+func TestARequestThatFailsTwiceIsToBeDoneOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{})
+		for range 3 {
+			q.AddRateLimited(req("a/failed"))
+		}
+		wantUnsettled(t, q, 1, "after several errors")
+		q.Pause("a")
+		for _, name := range []string{"a/one", "a/two", "a/three"} {
+			q.Add(req(name))
+			q.AddRateLimited(req(name))
+		}
+		wantUnsettled(t, q, 4, "with three parked ones")
+		q.Resume("a")
+		<-time.After(time.Minute)
+		synctest.Wait()
+		for range 4 {
+			q.Get()
+		}
+		wantUnsettled(t, q, 4, "in flight")
+		for _, name := range []string{"a/failed", "a/one", "a/two", "a/three"} {
+			q.Done(req(name))
+		}
+		wantUnsettled(t, q, 0, "in the end")
 	})
 }

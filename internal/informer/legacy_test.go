@@ -163,7 +163,8 @@ func TestNothingIsLostInANamespaceThatHasNoInformerYet(t *testing.T) {
 		replace(t, intake{g.old[1]}, "1", in("n2", "goes-too"), in("n2", "stays"))
 		e, key := &Set{}, Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), form: structuredForm}
 		e.Inherit(g.before)
-		heirs := []*Informer{addInformer(t, e, key)}
+		heirs := make([]*Informer, 0, 2)
+		heirs = append(heirs, addInformer(t, e, key))
 		replace(t, intake{heirs[0]}, "2")
 		e.Open(t.Context())
 		l := listenTo(t, heirs)
