@@ -354,7 +354,7 @@ func TestEachKindThatFailsIsTold(t *testing.T) {
 			}
 			<-time.After(time.Second)
 		}
-		var names []string
+		names := make([]string, 0, len(kinds))
 		for _, failing := range w.status() {
 			names = append(names, failing.Name())
 		}

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-
-	"github.com/go-logr/logr/funcr"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
