@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ type scripted struct {
 	cache.Informer
 	errs   []error
 	refuse error
+	synced chan struct{} // closed when handlers have had what there was
 
 	mu       sync.Mutex // guards handlers
 	handlers map[*gate]bool
@@ -47,7 +49,7 @@ func (s *scripted) AddEventHandlerWithOptions(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handlers[g] = true
-	return registered{gate: g}, nil
+	return registered{gate: g, synced: s.synced}, nil
 }
 
 // AddEventHandler implements cache.Informer.
@@ -73,7 +75,8 @@ func (s *scripted) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegi
 
 type registered struct {
 	toolscache.ResourceEventHandlerRegistration
-	gate *gate
+	gate   *gate
+	synced chan struct{}
 }
 
 // TestAViewEndsWhenTheLastEventIsHandled: none begins after that, and its handler is removed from the cache, which goes on.
@@ -214,5 +217,108 @@ func TestAViewGuardsEachWayToAddAHandler(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Done implements toolscache.DoneChecker: the handler of a test has had what there was when its synced is closed.
+func (r registered) Done() <-chan struct{} { return r.synced }
+
+// Name implements toolscache.DoneChecker.
+func (registered) Name() string { return "test" }
+
+// HasSyncedChecker implements ResourceEventHandlerRegistration.
+func (r registered) HasSyncedChecker() toolscache.DoneChecker { return r }
+
+// TestAViewIsSyncedWhenItsHandlerHasHadWhatThereWas: not before the source has added one, and never when the view has ended.
+func TestAViewIsSyncedWhenItsHandlerHasHadWhatThereWas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := &scripted{handlers: map[*gate]bool{}, synced: make(chan struct{})}
+		view := newEngagedCache(ctx, c)
+		impatient := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return view.sync(ctx)
+		}
+		if err := impatient(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without a handler, sync() = %v", err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- view.sync(t.Context()) }()
+		synctest.Wait()
+		informer, err := view.GetInformer(ctx, &corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := impatient(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a handler that has had nothing, sync() = %v", err)
+		}
+		close(c.synced)
+		if err := <-done; err != nil {
+			t.Errorf("sync() = %v", err)
+		}
+		if err := impatient(); err != nil {
+			t.Errorf("once more, sync() = %v", err)
+		}
+		cancel()
+		if err := impatient(); !errors.Is(err, context.Canceled) {
+			t.Errorf("after the end, sync() = %v", err)
+		}
+		view.wait()
+	})
+}
+
+// RemoveInformer implements cache.Cache.
+func (s *scripted) RemoveInformer(context.Context, client.Object) error { return s.refuse }
+
+// IndexField implements cache.Cache.
+func (s *scripted) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return s.refuse
+}
+
+// GetInformerForKind implements cache.Cache.
+func (s *scripted) GetInformerForKind(context.Context, schema.GroupVersionKind, ...cache.InformerGetOption) (cache.Informer, error) {
+	return s, s.refuse
+}
+
+// AddIndexers implements cache.Informer.
+func (s *scripted) AddIndexers(toolscache.Indexers) error { return s.refuse }
+
+// HasSynced implements cache.Informer.
+func (s *scripted) HasSynced() bool { return s.refuse == nil }
+
+// IsStopped implements cache.Informer.
+func (s *scripted) IsStopped() bool { return s.refuse != nil }
+
+// TestAViewAnswersAsItsCacheDoes, but that it waits for nothing and is not started.
+func TestAViewAnswersAsItsCacheDoes(t *testing.T) {
+	t.Parallel()
+	for _, want := range []error{nil, errors.New("refused")} {
+		view := newEngagedCache(t.Context(), &scripted{refuse: want})
+		informer, err := view.GetInformer(t.Context(), &corev1.Pod{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, forKind := view.GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind("Pod"))
+		for what, got := range map[string]error{
+			"RemoveInformer":     view.RemoveInformer(t.Context(), &corev1.Pod{}),
+			"IndexField":         view.IndexField(t.Context(), &corev1.Pod{}, "field", nil),
+			"GetInformerForKind": forKind,
+			"AddIndexers":        informer.AddIndexers(nil),
+		} {
+			if !errors.Is(got, want) {
+				t.Errorf("%s() = %v, want %v", what, got, want)
+			}
+		}
+		if informer.HasSynced() != (want == nil) || informer.IsStopped() != (want != nil) {
+			t.Errorf("synced: %t, stopped: %t", informer.HasSynced(), informer.IsStopped())
+		}
+		if !view.WaitForCacheSync(t.Context()) || view.Start(t.Context()) == nil {
+			t.Error("the view waits, or was started")
+		}
 	}
 }

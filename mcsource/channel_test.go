@@ -195,6 +195,7 @@ func TestEventsPileUpToABound(t *testing.T) {
 		c.logged(2, `"cluster"="slow"`, fmt.Sprintf(`"dropped"=%d`, 3))
 		c.send("slow", 5)
 		c.isTold("slow", append(want, 5)...)
+		c.logged(2)
 	})
 }
 

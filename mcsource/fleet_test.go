@@ -424,11 +424,20 @@ func TestWhatAnAttemptHasBegunIsOverBeforeTheNext(t *testing.T) {
 		if isClosed(drained) {
 			t.Error("a member is drained while what an attempt has begun still runs")
 		}
+		s.will(func() { s.hang = map[mcreconcile.ClusterName]chan struct{}{"c": make(chan struct{})} })
+		s.set("c", &existing{}, "")
+		drainedWhileBegun := s.remove("c")
+		close(s.hang["c"]) // it is begun when the engagement is over
+		synctest.Wait()
+		if isClosed(drainedWhileBegun) {
+			t.Error("a member is drained while what was begun after its end still runs")
+		}
 		close(s.next.over)
 		<-drained
+		<-drainedWhileBegun
 		s.will(func() { s.next.fail, s.next.over = nil, nil })
 		wait(t, 10*time.Second)
-		s.is(3, 1)
+		s.is(4, 1)
 	})
 }
 

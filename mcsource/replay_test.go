@@ -269,6 +269,9 @@ func TestWhatIsWatchedOnDemandIsToldAgain(t *testing.T) {
 			t.Error(err)
 		}
 		s.is(2, 1)
+		if s.started[1].ctx.Err() != nil {
+			t.Error("the second source has ended, and not the first")
+		}
 		broken := errors.New("it cannot be listed")
 		s.will(func() { s.next.unsynced = broken })
 		if err := <-s.replay(t.Context()); !errors.Is(err, broken) {
