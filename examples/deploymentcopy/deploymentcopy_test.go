@@ -154,7 +154,7 @@ func TestContextsOfAKubeconfig(t *testing.T) {
 	if err := clientcmd.WriteToFile(*contexts, file); err != nil {
 		t.Fatal(err)
 	}
-	stage.Start(t, "--kubeconfig", file, "--source", "mctest", "--targets", "there", "--metrics", "0")
+	stage.Start(t, "--kubeconfig", file, "--contexts", "mctest,there", "--source", "mctest", "--metrics", "0")
 	create(t, f.Local, deployment("default", "nginx"))
 	becomes(t, f.Members[0], "nginx", "a copy", exists)
 }

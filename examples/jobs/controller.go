@@ -18,14 +18,15 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// newController returns the controller. What is not here is the library's: Jobs are created anew if somebody deletes them,
+// newController returns the controller for the Tests of a namespace. What is not here is the library's: Jobs are created anew if somebody deletes them,
 // are deleted with their Test, and wait for clusters that are not ready.
-func newController(members *fleet.Fleet) *dependents.Reconciler[*jobv1.Test] {
+func newController(members *fleet.Fleet, namespace string) *dependents.Reconciler[*jobv1.Test] {
 	return &dependents.Reconciler[*jobv1.Test]{
 		Fleet: "jobs", Name: "tests",
 		OwnersIn:     dependents.Clusters{Local: true},
 		DependentsIn: dependents.Clusters{Local: true, Members: labels.Everything()},
 		Kinds:        []client.Object{&batchv1.Job{}},
+		Namespaces:   []string{namespace},
 		Targets: func(_ context.Context, test *jobv1.Test) ([]mcreconcile.ClusterName, error) {
 			return clustersOf(test, members), nil
 		},

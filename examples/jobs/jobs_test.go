@@ -169,7 +169,7 @@ func testUnknownCluster(t *testing.T, w *world) {
 	stray := newJob("stray")
 	must(t, mcowner.SetControllerReference(mcowner.Reference{
 		Fleet: "jobs", Manager: "tests", Cluster: "nowhere",
-		APIVersion: jobv1.GroupVersion.String(), Kind: "Test", Namespace: namespace, Name: "stray", UID: "1",
+		APIVersion: jobv1.GroupVersion.String(), Kind: "Test", Namespace: inNamespace, Name: "stray", UID: "1",
 	}, stray, "sub"))
 	must(t, w.sub.Client().Create(t.Context(), stray))
 	w.program.Writes("msg=Reconciling", "cluster=nowhere", "name=stray") // which waits for that cluster, if it ever comes
@@ -243,7 +243,7 @@ func TestTheMainClusterWorksWhileSubIsDown(t *testing.T) {
 // newJob returns a Job that is no Test's.
 func newJob(name string) *batchv1.Job {
 	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: inNamespace, Name: name},
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,
 			Containers:    []corev1.Container{{Name: "own", Image: "own"}},

@@ -27,7 +27,7 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
 
-const namespace = "default"
+const inNamespace = "default"
 
 // world is the main cluster and the member "sub", which the program may reach with the rights of its manifests.
 type world struct {
@@ -70,7 +70,7 @@ func (w *world) create(t *testing.T, name string, change ...func(*jobv1.Test)) *
 
 func newTest(name string) *jobv1.Test {
 	return &jobv1.Test{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: inNamespace, Name: name},
 		Spec:       jobv1.TestSpec{Image: "busybox"},
 	}
 }
@@ -105,7 +105,7 @@ func stateIn(test *jobv1.Test, cluster mcreconcile.ClusterName) jobv1.Result {
 // job returns a Job of a cluster, nil if there is none.
 func job(t *testing.T, cp *mctest.ControlPlane, name string) *batchv1.Job {
 	t.Helper()
-	return get(t, cp, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	return get(t, cp, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: inNamespace, Name: name}})
 }
 
 // hasJob waits until a cluster has a Job, and returns it.
@@ -132,7 +132,7 @@ func end(t *testing.T, cp *mctest.ControlPlane, job string, phase corev1.PodPhas
 func pods(t *testing.T, cp *mctest.ControlPlane, job string) []corev1.Pod {
 	t.Helper()
 	list := &corev1.PodList{}
-	must(t, cp.Client().List(t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: job}))
+	must(t, cp.Client().List(t.Context(), list, client.InNamespace(inNamespace), client.MatchingLabels{batchv1.JobNameLabel: job}))
 	return list.Items
 }
 
@@ -146,7 +146,7 @@ func (w *world) told(t *testing.T, test, reason, text string) {
 	t.Helper()
 	stage.Eventually(t, fmt.Sprintf("an event %s about %q on %s", reason, text, test), func() bool {
 		list := &eventsv1.EventList{}
-		must(t, w.main.Client().List(t.Context(), list, client.InNamespace(namespace)))
+		must(t, w.main.Client().List(t.Context(), list, client.InNamespace(inNamespace)))
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
 			return e.Regarding.Kind == "Test" && e.Regarding.Name == test && e.Reason == reason && strings.Contains(e.Note, text)
 		})

@@ -1,5 +1,5 @@
 // Package v1alpha1 holds the kind Foo, which Kubernetes' sample controller has made known
-// (https://github.com/kubernetes/sample-controller). The schema is in config/crd.yaml.
+// (https://github.com/kubernetes/sample-controller). The schema is in crd.yaml beside this folder.
 package v1alpha1
 
 import (
