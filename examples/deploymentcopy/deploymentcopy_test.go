@@ -25,9 +25,10 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
 
-// TestDeploymentsAreCopied with the rights of the manifests and no others, which are about the namespace default alone.
+// TestDeploymentsAreCopied (AS-3) with the rights of the manifests and no others, which are about the namespace default alone.
 // Kubernetes' own controllers of Deployments work on originals and copies meanwhile.
 func TestDeploymentsAreCopied(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	cluster1, cluster2, cluster3 := f.Local, f.Members[0], f.Members[1] // the program runs in cluster1
 	local := stage.NewAccount(t, cluster1, "rbac/controller.yaml")
@@ -85,9 +86,11 @@ func TestDeploymentsAreCopied(t *testing.T) {
 	t.Run("a Deployment that is somebody else's is left alone", func(t *testing.T) {
 		foreign := deployment("default", "legacy")
 		foreign.Labels = map[string]string{"team": "b"}
+		release := target2.HoldEvents("deployments") // not even if the cache does not know of it
 		create(t, cluster2, foreign)
 		create(t, cluster1, deployment("default", "legacy"))
 		told(t, cluster1, "legacy", "Conflict", "cluster2")
+		release()
 		remove(t, cluster1, get(t, cluster1, "default", "legacy"))
 		isGone(t, cluster1, "legacy")
 		now := get(t, cluster2, "default", "legacy")
@@ -95,7 +98,7 @@ func TestDeploymentsAreCopied(t *testing.T) {
 			t.Errorf("somebody else's Deployment is %v now", now)
 		}
 	})
-	t.Run("an original waits for a target that cannot be reached", func(t *testing.T) {
+	t.Run("an original waits for a target that cannot be reached, and goes after its copy", func(t *testing.T) {
 		cluster2.Stop(t)
 		remove(t, cluster1, get(t, cluster1, "default", "nginx"))
 		told(t, cluster1, "nginx", "ClusterNotReady", "cluster2")
@@ -103,8 +106,10 @@ func TestDeploymentsAreCopied(t *testing.T) {
 			t.Errorf("the original is %v", d)
 		}
 		cluster2.Restart(t)
-		isGone(t, cluster2, "nginx")
 		isGone(t, cluster1, "nginx")
+		if d := get(t, cluster2, "default", "nginx"); d != nil {
+			t.Errorf("the original is gone before its copy: %v", d)
+		}
 	})
 	t.Run("another target", func(t *testing.T) {
 		create(t, cluster1, deployment("default", "moves"))
@@ -129,16 +134,19 @@ func TestDeploymentsAreCopied(t *testing.T) {
 		p = run()
 		isGone(t, cluster2, "moves")
 	})
-	t.Run("every right of the manifests is needed", func(t *testing.T) {
+	t.Run("no right is missing, and none is too much", func(t *testing.T) {
 		stage.Join(t, cluster1, "broken", []byte("this is no kubeconfig"), nil) // the program says so in an event
+		remove(t, cluster1, secret3)
 		for _, account := range []*stage.Account{local, source, target2} {
 			account.NeedsAll(t)
+			account.LacksNone(t)
 		}
 	})
 }
 
 // TestContextsOfAKubeconfig are the source and the targets, if the flags say so.
 func TestContextsOfAKubeconfig(t *testing.T) {
+	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
 	file := stage.NewAccount(t, f.Local, "rbac/source.yaml").File(t)
 	contexts, err := clientcmd.LoadFromFile(file)
@@ -228,7 +236,7 @@ func hasReplicas(n int32) func(*appsv1.Deployment) bool {
 // becomes waits until a cluster has a Deployment in the namespace default that is as wanted.
 func becomes(t *testing.T, cp *mctest.ControlPlane, name, what string, is func(*appsv1.Deployment) bool) (d *appsv1.Deployment) {
 	t.Helper()
-	stage.Eventually(t, fmt.Sprintf("%s of %s is %s", name, cp.Name, what), func() bool {
+	stage.Soon(t, fmt.Sprintf("%s of %s is %s", name, cp.Name, what), func() bool {
 		d = get(t, cp, "default", name)
 		return d != nil && is(d)
 	})
@@ -237,7 +245,7 @@ func becomes(t *testing.T, cp *mctest.ControlPlane, name, what string, is func(*
 
 func isGone(t *testing.T, cp *mctest.ControlPlane, name string) {
 	t.Helper()
-	stage.Eventually(t, fmt.Sprintf("%s of %s is gone", name, cp.Name), func() bool { return get(t, cp, "default", name) == nil })
+	stage.Soon(t, fmt.Sprintf("%s of %s is gone", name, cp.Name), func() bool { return get(t, cp, "default", name) == nil })
 }
 
 // touched reports whether the copier has written to a Deployment.
@@ -248,7 +256,7 @@ func touched(d *appsv1.Deployment) bool {
 // told waits until a Warning event on an original names a cluster.
 func told(t *testing.T, cp *mctest.ControlPlane, name, reason, cluster string) {
 	t.Helper()
-	stage.Eventually(t, fmt.Sprintf("an event %s about %s on %s", reason, cluster, name), func() bool {
+	stage.Soon(t, fmt.Sprintf("an event %s about %s on %s", reason, cluster, name), func() bool {
 		list := &eventsv1.EventList{}
 		if err := cp.Client().List(t.Context(), list); err != nil {
 			t.Fatal(err)

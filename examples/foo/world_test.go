@@ -3,10 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +45,7 @@ func start(t *testing.T, clusters int) *world {
 	must(t, errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s)))
 	f := pool.Start(t, mctest.Options{Clusters: clusters, CRDPaths: []string{"crd.yaml"}, Scheme: s})
 	central := stage.NewAccount(t, f.Local, "rbac/central.yaml")
-	p := stage.Start(t, "--kubeconfig", central.File(t), "--metrics", "0")
+	p := stage.Start(t, "--kubeconfig", central.File(t), "--metrics", "0", "--probes", "127.0.0.1:0")
 	return &world{Fleet: f, program: p, central: central, accounts: map[string]*stage.Account{}}
 }
 
@@ -52,6 +55,24 @@ func (w *world) join(t *testing.T, cp *mctest.ControlPlane, name string) {
 	w.accounts[name] = stage.NewAccount(t, cp, "rbac/member.yaml")
 	stage.Join(t, w.Local, name, w.accounts[name].Kubeconfig(t), nil)
 	w.program.Writes("Engaged", "cluster="+name)
+}
+
+var probesAt = regexp.MustCompile(`msg="starting server" name="health probe" addr=(\S+)`)
+
+// isReady asks the program.
+func (w *world) isReady(t *testing.T) bool {
+	t.Helper()
+	w.program.Writes("starting server", "health probe")
+	address := probesAt.FindStringSubmatch(w.program.Lines("starting server", "health probe")[0])
+	if address == nil {
+		t.Fatal("the program does not say where it serves probes")
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+"/readyz", http.NoBody)
+	must(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	must(t, resp.Body.Close())
+	return resp.StatusCode == http.StatusOK
 }
 
 // leave removes a cluster, and waits until it has left.
@@ -98,7 +119,7 @@ func (w *world) deployment(t *testing.T, name string) *appsv1.Deployment {
 func (w *world) becomes(t *testing.T, name, what string, holds func(*appsv1.Deployment) bool) *appsv1.Deployment {
 	t.Helper()
 	var d *appsv1.Deployment
-	stage.Eventually(t, fmt.Sprintf("Deployment %s %s", name, what), func() bool {
+	stage.Soon(t, fmt.Sprintf("Deployment %s %s", name, what), func() bool {
 		d = w.deployment(t, name)
 		return d != nil && holds(d)
 	})
@@ -138,13 +159,13 @@ func (w *world) makeAvailable(t *testing.T) {
 
 func isGone(t *testing.T, cp *mctest.ControlPlane, foo string) {
 	t.Helper()
-	stage.Eventually(t, "the Foo "+foo+" is gone", func() bool { return getFoo(t, cp, foo) == nil })
+	stage.Soon(t, "the Foo "+foo+" is gone", func() bool { return getFoo(t, cp, foo) == nil })
 }
 
 // told waits until an event was recorded on a Foo in its own cluster.
 func told(t *testing.T, cp *mctest.ControlPlane, foo, kind, reason, text string) {
 	t.Helper()
-	stage.Eventually(t, fmt.Sprintf("an event %s %s about %q on %s", kind, reason, text, foo), func() bool {
+	stage.Soon(t, fmt.Sprintf("an event %s %s about %q on %s", kind, reason, text, foo), func() bool {
 		return slices.ContainsFunc(events(t, cp, foo), func(e eventsv1.Event) bool {
 			return e.Type == kind && e.Reason == reason && strings.Contains(e.Note, text)
 		})
@@ -156,6 +177,15 @@ func events(t *testing.T, cp *mctest.ControlPlane, foo string) []eventsv1.Event 
 	list := &eventsv1.EventList{}
 	must(t, cp.Client().List(t.Context(), list, client.InNamespace("default")))
 	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Kind != "Foo" || e.Regarding.Name != foo })
+}
+
+// staysAs looks for a while whether a Deployment of the central cluster has the owner and the spec that it had.
+func (w *world) staysAs(t *testing.T, period time.Duration, before *appsv1.Deployment) {
+	t.Helper()
+	stage.Stays(t, period, "Deployment "+before.Name+" is as it was", func() bool {
+		now := w.deployment(t, before.Name)
+		return now != nil && now.UID == before.UID && now.Generation == before.Generation && ownerOf(now).Same(ownerOf(before))
+	})
 }
 
 // get returns an object by its name, nil if there is none.

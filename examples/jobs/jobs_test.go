@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +21,10 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
-// TestATestHasAJobInEachCluster: Kubernetes' own controllers of Jobs and of garbage run in both clusters; the test plays
+// TestATestHasAJobInEachCluster (AS-8), with the rights of the manifests and no others. Kubernetes' own controllers of Jobs and of garbage run in both clusters; the test plays
 // the kubelets.
 func TestATestHasAJobInEachCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start(t)
 	for _, cp := range w.clusters() {
@@ -60,7 +62,7 @@ func TestATestHasAJobInEachCluster(t *testing.T) {
 	t.Run("a Test that fails everywhere has failed", func(t *testing.T) {
 		w.create(t, "t2", withoutRetry)
 		end(t, w.sub, "t2", corev1.PodFailed)
-		stage.Eventually(t, "the result of sub is there", func() bool { return stateIn(w.test(t, "t2"), "sub").State == jobv1.StateFailed })
+		stage.Soon(t, "the result of sub is there", func() bool { return stateIn(w.test(t, "t2"), "sub").State == jobv1.StateFailed })
 		if phase := w.test(t, "t2").Status.Phase; phase != jobv1.PhaseRunning {
 			t.Errorf("the phase is %q, and the main cluster still runs", phase)
 		}
@@ -77,7 +79,7 @@ func TestATestHasAJobInEachCluster(t *testing.T) {
 		w.create(t, "unfinished")
 		before := hasJob(t, w.sub, "unfinished")
 		must(t, w.sub.Client().Delete(t.Context(), before, client.PropagationPolicy(metav1.DeletePropagationBackground)))
-		stage.Eventually(t, "there is another Job", func() bool {
+		stage.Soon(t, "there is another Job", func() bool {
 			j := job(t, w.sub, "unfinished")
 			return j != nil && j.UID != before.UID
 		})
@@ -88,7 +90,7 @@ func TestATestHasAJobInEachCluster(t *testing.T) {
 			stage.Eventually(t, "the Job has a pod", func() bool { return len(pods(t, cp, "unfinished")) > 0 })
 		}
 		must(t, w.main.Client().Delete(t.Context(), newTest("unfinished")))
-		stage.Eventually(t, "the Test is gone", func() bool { return w.test(t, "unfinished") == nil })
+		stage.Soon(t, "the Test is gone", func() bool { return w.test(t, "unfinished") == nil })
 		for _, cp := range w.clusters() {
 			if job(t, cp, "unfinished") != nil {
 				t.Errorf("the Test is gone before the Job in %s", cp.Name)
@@ -130,14 +132,69 @@ func TestATestHasAJobInEachCluster(t *testing.T) {
 		must(t, w.main.Client().Delete(t.Context(), test))
 		w.program.Thaw()
 		for _, cp := range w.clusters() {
-			stage.Eventually(t, "the Job is gone", func() bool { return job(t, cp, "stripped") == nil })
+			stage.Soon(t, "the Job is gone", func() bool { return job(t, cp, "stripped") == nil })
 		}
 	})
 
-	t.Run("no right is too much", func(t *testing.T) {
-		w.inMain.NeedsAll(t)
-		w.inSub.NeedsAll(t)
+	t.Run("Jobs that the cache does not know yet", func(t *testing.T) { testUnseenJobs(t, w) })
+
+	t.Run("Tests of other namespaces are left alone", func(t *testing.T) { testOtherNamespaces(t, w) })
+
+	t.Run("no right is missing, and none is too much", func(t *testing.T) {
+		broken := stage.Join(t, w.main, "broken", []byte("this is no kubeconfig"), nil) // the program says so in an event
+		w.program.Writes("broken")
+		must(t, w.main.Client().Delete(t.Context(), broken))
+		for _, account := range w.accounts() {
+			account.NeedsAll(t)
+			account.LacksNone(t)
+		}
 	})
+}
+
+// testUnseenJobs has a Job of somebody else in the place of a Test's, in each cluster, of which no watch has told.
+func testUnseenJobs(t *testing.T, w *world) {
+	t.Helper()
+	for _, account := range w.accounts() {
+		defer account.HoldEvents("jobs")()
+	}
+	for _, cp := range w.clusters() {
+		must(t, cp.Client().Create(t.Context(), newJob("unseen")))
+	}
+	w.create(t, "unseen")
+	for name, cp := range w.clusters() {
+		stage.Soon(t, "the result says that there is a Job", func() bool { return strings.Contains(stateIn(w.test(t, "unseen"), name).Message, "exists already") })
+		if !isUntouched(job(t, cp, "unseen")) {
+			t.Errorf("the Job in %s was changed", cp.Name)
+		}
+	}
+}
+
+// testOtherNamespaces creates a Test in another namespace, and after that one that is run: what is reconciled for the first
+// is reconciled then.
+func testOtherNamespaces(t *testing.T, w *world) {
+	t.Helper()
+	for _, cp := range w.clusters() {
+		must(t, cp.Client().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}}))
+	}
+	test := newTest("elsewhere")
+	test.Namespace = "elsewhere"
+	must(t, w.main.Client().Create(t.Context(), test))
+	w.create(t, "after-elsewhere")
+	hasJob(t, w.sub, "after-elsewhere")
+	for _, cp := range w.clusters() {
+		jobs := &batchv1.JobList{}
+		must(t, cp.Client().List(t.Context(), jobs, client.InNamespace("elsewhere")))
+		if len(jobs.Items) > 0 {
+			t.Errorf("a Test of another namespace has a Job in %s", cp.Name)
+		}
+	}
+	for _, account := range w.accounts() {
+		for _, asked := range account.Asked() {
+			if strings.Contains(asked, "jobs") && !strings.HasSuffix(asked, " in "+inNamespace) {
+				t.Errorf("the program has asked for %s", asked)
+			}
+		}
+	}
 }
 
 // testOtherJobs completes a Job of somebody else, and after that one of a Test: what is reconciled for the first is
@@ -180,7 +237,7 @@ func testUnknownCluster(t *testing.T, w *world) {
 		t.Errorf("the Job in the main cluster belongs to %s (%s)", owner, owner.UID)
 	}
 	w.told(t, "stray", dependents.EventConflict, "nowhere")
-	stage.Eventually(t, "the result says whose the Job is", func() bool { return strings.Contains(stateIn(w.test(t, "stray"), "sub").Message, "nowhere") })
+	stage.Soon(t, "the result says whose the Job is", func() bool { return strings.Contains(stateIn(w.test(t, "stray"), "sub").Message, "nowhere") })
 	if !isUntouched(job(t, w.sub, "stray")) {
 		t.Error("the Job was changed")
 	}
@@ -224,6 +281,7 @@ func testLongNames(t *testing.T, w *world) {
 
 // TestTheMainClusterWorksWhileSubIsDown from the start. No other controllers run.
 func TestTheMainClusterWorksWhileSubIsDown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.sub.Stop(t)
 	w.start(t)
@@ -236,7 +294,7 @@ func TestTheMainClusterWorksWhileSubIsDown(t *testing.T) {
 		})
 		w.told(t, "early", dependents.EventClusterNotReady, "sub")
 		w.sub.Restart(t)
-		hasJob(t, w.sub, "early")
+		stage.Within(t, 15*time.Second, "sub has its Job", func() bool { return job(t, w.sub, "early") != nil })
 	})
 }
 

@@ -57,6 +57,8 @@ func (w *world) clusters() map[mcreconcile.ClusterName]*mctest.ControlPlane {
 	return map[mcreconcile.ClusterName]*mctest.ControlPlane{mcreconcile.LocalCluster: w.main, "sub": w.sub}
 }
 
+func (w *world) accounts() []*stage.Account { return []*stage.Account{w.inMain, w.inSub} }
+
 // create creates a Test in the main cluster.
 func (w *world) create(t *testing.T, name string, change ...func(*jobv1.Test)) *jobv1.Test {
 	t.Helper()
@@ -86,7 +88,7 @@ func (w *world) test(t *testing.T, name string) *jobv1.Test {
 func (w *world) becomes(t *testing.T, name string, phase jobv1.Phase) *jobv1.Test {
 	t.Helper()
 	var test *jobv1.Test
-	stage.Eventually(t, fmt.Sprintf("Test %s is %s", name, phase), func() bool {
+	stage.Soon(t, fmt.Sprintf("Test %s is %s", name, phase), func() bool {
 		test = w.test(t, name)
 		return test.Status.Phase == phase
 	})
@@ -112,7 +114,7 @@ func job(t *testing.T, cp *mctest.ControlPlane, name string) *batchv1.Job {
 func hasJob(t *testing.T, cp *mctest.ControlPlane, name string) *batchv1.Job {
 	t.Helper()
 	var j *batchv1.Job
-	stage.Eventually(t, fmt.Sprintf("%s has the Job %s", cp.Name, name), func() bool {
+	stage.Soon(t, fmt.Sprintf("%s has the Job %s", cp.Name, name), func() bool {
 		j = job(t, cp, name)
 		return j != nil
 	})
@@ -144,7 +146,7 @@ func isUntouched(obj client.Object) bool {
 // told waits until an event was recorded on a Test.
 func (w *world) told(t *testing.T, test, reason, text string) {
 	t.Helper()
-	stage.Eventually(t, fmt.Sprintf("an event %s about %q on %s", reason, text, test), func() bool {
+	stage.Soon(t, fmt.Sprintf("an event %s about %q on %s", reason, text, test), func() bool {
 		list := &eventsv1.EventList{}
 		must(t, w.main.Client().List(t.Context(), list, client.InNamespace(inNamespace)))
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {

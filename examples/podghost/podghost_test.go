@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -24,10 +25,11 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
 
-// TestEachPodHasAGhost with the rights of the manifests and no others.
+// TestEachPodHasAGhost (AS-2), and nothing is swept here: whatever happens to a Pod, an event tells of it.
 func TestEachPodHasAGhost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
-	p := w.run()
+	p := w.run("--sweep", "1h")
 
 	t.Run("a Pod has a ghost", func(t *testing.T) {
 		w.create(t, w.live, "default", "nginx")
@@ -45,22 +47,12 @@ func TestEachPodHasAGhost(t *testing.T) {
 			t.Errorf("the reference is to %s", got)
 		}
 	})
-	t.Run("a ghost that is deleted by hand is created anew, one that is changed is changed back", func(t *testing.T) {
+	t.Run("a ghost that is deleted by hand is created anew", func(t *testing.T) {
 		before := w.haunts(t, "live", "default", "nginx")
 		w.mustDelete(t, w.ghost, before)
-		stage.Eventually(t, "there is another PodGhost", func() bool {
+		stage.Soon(t, "there is another PodGhost", func() bool {
 			ghost := w.get(t, "live", "default", "nginx")
 			return ghost != nil && ghost.UID != before.UID
-		})
-		changed := w.haunts(t, "live", "default", "nginx")
-		patch := client.MergeFrom(changed.DeepCopyObject().(client.Object))
-		changed.Spec.UID = "changed"
-		if err := w.ghost.Client().Patch(t.Context(), changed, patch); err != nil {
-			t.Fatal(err)
-		}
-		stage.Eventually(t, "the PodGhost is as it was", func() bool {
-			ghost := w.get(t, "live", "default", "nginx")
-			return ghost != nil && ghost.Spec == before.Spec
 		})
 	})
 	t.Run("names do not collide", func(t *testing.T) {
@@ -74,55 +66,104 @@ func TestEachPodHasAGhost(t *testing.T) {
 			t.Errorf("there are %d PodGhosts, want 4", n)
 		}
 	})
-	t.Run("somebody else's ghost is left alone", func(t *testing.T) { w.leavesForeign(t) })
 	t.Run("a Pod goes while the program does not run", func(t *testing.T) {
 		p.Stop()
 		w.delete(t, w.live, "default", "nginx")
 		w.delete(t, w.live2, "default", "nginx")
 		w.create(t, w.live2, "default", "nginx")
-		p = w.run()
+		p = w.run("--sweep", "1h")
 		w.isGone(t, "default", "nginx")
 		uid := w.pod(t, w.live2, "default", "nginx").UID
-		stage.Eventually(t, "the ghost of a Pod that was created anew is that of the new one", func() bool {
+		stage.Soon(t, "the ghost of a Pod that was created anew is that of the new one", func() bool {
 			ghost := w.get(t, "live2", "default", "nginx")
 			return ghost != nil && ghost.Spec.UID == uid
 		})
-		w.stay(t, "live foo bar-baz", "live foo-bar baz", "live2 default nginx")
 	})
-	t.Run("a Pod goes while nothing is watched", func(t *testing.T) {
-		w.live.Stop(t)
-		p.Writes("Health changed", "cluster=live", "Unreachable")
-		p.Freeze() // so that it cannot watch before the Pod is gone
-		w.live.Restart(t)
-		w.delete(t, w.live, "foo", "bar-baz")
-		p.Thaw()
-		w.isGone(t, "foo", "bar-baz")
-		w.stay(t, "live foo-bar baz", "live2 default nginx")
+	t.Run("meanwhile", func(t *testing.T) {
+		t.Run("the other ghosts stay", func(t *testing.T) {
+			t.Parallel()
+			w.stay(t, 15*time.Second, w.haunts(t, "live", "foo-bar", "baz"), w.haunts(t, "live2", "default", "nginx"))
+		})
+		t.Run("a Pod goes while nothing is watched", func(t *testing.T) {
+			t.Parallel()
+			w.live.Stop(t)
+			w.stay(t, 30*time.Second, w.haunts(t, "live", "foo", "bar-baz"), w.haunts(t, "live", "foo-bar", "baz"))
+			p.Freeze() // so that it cannot watch before the Pod is gone
+			w.live.Restart(t)
+			w.delete(t, w.live, "foo", "bar-baz")
+			p.Thaw()
+			w.isGone(t, "foo", "bar-baz")
+		})
 	})
-	t.Run("a Pod goes while its cluster is not in the fleet", func(t *testing.T) {
+	w.are(t, "live foo-bar baz", "live2 default nginx")
+	w.lacksNoRights(t)
+}
+
+// TestGhostsOfPodsThatWentUnseenAreSwept as often as by default, with every right of the manifests. Meanwhile the program
+// leaves alone what is somebody else's (AS-2).
+func TestGhostsOfPodsThatWentUnseenAreSwept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.run("--verbosity", "5")
+	t.Run("a ghost that is changed is changed back", func(t *testing.T) {
+		w.create(t, w.live, "default", "changed")
+		before := w.haunts(t, "live", "default", "changed")
+		w.change(t, before, func(ghost *PodGhost) { ghost.Spec.UID = "changed" })
+		stage.Soon(t, "the PodGhost is as it was", func() bool {
+			ghost := w.get(t, "live", "default", "changed")
+			return ghost != nil && ghost.Spec == before.Spec
+		})
+		w.delete(t, w.live, "default", "changed")
+		w.isGone(t, "default", "changed")
+	})
+	t.Run("somebody else's ghost is left alone", func(t *testing.T) {
+		for _, namespace := range []string{"default", "foo"} { // the events need the right to be given for all namespaces
+			w.leavesForeign(t, namespace)
+		}
+	})
+	t.Run("Pods go while their cluster is not in the fleet", func(t *testing.T) {
+		w.create(t, w.live2, "default", "nginx")
+		stays := w.haunts(t, "live2", "default", "nginx")
+		for _, namespace := range []string{"default", "foo"} {
+			w.create(t, w.live, namespace, "unseen")
+			w.haunts(t, "live", namespace, "unseen")
+		}
+		shared := w.shared(t, p)
 		w.mustDelete(t, w.ghost, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "live"}})
 		p.Writes("Disengaged", "cluster=live ")
-		w.delete(t, w.live, "foo-bar", "baz")
+		for _, namespace := range []string{"default", "foo"} {
+			w.delete(t, w.live, namespace, "unseen")
+		}
+		w.delete(t, w.live, "default", "shared")
 		stage.Join(t, w.ghost, "live", w.accounts[1].Kubeconfig(t), nil)
-		w.isGone(t, "foo-bar", "baz")
-		w.stay(t, "live2 default nginx")
+		stage.Within(t, time.Minute, "only the ghost is left that has another owner, and those of other clusters", func() bool {
+			now := w.get(t, "live", "default", "shared")
+			return len(w.all(t)) == 2 && now != nil && now.Labels[mcowner.FleetLabel] == ""
+		})
+		for _, before := range []*PodGhost{stays, shared} {
+			if now := w.get(t, before.Spec.Cluster, "default", before.Spec.Name); now == nil || now.UID != before.UID {
+				t.Errorf("the ghost of %s was replaced: %+v", before.Spec.Name, now)
+			}
+		}
 	})
-	t.Run("every right of the manifests is needed", func(t *testing.T) {
+	t.Run("no right is missing, and none is too much", func(t *testing.T) {
 		stage.Join(t, w.ghost, "broken", []byte("this is no kubeconfig"), nil) // an event says so
 		for _, account := range w.accounts {
 			account.NeedsAll(t)
 		}
+		w.lacksNoRights(t)
 	})
 }
 
 // TestAnotherClusterOfTheNameTakesNoGhost: the credentials of a member lead to another cluster.
 func TestAnotherClusterOfTheNameTakesNoGhost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.mustDelete(t, w.ghost, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "live2"}})
 	w.create(t, w.live, "default", "both")
 	w.create(t, w.live, "default", "one")
 	w.create(t, w.live2, "default", "both")
-	w.run()
+	w.run("--sweep", "1s")
 	both, one := w.haunts(t, "live", "default", "both"), w.haunts(t, "live", "default", "one")
 	w.mustDelete(t, w.ghost, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "live"}})
 	stage.Join(t, w.ghost, "live", w.live2.Kubeconfig(), nil)
@@ -130,11 +171,7 @@ func TestAnotherClusterOfTheNameTakesNoGhost(t *testing.T) {
 		return w.hasWarning(t, w.live2, "both", "Conflict", "mend them")
 	})
 	w.delete(t, w.live2, "default", "both")
-	patch := client.MergeFrom(one.DeepCopyObject().(client.Object))
-	one.Labels["an"] = "event"
-	if err := w.ghost.Client().Patch(t.Context(), one, patch); err != nil {
-		t.Fatal(err)
-	}
+	w.change(t, one, func(ghost *PodGhost) { ghost.Labels["an"] = "event" })
 	w.create(t, w.live2, "default", "next")
 	w.haunts(t, "live", "default", "next") // so the events before it were handled
 	for _, before := range []*PodGhost{both, one} {
@@ -174,29 +211,66 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) run() *stage.Program {
-	return stage.Start(w.runIn, "--kubeconfig", w.accounts[0].File(w.runIn), "--metrics", "0", "--sweep", "1s")
+func (w *world) run(flags ...string) *stage.Program {
+	return stage.Start(w.runIn, append([]string{"--kubeconfig", w.accounts[0].File(w.runIn), "--metrics", "0"}, flags...)...)
 }
 
-// leavesForeign is step 4: somebody else has an object where the ghost of a Pod is to be.
-func (w *world) leavesForeign(t *testing.T) {
+func (w *world) lacksNoRights(t *testing.T) {
+	t.Helper()
+	for _, account := range w.accounts {
+		account.LacksNone(t)
+	}
+}
+
+// shared returns the ghost of a Pod of live that also has an owner in the cluster of the ghosts. The program has seen that.
+func (w *world) shared(t *testing.T, p *stage.Program) *PodGhost {
+	t.Helper()
+	w.create(t, w.live, "default", "shared")
+	ghost := w.haunts(t, "live", "default", "shared")
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner"}}
+	if err := w.ghost.Client().Create(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	seen := func() int { return len(p.Lines("msg=Reconciling", "cluster=live ", "name=shared")) }
+	stage.Soon(t, "the program has seen the ghost", func() bool { return seen() > 1 })
+	before := seen()
+	w.change(t, ghost, func(ghost *PodGhost) {
+		ghost.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
+	})
+	stage.Soon(t, "the program has seen the other owner", func() bool { return seen() > before })
+	return ghost
+}
+
+// change changes a ghost. What it is given stays as it was.
+func (w *world) change(t *testing.T, ghost *PodGhost, change func(*PodGhost)) {
+	t.Helper()
+	changed := &PodGhost{}
+	ghost.DeepCopyInto(changed)
+	change(changed)
+	if err := w.ghost.Client().Patch(t.Context(), changed, client.MergeFrom(ghost)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leavesForeign is about an object of somebody else that is where the ghost of a Pod is to be.
+func (w *world) leavesForeign(t *testing.T, namespace string) {
 	t.Helper()
 	foreign := &PodGhost{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: mcowner.UniqueName(63, "live", "default", "taken")},
-		Spec:       PodGhostSpec{Cluster: "live", Namespace: "default", Name: "taken", UID: "1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: mcowner.UniqueName(63, "live", namespace, "taken")},
+		Spec:       PodGhostSpec{Cluster: "live", Namespace: namespace, Name: "taken", UID: "1"},
 	}
 	if err := w.ghost.Client().Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	w.create(t, w.live, "default", "taken")
-	stage.Eventually(t, "a Warning event on the Pod names the conflict", func() bool {
+	w.create(t, w.live, namespace, "taken")
+	stage.Soon(t, "a Warning event on the Pod names the conflict", func() bool {
 		return w.hasWarning(t, w.live, "taken", "Conflict", foreign.Name)
 	})
-	w.delete(t, w.live, "default", "taken")
-	w.create(t, w.live, "default", "next")
-	w.haunts(t, "live", "default", "next") // so the event before it was handled
-	w.delete(t, w.live, "default", "next")
-	w.isGone(t, "default", "next")
+	w.delete(t, w.live, namespace, "taken")
+	w.create(t, w.live, namespace, "next")
+	w.haunts(t, "live", namespace, "next") // so the event before it was handled
+	w.delete(t, w.live, namespace, "next")
+	w.isGone(t, namespace, "next")
 	now := &PodGhost{}
 	if err := w.ghost.Client().Get(t.Context(), client.ObjectKeyFromObject(foreign), now); err != nil {
 		t.Fatal(err)
@@ -257,7 +331,7 @@ func (w *world) mustDelete(t *testing.T, cp *mctest.ControlPlane, obj client.Obj
 // haunts waits until a Pod has a ghost.
 func (w *world) haunts(t *testing.T, cluster, namespace, name string) (ghost *PodGhost) {
 	t.Helper()
-	stage.Eventually(t, fmt.Sprintf("Pod %s/%s of %s has a ghost", namespace, name, cluster), func() bool {
+	stage.Soon(t, fmt.Sprintf("Pod %s/%s of %s has a ghost", namespace, name, cluster), func() bool {
 		ghost = w.get(t, cluster, namespace, name)
 		return ghost != nil
 	})
@@ -267,13 +341,24 @@ func (w *world) haunts(t *testing.T, cluster, namespace, name string) (ghost *Po
 // isGone waits until a Pod of live has no ghost.
 func (w *world) isGone(t *testing.T, namespace, name string) {
 	t.Helper()
-	stage.Eventually(t, fmt.Sprintf("the ghost of %s/%s of live is gone", namespace, name), func() bool {
+	stage.Soon(t, fmt.Sprintf("the ghost of %s/%s of live is gone", namespace, name), func() bool {
 		return w.get(t, "live", namespace, name) == nil
 	})
 }
 
-// stay checks that exactly these ghosts are left, ordered.
-func (w *world) stay(t *testing.T, want ...string) {
+// stay looks for a while whether ghosts are as they were.
+func (w *world) stay(t *testing.T, period time.Duration, ghosts ...*PodGhost) {
+	t.Helper()
+	stage.Stays(t, period, "the ghosts are as they were", func() bool {
+		return !slices.ContainsFunc(ghosts, func(before *PodGhost) bool {
+			now := w.get(t, before.Spec.Cluster, before.Spec.Namespace, before.Spec.Name)
+			return now == nil || now.UID != before.UID || now.ResourceVersion != before.ResourceVersion
+		})
+	})
+}
+
+// are checks that there are exactly these ghosts, ordered.
+func (w *world) are(t *testing.T, want ...string) {
 	t.Helper()
 	ghosts := w.all(t)
 	got := make([]string, 0, len(ghosts))

@@ -2,14 +2,7 @@ package stage
 
 import (
 	"encoding/pem"
-	"fmt"
-	"io"
-	stdlog "log"
 	"maps"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,10 +11,8 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,13 +21,17 @@ import (
 
 // Account is a service account of a control plane, with the rights that a manifest gives it. What is asked for in its name
 // passes through a proxy that takes notes, so that rights show that nobody uses.
+//
+// The proxy does not stream the first list of each watch, as API servers before 1.34 do not: lists are then asked for too.
 type Account struct {
 	file    string
 	granted []right
 	config  *rest.Config
 
-	mu    sync.Mutex // guards asked
-	asked []right
+	mu      sync.Mutex // guards what follows
+	asked   []right
+	refused []right
+	held    map[string]chan struct{} // by resource, closed when its events are released
 }
 
 // NewAccount applies a manifest to a control plane and returns its service account. There is one in it.
@@ -44,7 +39,7 @@ func NewAccount(t *testing.T, cp *mctest.ControlPlane, file string) *Account {
 	t.Helper()
 	Apply(t, cp, file)
 	key, rights := granted(t, file)
-	a := &Account{file: file, granted: rights}
+	a := &Account{file: file, granted: rights, held: map[string]chan struct{}{}}
 	proxy := a.proxy(t, cp)
 	a.config = &rest.Config{
 		Host:        proxy.URL,
@@ -89,166 +84,57 @@ func (a *Account) File(t *testing.T) string {
 	return path
 }
 
-// NeedsAll waits until every right that the manifest gives was used, but for those that are used by chance.
+// NeedsAll waits until every right that the manifest gives was used: in the namespace where it is given, or, if it is given
+// in the whole cluster, not in one namespace alone. Whether events that repeat are patched is left to chance.
 func (a *Account) NeedsAll(t *testing.T) {
 	t.Helper()
-	for _, r := range a.granted {
-		if !a.isByChance(r) {
-			Eventually(t, fmt.Sprintf("a right that %s gives is used: %s", a.file, r), func() bool { return a.hasUsed(r) })
-		}
+	var unneeded []string
+	if !await(t, patience, func() bool { unneeded = a.unneeded(); return len(unneeded) == 0 }) {
+		t.Errorf("%s gives more than was needed within %s:\n%s", a.file, patience, strings.Join(unneeded, "\n"))
 	}
 }
 
-// isByChance reports whether it depends on timing, or on the version of the server, whether a right is used.
-func (a *Account) isByChance(r right) bool {
-	creates := r
-	creates.verb = "create"
-	switch r.verb {
-	case "list":
-		return true // servers stream lists by a watch, if they can
-	case "patch":
-		return r.resource == "events" // those that repeat
-	case "get":
-		return slices.Contains(a.granted, creates) // what it has created and its cache does not know yet
+func (a *Account) unneeded() (texts []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.granted {
+		if text := r.tooMuch(a.asked); text != "" {
+			texts = append(texts, text)
+		}
 	}
-	return false
+	return texts
 }
 
 // Asked returns what was asked for until now, each once, such as "list deployments.apps in default".
-func (a *Account) Asked() []string {
+func (a *Account) Asked() []string { return a.texts(&a.asked) }
+
+// LacksNone checks that no request was refused for want of a right, but those that the test has made itself, named as
+// [Account.Asked] does.
+func (a *Account) LacksNone(t *testing.T, but ...string) {
+	t.Helper()
+	refused := slices.DeleteFunc(a.texts(&a.refused), func(text string) bool { return slices.Contains(but, text) })
+	if len(refused) > 0 {
+		t.Errorf("%s does not give what was asked for:\n%s", a.file, strings.Join(refused, "\n"))
+	}
+}
+
+func (a *Account) texts(of *[]right) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	asked := map[string]bool{}
-	for _, r := range a.asked {
+	texts := map[string]bool{}
+	for _, r := range *of {
 		r.name = ""
-		asked[r.String()] = true
+		texts[r.String()] = true
 	}
-	return slices.Sorted(maps.Keys(asked))
+	return slices.Sorted(maps.Keys(texts))
 }
 
-func (a *Account) hasUsed(r right) bool {
+// HoldEvents keeps from the account, from now until it is released, what watches of a resource such as "jobs" would tell: its
+// caches do not know what happens meanwhile.
+func (a *Account) HoldEvents(resource string) (release func()) {
+	released := make(chan struct{})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(a.asked, r.covers)
-}
-
-// proxy passes requests on to the control plane. When that cannot be reached, connections break.
-func (a *Account) proxy(t *testing.T, cp *mctest.ControlPlane) *httptest.Server {
-	t.Helper()
-	config := cp.Config()
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	quiet := stdlog.New(io.Discard, "", 0)
-	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			a.note(r.In)
-		},
-		Transport:     transport,
-		FlushInterval: -1, // watches
-		ErrorLog:      quiet,
-		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	})
-	server.EnableHTTP2 = true
-	server.Config.ErrorLog = quiet
-	server.StartTLS()
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	return server
-}
-
-func (a *Account) note(req *http.Request) {
-	r, ok := rightOf(req)
-	if !ok {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !slices.Contains(a.asked, r) {
-		a.asked = append(a.asked, r)
-	}
-}
-
-// right is what a request asks for, or what a rule allows: in all namespaces and for all names where these are empty.
-type right struct{ verb, group, resource, namespace, name string }
-
-func (r right) String() string {
-	text := r.verb + " " + schema.GroupResource{Group: r.group, Resource: r.resource}.String()
-	if r.name != "" {
-		text += " " + r.name
-	}
-	if r.namespace != "" {
-		text += " in " + r.namespace
-	}
-	return text
-}
-
-// covers reports whether a rule is for what a request asks for.
-func (r right) covers(asked right) bool {
-	return r.verb == asked.verb && r.group == asked.group && r.resource == asked.resource &&
-		(r.namespace == "" || r.namespace == asked.namespace) && (r.name == "" || r.name == asked.name)
-}
-
-// holds asks the API server whether an account has the right.
-func (r right) holds(t *testing.T, cp *mctest.ControlPlane, account client.ObjectKey) bool {
-	t.Helper()
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:" + account.Namespace + ":" + account.Name,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: r.verb, Group: r.group, Resource: r.resource, Namespace: r.namespace, Name: r.name,
-		},
-	}}
-	if err := cp.Client().Create(t.Context(), review); err != nil {
-		t.Fatal(err)
-	}
-	return review.Status.Allowed
-}
-
-// rightOf returns what a request asks for. It is false for what everybody may ask for: what the server offers, and how it
-// is.
-func rightOf(req *http.Request) (right, bool) {
-	var r right
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	switch {
-	case len(parts) > 2 && parts[0] == "api":
-		parts = parts[2:]
-	case len(parts) > 3 && parts[0] == "apis":
-		r.group, parts = parts[1], parts[3:]
-	default:
-		return r, false
-	}
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		r.namespace, parts = parts[1], parts[2:]
-	}
-	r.resource = parts[0]
-	if len(parts) > 1 {
-		r.name = parts[1]
-	}
-	if len(parts) > 2 {
-		r.resource += "/" + parts[2]
-	}
-	r.verb = verbOf(req, r.name)
-	return r, true
-}
-
-func verbOf(req *http.Request, name string) string {
-	switch {
-	case req.Method != http.MethodGet:
-		return map[string]string{
-			http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
-		}[req.Method]
-	case name != "":
-		return "get"
-	case req.URL.Query().Get("watch") != "":
-		return "watch"
-	}
-	return "list"
+	a.held[resource] = released
+	return func() { close(released) }
 }

@@ -125,7 +125,17 @@ func (p *Program) Lines(texts ...string) []string {
 // Writes waits until the program has written a line with all of these texts.
 func (p *Program) Writes(texts ...string) {
 	p.t.Helper()
-	Eventually(p.t, "the program writes a line with "+strings.Join(texts, " and "), func() bool { return len(p.Lines(texts...)) > 0 })
+	Eventually(p.t, writing(texts), func() bool { return len(p.Lines(texts...)) > 0 })
+}
+
+// WritesSoon is Writes for what the program is to write within 5 seconds, see [Soon].
+func (p *Program) WritesSoon(texts ...string) {
+	p.t.Helper()
+	Soon(p.t, writing(texts), func() bool { return len(p.Lines(texts...)) > 0 })
+}
+
+func writing(texts []string) string {
+	return "the program writes a line with " + strings.Join(texts, " and ")
 }
 
 func containsAll(line string, texts []string) bool {

@@ -1,0 +1,117 @@
+package stage
+
+import (
+	"context"
+	"io"
+	stdlog "log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// proxy passes requests on to the control plane. When that cannot be reached, connections break.
+func (a *Account) proxy(t *testing.T, cp *mctest.ControlPlane) *httptest.Server {
+	t.Helper()
+	config := cp.Config()
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := stdlog.New(io.Discard, "", 0)
+	through := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: a.answered,
+		Transport:      transport,
+		FlushInterval:  -1, // watches
+		ErrorLog:       quiet,
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if a.note(req) {
+			through.ServeHTTP(w, req)
+		} else {
+			doNotStream(w)
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = quiet
+	server.StartTLS()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server
+}
+
+// note notes what a request asks for, and reports whether it is passed on. The first of its kind that asks for a list as a
+// stream is not.
+func (a *Account) note(req *http.Request) (pass bool) {
+	r, ok := rightOf(req)
+	if !ok {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := slices.Contains(a.asked, r)
+	if !known {
+		a.asked = append(a.asked, r)
+	}
+	return known || !req.URL.Query().Has("sendInitialEvents")
+}
+
+// doNotStream answers as an API server that knows no streams of lists.
+func doNotStream(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,`+
+		`"message":"sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}`)
+}
+
+// answered notes what was refused. It lets the events of a watch be held.
+func (a *Account) answered(resp *http.Response) error {
+	r, ok := rightOf(resp.Request)
+	if ok && resp.StatusCode == http.StatusForbidden {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.refused = append(a.refused, r)
+	}
+	if ok && r.verb == "watch" {
+		resp.Body = &events{ReadCloser: resp.Body, done: resp.Request.Context().Done(), held: func() <-chan struct{} {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.held[r.resource]
+		}}
+	}
+	return nil
+}
+
+// events are those of a watch.
+type events struct {
+	io.ReadCloser
+	done <-chan struct{}        // the watch has ended
+	held func() <-chan struct{} // until when they are held, nil if they never were
+}
+
+// Read implements io.Reader.
+func (e *events) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	if release := e.held(); release != nil {
+		select {
+		case <-release:
+		case <-e.done:
+			return 0, context.Canceled
+		}
+	}
+	return n, err
+}
