@@ -41,7 +41,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
-// TestParentsAndChildren: parents are ConfigMaps of p1 and p2 with labels that say in which cluster and namespace
+// TestParentsAndChildren (AS-4): parents are ConfigMaps of p1 and p2 with labels that say in which cluster and namespace
 // each is to have a child. Children are written in the name of a user for each origin. The program is a process of its
 // own, so that it can be killed.
 func TestParentsAndChildren(t *testing.T) {
@@ -90,16 +90,20 @@ func TestParentsAndChildren(t *testing.T) {
 	})
 	t.Run("a parent goes without its finalizer", func(t *testing.T) {
 		origin, target := placement(0)
-		p.Kill()
-		orphan := parent(parentName(0), target, "n1")
-		if err := w.clients[origin].Patch(t.Context(), orphan, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		p.Freeze() // it would bring the finalizer back
+		w.strip(t, origin, parentName(0), target)
+		p.Thaw()
+		stage.Within(t, time.Minute, "its child is gone", func() bool { return w.child(t, target, "n1", childName(origin, parentName(0))) == nil })
+	})
+	t.Run("a parent goes without its finalizer, and nobody sees it", func(t *testing.T) {
+		origin, target := placement(1)
+		if err := w.clients["p1"].Delete(t.Context(), w.secrets[origin]); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.clients[origin].Delete(t.Context(), orphan, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
-		p = w.run()
-		eventually(t, "its child is gone", func() bool { return w.child(t, target, "n1", childName(origin, parentName(0))) == nil })
+		p.Writes("Disengaged", "cluster="+origin)
+		w.strip(t, origin, parentName(1), target)
+		w.join(t, origin)
+		stage.Within(t, time.Minute, "its child is swept", func() bool { return w.child(t, target, "n1", childName(origin, parentName(1))) == nil })
 	})
 	t.Run("a child of an unknown cluster is left alone", func(t *testing.T) {
 		p.Writes("Left a dependent alone", stray.Name, "p9") // by a sweep
@@ -150,7 +154,6 @@ func addChildren(mgr mcmanager.Manager) error {
 				ObjectMeta: metav1.ObjectMeta{Namespace: parent.Labels["child-namespace"], Name: childName(string(origin), parent.Name)},
 			}}, nil
 		},
-		Sweep: dependents.Sweep{Interval: time.Second},
 	}
 	return r.SetupWithManager(mgr)
 }
@@ -173,8 +176,11 @@ func parent(name, cluster, namespace string) *corev1.ConfigMap {
 // nursery is two clusters with parents and two with children. The program runs in the first with parents.
 type nursery struct {
 	t          *testing.T
+	hub        *mctest.ControlPlane     // the program's own cluster, which is p1
 	clients    map[string]client.Client // the administrator's, by cluster
 	kubeconfig string                   // the program's own
+	members    map[string][]byte        // their kubeconfigs, of clusters with parents
+	secrets    map[string]*corev1.Secret
 	audit      *audit
 }
 
@@ -182,13 +188,18 @@ func newNursery(t *testing.T) *nursery {
 	t.Helper()
 	f := pool.Start(t, mctest.Options{Clusters: 3})
 	planes := map[string]*mctest.ControlPlane{"p1": f.Local, "p2": f.Members[0], "c1": f.Members[1], "c2": f.Members[2]}
-	w := &nursery{t: t, clients: map[string]client.Client{}, audit: &audit{writes: map[string]map[string]bool{}}}
+	w := &nursery{
+		t: t, hub: f.Local, clients: map[string]client.Client{},
+		members: map[string][]byte{}, secrets: map[string]*corev1.Secret{},
+		audit: &audit{writes: map[string]map[string]bool{}},
+	}
 	for name, cp := range planes {
 		w.clients[name] = cp.Client()
 	}
 	w.create(t, "p1", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}) // of the Secrets
 	for _, name := range []string{"p1", "p2"} {
-		stage.Join(t, f.Local, name, kubeconfigOf(t, keeper(t, planes[name])), map[string]string{"role": "parents"})
+		w.members[name] = kubeconfigOf(t, keeper(t, planes[name]))
+		w.join(t, name)
 	}
 	for _, name := range []string{"c1", "c2"} {
 		w.prepare(t, name, planes[name])
@@ -199,6 +210,24 @@ func newNursery(t *testing.T) *nursery {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// join brings in a cluster with parents.
+func (w *nursery) join(t *testing.T, name string) {
+	t.Helper()
+	w.secrets[name] = stage.Join(t, w.hub, name, w.members[name], map[string]string{"role": "parents"})
+}
+
+// strip takes the finalizer from a parent, and deletes it by force.
+func (w *nursery) strip(t *testing.T, origin, name, target string) {
+	t.Helper()
+	stripped := parent(name, target, "n1")
+	if err := w.clients[origin].Patch(t.Context(), stripped, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.clients[origin].Delete(t.Context(), stripped, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // keeper is what the program is in a cluster with parents.
