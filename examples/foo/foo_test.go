@@ -56,7 +56,10 @@ func TestFoosOfAMemberBecomeDeployments(t *testing.T) {
 		})
 	})
 
-	t.Run("a deleted Deployment is created anew", func(t *testing.T) {
+	t.Run("a changed Deployment is changed back, a deleted one is created anew", func(t *testing.T) {
+		scaled := w.deployment(t, "example-foo")
+		must(t, w.Local.Client().Patch(t.Context(), scaled, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`))))
+		w.becomes(t, "example-foo", "has 2 replicas again", hasReplicas(2))
 		before := w.deployment(t, "example-foo")
 		must(t, w.Local.Client().Delete(t.Context(), before))
 		w.becomes(t, "example-foo", "is another one", func(d *appsv1.Deployment) bool {

@@ -62,8 +62,8 @@ func TestEachPodHasAGhost(t *testing.T) {
 		w.haunts(t, "live", "foo-bar", "baz")
 		w.haunts(t, "live", "foo", "bar-baz")
 		w.haunts(t, "live2", "default", "nginx")
-		if n := len(w.all(t)); n != 4 {
-			t.Errorf("there are %d PodGhosts, want 4", n)
+		if n, ofLive := len(w.all(t)), len(w.all(t, client.MatchingFields{"spec.cluster": "live"})); n != 4 || ofLive != 3 {
+			t.Errorf("there are %d PodGhosts, %d of them of live, want 4 and 3", n, ofLive)
 		}
 	})
 	t.Run("a Pod goes while the program does not run", func(t *testing.T) {
@@ -386,11 +386,11 @@ func (w *world) get(t *testing.T, cluster, namespace, name string) *PodGhost {
 	return ghost
 }
 
-// all returns all ghosts.
-func (w *world) all(t *testing.T) []PodGhost {
+// all returns all ghosts, or those that are asked for.
+func (w *world) all(t *testing.T, opts ...client.ListOption) []PodGhost {
 	t.Helper()
 	list := &PodGhostList{}
-	if err := w.ghost.Client().List(t.Context(), list); err != nil {
+	if err := w.ghost.Client().List(t.Context(), list, opts...); err != nil {
 		t.Fatal(err)
 	}
 	return list.Items
