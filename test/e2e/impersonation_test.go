@@ -339,7 +339,7 @@ func (w *nursery) child(t *testing.T, cluster, namespace, name string) *corev1.C
 // has waits until a parent has its child.
 func (w *nursery) has(t *testing.T, origin, parent, target, namespace string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s of %s has a child in %s", parent, origin, target), func() bool {
+	stage.Soon(t, fmt.Sprintf("%s of %s has a child in %s", parent, origin, target), func() bool {
 		return w.child(t, target, namespace, childName(origin, parent)) != nil
 	})
 }
@@ -365,7 +365,7 @@ func (w *nursery) count(t *testing.T) int {
 // told waits for a Warning event on a parent.
 func (w *nursery) told(t *testing.T, cluster, parent, reason, text string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("an event %s about %s on %s", reason, text, parent), func() bool {
+	stage.Soon(t, fmt.Sprintf("an event %s about %s on %s", reason, text, parent), func() bool {
 		list := &eventsv1.EventList{}
 		if err := w.clients[cluster].List(t.Context(), list); err != nil {
 			t.Fatal(err)
