@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/client-go/util/workqueue"
@@ -56,7 +57,7 @@ func TestTheQueueHasTheRateLimiterOfTheController(t *testing.T) {
 	t.Parallel()
 	limiter := &counting{}
 	r := &reconciler[mcreconcile.Request]{}
-	q := r.newQueue(mcqueue.Options[mcreconcile.Request]{})("", limiter)
+	q := r.newQueue(mcqueue.Options[mcreconcile.Request]{}, logr.Discard())("", limiter)
 	defer q.ShutDown()
 	q.AddRateLimited(request("a", "x"))
 	if limiter.asked != 1 || q.Len() != 0 {
@@ -93,7 +94,7 @@ func yields(t *testing.T, own fleet.ClusterName, spare int) {
 		return reconcile.Result{}, nil
 	})
 	options := mcqueue.Options[mcreconcile.Request]{Workers: 1, Spare: spare}
-	q, _ := r.newQueue(options)("", nil).(*mcqueue.Queue[mcreconcile.Request])
+	q, _ := r.newQueue(options, logr.Discard())("", nil).(*mcqueue.Queue[mcreconcile.Request])
 	defer q.ShutDown()
 	var handed []mcreconcile.Request
 	go func() { // ends with the queue
