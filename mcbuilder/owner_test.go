@@ -34,7 +34,7 @@ func ownerIn(t *testing.T, fleetName string, name mcreconcile.ClusterName, cp *m
 	if err := cp.Client().Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "owner"}, owner); err != nil {
 		t.Fatal(err)
 	}
-	r, err := mcowner.ReferenceTo(fleetName, name, owner, scheme.Scheme)
+	r, err := mcowner.ReferenceTo(fleetName, mcowner.ByName(name), owner, scheme.Scheme)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func ownerIn(t *testing.T, fleetName string, name mcreconcile.ClusterName, cp *m
 func dependent(t *testing.T, in *mctest.ControlPlane, ns, name string, owner mcowner.Reference) *corev1.Secret {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-	if err := mcowner.SetControllerReference(owner, secret, mcreconcile.ClusterName(in.Name)); err != nil {
+	if err := mcowner.SetControllerReference(owner, secret, mcowner.ByName(mcreconcile.ClusterName(in.Name))); err != nil {
 		t.Fatal(err)
 	}
 	create(t, in, secret)
@@ -74,7 +74,7 @@ func TestAcrossClustersEnqueuesTheOwnerInItsCluster(t *testing.T) {
 
 	dependent(t, two, ns, "of-another-fleet", ownerIn(t, "theirs", "member-1", one, ns))
 	notController := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "not-controlled"}}
-	if err := mcowner.SetOwnerReference(ownerIn(t, "mine", "member-2", two, ns), notController, "member-2"); err != nil {
+	if err := mcowner.SetOwnerReference(ownerIn(t, "mine", "member-2", two, ns), notController, mcowner.ByName("member-2")); err != nil {
 		t.Fatal(err)
 	}
 	create(t, two, notController)
@@ -85,7 +85,7 @@ func TestAcrossClustersEnqueuesTheOwnerInItsCluster(t *testing.T) {
 	s.forget()
 	patch := client.MergeFrom(secret.DeepCopy())
 	mcowner.RemoveReference(inOne, secret)
-	if err := mcowner.SetControllerReference(ownerIn(t, "mine", mcreconcile.LocalCluster, f.Local, ns), secret, "member-2"); err != nil {
+	if err := mcowner.SetControllerReference(ownerIn(t, "mine", mcreconcile.LocalCluster, f.Local, ns), secret, mcowner.ByName("member-2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := two.Client().Patch(t.Context(), secret, patch); err != nil {
@@ -112,7 +112,7 @@ func TestAcrossClustersCanMatchEveryOwner(t *testing.T) {
 	}
 	start(t, mgr)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "owned"}}
-	if err := mcowner.SetOwnerReference(ownerIn(t, "mine", mcreconcile.LocalCluster, f.Local, ns), secret, "member-1"); err != nil {
+	if err := mcowner.SetOwnerReference(ownerIn(t, "mine", mcreconcile.LocalCluster, f.Local, ns), secret, mcowner.ByName("member-1")); err != nil {
 		t.Fatal(err)
 	}
 	create(t, f.Members[0], secret)

@@ -42,7 +42,7 @@ func EnqueueRequestForOwnerAcrossClusters(ownerType client.Object, filters ...Ow
 				log.FromContext(ctx).Error(err, "Cannot enqueue owners", "ownerType", ownerType)
 				return nil
 			}
-			references, err := mcowner.References(obj, name)
+			references, err := mcowner.References(obj, mcowner.ClusterID{Name: name})
 			if err != nil {
 				log.FromContext(ctx).V(1).Info("Left an object alone", "object", client.ObjectKeyFromObject(obj), "why", err.Error())
 				return nil

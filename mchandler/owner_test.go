@@ -29,13 +29,13 @@ func (west) GetScheme() *runtime.Scheme { return scheme.Scheme }
 // An event on a ConfigMap in the cluster "west" becomes a request for the Service in "east" that controls it.
 func ExampleEnqueueRequestForOwnerAcrossClusters() {
 	owner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1234"}}
-	cart, err := mcowner.ReferenceTo("payments", "east", owner, scheme.Scheme)
+	cart, err := mcowner.ReferenceTo("payments", mcowner.ByName("east"), owner, scheme.Scheme)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-settings"}}
-	if err := mcowner.SetControllerReference(cart, dependent, "west"); err != nil {
+	if err := mcowner.SetControllerReference(cart, dependent, mcowner.ByName("west")); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -57,12 +57,12 @@ func TestOnlyOwnersThatAreAskedForAreEnqueued(t *testing.T) {
 	dependent := func() *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-settings"}}
 	}
-	refer := func(dependent client.Object, fleet string, owner client.Object, set func(mcowner.Reference, client.Object, mcreconcile.ClusterName) error) {
+	refer := func(dependent client.Object, fleet string, owner client.Object, set func(mcowner.Reference, client.Object, mcowner.ClusterID) error) {
 		owner.SetNamespace("shop")
 		owner.SetUID(types.UID(owner.GetName()))
-		r, err := mcowner.ReferenceTo(fleet, "east", owner, scheme.Scheme)
+		r, err := mcowner.ReferenceTo(fleet, mcowner.ByName("east"), owner, scheme.Scheme)
 		if err == nil {
-			err = set(r, dependent, "west")
+			err = set(r, dependent, mcowner.ByName("west"))
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -19,21 +19,21 @@ func ExampleSetControllerReference() {
 	owner := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1234"}}
 	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
 
-	cart, err := mcowner.ReferenceTo("payments", "east", owner, scheme.Scheme)
+	cart, err := mcowner.ReferenceTo("payments", mcowner.ByName("east"), owner, scheme.Scheme)
 	if err == nil {
-		err = mcowner.SetControllerReference(cart, dependent, "west")
+		err = mcowner.SetControllerReference(cart, dependent, mcowner.ByName("west"))
 	}
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	// The dependent is created in "west" now. Whoever meets it there finds the owner.
-	controller, _ := mcowner.ControllerOf(dependent, "west")
+	controller, _ := mcowner.ControllerOf(dependent, mcowner.ByName("west"))
 	fmt.Println(controller, controller.UID)
 	fmt.Println(dependent.Labels[mcowner.FleetLabel])
 
-	another, _ := mcowner.ReferenceTo("payments", "north", owner, scheme.Scheme)
-	fmt.Println(mcowner.SetControllerReference(another, dependent, "west"))
+	another, _ := mcowner.ReferenceTo("payments", mcowner.ByName("north"), owner, scheme.Scheme)
+	fmt.Println(mcowner.SetControllerReference(another, dependent, mcowner.ByName("west")))
 	// Output:
 	// Deployment.apps cluster://east/shop/cart 1234
 	// payments
@@ -45,19 +45,19 @@ func ExampleSetOwnerReference() {
 	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}}
 	for _, cluster := range []mcreconcile.ClusterName{"east", "north"} {
 		owner := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: types.UID(cluster + "-1")}}
-		reference, err := mcowner.ReferenceTo("payments", cluster, owner, scheme.Scheme)
+		reference, err := mcowner.ReferenceTo("payments", mcowner.ByName(cluster), owner, scheme.Scheme)
 		if err == nil {
-			err = mcowner.SetOwnerReference(reference, dependent, "west")
+			err = mcowner.SetOwnerReference(reference, dependent, mcowner.ByName("west"))
 		}
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
-	owners, err := mcowner.References(dependent, "west")
+	owners, err := mcowner.References(dependent, mcowner.ByName("west"))
 	fmt.Println(owners, err)
 	mcowner.RemoveReference(owners[0], dependent)
-	owners, err = mcowner.References(dependent, "west")
+	owners, err = mcowner.References(dependent, mcowner.ByName("west"))
 	fmt.Println(owners, err)
 	// Output:
 	// [Deployment.apps cluster://east/shop/cart Deployment.apps cluster://north/shop/cart] <nil>
@@ -69,12 +69,12 @@ func ExampleAlreadyOwnedError() {
 	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}}
 	for _, cluster := range []mcreconcile.ClusterName{"east", "north"} {
 		owner := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: types.UID(cluster + "-1")}}
-		reference, err := mcowner.ReferenceTo("payments", cluster, owner, scheme.Scheme)
+		reference, err := mcowner.ReferenceTo("payments", mcowner.ByName(cluster), owner, scheme.Scheme)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		err = mcowner.SetControllerReference(reference, dependent, "west")
+		err = mcowner.SetControllerReference(reference, dependent, mcowner.ByName("west"))
 		if owned, ok := errors.AsType[*mcowner.AlreadyOwnedError](err); ok {
 			fmt.Println("it belongs to cluster", owned.Owner.Cluster)
 		}

@@ -8,20 +8,19 @@ import (
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// References returns the owners of an object in the named cluster, of all fleets, ordered by their keys. Native owner
-// references are not among them.
+// References returns the owners of an object in a cluster, of all fleets, ordered by their keys. Native owner references are
+// not among them.
 //
-// A reference that was written to another object, and copied with its annotations, is left out. If one cannot be read,
+// A reference that was written to another object, and copied with its annotations, is left out: under another name, or in
+// another cluster, also if that has the same name, where both UIDs are known. If one cannot be read,
 // or several owners claim to be the controller, the error wraps [ErrMalformed], and nothing is returned: such an object
 // belongs to nobody.
 //
 // A controller reference of Admiralty's multicluster-controller counts, without a fleet and a manager, so that its users
 // can move: clusters must have the same names as there.
-func References(dependent client.Object, in mcreconcile.ClusterName) ([]Reference, error) {
+func References(dependent client.Object, in ClusterID) ([]Reference, error) {
 	var all []Reference
 	annotations := dependent.GetAnnotations()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -49,9 +48,9 @@ func References(dependent client.Object, in mcreconcile.ClusterName) ([]Referenc
 	return all, nil
 }
 
-// ControllerOf returns the controller of an object in the named cluster. The answer is false if it has none, or if its
+// ControllerOf returns the controller of an object in a cluster. The answer is false if it has none, or if its
 // references cannot be read.
-func ControllerOf(dependent client.Object, in mcreconcile.ClusterName) (controller Reference, ok bool) {
+func ControllerOf(dependent client.Object, in ClusterID) (controller Reference, ok bool) {
 	references, err := References(dependent, in)
 	if err != nil {
 		return Reference{}, false
@@ -93,9 +92,9 @@ func parse(key, content string) (Reference, error) {
 }
 
 // isFor reports whether the reference was written to this object, not to one of which it is a copy.
-func (r Reference) isFor(dependent client.Object, in mcreconcile.ClusterName) bool {
+func (r Reference) isFor(dependent client.Object, in ClusterID) bool {
 	d := r.Dependent
-	return d.Cluster == in && d.Namespace == dependent.GetNamespace() && (d.Name == "" || d.Name == dependent.GetName())
+	return d.Cluster == in.Name && !Differ(d.ClusterUID, in.UID) && d.Namespace == dependent.GetNamespace() && (d.Name == "" || d.Name == dependent.GetName())
 }
 
 func hasKey(annotations map[string]string) bool {

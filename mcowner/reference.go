@@ -21,6 +21,18 @@ const (
 	// FleetLabel is on every dependent. Its value is [Reference.Fleet].
 	FleetLabel = "fleet-runtime.dev/fleet"
 
+	// OwnerClusterLabel is on every dependent. Its value names the cluster of the controller, or of an owner if there is no
+	// controller, see [OwnerClusterValue]. By it the dependents of all owners of a cluster can be selected, such as one that is
+	// gone for good.
+	OwnerClusterLabel = "fleet-runtime.dev/owner-cluster"
+
+	// DeletionPolicyAnnotation on a dependent says Orphan, as in metav1.DeletionPropagation, if it is to stay when its owner
+	// goes, or no longer desires it. On an owner it says what becomes of all its dependents, see package dependents.
+	DeletionPolicyAnnotation = "fleet-runtime.dev/deletion-policy"
+
+	// DesiredAnnotation on a dependent has a hash of what was desired when it was written last. Package dependents writes it.
+	DesiredAnnotation = "fleet-runtime.dev/desired"
+
 	// KeyPrefix begins [Reference.Key].
 	KeyPrefix = "owner.fleet-runtime.dev/"
 )
@@ -40,9 +52,8 @@ type Reference struct {
 	// Cluster is the owner's cluster, by its name in the fleet. It is empty for the local cluster.
 	Cluster mcreconcile.ClusterName `json:"cluster,omitempty"`
 
-	// ClusterUID tells the owner's cluster from another one that has its name later, or by mistake: what
-	// fleet.Engagement.Identity says. [ReferenceTo] leaves it empty, and dependents.Identities knows it. If it is empty,
-	// only the name counts.
+	// ClusterUID tells the owner's cluster from another one that has its name later, or by mistake, see [ClusterID]. If it
+	// is empty, only the name counts.
 	ClusterUID types.UID `json:"clusterUID,omitempty"` //nolint:tagliatelle // as Kubernetes writes it
 
 	// What follows identifies the owner in its cluster. Namespace is empty if the owner is not in one.
@@ -77,18 +88,31 @@ func Differ(a, b types.UID) bool { return a != "" && b != "" && a != b }
 var ErrInvalid = errors.New("invalid owner reference")
 
 // ReferenceTo returns a reference to an owner that exists in a cluster, for an installation, see [Reference.Fleet]. It
-// returns an error that wraps [ErrInvalid] if the owner has no UID, or a name is no DNS label.
-func ReferenceTo(fleet string, cluster mcreconcile.ClusterName, owner client.Object, scheme *runtime.Scheme) (Reference, error) {
+// returns an error that wraps [ErrInvalid] if the owner has no UID, a name is no DNS label, or it is not said which cluster it
+// is.
+func ReferenceTo(fleet string, in ClusterID, owner client.Object, scheme *runtime.Scheme) (Reference, error) {
 	gvk, err := apiutil.GVKForObject(owner, scheme)
 	if err != nil {
 		return Reference{}, fmt.Errorf("referring to an owner: %w", err)
 	}
 	apiVersion, kind := gvk.ToAPIVersionAndKind()
 	r := Reference{
-		Fleet: fleet, Cluster: cluster, APIVersion: apiVersion, Kind: kind,
+		Fleet: fleet, Cluster: in.Name, ClusterUID: in.UID, APIVersion: apiVersion, Kind: kind,
 		Namespace: owner.GetNamespace(), Name: owner.GetName(), UID: owner.GetUID(),
 	}
+	if err := in.validate(); err != nil {
+		return r, err
+	}
 	return r, r.validate()
+}
+
+// OwnerClusterValue returns the value of [OwnerClusterLabel] for a cluster: its name, or, if that is no value of a label, a
+// shorter one that [UniqueName] makes. It is empty for the local cluster.
+func OwnerClusterValue(name mcreconcile.ClusterName) string {
+	if len(validation.IsValidLabelValue(string(name))) > 0 {
+		return UniqueName(validation.LabelValueMaxLength, string(name))
+	}
+	return string(name)
 }
 
 // validate returns an error that wraps ErrInvalid for a reference that must not be written.

@@ -50,9 +50,9 @@ func newDependent() *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings", Labels: map[string]string{"a": "b"}}}
 }
 
-func mustSet(t *testing.T, set func(mcowner.Reference, client.Object, mcreconcile.ClusterName) error, r mcowner.Reference, obj client.Object) {
+func mustSet(t *testing.T, set func(mcowner.Reference, client.Object, mcowner.ClusterID) error, r mcowner.Reference, obj client.Object) {
 	t.Helper()
-	if err := set(r, obj, "west"); err != nil {
+	if err := set(r, obj, mcowner.ClusterID{Name: "west", UID: r.Dependent.ClusterUID, ByName: true}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -62,7 +62,7 @@ func TestAReferenceIsReadAsItWasWritten(t *testing.T) {
 	obj := newDependent()
 	mustSet(t, mcowner.SetControllerReference, written, obj)
 
-	read, err := mcowner.References(obj, "west")
+	read, err := mcowner.References(obj, mcowner.ByName("west"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestAReferenceIsReadAsItWasWritten(t *testing.T) {
 	if diff := cmp.Diff([]mcowner.Reference{written}, read); diff != "" {
 		t.Errorf("References (-written, +read):\n%s", diff)
 	}
-	wantLabels := map[string]string{"a": "b", mcowner.FleetLabel: "payments", written.Key(): "copier"}
+	wantLabels := map[string]string{"a": "b", mcowner.FleetLabel: "payments", mcowner.OwnerClusterLabel: "east", written.Key(): "copier"}
 	if diff := cmp.Diff(wantLabels, obj.Labels); diff != "" {
 		t.Errorf("labels (-want, +got):\n%s", diff)
 	}
@@ -82,7 +82,7 @@ func TestAReferenceIsReadAsItWasWritten(t *testing.T) {
 
 func TestAReferenceIsToAnObjectThatExists(t *testing.T) {
 	owner := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1"}}
-	r, err := mcowner.ReferenceTo("payments", "east", owner, scheme.Scheme)
+	r, err := mcowner.ReferenceTo("payments", mcowner.ByName("east"), owner, scheme.Scheme)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestAReferenceIsToAnObjectThatExists(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := mcowner.ReferenceTo(tc.fleet, "east", tc.owner, scheme.Scheme); !errors.Is(err, mcowner.ErrInvalid) {
+			if _, err := mcowner.ReferenceTo(tc.fleet, mcowner.ByName("east"), tc.owner, scheme.Scheme); !errors.Is(err, mcowner.ErrInvalid) {
 				t.Errorf("ReferenceTo returned %v, want ErrInvalid", err)
 			}
 		})
@@ -137,8 +137,8 @@ func TestWhoMayBecomeTheController(t *testing.T) {
 			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "n", Controller: new(true)}}
 		}
 	}
-	set := func(set func(mcowner.Reference, client.Object, mcreconcile.ClusterName) error, r mcowner.Reference) func(*corev1.ConfigMap) {
-		return func(cm *corev1.ConfigMap) { _ = set(r, cm, "west") }
+	set := func(set func(mcowner.Reference, client.Object, mcowner.ClusterID) error, r mcowner.Reference) func(*corev1.ConfigMap) {
+		return func(cm *corev1.ConfigMap) { _ = set(r, cm, mcowner.ByName("west")) }
 	}
 	annotated := func(key, value string) func(*corev1.ConfigMap) {
 		return func(cm *corev1.ConfigMap) { cm.Annotations = map[string]string{key: value} }
@@ -175,7 +175,7 @@ func TestWhoMayBecomeTheController(t *testing.T) {
 			obj := newDependent()
 			tc.before(obj)
 			before := obj.DeepCopy()
-			err := mcowner.SetControllerReference(tc.owner, obj, "west")
+			err := mcowner.SetControllerReference(tc.owner, obj, mcowner.ByName("west"))
 			if owned, ok := errors.AsType[*mcowner.AlreadyOwnedError](err); ok {
 				err = errOwned
 				if owned.Error() == "" || owned.Dependent.Name != "settings" {
@@ -191,7 +191,7 @@ func TestWhoMayBecomeTheController(t *testing.T) {
 				}
 				return
 			}
-			if controller, ok := mcowner.ControllerOf(obj, "west"); !ok || !controller.Same(tc.owner) {
+			if controller, ok := mcowner.ControllerOf(obj, mcowner.ByName("west")); !ok || !controller.Same(tc.owner) {
 				t.Errorf("the controller is %v", controller)
 			}
 		})
@@ -206,7 +206,7 @@ func TestSeveralOwners(t *testing.T) {
 	mustSet(t, mcowner.SetControllerReference, cart(), obj)
 	mustSet(t, mcowner.SetOwnerReference, cart(named("basket")), obj)
 	mustSet(t, mcowner.SetOwnerReference, cart(in("west"), named("local")), obj)
-	if r, err := mcowner.References(obj, "west"); err != nil || len(r) != 3 {
+	if r, err := mcowner.References(obj, mcowner.ByName("west")); err != nil || len(r) != 3 {
 		t.Fatalf("References returned %v, %v, want three", r, err)
 	}
 	if len(obj.OwnerReferences) != 1 || obj.OwnerReferences[0].Name != "local" || ptr.Deref(obj.OwnerReferences[0].Controller, false) {
@@ -214,7 +214,7 @@ func TestSeveralOwners(t *testing.T) {
 	}
 
 	mcowner.RemoveReference(cart(), obj)
-	if _, ok := mcowner.ControllerOf(obj, "west"); ok {
+	if _, ok := mcowner.ControllerOf(obj, mcowner.ByName("west")); ok {
 		t.Error("the controller was removed, and is there")
 	}
 	if obj.Labels[mcowner.FleetLabel] != "payments" {
@@ -273,18 +273,18 @@ func TestACopyOfADependentHasNoOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			obj := original.DeepCopy()
 			tc.change(obj)
-			if r, err := mcowner.References(obj, tc.in); err != nil || len(r) > 0 {
+			if r, err := mcowner.References(obj, mcowner.ByName(tc.in)); err != nil || len(r) > 0 {
 				t.Errorf("References returned %v, %v, want none", r, err)
 			}
 		})
 	}
-	if _, ok := mcowner.ControllerOf(original, "west"); !ok {
+	if _, ok := mcowner.ControllerOf(original, mcowner.ByName("west")); !ok {
 		t.Error("the original has no controller")
 	}
 	generated := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "x-"}}
 	mustSet(t, mcowner.SetControllerReference, cart(), generated)
 	generated.Name = "x-1"
-	if _, ok := mcowner.ControllerOf(generated, "west"); !ok {
+	if _, ok := mcowner.ControllerOf(generated, mcowner.ByName("west")); !ok {
 		t.Error("an object that was given its name has no controller")
 	}
 }
@@ -307,7 +307,7 @@ func TestAReferenceThatWasChangedByHandIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			changed := obj.DeepCopy()
 			changed.Annotations = annotations
-			r, err := mcowner.References(changed, "west")
+			r, err := mcowner.References(changed, mcowner.ByName("west"))
 			if !errors.Is(err, mcowner.ErrMalformed) || len(r) > 0 {
 				t.Errorf("References returned %v, %v, want ErrMalformed", r, err)
 			}
@@ -352,7 +352,7 @@ func TestUniqueNamesAreUniqueAndValid(t *testing.T) {
 // FuzzReferences reads whatever annotations say, and what was read can be written and read again.
 func FuzzReferences(f *testing.F) {
 	obj := newDependent()
-	if err := mcowner.SetControllerReference(cart(), obj, "west"); err != nil {
+	if err := mcowner.SetControllerReference(cart(), obj, mcowner.ByName("west")); err != nil {
 		f.Fatal(err)
 	}
 	key := cart().Key()
@@ -364,7 +364,7 @@ func FuzzReferences(f *testing.F) {
 		obj := newDependent()
 		obj.Annotations = map[string]string{key: content}
 		annotations := maps.Clone(obj.Annotations)
-		read, err := mcowner.References(obj, "west")
+		read, err := mcowner.References(obj, mcowner.ByName("west"))
 		if diff := cmp.Diff(annotations, obj.Annotations); diff != "" {
 			t.Fatalf("reading has changed the annotations:\n%s", diff)
 		}
@@ -382,10 +382,10 @@ func FuzzReferences(f *testing.F) {
 				continue // another system's, which is never written
 			}
 			again := newDependent()
-			if err := mcowner.SetControllerReference(r, again, "west"); err != nil {
+			if err := mcowner.SetControllerReference(r, again, mcowner.ByName("west")); err != nil {
 				t.Fatalf("%+v was read, and cannot be written: %v", r, err)
 			}
-			if c, ok := mcowner.ControllerOf(again, "west"); !ok || !c.Same(r) {
+			if c, ok := mcowner.ControllerOf(again, mcowner.ByName("west")); !ok || !c.Same(r) {
 				t.Fatalf("%+v was written, and read as %+v", r, c)
 			}
 		}
@@ -426,14 +426,14 @@ func TestWhatSucceedsAnOwner(t *testing.T) {
 
 // TestAnotherClusterTakesNothingOver, be it as the controller or not, and the error says what to do.
 func TestAnotherClusterTakesNothingOver(t *testing.T) {
-	for name, set := range map[string]func(mcowner.Reference, client.Object, mcreconcile.ClusterName) error{
+	for name, set := range map[string]func(mcowner.Reference, client.Object, mcowner.ClusterID) error{
 		"Controller": mcowner.SetControllerReference, "Owner": mcowner.SetOwnerReference,
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := newDependent()
 			mustSet(t, set, cart(inCluster("of-the-first")), obj)
 			before := obj.DeepCopy()
-			err := set(cart(withUID("2"), inCluster("of-the-second")), obj, "west")
+			err := set(cart(withUID("2"), inCluster("of-the-second")), obj, mcowner.ByName("west"))
 			owned, ok := errors.AsType[*mcowner.AlreadyOwnedError](err)
 			if !ok {
 				t.Fatalf("it was set with the error %v, want an AlreadyOwnedError", err)
@@ -458,13 +458,13 @@ func TestWhichClustersTheseAreIsCompletedAndKept(t *testing.T) {
 	mustSet(t, mcowner.SetControllerReference, cart(), obj)
 	for _, r := range []mcowner.Reference{known, cart()} {
 		mustSet(t, mcowner.SetControllerReference, r, obj)
-		got, _ := mcowner.ControllerOf(obj, "west")
+		got, _ := mcowner.ControllerOf(obj, mcowner.ByName("west"))
 		if got.ClusterUID != "of-east" || got.Dependent.ClusterUID != "of-west" {
 			t.Errorf("the reference says that the clusters are %q and %q", got.ClusterUID, got.Dependent.ClusterUID)
 		}
 	}
 	mustSet(t, mcowner.SetControllerReference, cart(withUID("2"), inCluster("of-east")), obj)
-	if got, _ := mcowner.ControllerOf(obj, "west"); got.UID != "2" || got.Dependent.ClusterUID != "" {
+	if got, _ := mcowner.ControllerOf(obj, mcowner.ByName("west")); got.UID != "2" || got.Dependent.ClusterUID != "" {
 		t.Errorf("of another owner it was kept that the dependent's cluster is %q", got.Dependent.ClusterUID)
 	}
 }
@@ -475,7 +475,7 @@ func TestACopyInAnotherClusterOfTheNameIsFree(t *testing.T) {
 	mustSet(t, mcowner.SetControllerReference, cart(inCluster("a"), func(r *mcowner.Reference) { r.Dependent.ClusterUID = "before" }), obj)
 	now := cart(withUID("2"), inCluster("b"), func(r *mcowner.Reference) { r.Dependent.ClusterUID = "now" })
 	mustSet(t, mcowner.SetControllerReference, now, obj)
-	if got, _ := mcowner.ControllerOf(obj, "west"); got.UID != "2" || got.Dependent.ClusterUID != "now" {
+	if got, _ := mcowner.ControllerOf(obj, mcowner.ByName("west")); got.UID != "2" || got.Dependent.ClusterUID != "now" {
 		t.Errorf("the controller is %+v", got)
 	}
 }

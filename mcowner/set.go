@@ -10,42 +10,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// SetControllerReference makes owner the controller of a dependent in the named cluster: it sets the annotation and the
+// SetControllerReference makes owner the controller of a dependent in a cluster: it sets the annotation and the
 // labels, which are stored once the dependent is created or updated. If both are in the same cluster, and in namespaces
 // where that is allowed, the native owner reference is set as well, so that Kubernetes' garbage collection does its part.
 //
 // It returns an [AlreadyOwnedError], and changes nothing, if the dependent has another controller, be it in this cluster
 // or in another, or belongs to another fleet; an error that wraps [ErrMalformed] if it has a reference that cannot be
-// read; and one that wraps [ErrInvalid] if owner cannot be written. A reference to an owner that owner succeeds is
+// read; and one that wraps [ErrInvalid] if owner cannot be written, or it is not said which cluster this is. A reference to an owner that owner succeeds is
 // replaced, see [Reference.Succeeds]; so a cluster of the same name that is known to be another takes nothing over.
 //
-// Of [Reference.Dependent], the field ClusterUID is written as it is given; the others say where the dependent is. What a
-// reference to the same owner already says of which clusters these are is kept where owner does not say it.
-func SetControllerReference(owner Reference, dependent client.Object, in mcreconcile.ClusterName) error {
+// What a reference to the same owner already says of which clusters these are is kept where owner and in do not say it.
+func SetControllerReference(owner Reference, dependent client.Object, in ClusterID) error {
 	owner.Controller = true
 	return set(owner, dependent, in)
 }
 
 // SetOwnerReference adds an owner that is not the controller. See [SetControllerReference], whose errors it returns
 // except that the dependent may have any controller of the same fleet.
-func SetOwnerReference(owner Reference, dependent client.Object, in mcreconcile.ClusterName) error {
+func SetOwnerReference(owner Reference, dependent client.Object, in ClusterID) error {
 	owner.Controller = false
 	return set(owner, dependent, in)
 }
 
-func set(owner Reference, dependent client.Object, in mcreconcile.ClusterName) error {
+func set(owner Reference, dependent client.Object, in ClusterID) error {
 	if err := owner.validate(); err != nil {
+		return err
+	}
+	if err := in.validate(); err != nil {
 		return err
 	}
 	if err := mayBeSet(owner, dependent, in); err != nil {
 		return err
 	}
 	owner.Dependent = Location{
-		Cluster: in, ClusterUID: owner.Dependent.ClusterUID, Namespace: dependent.GetNamespace(), Name: dependent.GetName(),
+		Cluster: in.Name, ClusterUID: in.UID, Namespace: dependent.GetNamespace(), Name: dependent.GetName(),
 	}
 	owner.keepIdentities(dependent, in)
 	content, err := json.Marshal(owner)
@@ -55,6 +55,9 @@ func set(owner Reference, dependent client.Object, in mcreconcile.ClusterName) e
 	dependent.SetAnnotations(with(dependent.GetAnnotations(), owner.Key(), string(content)))
 	dependent.SetLabels(with(dependent.GetLabels(), owner.Key(), owner.Manager))
 	dependent.SetLabels(with(dependent.GetLabels(), FleetLabel, owner.Fleet))
+	if _, labelled := dependent.GetLabels()[OwnerClusterLabel]; owner.Controller || !labelled {
+		dependent.SetLabels(with(dependent.GetLabels(), OwnerClusterLabel, OwnerClusterValue(owner.Cluster)))
+	}
 	if owner.reachesNatively(dependent, in) {
 		setNative(owner, dependent)
 	}
@@ -63,7 +66,7 @@ func set(owner Reference, dependent client.Object, in mcreconcile.ClusterName) e
 
 // keepIdentities takes over which clusters these are from what the dependent says of the same owner already. So a program
 // that may no longer read them does not forget them.
-func (r *Reference) keepIdentities(dependent client.Object, in mcreconcile.ClusterName) {
+func (r *Reference) keepIdentities(dependent client.Object, in ClusterID) {
 	before, err := parse(r.Key(), dependent.GetAnnotations()[r.Key()])
 	if err != nil || !before.Same(*r) || !before.isFor(dependent, in) {
 		return
@@ -73,7 +76,7 @@ func (r *Reference) keepIdentities(dependent client.Object, in mcreconcile.Clust
 }
 
 // mayBeSet returns why the owner must not be set.
-func mayBeSet(owner Reference, dependent client.Object, in mcreconcile.ClusterName) error {
+func mayBeSet(owner Reference, dependent client.Object, in ClusterID) error {
 	references, err := References(dependent, in)
 	if err != nil {
 		return err
@@ -84,9 +87,6 @@ func mayBeSet(owner Reference, dependent client.Object, in mcreconcile.ClusterNa
 	for _, r := range references {
 		if r.Fleet != "" && r.Fleet != owner.Fleet {
 			return &AlreadyOwnedError{Dependent: locate(dependent, in), Fleet: r.Fleet}
-		}
-		if Differ(r.Dependent.ClusterUID, owner.Dependent.ClusterUID) {
-			continue // the dependent is a copy of one in another cluster
 		}
 		if r.Key() == owner.Key() && !owner.Succeeds(r) {
 			return &AlreadyOwnedError{Dependent: locate(dependent, in), Owner: &r, Now: &owner}
@@ -152,21 +152,22 @@ func RemoveReference(owner Reference, dependent client.Object) {
 		dependent.SetAnnotations(without(dependent.GetAnnotations(), admiraltyAnnotation))
 	}
 	if !hasKey(dependent.GetAnnotations()) {
-		dependent.SetLabels(without(dependent.GetLabels(), FleetLabel))
+		dependent.SetLabels(without(without(dependent.GetLabels(), FleetLabel), OwnerClusterLabel))
+		dependent.SetAnnotations(without(dependent.GetAnnotations(), DesiredAnnotation))
 	}
 	natives := slices.DeleteFunc(slices.Clone(dependent.GetOwnerReferences()), func(n metav1.OwnerReference) bool { return n.UID == owner.UID })
 	dependent.SetOwnerReferences(natives)
 }
 
 // reachesNatively reports whether a native owner reference may point from the dependent to the owner.
-func (r Reference) reachesNatively(dependent client.Object, in mcreconcile.ClusterName) bool {
-	return r.Cluster == in && (r.Namespace == "" || r.Namespace == dependent.GetNamespace())
+func (r Reference) reachesNatively(dependent client.Object, in ClusterID) bool {
+	return r.Cluster == in.Name && (r.Namespace == "" || r.Namespace == dependent.GetNamespace())
 }
 
 // isNative reports whether a native reference of an object in the named cluster is to the same owner.
-func (r Reference) isNative(native metav1.OwnerReference, in mcreconcile.ClusterName) bool {
+func (r Reference) isNative(native metav1.OwnerReference, in ClusterID) bool {
 	of := Reference{APIVersion: native.APIVersion, Kind: native.Kind}
-	return r.Cluster == in && r.Name == native.Name && r.GroupKind() == of.GroupKind()
+	return r.Cluster == in.Name && r.Name == native.Name && r.GroupKind() == of.GroupKind()
 }
 
 func setNative(owner Reference, dependent client.Object) {
@@ -178,13 +179,13 @@ func setNative(owner Reference, dependent client.Object) {
 		native.Controller = new(true)
 	}
 	others := slices.DeleteFunc(slices.Clone(dependent.GetOwnerReferences()), func(n metav1.OwnerReference) bool {
-		return owner.isNative(n, owner.Cluster)
+		return owner.isNative(n, ClusterID{Name: owner.Cluster})
 	})
 	dependent.SetOwnerReferences(append(others, native))
 }
 
-func locate(dependent client.Object, in mcreconcile.ClusterName) Location {
-	return Location{Cluster: in, Namespace: dependent.GetNamespace(), Name: dependent.GetName()}
+func locate(dependent client.Object, in ClusterID) Location {
+	return Location{Cluster: in.Name, Namespace: dependent.GetNamespace(), Name: dependent.GetName()}
 }
 
 // ErrMalformed is returned for a dependent with a reference that cannot be read, as somebody has written to it. Such an

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 )
 
@@ -32,8 +33,8 @@ var (
 	targetRole = labels.Set{"role": "target"}
 )
 
-func membersWith(role labels.Set) dependents.Clusters {
-	return dependents.Clusters{Members: labels.SelectorFromSet(role)}
+func membersWith(role labels.Set) mcowner.Clusters {
+	return mcowner.Clusters{Members: labels.SelectorFromSet(role)}
 }
 
 // copyOf returns what is to be in a target: all that the user has said about the Deployment, but its annotations, which

@@ -51,7 +51,7 @@ func TestDeploymentsAreCopied(t *testing.T) {
 		if diff := cmp.Diff(original.Spec, d.Spec); diff != "" || d.Labels["team"] != "a" {
 			t.Errorf("the copy has the labels %v, and differs (-original, +copy):\n%s", d.Labels, diff)
 		}
-		owner, _ := mcowner.ControllerOf(d, "cluster2")
+		owner, _ := mcowner.ControllerOf(d, mcowner.ByName("cluster2"))
 		if owner.Cluster != "cluster1" || owner.UID != original.UID {
 			t.Errorf("the copy belongs to %s, want the original", owner)
 		}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/examples/foo/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -25,7 +26,7 @@ func newController() *dependents.Reconciler[*v1alpha1.Foo] {
 	return &dependents.Reconciler[*v1alpha1.Foo]{
 		Fleet: "foo", Name: "foo-controller",
 		// Foos are in every member, which is the default, and what becomes of them is in the central cluster.
-		DependentsIn: dependents.Clusters{Local: true},
+		DependentsIn: mcowner.Clusters{Local: true},
 		Kinds:        []client.Object{&appsv1.Deployment{}},
 		Namespaces:   []string{namespace},
 		Desired:      deploymentOf,
@@ -54,7 +55,7 @@ func status(ctx context.Context, foo *v1alpha1.Foo, results []dependents.Result)
 	foo.Status.ObservedGeneration = foo.Generation
 	for _, r := range results { // one, of the central cluster
 		if r.Err == nil {
-			foo.Status.AvailableReplicas = available(r.Dependents)
+			foo.Status.AvailableReplicas = available(r.Dependents())
 		}
 		condition := conditionOf(foo, r.Err)
 		if meta.SetStatusCondition(&foo.Status.Conditions, condition) {

@@ -151,7 +151,7 @@ func testOrphan(t *testing.T, w *world, cluster1 *mctest.ControlPlane, foo *v1al
 	if d == nil || d.DeletionTimestamp != nil {
 		t.Fatal("the Deployment is deleted")
 	}
-	if references, err := mcowner.References(d, ""); len(references) > 0 || err != nil || d.Labels[mcowner.FleetLabel] != "" {
+	if references, err := mcowner.References(d, mcowner.ByName("")); len(references) > 0 || err != nil || d.Labels[mcowner.FleetLabel] != "" {
 		t.Errorf("the Deployment still refers to the Foo: %v, %v", d.Labels, d.Annotations)
 	}
 	must(t, w.Local.Client().Delete(t.Context(), d))

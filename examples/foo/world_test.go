@@ -134,7 +134,7 @@ func hasReplicas(n int32) func(*appsv1.Deployment) bool {
 
 // ownerOf returns the Foo to which a Deployment of the central cluster belongs, empty if there is none.
 func ownerOf(d *appsv1.Deployment) mcowner.Reference {
-	owner, _ := mcowner.ControllerOf(d, mcreconcile.LocalCluster)
+	owner, _ := mcowner.ControllerOf(d, mcowner.ByName(mcreconcile.LocalCluster))
 	return owner
 }
 

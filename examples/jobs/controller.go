@@ -23,8 +23,8 @@ import (
 func newController(members *fleet.Fleet, namespace string) *dependents.Reconciler[*jobv1.Test] {
 	return &dependents.Reconciler[*jobv1.Test]{
 		Fleet: "jobs", Name: "tests",
-		OwnersIn:     dependents.Clusters{Local: true},
-		DependentsIn: dependents.Clusters{Local: true, Members: labels.Everything()},
+		OwnersIn:     mcowner.Clusters{Local: true},
+		DependentsIn: mcowner.Clusters{Local: true, Members: labels.Everything()},
 		Kinds:        []client.Object{&batchv1.Job{}},
 		Namespaces:   []string{namespace},
 		Targets: func(_ context.Context, test *jobv1.Test) ([]mcreconcile.ClusterName, error) {

@@ -35,7 +35,7 @@ func TestATestHasAJobInEachCluster(t *testing.T) {
 		test := w.create(t, "test-sample")
 		for name, cp := range w.clusters() {
 			j := hasJob(t, cp, "test-sample")
-			owner, _ := mcowner.ControllerOf(j, name)
+			owner, _ := mcowner.ControllerOf(j, mcowner.ByName(name))
 			if owner.Cluster != mcreconcile.LocalCluster || owner.NamespacedName() != client.ObjectKeyFromObject(test) || owner.UID != test.UID {
 				t.Errorf("the Job in %s belongs to %s (%s)", cp.Name, owner, owner.UID)
 			}
@@ -227,12 +227,12 @@ func testUnknownCluster(t *testing.T, w *world) {
 	must(t, mcowner.SetControllerReference(mcowner.Reference{
 		Fleet: "jobs", Manager: "tests", Cluster: "nowhere",
 		APIVersion: jobv1.GroupVersion.String(), Kind: "Test", Namespace: inNamespace, Name: "stray", UID: "1",
-	}, stray, "sub"))
+	}, stray, mcowner.ByName("sub")))
 	must(t, w.sub.Client().Create(t.Context(), stray))
 	w.program.Writes("msg=Reconciling", "cluster=nowhere", "name=stray") // which waits for that cluster, if it ever comes
 
 	test := w.create(t, "stray")
-	owner, _ := mcowner.ControllerOf(hasJob(t, w.main, "stray"), mcreconcile.LocalCluster)
+	owner, _ := mcowner.ControllerOf(hasJob(t, w.main, "stray"), mcowner.ByName(mcreconcile.LocalCluster))
 	if owner.UID != test.UID {
 		t.Errorf("the Job in the main cluster belongs to %s (%s)", owner, owner.UID)
 	}
@@ -262,7 +262,7 @@ func testLongNames(t *testing.T, w *world) {
 	w.program.Thaw()
 	for name, test := range long {
 		for cluster, cp := range w.clusters() {
-			owner, ok := mcowner.ControllerOf(hasJob(t, cp, name), cluster)
+			owner, ok := mcowner.ControllerOf(hasJob(t, cp, name), mcowner.ByName(cluster))
 			if !ok || owner.Name != name && owner.Name != test {
 				t.Errorf("the Job %s in %s belongs to %s", name, cp.Name, owner)
 			}

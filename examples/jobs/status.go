@@ -77,7 +77,7 @@ func phaseOf(results []jobv1.Result) jobv1.Phase {
 // resultOf returns how far the Job of one cluster has come.
 func resultOf(r dependents.Result) jobv1.Result {
 	result := jobv1.Result{Cluster: r.Cluster, State: jobv1.StatePending, Message: reasonOf(r.Err)}
-	for _, d := range r.Dependents {
+	for _, d := range r.Dependents() {
 		job := d.(*batchv1.Job).Status //nolint:forcetypeassert // it is the only kind
 		if job.Active > 0 {
 			result.State = jobv1.StateRunning

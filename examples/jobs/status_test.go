@@ -81,7 +81,7 @@ func result(cluster fleet.ClusterName, how batchv1.JobConditionType) dependents.
 		{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse},
 		{Type: how, Status: corev1.ConditionTrue},
 	}
-	return dependents.Result{Cluster: cluster, Targeted: true, Dependents: []client.Object{job}}
+	return dependents.Result{Cluster: cluster, Targeted: true, Objects: []dependents.ObjectResult{{State: dependents.Unchanged, Object: job}}}
 }
 
 func TestTheStatusOfATestThatIsBeingDeletedStays(t *testing.T) {

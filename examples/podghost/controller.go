@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
-	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -35,15 +35,15 @@ func addPodGhosts(mgr mcmanager.Manager, namespace string, sweep time.Duration) 
 	err := mcbuilder.ControllerManagedBy(mgr).
 		For(&corev1.Pod{}, mcbuilder.OnlyMetadata).
 		Owns(&PodGhost{}, mcbuilder.InLocalCluster, mcbuilder.AcrossClusters(mchandler.OfFleet(fleetName))).
-		Complete(&ghosts{Client: mgr.GetClient(), namespace: namespace, clusters: &dependents.Identities{Manager: mgr}})
+		Complete(&ghosts{Client: mgr.GetClient(), namespace: namespace, clusters: &mcmanager.Identities{Manager: mgr}})
 	if err != nil {
 		return err
 	}
-	return mgr.Add(&dependents.Collector{
+	return mgr.Add(&orphans.Collector{
 		Name: "podghost", Manager: mgr, Fleet: fleetName,
 		Owners: []client.Object{metadataOfPod()}, Kinds: []client.Object{&PodGhost{}},
-		DependentsIn: dependents.Clusters{Local: true}, Namespaces: []string{namespace},
-		Sweep: dependents.Sweep{Interval: sweep},
+		DependentsIn: mcowner.Clusters{Local: true}, Namespaces: []string{namespace},
+		Sweep: orphans.Sweep{Interval: sweep},
 	})
 }
 
@@ -51,7 +51,7 @@ func addPodGhosts(mgr mcmanager.Manager, namespace string, sweep time.Duration) 
 type ghosts struct {
 	client.Client // of the local cluster
 	namespace     string
-	clusters      *dependents.Identities
+	clusters      *mcmanager.Identities
 }
 
 // Reconcile has a Pod of whatever cluster have its ghost, and one that is gone have none.
@@ -79,40 +79,46 @@ var errConflict = errors.New("it is not of this Pod")
 
 // keep creates the ghost of a Pod, or changes it to what it is to be.
 func (g *ghosts) keep(ctx context.Context, req mcreconcile.Request, pod client.Object) error {
-	owner, err := mcowner.ReferenceTo(fleetName, req.ClusterName, pod, g.Scheme())
-	if err == nil {
-		owner.ClusterUID, err = g.clusters.Of(ctx, req.ClusterName)
+	home, err := g.clusters.Of(ctx, req.ClusterName)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		owner.Dependent.ClusterUID, err = g.clusters.Of(ctx, mcreconcile.LocalCluster)
+	here, err := g.clusters.Of(ctx, mcreconcile.LocalCluster)
+	if err != nil {
+		return err
 	}
+	owner, err := mcowner.ReferenceTo(fleetName, home, pod, g.Scheme())
 	if err != nil {
 		return err
 	}
 	key := g.key(req)
 	ghost := &PodGhost{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	_, err = controllerutil.CreateOrUpdate(ctx, g.Client, ghost, func() error {
-		if ghost.UID != "" && !isOf(ghost, req) {
+		if ghost.UID != "" && !isOf(ghost, req, here) {
 			return errConflict
 		}
 		ghost.Spec = PodGhostSpec{Cluster: string(req.ClusterName), Namespace: req.Namespace, Name: req.Name, UID: pod.GetUID()}
-		return mcowner.SetControllerReference(owner, ghost, mcreconcile.LocalCluster)
+		return mcowner.SetControllerReference(owner, ghost, here)
 	})
 	return err
 }
 
 // remove deletes the ghost of a Pod that is gone. A Pod of another cluster that had the name is not.
 func (g *ghosts) remove(ctx context.Context, req mcreconcile.Request) error {
-	here, err := g.clusters.Of(ctx, req.ClusterName)
+	home, err := g.clusters.Of(ctx, req.ClusterName)
+	if err != nil {
+		return err
+	}
+	here, err := g.clusters.Of(ctx, mcreconcile.LocalCluster)
 	if err != nil {
 		return err
 	}
 	ghost := &PodGhost{}
-	if err := g.Get(ctx, g.key(req), ghost); err != nil || !isOf(ghost, req) {
+	if err := g.Get(ctx, g.key(req), ghost); err != nil || !isOf(ghost, req, here) {
 		return client.IgnoreNotFound(err)
 	}
-	owner, _ := mcowner.ControllerOf(ghost, mcreconcile.LocalCluster)
-	if owner.ClusterUID != "" && owner.ClusterUID != here {
+	owner, _ := mcowner.ControllerOf(ghost, here)
+	if mcowner.Differ(owner.ClusterUID, home.UID) {
 		return nil
 	}
 	return client.IgnoreNotFound(g.Delete(ctx, ghost, client.Preconditions{UID: &ghost.UID, ResourceVersion: &ghost.ResourceVersion}))
@@ -124,8 +130,8 @@ func (g *ghosts) key(req mcreconcile.Request) client.ObjectKey {
 }
 
 // isOf reports whether a ghost is that of the Pod that a request names.
-func isOf(ghost *PodGhost, req mcreconcile.Request) bool {
-	owner, ok := mcowner.ControllerOf(ghost, mcreconcile.LocalCluster)
+func isOf(ghost *PodGhost, req mcreconcile.Request, in mcowner.ClusterID) bool {
+	owner, ok := mcowner.ControllerOf(ghost, in)
 	return ok && owner.Fleet == fleetName && owner.Request() == req
 }
 

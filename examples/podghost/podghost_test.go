@@ -42,7 +42,7 @@ func TestEachPodHasAGhost(t *testing.T) {
 		if diff := cmp.Diff(want, ghost.Spec); diff != "" {
 			t.Errorf("the PodGhost is of (-want, +got):\n%s", diff)
 		}
-		owner, _ := mcowner.ControllerOf(ghost, mcreconcile.LocalCluster)
+		owner, _ := mcowner.ControllerOf(ghost, mcowner.ByName(mcreconcile.LocalCluster))
 		if got := fmt.Sprintln(owner.Cluster, owner.APIVersion, owner.Kind, owner.NamespacedName(), owner.UID); got != fmt.Sprintln("live v1 Pod default/nginx", pod.UID) {
 			t.Errorf("the reference is to %s", got)
 		}

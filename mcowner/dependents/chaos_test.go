@@ -54,7 +54,7 @@ func TestTwoKillsLeaveADependentForEachOwner(t *testing.T) {
 	eventually(t, "each owner has its dependent", func() bool { return count() == owners })
 	for _, cp := range w.Members {
 		for _, cm := range w.list(cp) {
-			controller, ok := mcowner.ControllerOf(&cm, fleet.ClusterName(cp.Name))
+			controller, ok := mcowner.ControllerOf(&cm, mcowner.ByName(fleet.ClusterName(cp.Name)))
 			owner := w.get(w.Local, controller.Name)
 			if !ok || owner == nil || owner.UID != controller.UID || cm.Name != copyOf(owner.Name) || targetsOf(owner)[0] != controller.Dependent.Cluster {
 				t.Errorf("%s of %s belongs to %v", cm.Name, cp.Name, controller)
@@ -148,7 +148,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 // start starts the program.
 func (h *history) start() {
 	r := h.spread()
-	r.OwnersIn = dependents.Clusters{Local: true, Members: everywhere}
+	r.OwnersIn = mcowner.Clusters{Local: true, Members: everywhere}
 	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
 		origin, _ := mcreconcile.ClusterNameFrom(ctx)
 		return []client.Object{&corev1.ConfigMap{
@@ -492,7 +492,7 @@ func (h *history) wrong() string {
 }
 
 func wrongDependent(cp *mctest.ControlPlane, cm, owner *corev1.ConfigMap) string {
-	controller, ok := mcowner.ControllerOf(cm, fleet.ClusterName(cp.Name))
+	controller, ok := mcowner.ControllerOf(cm, mcowner.ByName(fleet.ClusterName(cp.Name)))
 	switch {
 	case !ok:
 		return fmt.Sprintf("%s of %s has the fleet's label and no controller", cm.Name, cp.Name)

@@ -17,18 +17,18 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
-	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // collect runs a collector of ConfigMaps whose owners are ConfigMaps of any cluster.
-func (w *world) collect(change ...func(*dependents.Collector)) *process {
+func (w *world) collect(change ...func(*orphans.Collector)) *process {
 	w.t.Helper()
 	return w.runWith(func(mgr mcmanager.Manager) error {
-		c := &dependents.Collector{
+		c := &orphans.Collector{
 			Manager: mgr, Fleet: fleetName, Name: w.ns,
 			Owners: []client.Object{&corev1.ConfigMap{}}, Kinds: []client.Object{&corev1.ConfigMap{}},
-			Sweep: dependents.Sweep{Interval: 50 * time.Millisecond, PageSize: 3, QPS: 1000},
+			Sweep: orphans.Sweep{Interval: 50 * time.Millisecond, PageSize: 3, QPS: 1000},
 		}
 		for _, do := range change {
 			do(c)
@@ -74,7 +74,7 @@ func (w *world) swept(cp *mctest.ControlPlane, n float64) {
 // to refers to an owner of the local cluster.
 func (w *world) to(owner *corev1.ConfigMap, change ...func(*mcowner.Reference)) mcowner.Reference {
 	w.t.Helper()
-	r, err := mcowner.ReferenceTo(fleetName, "", owner, scheme.Scheme)
+	r, err := mcowner.ReferenceTo(fleetName, mcowner.ByName(""), owner, scheme.Scheme)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (w *world) owned(cp *mctest.ControlPlane, name string, owners ...mcowner.Re
 		if i == 0 {
 			set = mcowner.SetControllerReference
 		}
-		if err := set(owner, cm, fleet.ClusterName(cp.Name)); err != nil {
+		if err := set(owner, cm, mcowner.ByName(fleet.ClusterName(cp.Name))); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestTheCollectorRemovesWhatIsProvedToBeOrphaned(t *testing.T) {
 	}
 	for _, cm := range released {
 		eventually(t, cm.Name+" has lost the reference", func() bool {
-			_, owned := mcowner.ControllerOf(w.mustGet(one, cm.Name), "member-1")
+			_, owned := mcowner.ControllerOf(w.mustGet(one, cm.Name), mcowner.ByName("member-1"))
 			return !owned
 		})
 	}
@@ -227,7 +227,7 @@ func TestADryRunRemovesNothing(t *testing.T) {
 	gone := w.owner("gone")
 	gone.UID = "gone"
 	before := w.owned(one, "orphan", w.to(gone))
-	w.collect(func(c *dependents.Collector) { c.DryRun = true })
+	w.collect(func(c *orphans.Collector) { c.DryRun = true })
 	eventually(t, "the orphan is counted", func() bool { return w.metric("fleet_runtime_orphans_total", one, "action", "none") > 0 })
 	w.swept(one, 2)
 	if diff := cmp.Diff(before, w.mustGet(one, "orphan")); diff != "" {
@@ -247,11 +247,11 @@ func TestTheCollectorLooksAtAllPages(t *testing.T) {
 	}
 	other := one.CreateNamespace(t)
 	elsewhere := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "orphan"}}
-	if err := mcowner.SetControllerReference(w.to(gone), elsewhere, "member-1"); err != nil {
+	if err := mcowner.SetControllerReference(w.to(gone), elsewhere, mcowner.ByName("member-1")); err != nil {
 		t.Fatal(err)
 	}
 	w.create(one, elsewhere)
-	w.collect(func(c *dependents.Collector) { c.Namespaces = []string{w.ns} })
+	w.collect(func(c *orphans.Collector) { c.Namespaces = []string{w.ns} })
 	eventually(t, "all are gone", func() bool { return len(w.list(one)) == 0 })
 	w.swept(one, 1)
 	if err := one.Client().Get(t.Context(), client.ObjectKeyFromObject(elsewhere), elsewhere); err != nil {
@@ -304,7 +304,7 @@ func TestTheCollectorWaitsForTheOwnersCluster(t *testing.T) {
 		widget := metadataOf("Widget")
 		widget.APIVersion = "example.com/v1"
 		w.owned(one, "c", w.to(gone, inTwo, func(r *mcowner.Reference) { r.APIVersion, r.Kind = "example.com/v1", "Widget" }))
-		p := w.collect(func(c *dependents.Collector) { c.Owners = append(c.Owners, widget) })
+		p := w.collect(func(c *orphans.Collector) { c.Owners = append(c.Owners, widget) })
 		stays(t, "c")
 		p.stop()
 	})

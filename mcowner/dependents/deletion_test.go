@@ -242,9 +242,9 @@ func TestWhatWasTakenFromTheOwnerStays(t *testing.T) {
 			}
 		},
 		"shared": func(cm *corev1.ConfigMap) {
-			second, err := mcowner.ReferenceTo(fleetName, "", other, scheme.Scheme)
+			second, err := mcowner.ReferenceTo(fleetName, mcowner.ByName(""), other, scheme.Scheme)
 			if err == nil {
-				err = mcowner.SetOwnerReference(second, cm, "member-1")
+				err = mcowner.SetOwnerReference(second, cm, mcowner.ByName("member-1"))
 			}
 			if err != nil {
 				t.Error(err)
@@ -264,7 +264,7 @@ func TestWhatWasTakenFromTheOwnerStays(t *testing.T) {
 		w.remove(w.Local, name)
 		w.isGone(w.Local, name)
 		cm := w.mustGet(one, copyOf(name))
-		if _, owned := mcowner.ControllerOf(cm, "member-1"); owned || cm.DeletionTimestamp != nil {
+		if _, owned := mcowner.ControllerOf(cm, mcowner.ByName("member-1")); owned || cm.DeletionTimestamp != nil {
 			t.Errorf("%s: the dependent is deleted at %v, with annotations %v", name, cm.DeletionTimestamp, cm.Annotations)
 		}
 	}

@@ -5,9 +5,13 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -18,6 +22,7 @@ const (
 	EventDeleted         = "Deleted"         // a dependent was deleted
 	EventOrphaned        = "Orphaned"        // a dependent was left, without the reference
 	EventConflict        = "Conflict"        // an object that is somebody else's has the place of a dependent
+	EventContended       = "Contended"       // a dependent is changed by others whenever it is written
 	EventClusterNotReady = "ClusterNotReady" // a cluster cannot be used now
 	EventForbidden       = "Forbidden"       // a right is missing
 	EventFailed          = "Failed"          // an API server has refused for another reason
@@ -29,18 +34,52 @@ const (
 // https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/apis/core/validation/events.go
 const maxNote = 1024
 
+// ownerEvent is one that is recorded when the owner's account is kept.
+type ownerEvent struct {
+	kind, reason, action, note string
+	about                      corev1.ObjectReference
+}
+
+// mostEvents is how many wait to be recorded. More say nothing more.
+const mostEvents = 1000
+
+func (o *ownerState) emit(e ownerEvent) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.events) < mostEvents {
+		o.events = append(o.events, e)
+	}
+}
+
 // did tells of a dependent with which something was done.
-func (p *pass) did(reason string, at mcreconcile.ClusterName, dependent string) {
+func (o *ownerState) did(reason string, at mcreconcile.ClusterName, dependent string) {
 	action := map[string]string{
 		EventCreated: "Apply", EventUpdated: "Apply", EventDeleted: "Delete", EventOrphaned: "Release",
 	}[reason]
-	p.emit(corev1.EventTypeNormal, reason, action, about(at, dependent), fmt.Sprintf("%s %s in %s", reason, dependent, clusterText(at)))
+	o.emit(ownerEvent{
+		corev1.EventTypeNormal, reason, action, fmt.Sprintf("%s %s in %s", reason, dependent, remote.ClusterText(at)), about(at, dependent),
+	})
+}
+
+// tellAll tells what keeps clusters from being as desired, and records all events.
+func (a *accounting) tellAll(results []Result) {
+	for _, r := range results {
+		a.o.tell(r.Cluster, r.Err)
+	}
+	a.o.mu.Lock()
+	events := a.o.events
+	a.o.events = nil
+	a.o.mu.Unlock()
+	recorder := a.home.Cluster.GetEventRecorder(a.engine.cfg.name)
+	for _, e := range events {
+		recorder.Eventf(a.plan.owner, &e.about, e.kind, e.reason, e.action, "%s", oneline.Text(e.note, maxNote))
+	}
 }
 
 // tell tells what keeps a cluster from being as desired, unless that was told last. A nil error says that nothing does.
-func (p *pass) tell(at mcreconcile.ClusterName, err error) {
+func (o *ownerState) tell(at mcreconcile.ClusterName, err error) {
 	if err == nil {
-		p.memory.isNews(string(at), "")
+		o.isNews(string(at), "")
 		return
 	}
 	reason, subject := reasonOf(err), subjectOf(err)
@@ -48,10 +87,32 @@ func (p *pass) tell(at mcreconcile.ClusterName, err error) {
 	if reason != EventClusterNotReady { // whose message changes all the time
 		news += err.Error()
 	}
-	if reason == "" || !p.memory.isNews(string(at), news) {
+	if reason == "" || !o.isNews(string(at), news) {
 		return
 	}
-	p.emit(corev1.EventTypeWarning, reason, "Apply", about(at, subject), err.Error())
+	o.emit(ownerEvent{corev1.EventTypeWarning, reason, "Apply", err.Error(), about(at, subject)})
+}
+
+// reasonOf returns the reason of the event that tells of an error, empty if it is no news to a user.
+func reasonOf(err error) string {
+	_, conflict := errors.AsType[*ConflictError](err)
+	_, replaced := errors.AsType[*ReplacedError](err)
+	switch {
+	case errors.Is(err, errContended):
+		return EventContended
+	case errors.Is(err, ErrPending), isOutdated(err), errors.Is(err, errGoing):
+		return ""
+	case conflict:
+		return EventConflict
+	case replaced:
+		return EventReplaced
+	case remote.IsAway(err):
+		return EventClusterNotReady
+	case apierrors.IsForbidden(err) && !isTerminating(err):
+		return EventForbidden
+	default:
+		return EventFailed
+	}
 }
 
 // subjectOf returns what an error is about in a cluster: an object, or the state of the cluster.
@@ -70,19 +131,25 @@ func subjectOf(err error) string {
 	}
 }
 
-func (p *pass) emit(kind, reason, action string, about *corev1.ObjectReference, note string) {
-	p.home.GetEventRecorder(p.name).Eventf(p.owner, about, kind, reason, action, "%s", oneline.Text(note, maxNote))
+// tellReleased tells that a cluster holds up nothing any more.
+func (a *accounting) tellReleased(s record.Site, why error) { a.o.tellReleased(s, why) }
+
+func (o *ownerState) tellReleased(s record.Site, why error) {
+	o.emit(ownerEvent{corev1.EventTypeWarning, EventReleased, "Delete", fmt.Sprintf(
+		"The owner no longer waits for %s; dependents there are left: %v", remote.ClusterText(s.Name), why), about(s.Name, string(s.Identity))})
+}
+
+// tellReplaced tells of clusters that had the name of a target before. That is no fault of the target, and becomes one when
+// the owner is deleted.
+func (o *ownerState) tellReplaced(at mcreconcile.ClusterName, now types.UID, err error) {
+	news := text(err)
+	if o.isNews("replaced "+string(at), news) && err != nil {
+		o.emit(ownerEvent{corev1.EventTypeWarning, EventReplaced, "Apply", news, about(at, string(now))})
+	}
 }
 
 // about is the secondary object of an event: a cluster, and what in it. Events that differ in their notes alone would be taken
 // for the same one.
-func about(at mcreconcile.ClusterName, subject string) *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "Cluster", Name: string(at), FieldPath: subject}
-}
-
-func clusterText(name mcreconcile.ClusterName) string {
-	if name == mcreconcile.LocalCluster {
-		return "the local cluster"
-	}
-	return fmt.Sprintf("cluster %q", name)
+func about(at mcreconcile.ClusterName, subject string) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Cluster", Name: string(at), FieldPath: subject}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -26,8 +27,8 @@ func ExampleReconciler() {
 	copier := &dependents.Reconciler[*appsv1.Deployment]{
 		Fleet:        "payments",
 		Name:         "copier",
-		OwnersIn:     dependents.Clusters{Members: labels.SelectorFromSet(labels.Set{"role": "source"})},
-		DependentsIn: dependents.Clusters{Members: labels.SelectorFromSet(labels.Set{"role": "target"})},
+		OwnersIn:     mcowner.Clusters{Members: labels.SelectorFromSet(labels.Set{"role": "source"})},
+		DependentsIn: mcowner.Clusters{Members: labels.SelectorFromSet(labels.Set{"role": "target"})},
 		Kinds:        []client.Object{&appsv1.Deployment{}},
 		Targets: func(_ context.Context, owner *appsv1.Deployment) ([]mcreconcile.ClusterName, error) {
 			if to := owner.Labels["to"]; to != "" {
@@ -52,7 +53,7 @@ func ExampleReconciler_everywhere() {
 	spread := &dependents.Reconciler[*corev1.ConfigMap]{
 		Fleet:    "payments",
 		Name:     "spread",
-		OwnersIn: dependents.Clusters{Local: true},
+		OwnersIn: mcowner.Clusters{Local: true},
 		Kinds:    []client.Object{&corev1.ConfigMap{}},
 		Desired: func(_ context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
 			return []client.Object{&corev1.ConfigMap{
@@ -90,12 +91,12 @@ func ExampleReconciler_impersonation() {
 
 // A controller that sets references by hand has its own collector.
 func ExampleCollector() {
-	err := mgr.Add(&dependents.Collector{
+	err := mgr.Add(&orphans.Collector{
 		Manager: mgr,
 		Fleet:   "payments",
 		Owners:  []client.Object{&appsv1.Deployment{}},
 		Kinds:   []client.Object{&corev1.ConfigMap{}},
-		Sweep:   dependents.Sweep{DryRun: true},
+		Sweep:   orphans.Sweep{DryRun: true},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -119,14 +120,14 @@ func ExampleReconciler_names() {
 }
 
 // A reference made by hand says which clusters it is about, so that others of the same names are told apart.
-func ExampleIdentities() {
-	clusters := &dependents.Identities{Manager: mgr}
+func Example_referenceByHand() {
+	clusters := &mcmanager.Identities{Manager: mgr}
 	reference := func(ctx context.Context, req mcreconcile.Request, owner *corev1.Pod) (mcowner.Reference, error) {
-		r, err := mcowner.ReferenceTo("payments", req.ClusterName, owner, mgr.GetScheme())
-		if err == nil {
-			r.ClusterUID, err = clusters.Of(ctx, req.ClusterName)
+		home, err := clusters.Of(ctx, req.ClusterName)
+		if err != nil {
+			return mcowner.Reference{}, err
 		}
-		return r, err
+		return mcowner.ReferenceTo("payments", home, owner, mgr.GetScheme())
 	}
 	_ = reference
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -164,8 +165,8 @@ func TestAnotherClusterWithTheNameOfTheOwnersTakesNothing(t *testing.T) {
 	w, wrong := newWorldBeside(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
-	r.OwnersIn = dependents.Clusters{Members: named(one.Name)}
-	r.DependentsIn = dependents.Clusters{Members: named(two.Name)}
+	r.OwnersIn = mcowner.Clusters{Members: named(one.Name)}
+	r.DependentsIn = mcowner.Clusters{Members: named(two.Name)}
 	r.Sweep.Interval = 50 * time.Millisecond
 	p := w.run(r)
 	for _, name := range []string{"both", "right-alone"} {
@@ -200,8 +201,8 @@ func TestTheOwnersClusterIsSetUpAnew(t *testing.T) {
 	w, anew := newWorldBeside(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
-	r.OwnersIn = dependents.Clusters{Members: named(one.Name)}
-	r.DependentsIn = dependents.Clusters{Members: named(two.Name)}
+	r.OwnersIn = mcowner.Clusters{Members: named(one.Name)}
+	r.DependentsIn = mcowner.Clusters{Members: named(two.Name)}
 	p := w.run(r)
 	for _, name := range []string{"there-again", "not-there"} {
 		w.create(one, w.owner(name, two.Name))
@@ -236,7 +237,7 @@ func TestADependentInAnotherClusterOfTheNameIsACopy(t *testing.T) {
 	}
 	orphan := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "orphan"}}
 	gone := w.goneOwner(func(r *mcowner.Reference) { r.Manager, r.Dependent.ClusterUID = controller, w.kubeSystem(one) })
-	if err := mcowner.SetControllerReference(gone, orphan, "member-1"); err != nil {
+	if err := mcowner.SetControllerReference(gone, orphan, mcowner.ByName("member-1")); err != nil {
 		t.Fatal(err)
 	}
 	w.create(other, orphan)
@@ -351,7 +352,7 @@ func edit(t *testing.T, cm *corev1.ConfigMap, change func(*mcowner.Reference)) {
 // clusterUIDs returns what the copy of an owner says of which clusters these are.
 func (w *world) clusterUIDs(cp *mctest.ControlPlane, owner string) (ofOwner, ofDependent types.UID) {
 	w.t.Helper()
-	r, _ := mcowner.ControllerOf(w.mustGet(cp, copyOf(owner)), fleet.ClusterName(cp.Name))
+	r, _ := mcowner.ControllerOf(w.mustGet(cp, copyOf(owner)), mcowner.ByName(fleet.ClusterName(cp.Name)))
 	return r.ClusterUID, r.Dependent.ClusterUID
 }
 
@@ -425,7 +426,7 @@ func TestADependentOfAClusterThatCannotBeToldIsKept(t *testing.T) {
 		Namespace: w.ns, Name: "a", UID: "another",
 	})
 	r := w.spread()
-	r.OwnersIn = dependents.Clusters{Members: everywhere}
+	r.OwnersIn = mcowner.Clusters{Members: everywhere}
 	p := w.run(r)
 	p.add(one, cfg)
 	w.told(one, "a", dependents.EventConflict, "unknown identity")
@@ -537,7 +538,7 @@ func TestAClaimFillsNoCache(t *testing.T) {
 	cfg := two.Config()
 	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { heard.through = through; return heard })
 	r := w.spread()
-	r.DependentsIn = dependents.Clusters{Members: named(one.Name)}
+	r.DependentsIn = mcowner.Clusters{Members: named(one.Name)}
 	r.Sweep.Interval = 50 * time.Millisecond
 	p := w.run(r)
 	for name, member := range map[fleet.ClusterName]fleet.Member{"member-1": p.member(one), "member-2": {Config: cfg}} {
@@ -567,9 +568,9 @@ func TestIdentitiesAreOfTheRequestsCluster(t *testing.T) {
 	t.Parallel()
 	w, other := newWorldBeside(t, 1)
 	one := w.Members[0]
-	var known *dependents.Identities
+	var known *mcmanager.Identities
 	p := w.runWith(func(mgr mcmanager.Manager) error {
-		known = &dependents.Identities{Manager: mgr}
+		known = &mcmanager.Identities{Manager: mgr}
 		return nil
 	})
 	p.is(one, fleet.Ready)
@@ -580,8 +581,8 @@ func TestIdentitiesAreOfTheRequestsCluster(t *testing.T) {
 	reconcile := mcreconcile.WithCluster(t.Context(), "member-1", engagement.Cluster())
 	is := func(ctx context.Context, name mcreconcile.ClusterName, want types.UID, wantErr error) {
 		t.Helper()
-		if got, err := known.Of(ctx, name); got != want || !errors.Is(err, wantErr) {
-			t.Errorf("the identity of %q is %q, %v, want %q, %v", name, got, err, want, wantErr)
+		if got, err := known.Of(ctx, name); got.UID != want || !errors.Is(err, wantErr) {
+			t.Errorf("the identity of %q is %+v, %v, want %q, %v", name, got, err, want, wantErr)
 		}
 	}
 	is(reconcile, "member-1", w.kubeSystem(one), nil)
@@ -668,9 +669,9 @@ func TestACollectorAsksWhichClusterItIsThatAProviderMade(t *testing.T) {
 	w := newWorld(t, 3)
 	one, other, two := w.Members[0], w.Members[1], w.Members[2]
 	w.Members = w.Members[2:]
-	p := w.collect(func(c *dependents.Collector) {
-		c.OwnersIn = dependents.Clusters{Local: true} // so that the API server is asked
-		c.DependentsIn = dependents.Clusters{Members: named(two.Name)}
+	p := w.collect(func(c *orphans.Collector) {
+		c.OwnersIn = mcowner.Clusters{Local: true} // so that the API server is asked
+		c.DependentsIn = mcowner.Clusters{Members: named(two.Name)}
 	})
 	line := &switched{}
 	line.lead(t, one)

@@ -4,79 +4,112 @@ import (
 	"context"
 	"maps"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// members is a source. It queues owners when members change:
+// members is a source of work that follows the fleet:
 //
-//   - all of them, at low priority, when a member has a new engagement, or other labels, or can no longer be reached, or has
-//     left: dependents may have been deleted between two engagements, of which no event tells, owners may have other targets
-//     now, and their status may be about the member;
-//   - those that wait for the member, at any change of it.
+//   - when a member has a new engagement, what owners have there is looked at: dependents may have been deleted between two
+//     engagements, of which no event tells;
+//   - when a member comes, goes, gets other labels or begins to leave, owners may have other targets;
+//   - when a member changes its state, the owners that have dependents there may say so in their status.
 type members struct {
-	fleet  *fleet.Fleet
-	memory *memory
-	name   string
+	*engine
 }
 
 // memberSeen is what matters of a member.
 type memberSeen struct {
 	engagement *fleet.Engagement
-	ready      bool
+	identity   types.UID
+	state      fleet.State
+	leaving    bool
 	labels     map[string]string
-}
-
-func (s memberSeen) same(other memberSeen) bool {
-	return s.engagement == other.engagement && s.ready == other.ready && maps.Equal(s.labels, other.labels)
+	owners     bool // may be in it
 }
 
 // Start implements source.TypedSource. The goroutine ends with ctx.
-func (m *members) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[mcreconcile.Request]) error {
-	go m.follow(ctx, queue)
+func (m members) Start(ctx context.Context, _ workqueue.TypedRateLimitingInterface[work]) error {
+	go m.follow(ctx)
 	return nil
 }
 
-func (m *members) String() string {
-	return "members of the fleet, for the dependents of controller " + m.name
+func (m members) String() string {
+	return "members of the fleet, for the dependents of controller " + m.cfg.name
 }
 
-func (m *members) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[mcreconcile.Request]) {
+func (m members) follow(ctx context.Context) {
 	before := map[fleet.ClusterName]memberSeen{}
-	for change := range m.fleet.Changes(ctx) {
-		name, engagement := change.Status.Name, change.Engagement
+	for change := range m.access.Manager.GetFleet().Changes(ctx) {
+		name := change.Status.Name
 		if change.Status.State == "" {
 			delete(before, name)
-			m.memory.forgetOrigin(name)
-			enqueueLow(queue, m.memory.all())
+			m.ledger.forgetOrigin(name)
+			m.ledger.absent(name)
+			m.changed(name, true)
 			continue
 		}
-		m.memory.present(site{name: name})
-		if engagement != nil {
-			m.memory.present(site{name, uidOf(engagement.Identity())})
+		m.ledger.present(record.Site{Name: name})
+		now := memberSeen{
+			engagement: change.Engagement, state: change.Status.State, leaving: change.Status.Leaving, labels: change.Status.Labels,
+			owners: m.access.Within(m.cfg.ownersIn, name),
 		}
-		now := memberSeen{engagement, change.Status.State == fleet.Ready, change.Status.Labels}
-		if last, was := before[name]; !was || !now.same(last) {
-			enqueueLow(queue, m.memory.all())
+		last := before[name]
+		now.identity = last.identity
+		if change.Engagement != nil {
+			if id, err := m.access.Identities.OfEngagement(change.Engagement); err == nil {
+				now.identity = id.UID
+				m.ledger.present(record.Site{Name: name, Identity: id.UID})
+			}
 		}
 		before[name] = now
-		for _, req := range m.memory.waitingFor(obstacle{cluster: name}) {
-			queue.Add(req)
+		m.compare(name, last, now)
+	}
+}
+
+// compare asks for what is to be done because a member has changed.
+func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
+	if last.identity != "" && last.identity != now.identity {
+		m.ledger.forgetOrigin(name) // its owners are those of another cluster
+	}
+	if last.owners && !now.owners {
+		for _, o := range m.ledger.all() {
+			if o.req.ClusterName == name {
+				m.owners.add(o.req)
+			}
+		}
+	}
+	relabelled := last.state == "" || !maps.Equal(last.labels, now.labels) || last.leaving != now.leaving
+	if relabelled || last.state != now.state || last.engagement != now.engagement {
+		m.changed(name, relabelled || (last.state == fleet.Ready) != (now.state == fleet.Ready))
+	}
+	if now.engagement != nil && last.engagement != now.engagement || relabelled {
+		for _, o := range m.ledger.all() {
+			if o.concerns(name) {
+				m.works.addLow(work{o.req, name, place})
+			}
 		}
 	}
 }
 
-func enqueueLow(queue workqueue.TypedRateLimitingInterface[mcreconcile.Request], requests []mcreconcile.Request) {
-	q, ok := queue.(priorityqueue.PriorityQueue[mcreconcile.Request])
-	for _, req := range requests {
-		if ok {
-			q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, req)
-		} else {
-			queue.Add(req)
+// changed has the accounts of owners kept anew: of those that a member concerns, and, at low priority, of all if they may
+// have other targets now.
+func (m members) changed(name mcreconcile.ClusterName, targets bool) {
+	for _, o := range m.ledger.all() {
+		if targets {
+			o.mu.Lock()
+			o.retarget = true
+			o.mu.Unlock()
+		}
+		switch {
+		case o.concerns(name):
+			m.works.add(accountOf(o.req))
+		case targets:
+			m.works.addLow(accountOf(o.req))
 		}
 	}
 }

@@ -1,87 +1,134 @@
 package dependents
 
 import (
+	"errors"
+	"fmt"
 	"slices"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// DeletionPolicyAnnotation on an owner says what becomes of its dependents when it is deleted: Background, Foreground or
-// Orphan, as in metav1.DeletionPropagation. It wins over what the deletion asks for.
-//
-// The policy of a deletion shows in a finalizer of the owner, which Kubernetes' garbage collector may take within
-// milliseconds. The controller sees it in passing, and writes this annotation then; a deletion with the policy Orphan while
-// no controller runs cannot be told from one with the policy Background. To be sure, set the annotation before.
-const DeletionPolicyAnnotation = "fleet-runtime.dev/deletion-policy"
-
-// deletions remembers how owners are being deleted, from events that it sees as a predicate.
-type deletions struct {
-	mu   sync.Mutex // guards seen
-	seen map[types.UID]metav1.DeletionPropagation
+// Policy says what is done about a dependent where there is a choice. The zero value is the safe choice of each. A [Reconciler]
+// has one for all dependents; annotations of what Desired returns override it for single ones.
+type Policy struct {
+	// Conflict says what is done if an object that nobody owns has the place of a dependent. Annotation: [ConflictAnnotation].
+	Conflict ConflictPolicy
+	// Change says what is done about a dependent that is not as desired. Annotation: [ChangeAnnotation].
+	Change ChangePolicy
+	// Immutable says what is done if the API server refuses a change, since a field cannot be changed. Annotation:
+	// [ImmutableAnnotation].
+	Immutable ImmutablePolicy
+	// Keep lets dependents stay, without the reference, when they are no longer desired, or their owner goes. Annotation:
+	// [DeletionPolicyAnnotation] with the value Orphan.
+	Keep bool
+	// Suspend writes nothing; what is not as desired shows in the results. What is not desired is removed all the same.
+	// Annotation: [SuspendAnnotation] with the value true, on what Desired returns or on the owner.
+	Suspend bool
 }
 
-// policyOf returns what becomes of the dependents of an owner that is being deleted.
-func (d *deletions) policyOf(owner client.Object) metav1.DeletionPropagation {
-	switch said := metav1.DeletionPropagation(owner.GetAnnotations()[DeletionPolicyAnnotation]); said {
-	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
-		return said
-	}
-	d.note(owner)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if policy, ok := d.seen[owner.GetUID()]; ok {
-		return policy
-	}
-	return metav1.DeletePropagationBackground
+// Annotations of what Desired returns, which override a [Policy].
+const (
+	ConflictAnnotation  = "fleet-runtime.dev/conflict-policy"
+	ChangeAnnotation    = "fleet-runtime.dev/change-policy"
+	ImmutableAnnotation = "fleet-runtime.dev/immutable-policy"
+	SuspendAnnotation   = "fleet-runtime.dev/suspend"
+)
+
+// ConflictPolicy says what is done about an object that has the place of a dependent.
+type ConflictPolicy string
+
+// The policies of conflicts. What has a native controller, or belongs to another installation, is never taken.
+const (
+	// Fail leaves it alone, and shows a ConflictError. It is the default.
+	Fail ConflictPolicy = "Fail"
+	// AdoptUnowned takes it over if nobody controls it.
+	AdoptUnowned ConflictPolicy = "AdoptUnowned"
+	// Adopt takes it over also if another owner of the same installation controls it, which loses it. Two owners that both
+	// adopt take it from each other for ever. With Reconciler.User, it is not taken from an owner in another cluster.
+	Adopt ConflictPolicy = "Adopt"
+)
+
+// ChangePolicy says what is done about a dependent that is not as desired.
+type ChangePolicy string
+
+// The policies of changes.
+const (
+	// Apply makes it as desired. It is the default.
+	Apply ChangePolicy = "Apply"
+	// CreateOnly leaves it as it is, once it is there.
+	CreateOnly ChangePolicy = "CreateOnly"
+)
+
+// ImmutablePolicy says what is done if a field cannot be changed.
+type ImmutablePolicy string
+
+// The policies of fields that cannot be changed.
+const (
+	// Refuse shows the error. It is the default.
+	Refuse ImmutablePolicy = "Refuse"
+	// Recreate deletes the dependent, and creates it anew.
+	Recreate ImmutablePolicy = "Recreate"
+)
+
+func (p Policy) validate() error {
+	return errors.Join(
+		oneOf("Policy.Conflict", p.Conflict, Fail, AdoptUnowned, Adopt),
+		oneOf("Policy.Change", p.Change, Apply, CreateOnly),
+		oneOf("Policy.Immutable", p.Immutable, Refuse, Recreate),
+	)
 }
 
-// note remembers what the owner's finalizers say.
-func (d *deletions) note(owner client.Object) {
-	if owner.GetDeletionTimestamp().IsZero() {
-		return
+func oneOf[T ~string](what string, value T, values ...T) error {
+	if value == "" || slices.Contains(values, value) {
+		return nil
 	}
-	var policy metav1.DeletionPropagation
-	switch finalizers := owner.GetFinalizers(); {
-	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):
-		policy = metav1.DeletePropagationOrphan
-	case slices.Contains(finalizers, metav1.FinalizerDeleteDependents):
-		policy = metav1.DeletePropagationForeground
+	return fmt.Errorf("%s is %.64q, and must be one of %q", what, string(value), values)
+}
+
+// of returns the policy for an object that is desired.
+func (p Policy) of(owner, obj client.Object) (Policy, error) {
+	annotations := obj.GetAnnotations()
+	override(&p.Conflict, annotations[ConflictAnnotation])
+	override(&p.Change, annotations[ChangeAnnotation])
+	override(&p.Immutable, annotations[ImmutableAnnotation])
+	p.Suspend = p.Suspend || owner.GetAnnotations()[SuspendAnnotation] == "true"
+	if said, ok := annotations[SuspendAnnotation]; ok {
+		p.Suspend = said == "true"
+	}
+	return p, p.validate()
+}
+
+func override[T ~string](value *T, said string) {
+	if said != "" {
+		*value = T(said)
+	}
+}
+
+// LeavePolicy says what becomes of dependents when a cluster is given up in good order.
+type LeavePolicy string
+
+// The policies of leaving.
+const (
+	// LeaveAsIs lets dependents stay as they are, with the reference: if the cluster is back, they are the owner's as before.
+	// The owner does not wait for them any more.
+	LeaveAsIs LeavePolicy = "AsIs"
+	// LeaveReleased lets them stay without the reference, as nobody's.
+	LeaveReleased LeavePolicy = "Released"
+	// LeaveDeleted deletes them.
+	LeaveDeleted LeavePolicy = "Deleted"
+)
+
+// propagation returns how dependents are removed, nothing if they stay as they are.
+func (p LeavePolicy) propagation() metav1.DeletionPropagation {
+	switch p {
+	case LeaveReleased:
+		return metav1.DeletePropagationOrphan
+	case LeaveDeleted:
+		return metav1.DeletePropagationBackground
+	case LeaveAsIs:
+		return ""
 	default:
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.seen == nil {
-		d.seen = map[types.UID]metav1.DeletionPropagation{}
-	}
-	d.seen[owner.GetUID()] = policy
-}
-
-func (d *deletions) forget(owner client.Object) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.seen, owner.GetUID())
-}
-
-// predicate lets every event pass, and sees it.
-func (d *deletions) predicate() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool {
-			d.note(e.Object)
-			return true
-		},
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			d.note(e.ObjectNew)
-			return true
-		},
-		DeleteFunc: func(e event.DeleteEvent) bool {
-			d.forget(e.Object)
-			return true
-		},
+		return ""
 	}
 }

@@ -7,12 +7,14 @@ import (
 	"reflect"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -26,12 +28,15 @@ type Reconciler[T client.Object] struct {
 	// the same for as long as there are dependents. Required, a DNS label.
 	Name string
 
-	// OwnersIn says where owners are watched, and DependentsIn where dependents are. Default: in every member.
-	OwnersIn, DependentsIn Clusters
+	// OwnersIn says where owners are watched, and DependentsIn where dependents may be. Default: in every member.
+	OwnersIn, DependentsIn mcowner.Clusters
 
-	// Kinds are those of the dependents, such as &appsv1.Deployment{}. Dependents of other kinds are refused. Do not take
-	// one away while there are dependents of it. Required.
+	// Kinds are those of the dependents, such as &appsv1.Deployment{}. Required, unless there is MoreKinds.
 	Kinds []client.Object
+
+	// MoreKinds allows dependents of kinds that are not among Kinds, and are known only when they are desired. It returns an
+	// error for one that is not allowed. Such dependents are read as unstructured objects. Default: none is allowed.
+	MoreKinds func(schema.GroupVersionKind) error
 
 	// Namespaces are where dependents may be, for a controller that may list in these alone. Default: in all.
 	Namespaces []string
@@ -42,14 +47,19 @@ type Reconciler[T client.Object] struct {
 	Targets func(ctx context.Context, owner T) ([]mcreconcile.ClusterName, error)
 
 	// Desired returns the dependents that the owner is to have in one cluster, and the fields that they are to have: other
-	// fields are left to others. They are applied in this order. Dependents that it does not return are deleted. An error
-	// shows in the [Result] of the cluster, and nothing is deleted there. It is called for several clusters at once, so it
-	// must not change the owner. Required.
+	// fields are left to others. They are applied in this order. Once all are, dependents that it does not return are deleted.
+	// An error shows in the [Result] of the cluster, and nothing is deleted there. It is called when the owner is changed by
+	// others than Status, and when something has happened in the cluster; for several clusters at once, so it must not change
+	// the owner. Required.
 	Desired func(ctx context.Context, owner T, target Target) ([]client.Object, error)
 
 	// Status is given what came of it, ordered by cluster, and writes to the status of the owner, which is stored if that
-	// changed anything. It is called while the owner is being deleted too. Default: the status is left alone.
+	// changed anything. It is called while the owner is being deleted too. Results of many clusters are gathered for up to a
+	// second. Default: the status is left alone.
 	Status func(ctx context.Context, owner T, results []Result) error
+
+	// Policy says what is done about dependents where there is a choice. Annotations override it for single ones.
+	Policy Policy
 
 	// User returns the user in whose name the dependents of owners of a cluster are written, so that the rights of that
 	// user decide what these owners may have; empty for the controller's own. The controller needs the right to
@@ -57,23 +67,44 @@ type Reconciler[T client.Object] struct {
 	User func(origin mcreconcile.ClusterName) string
 
 	// ReleaseAfter is how long a member that is not in the fleet holds up the deletion of owners that may have dependents
-	// in it, from when this process has first missed it. Default: for ever. A member that is in the fleet and cannot be
-	// reached always does. Dependents that were left are removed by the collector if the member comes back.
+	// in it, from when this process has first missed it. Default: for ever, or until [GiveUpAnnotation] says otherwise. A
+	// member that is in the fleet and cannot be reached always does. Dependents that were left are removed by the collector if
+	// the member comes back, unless the owner was deleted with the policy Orphan.
 	ReleaseAfter time.Duration
+
+	// OnMemberLeaving says what becomes of dependents in a member that is about to leave, see fleet.Members. Default:
+	// [LeaveAsIs].
+	OnMemberLeaving LeavePolicy
+
+	// OnOwnersLeaving says what becomes of the dependents of owners in a cluster that is not one of OwnersIn any more. The
+	// owners lose the finalizer. Default: [LeaveAsIs].
+	OnOwnersLeaving LeavePolicy
+
+	// Retire ends the controller's work for good: owners lose the finalizer and all that was noted on them, and dependents
+	// become what it says. The controller can be removed once no owner has the finalizer. Default: it works.
+	Retire LeavePolicy
+
+	// OwnersDecommissioned are clusters of owners that are no more, for which nobody can be asked whether owners are there:
+	// their dependents are removed by the collector. A name that leads to another cluster now is not meant.
+	OwnersDecommissioned []mcowner.ClusterID
+
+	// ByName allows clusters of which it cannot be told which they are, for want of the right to get the namespace
+	// kube-system. Names alone count for these: if a name leads to another cluster one day, what is there is taken for what was
+	// here. Default: such a cluster is not worked on, and its [Result] says why.
+	ByName bool
+
+	// StateNamespace is the namespace of the local cluster in which a ConfigMap remembers owners that were deleted with the
+	// policy Orphan while a cluster was given up. Default: the namespace that the program runs in.
+	StateNamespace string
+
+	// Workers is how many clusters are worked on at once, at most half of them for one cluster. Default: 16.
+	Workers int
 
 	// Timeout bounds each request to a cluster. Default: 10 seconds.
 	Timeout time.Duration
 
-	// Sweep says how dependents are collected whose owner is gone. Default: every minute.
-	Sweep Sweep
-}
-
-// Clusters say where something is. The zero value stands for every member of the fleet.
-type Clusters struct {
-	// Local includes the local cluster. Alone, it stands for nothing else.
-	Local bool
-	// Members includes the members that it matches. labels.Everything() matches all.
-	Members labels.Selector
+	// Sweep says how dependents are collected whose owner is gone.
+	Sweep orphans.Sweep
 }
 
 // Target is one cluster that an owner is to have dependents in.
@@ -81,45 +112,12 @@ type Target struct {
 	// Cluster is its name, and Labels are those of the member.
 	Cluster mcreconcile.ClusterName
 	Labels  map[string]string
-	// Dependents are those that the owner has there now, as last seen.
+	// Dependents are those that the owner has there now, as last seen. They are shared, and must not be changed.
 	Dependents []client.Object
 }
 
-// Result is what came of one cluster.
-type Result struct {
-	Cluster mcreconcile.ClusterName
-
-	// Targeted says whether the owner is to have dependents there. If not, they are being removed.
-	Targeted bool
-
-	// Dependents are those of Desired that are there, as last seen: of the types of Kinds, and with their status. They
-	// may be a little older than what was just applied.
-	Dependents []client.Object
-
-	// Err says what keeps the cluster from being as desired. It is nil if nothing does. With errors.As it may be a
-	// fleet.StateError if the cluster is not ready, a [ConflictError], or an error of the API server.
-	Err error
-}
-
-// ConflictError says that an object that is to be a dependent is there, and belongs to somebody else or to nobody. It is
-// left alone. The owner is reconciled again after some seconds, in case the object is gone.
-type ConflictError struct {
-	Cluster mcreconcile.ClusterName
-	// Object names it, such as "Deployment default/nginx".
-	Object string
-	// Why says to whom it belongs.
-	Why error
-}
-
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("%s of cluster %q is not this owner's, and is left alone: %v", e.Object, e.Cluster, e.Why)
-}
-
-// Unwrap returns Why.
-func (e *ConflictError) Unwrap() error { return e.Why }
-
-// SetupWithManager adds a controller to the manager that runs the Reconciler, and a [Collector]. more may add to the
-// controller: options, predicates, watches.
+// SetupWithManager adds a controller to the manager that runs the Reconciler, and an orphans.Collector. more may
+// add to the controller of the owners: options, predicates, watches.
 func (r *Reconciler[T]) SetupWithManager(mgr mcmanager.Manager, more ...func(*mcbuilder.Builder)) error {
 	if err := r.validate(); err != nil {
 		return fmt.Errorf("setting up controller %q: %w", r.Name, err)
@@ -134,8 +132,14 @@ func (r *Reconciler[T]) validate() error {
 			errs = append(errs, fmt.Errorf("%s is %q, and must be a DNS label", field, name))
 		}
 	}
-	if len(r.Kinds) == 0 || r.Desired == nil {
-		errs = append(errs, errors.New("the fields Kinds and Desired are required"))
+	if len(r.Kinds) == 0 && r.MoreKinds == nil || r.Desired == nil {
+		errs = append(errs, errors.New("the fields Kinds, or MoreKinds, and Desired are required"))
+	}
+	errs = append(errs, r.Policy.validate())
+	for field, policy := range map[string]LeavePolicy{
+		"OnMemberLeaving": r.OnMemberLeaving, "OnOwnersLeaving": r.OnOwnersLeaving, "Retire": r.Retire,
+	} {
+		errs = append(errs, oneOf(field, policy, LeaveAsIs, LeaveReleased, LeaveDeleted))
 	}
 	return errors.Join(errs...)
 }
@@ -145,6 +149,8 @@ func (r *Reconciler[T]) config() config {
 	c := config{
 		fleet: r.Fleet, name: r.Name, ownersIn: r.OwnersIn, dependentsIn: r.DependentsIn, protos: r.Kinds,
 		namespaces: r.Namespaces, user: r.User, releaseAfter: r.ReleaseAfter, requestTimeout: r.Timeout, sweep: r.Sweep,
+		moreKinds: r.MoreKinds, policy: r.Policy, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
+		retire: r.Retire, decommissioned: r.OwnersDecommissioned, byName: r.ByName, workers: r.Workers, stateNamespace: r.StateNamespace,
 		newOwner: func() client.Object { return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) }, //nolint:forcetypeassert // it is made of T
 		desired: func(ctx context.Context, owner client.Object, target Target) ([]client.Object, error) {
 			return r.Desired(ctx, owner.(T), target) //nolint:forcetypeassert // newOwner has made it
@@ -165,15 +171,24 @@ func (r *Reconciler[T]) config() config {
 
 type config struct {
 	fleet, name            string
-	ownersIn, dependentsIn Clusters
+	ownersIn, dependentsIn mcowner.Clusters
 	protos                 []client.Object
+	moreKinds              func(schema.GroupVersionKind) error // nil if there are none
 	namespaces             []string
 	newOwner               func() client.Object
 	targets                func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) // may be nil
 	desired                func(context.Context, client.Object, Target) ([]client.Object, error)
 	status                 func(context.Context, client.Object, []Result) error // may be nil
-	user                   func(mcreconcile.ClusterName) string                 // may be nil
+	policy                 Policy
+	user                   func(mcreconcile.ClusterName) string // may be nil
 	releaseAfter           time.Duration
+	onMemberLeaving        LeavePolicy
+	onOwnersLeaving        LeavePolicy
+	retire                 LeavePolicy
+	decommissioned         []mcowner.ClusterID
+	byName                 bool
+	stateNamespace         string
+	workers                int
 	requestTimeout         time.Duration
-	sweep                  Sweep
+	sweep                  orphans.Sweep
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -35,7 +36,7 @@ func TestDependentsAreAsDesired(t *testing.T) {
 	t.Run("Created", func(t *testing.T) {
 		cm := w.isCopied(one, "a")
 		w.isCopied(two, "a")
-		controller, ok := mcowner.ControllerOf(cm, "member-1")
+		controller, ok := mcowner.ControllerOf(cm, mcowner.ByName("member-1"))
 		if !ok || controller.UID != w.mustGet(w.Local, "a").UID || cm.Data["cluster"] != "member-1" {
 			t.Errorf("the copy is %v, whose controller is %v", cm.Data, controller)
 		}
@@ -152,11 +153,11 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 		},
 		"OfAnotherOwner": func(cm *corev1.ConfigMap) {
 			other := mcowner.Reference{Fleet: fleetName, Manager: controller, Cluster: "member-9", APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "u"}
-			_ = mcowner.SetControllerReference(other, cm, "member-1")
+			_ = mcowner.SetControllerReference(other, cm, mcowner.ByName("member-1"))
 		},
 		"OfAnotherFleet": func(cm *corev1.ConfigMap) {
 			other := mcowner.Reference{Fleet: "other", APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "u"}
-			_ = mcowner.SetControllerReference(other, cm, "member-1")
+			_ = mcowner.SetControllerReference(other, cm, mcowner.ByName("member-1"))
 		},
 		"Unreadable": func(cm *corev1.ConfigMap) {
 			cm.Annotations = map[string]string{mcowner.KeyPrefix + "mine": "{"}
@@ -190,7 +191,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 			if cm == nil {
 				return false
 			}
-			_, ok := mcowner.ControllerOf(cm, "member-1")
+			_, ok := mcowner.ControllerOf(cm, mcowner.ByName("member-1"))
 			return ok
 		})
 	})
@@ -234,7 +235,7 @@ func TestAnOwnerThatWasCreatedAnewHasDependentsOfItsOwn(t *testing.T) {
 		if cm == nil || cm.UID == before.UID {
 			return false
 		}
-		controller, ok := mcowner.ControllerOf(cm, "member-1")
+		controller, ok := mcowner.ControllerOf(cm, mcowner.ByName("member-1"))
 		return ok && controller.UID == w.mustGet(w.Local, "a").UID
 	})
 }
@@ -285,7 +286,7 @@ func TestAMemberThatJoinsGetsDependents(t *testing.T) {
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
-	r.Targets, r.DependentsIn = nil, dependents.Clusters{Members: everywhere}
+	r.Targets, r.DependentsIn = nil, mcowner.Clusters{Members: everywhere}
 	p := w.run(r)
 	w.create(w.Local, w.owner("a"))
 	w.isCopied(one, "a")
@@ -545,7 +546,7 @@ func TestResultsBecomeTheStatus(t *testing.T) {
 	one, two := w.Members[0], w.Members[1]
 	var lastErr atomic.Value
 	r := &dependents.Reconciler[*appsv1.Deployment]{
-		Fleet: fleetName, Name: "status", OwnersIn: dependents.Clusters{Local: true},
+		Fleet: fleetName, Name: "status", OwnersIn: mcowner.Clusters{Local: true},
 		Kinds: []client.Object{&appsv1.Deployment{}},
 		Desired: func(_ context.Context, owner *appsv1.Deployment, _ dependents.Target) ([]client.Object, error) {
 			return []client.Object{&appsv1.Deployment{
@@ -558,14 +559,14 @@ func TestResultsBecomeTheStatus(t *testing.T) {
 				if r.Err != nil {
 					lastErr.Store(r)
 				}
-				for _, d := range r.Dependents {
+				for _, d := range r.Dependents() {
 					owner.Status.Replicas += 3
 					owner.Status.ReadyReplicas += d.(*appsv1.Deployment).Status.ReadyReplicas
 				}
 			}
 			return nil
 		},
-		Sweep: dependents.Sweep{Interval: time.Hour},
+		Sweep: orphans.Sweep{Interval: time.Hour},
 	}
 	p := w.run(r)
 	app := map[string]string{"app": "a"}
@@ -617,7 +618,7 @@ func TestOwnersOfManyClusters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	r := w.spread()
-	r.OwnersIn, r.DependentsIn = dependents.Clusters{}, dependents.Clusters{Local: true}
+	r.OwnersIn, r.DependentsIn = mcowner.Clusters{}, mcowner.Clusters{Local: true}
 	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
 		origin, _ := mcreconcile.ClusterNameFrom(ctx)
 		name := mcowner.UniqueName(63, string(origin), owner.Name)
@@ -651,7 +652,7 @@ func TestOwnersOfManyClusters(t *testing.T) {
 		if cm == nil {
 			return false
 		}
-		controller, _ := mcowner.ControllerOf(cm, mcreconcile.LocalCluster)
+		controller, _ := mcowner.ControllerOf(cm, mcowner.ByName(mcreconcile.LocalCluster))
 		return controller.Cluster == "member-2"
 	})
 }
@@ -695,7 +696,7 @@ func TestDependentsAreWatchedWhereTheyMayBe(t *testing.T) {
 	cannotList := two.AddUser(t, "cannot-list")
 	w.Members = w.Members[:1]
 	r := w.spread()
-	r.DependentsIn = dependents.Clusters{Members: named(one.Name)}
+	r.DependentsIn = mcowner.Clusters{Members: named(one.Name)}
 	p := w.run(r)
 	if err := p.members.Set(fleet.Member{Name: "member-2", Config: cannotList}); err != nil {
 		t.Fatal(err)
@@ -725,7 +726,7 @@ func TestAClaimDoesNotMakeAnOwner(t *testing.T) {
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
-	r.OwnersIn = dependents.Clusters{Members: named(one.Name)}
+	r.OwnersIn = mcowner.Clusters{Members: named(one.Name)}
 	w.run(r)
 	w.create(one, w.owner("owner", two.Name))
 	bystander := w.owner("bystander", two.Name)

@@ -10,111 +10,105 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
-// takeAway takes the owner from a dependent: it deletes the dependent, unless the policy is Orphan or there is another
-// owner; then it removes the reference. It changes nothing that is not this owner's.
-func (a *applier) takeAway(ctx context.Context, k kind, obj client.Object, policy metav1.DeletionPropagation) error {
-	references, err := a.at.references(obj)
-	mine := slices.DeleteFunc(references, func(r mcowner.Reference) bool { return !a.ref.Succeeds(r) })
+// takeAway takes the owner from a dependent, and tells of it. It changes nothing that is not this owner's.
+func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Object, policy metav1.DeletionPropagation) error {
+	references, err := mcowner.References(obj, p.at.ID)
+	mine := slices.DeleteFunc(references, func(r mcowner.Reference) bool { return !p.asked.ref.Succeeds(r) })
 	if err != nil || len(mine) == 0 {
 		return nil //nolint:nilerr // what cannot be read is nobody's
 	}
-	deleted, err := takeAway(ctx, a.access, a.writer, a.at, k, obj, mine, policy)
+	deleted, err := remote.TakeAway(ctx, p.engine.access, p.writer, p.at, k, obj, mine, policy)
 	if err != nil {
 		return err
 	}
-	a.memory.forget(a.keyOf(k, obj))
+	p.o.forgetObject(p.keyOf(k, obj))
 	reason := EventOrphaned
 	if deleted {
 		reason = EventDeleted
 	}
-	a.did(reason, a.at.name, k.describe(obj))
+	p.o.did(reason, p.at.Name(), k.Describe(obj))
 	return nil
 }
 
-// takeAway takes owners from a dependent, as the object was read: if it was changed since, nothing happens, and the error
-// is a conflict. One that is gone already is no error.
-func takeAway(
-	ctx context.Context, p *access, writer client.Client, at session, k kind, obj client.Object,
-	owners []mcowner.Reference, policy metav1.DeletionPropagation,
-) (deleted bool, err error) {
-	ctx, cancel := p.bound(ctx)
-	defer cancel()
-	meta := k.newMetadata()
-	meta.ObjectMeta = metav1.ObjectMeta{
-		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
-		Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(),
-	}
-	released := meta.DeepCopy()
-	for _, owner := range owners {
-		mcowner.RemoveReference(owner, released)
-	}
-	others, err := mcowner.References(released, at.name)
-	deleted = policy != metav1.DeletePropagationOrphan && len(others)+len(released.OwnerReferences) == 0 && err == nil
-	if deleted {
-		err = writer.Delete(ctx, meta, client.PropagationPolicy(policy), client.Preconditions{
-			UID: new(meta.UID), ResourceVersion: new(meta.ResourceVersion),
-		})
-	} else {
-		err = writer.Patch(ctx, released, client.MergeFromWithOptions(meta, client.MergeFromWithOptimisticLock{}))
-	}
-	if err = client.IgnoreNotFound(err); err != nil {
-		return deleted, fmt.Errorf("removing %s from %s: %w", k.describe(obj), clusterText(at.name), err)
-	}
-	return deleted, nil
-}
-
-// dependent is an object of a cluster that has a reference to the owner.
+// dependent is an object of the cluster that has a reference to the owner.
 type dependent struct {
-	kind
+	remote.Kind
+
 	obj client.Object
 }
 
-// known returns the dependents of an owner in a cluster, as the caches have them. Those of an owner of the same name that
-// is gone are among them.
-func (c *controller) known(ctx context.Context, at session, owner mcowner.Reference) ([]dependent, error) {
-	var found []dependent
-	for _, k := range c.kinds {
-		list, err := c.list(ctx, at, k, owner)
-		if err != nil {
-			return nil, fmt.Errorf("listing %s of %s: %w", k.gvk.GroupKind(), clusterText(at.name), err)
-		}
-		err = meta.EachListItem(list, func(item runtime.Object) error {
-			obj := item.(client.Object) //nolint:forcetypeassert // so are all that caches have
-			obj.GetObjectKind().SetGroupVersionKind(k.gvk)
-			if isOf(obj, at, owner) {
-				found = append(found, dependent{k, obj})
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
+// kindsHere returns the kinds of which the owner may have dependents: those that were noted, or, on an owner of a version
+// before that, those of the controller.
+func (p *placement) kindsHere() []remote.Kind {
+	if len(p.asked.noted) == 0 {
+		return p.engine.kinds
 	}
-	return found, nil
+	kinds := make([]remote.Kind, len(p.asked.noted))
+	for i, gvk := range p.asked.noted {
+		kinds[i] = p.engine.kindNoted(gvk)
+	}
+	return kinds
 }
 
-// list lists by an index of the cache, which it adds where it is not there yet.
-func (c *controller) list(ctx context.Context, at session, k kind, owner mcowner.Reference) (client.ObjectList, error) {
-	ctx, cancel := c.bound(ctx)
+// kindNoted returns a kind that was noted. It may be none of the controller's any more.
+func (c *engine) kindNoted(gvk schema.GroupVersionKind) remote.Kind {
+	for _, k := range c.kinds {
+		if k.GroupKind() == gvk.GroupKind() {
+			return k
+		}
+	}
+	return remote.Untyped(gvk)
+}
+
+// known returns the dependents of the owner in the cluster, as its cache has them, and why kinds cannot be read. Those of an
+// owner of the same name that is gone are among them.
+func (p *placement) known(ctx context.Context, kinds []remote.Kind) (found []dependent, unknown map[schema.GroupKind]error) {
+	unknown = map[schema.GroupKind]error{}
+	for _, k := range kinds {
+		objs, err := p.list(ctx, k)
+		if err != nil {
+			unknown[k.GroupKind()] = fmt.Errorf("reading %s of %s: %w", k.GroupKind(), p.at, err)
+			continue
+		}
+		for _, obj := range objs {
+			found = append(found, dependent{k, obj})
+		}
+	}
+	return found, unknown
+}
+
+// list lists the dependents of a kind by an index of the cache, which it adds where it is not there yet. The kind is watched
+// from then on.
+func (p *placement) list(ctx context.Context, k remote.Kind) ([]client.Object, error) {
+	if err := p.engine.watches.ensure(ctx, p.at, k); err != nil {
+		return nil, err
+	}
+	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
-	list, err := k.newList(c.mgr.GetScheme())
+	list, err := k.NewList(p.engine.access.Manager.GetScheme())
 	if err != nil {
 		return nil, err
 	}
-	index := "owner." + c.name + "." + c.fleet
-	_, notIndexed := k.indexed.get(at.engagement, func() (struct{}, error) {
-		return struct{}{}, at.cluster.GetFieldIndexer().IndexField(ctx, k.newObject(), index, ownerKeys)
-	})
-	err = at.cluster.GetCache().List(ctx, list, client.MatchingFields{index: owner.Key()})
+	notIndexed := p.engine.watches.index(ctx, p.at, k)
+	err = p.at.Cluster.GetCache().List(ctx, list, client.MatchingFields{p.engine.watches.indexName: p.asked.ref.Key()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, errors.Join(err, notIndexed) // members that share a cache share the index, which can be added once
 	}
-	return list, nil
+	var objs []client.Object
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		if obj, ok := item.(client.Object); ok && p.at.Has(obj, p.asked.ref) {
+			objs = append(objs, obj)
+		}
+		return nil
+	})
+	return objs, err
 }
 
 // ownerKeys returns the keys of an object's owners.
@@ -128,54 +122,41 @@ func ownerKeys(obj client.Object) []string {
 	return keys
 }
 
-// isOf reports whether an object has a reference to the owner, or to one that the owner succeeds.
-func isOf(obj client.Object, at session, owner mcowner.Reference) bool {
-	references, err := at.references(obj)
-	return err == nil && slices.ContainsFunc(references, owner.Succeeds)
-}
-
-// contested returns an error for an object that says it is this very owner's, of another cluster: the clusters' identities
-// may be of another kind than they were, and the owner must not go without a word.
-func (a *applier) contested(k kind, obj client.Object) error {
-	references, _ := a.at.references(obj) // what cannot be read is nobody's
-	i := slices.IndexFunc(references, func(r mcowner.Reference) bool { return r.Key() == a.ref.Key() && r.UID == a.ref.UID })
-	if i < 0 {
-		return nil
-	}
-	return &ConflictError{Cluster: a.at.name, Object: k.describe(obj), Why: a.otherCluster(obj, &references[i])}
-}
-
-// otherCluster says that an object's reference is to an owner of the same name that is in another cluster.
-func (a *applier) otherCluster(obj client.Object, owner *mcowner.Reference) error {
-	return &mcowner.AlreadyOwnedError{Dependent: locate(a.at, obj), Owner: owner, Now: &a.ref}
-}
-
-// emptyCluster takes the owner from all its dependents in the cluster, and returns how many are being deleted then. It asks the
-// API server: the cache may not know yet what was created last.
-func (a *applier) emptyCluster(ctx context.Context, policy metav1.DeletionPropagation) (going int, err error) {
-	selector, err := ofOwner(a.ref)
+// empty takes the owner from all its dependents in the cluster, and returns how many are being deleted then. It asks the API
+// server: the cache may not know yet what was created last.
+func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation, done *report) (going int, err error) {
+	selector, err := remote.OfOwner(p.asked.ref)
 	if err != nil {
 		return 0, err
 	}
-	a.memory.forgetCluster(a.at.name)
 	var errs []error
-	for _, k := range a.kinds {
-		list := scan{namespaces: a.namespaces, pageSize: defaultPageSize}
-		err := list.each(ctx, a.access, a.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
-			if !isOf(obj, a.at, a.ref) {
-				errs = append(errs, a.contested(k, obj))
+	for _, k := range p.kindsHere() {
+		if err := p.engine.watches.ensure(ctx, p.at, k); err != nil { // so that it is told when they are gone
+			return going, err
+		}
+		err := remote.Scan{Namespaces: p.engine.cfg.namespaces}.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
+			if !p.at.Has(obj, p.asked.ref) {
+				errs = append(errs, p.contested(k, obj))
 				return nil
 			}
 			if policy != metav1.DeletePropagationOrphan {
 				going++
+				done.Objects = append(done.Objects, deleting(dependent{k, obj}))
 			}
 			if !obj.DeletionTimestamp.IsZero() && policy != metav1.DeletePropagationOrphan {
 				return nil
 			}
-			errs = append(errs, a.takeAway(ctx, k, obj, policy))
+			err := p.takeAway(ctx, k, obj, policy)
+			errs = append(errs, err)
+			if errors.Is(err, context.DeadlineExceeded) {
+				return err // the others would not be answered either
+			}
 			return nil
 		})
 		errs = append(errs, err)
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
 	}
 	return going, errors.Join(errs...)
 }

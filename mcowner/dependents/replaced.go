@@ -5,10 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -31,19 +32,13 @@ func (e *ReplacedError) Error() string {
 	}
 	return fmt.Sprintf("%s is another cluster now: there may be dependents in the one with the identity %s, and it is %.64q. "+
 		"If its credentials lead to the wrong cluster, mend them. If the other one is gone for good, remove that identity from the owner's annotation %s, or set ReleaseAfter",
-		clusterText(e.Cluster), strings.Join(before, " and "), string(e.Now), e.Annotation)
-}
-
-// isNoted reports whether a cluster as it is now is among those of its name in which the owner may have dependents. Where it
-// is not known which it is, its name counts.
-func (s site) isNoted(named []site) bool {
-	return slices.Contains(named, s) || s.identity == "" && len(named) > 0
+		remote.ClusterText(e.Cluster), strings.Join(before, " and "), string(e.Now), e.Annotation)
 }
 
 // divide tells the clusters that may be this one from those that had its name before.
-func (at session) divide(sites []site) (here, before []site) {
+func divide(at remote.Session, sites []record.Site) (here, before []record.Site) {
 	for _, s := range sites {
-		if mcowner.Differ(s.identity, at.identity) {
+		if mcowner.Differ(s.Identity, at.ID.UID) {
 			before = append(before, s)
 		} else {
 			here = append(here, s)
@@ -53,49 +48,51 @@ func (at session) divide(sites []site) (here, before []site) {
 }
 
 // replaced returns an error if some clusters had the name of this one before.
-func (p *pass) replaced(at session, before []site) error {
+func (c *engine) replaced(at remote.Session, before []record.Site) error {
 	if len(before) == 0 {
 		return nil
 	}
-	err := &ReplacedError{Cluster: at.name, Now: at.identity, Annotation: p.record.identities}
+	err := &ReplacedError{Cluster: at.Name(), Now: at.ID.UID, Annotation: c.keys.Identities}
 	for _, s := range before {
-		err.Before = append(err.Before, s.identity)
+		err.Before = append(err.Before, s.Identity)
 	}
 	return err
 }
 
 // unreleased returns those clusters that still hold up the owner.
-func (p *pass) unreleased(sites []site) []site {
-	return slices.DeleteFunc(slices.Clone(sites), func(s site) bool {
-		if !p.isOverdue(s) {
-			return false
+func (p *placement) unreleased(sites []record.Site) (held, released []record.Site) {
+	for _, s := range sites {
+		switch {
+		case p.asked.isGivenUp(s.Name):
+			p.o.tellReleased(s, fmt.Errorf("the annotation %s of the owner says so", GiveUpAnnotation))
+		case p.engine.cfg.releaseAfter > 0 && p.engine.ledger.missingFor(s) >= p.engine.cfg.releaseAfter:
+			p.o.tellReleased(s, fmt.Errorf("for %s another cluster has had the name of the one with the identity %.64q", p.engine.cfg.releaseAfter, string(s.Identity)))
+		default:
+			held = append(held, s)
+			continue
 		}
-		p.tellReleased(s, fmt.Errorf("for %s another cluster has had the name of the one with the identity %.64q", p.releaseAfter, string(s.identity)))
-		return true
-	})
+		released = append(released, s)
+	}
+	return held, released
 }
 
-// mostSites is how many clusters of one name an owner knows. A name can be led to as many as somebody likes, and what an owner
-// can note is bounded.
-const mostSites = 16
-
 // withinBounds gives up the clusters that had a name longest ago, if there are too many.
-func (p *pass) withinBounds(named []site) []site {
-	given := named[:max(0, len(named)-mostSites)]
+func (a *accounting) withinBounds(named []record.Site) []record.Site {
+	given := named[:max(0, len(named)-record.MostSites)]
 	for _, s := range given {
-		p.tellReleased(s, fmt.Errorf("%d clusters had the name after the one with the identity %.64q", mostSites, string(s.identity)))
+		a.record.GivenUp = true
+		a.tellReleased(s, fmt.Errorf("%d clusters had the name after the one with the identity %.64q", record.MostSites, string(s.Identity)))
 	}
 	return named[len(given):]
 }
 
-// tellReplaced tells of clusters that had the name of a target before. That is no fault of the target, and becomes one when
-// the owner is deleted.
-func (p *pass) tellReplaced(at session, before []site) {
-	news, err := "", p.replaced(at, before)
-	if err != nil {
-		news = err.Error()
-	}
-	if p.memory.isNews("replaced "+string(at.name), news) && err != nil {
-		p.emit(corev1.EventTypeWarning, EventReplaced, "Apply", about(at.name, string(at.identity)), news)
-	}
+// GiveUpAnnotation on an owner has the names of clusters, divided by commas, that hold up nothing any more: they are gone for
+// good, and so is what the owner has there. It counts for clusters that are not in the fleet, and for those whose name leads to
+// another cluster now.
+const GiveUpAnnotation = "fleet-runtime.dev/give-up-clusters"
+
+// isGivenUp reports whether the owner says that a cluster is gone for good.
+func (p *plan) isGivenUp(name mcreconcile.ClusterName) bool {
+	given := strings.Split(p.owner.GetAnnotations()[GiveUpAnnotation], ",")
+	return slices.ContainsFunc(given, func(s string) bool { return strings.TrimSpace(s) == string(name) && name != mcreconcile.LocalCluster })
 }

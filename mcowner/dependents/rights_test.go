@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 )
 
@@ -27,7 +28,7 @@ func TestTheRightsOfTheDocsSuffice(t *testing.T) {
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
 	})
 	r := w.spread()
-	r.OwnersIn, r.DependentsIn = dependents.Clusters{Members: named(one.Name)}, dependents.Clusters{Members: named(two.Name)}
+	r.OwnersIn, r.DependentsIn = mcowner.Clusters{Members: named(one.Name)}, mcowner.Clusters{Members: named(two.Name)}
 	r.Sweep.Interval = 100 * time.Millisecond
 	w.Members = nil // reported below
 	p := w.run(r)
@@ -62,7 +63,7 @@ func TestNothingIsLeftOfMembersThatLeave(t *testing.T) {
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.spread()
-	r.OwnersIn = dependents.Clusters{Members: named(one.Name)}
+	r.OwnersIn = mcowner.Clusters{Members: named(one.Name)}
 	p := w.run(r)
 	w.create(one, w.owner("a", two.Name))
 	cycle := func() {

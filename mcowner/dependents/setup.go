@@ -1,93 +1,165 @@
 package dependents
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/inpod"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
-	"github.com/fleet-runtime/fleet-runtime/mchandler"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mcsource"
 )
 
-const defaultTimeout = 10 * time.Second
+// defaultWorkers is how many clusters are worked on at once. That is mostly waiting for their API servers.
+const defaultWorkers = 16
 
 func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) error {
 	c, err := newController(mgr, cfg)
 	if err != nil {
 		return fmt.Errorf("setting up controller %q: %w", cfg.name, err)
 	}
-	own := func(r mcowner.Reference) bool { return r.Fleet == c.fleet && r.Manager == c.name }
-	b := mcbuilder.ControllerManagedBy(mgr).Named(c.name).WithOptions(mcbuilder.Options{RateLimiter: retries()}).
-		For(c.newOwner(), append(c.ownersIn.watch(), mcbuilder.WithPredicates(c.deletions.predicate()))...).
-		WatchesRawSource(&members{fleet: mgr.GetFleet(), memory: c.memories, name: c.name})
-	for _, k := range c.kinds {
-		b = b.Owns(k.proto, append(c.dependentsIn.watch(), mcbuilder.AcrossClusters(own))...).
-			Watches(k.proto, mchandler.EnqueueRequestsAcrossClusters(c.waitingFor(k)), c.dependentsIn.watch()...)
-	}
+	owners := mcbuilder.ControllerManagedBy(mgr).Named(c.cfg.name).WithOptions(mcbuilder.Options{RateLimiter: retries[mcreconcile.Request]()}).
+		For(c.cfg.newOwner(), append(watchIn(c.cfg.ownersIn), mcbuilder.WithPredicates(c.deletions.predicate(), c.ledger.predicate(c.keys)))...).
+		WatchesRawSource(c.owners)
 	for _, add := range more {
-		add(b)
+		add(owners)
 	}
-	if err := b.Complete(c); err != nil {
+	if err := owners.Complete(planner{c}); err != nil {
 		return err
 	}
-	return mgr.Add(c.collector())
-}
-
-// retries limits the pause of owners that cannot be served to a minute: what is wrong in another cluster is often put
-// right there, and nobody tells.
-func retries() workqueue.TypedRateLimiter[mcreconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](100*time.Millisecond, time.Minute)
-}
-
-// waitingFor maps an object of a kind to the owners that wait for it to be gone.
-func (c *controller) waitingFor(k kind) mchandler.MapFunc {
-	return func(_ context.Context, in mcreconcile.ClusterName, obj client.Object) []mcreconcile.Request {
-		return c.memories.waitingFor(obstacle{cluster: in, kind: k.gvk.GroupKind(), name: client.ObjectKeyFromObject(obj)})
+	c.watches.local, err = mcbuilder.TypedControllerManagedBy[work](mgr).Named(c.cfg.name + "-placements").
+		WithOptions(workerOptions(cfg)).
+		WithLogConstructor(func(w *work) logr.Logger {
+			log := mgr.GetLogger().WithValues("controller", c.cfg.name+"-placements")
+			if w != nil {
+				log = log.WithValues("owner", w.owner.String())
+			}
+			return log
+		}).
+		WatchesRawSource(c.watches.members).WatchesRawSource(c.works).WatchesRawSource(members{c}).
+		Build(worker{c})
+	if err != nil {
+		return err
 	}
+	return mgr.Add(c.collector)
 }
 
-func newController(mgr mcmanager.Manager, cfg config) (*controller, error) {
-	if cfg.requestTimeout <= 0 {
-		cfg.requestTimeout = defaultTimeout
+// watchIn returns the options of a watch in these clusters.
+func watchIn(c mcowner.Clusters) []mcbuilder.WatchOption {
+	var opts []mcbuilder.WatchOption
+	if c.Local {
+		opts = append(opts, mcbuilder.InLocalCluster)
 	}
-	all := &access{mgr: mgr, who: cfg.name, timeout: cfg.requestTimeout, known: &Identities{Manager: mgr}}
-	kinds, err := kindsOf(cfg.protos, mgr.GetScheme())
+	if c.HasMembers() {
+		opts = append(opts, mcbuilder.InMembers(c.Members))
+	}
+	return opts
+}
+
+// retries limits the pause of what cannot be done: what is wrong in another cluster is often put right there, and nobody
+// tells.
+func retries[request comparable]() workqueue.TypedRateLimiter[request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](100*time.Millisecond, mostPause)
+}
+
+// namespaceOfState returns the namespace of the local cluster in which something can be noted.
+func (c config) namespaceOfState() (string, error) {
+	if c.stateNamespace != "" {
+		return c.stateNamespace, nil
+	}
+	namespace, err := inpod.Namespace(inpod.NamespaceFile)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errNoNamespace, err)
+	}
+	return namespace, nil
+}
+
+// workerOptions are those of the controller that does the work.
+func workerOptions(cfg config) controller.TypedOptions[work] {
+	workers := cfg.workers
+	if workers <= 0 {
+		workers = defaultWorkers
+	}
+	return controller.TypedOptions[work]{RateLimiter: retries[work](), MaxConcurrentReconciles: workers}
+}
+
+func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
+	kinds, err := remote.KindsOf(cfg.protos, mgr.GetScheme())
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range kinds {
-		if _, ok := k.proto.(*metav1.PartialObjectMetadata); ok {
+		if _, ok := k.Proto.(*metav1.PartialObjectMetadata); ok {
 			return nil, errors.New("the field Kinds has kinds of whole objects, not of their metadata")
 		}
 	}
-	owners, err := kindsOf([]client.Object{cfg.newOwner()}, mgr.GetScheme())
+	owners, err := remote.KindsOf([]client.Object{cfg.newOwner()}, mgr.GetScheme())
 	if err != nil {
 		return nil, err
 	}
-	return &controller{
-		config: cfg, access: all, owner: owners[0], kinds: kinds, record: newRecord(cfg.fleet, cfg.name),
-		writers: writers{user: cfg.user}, memories: newMemory(), deletions: &deletions{},
-		proof: &proof{access: all, owners: owners},
-	}, nil
+	l := newLedger()
+	c := &engine{
+		cfg: cfg, access: remote.NewAccess(mgr, cfg.name, cfg.requestTimeout, cfg.byName), owner: owners[0], kinds: kinds,
+		keys: record.NewKeys(cfg.fleet, cfg.name), writers: remote.Writers{User: cfg.user}, ledger: l, deletions: &deletions{},
+		watches: newWatches(cfg.fleet, cfg.name, mcsource.NewTypedOnDemand[work](mgr.GetFleet()), l),
+		owners:  &feed[mcreconcile.Request]{name: "owners of dependents"}, works: &feed[work]{name: "work of owners"},
+	}
+	c.tombs = &tombs{client: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: cfg.namespaceOfState, name: cfg.name + "." + cfg.fleet}
+	c.collector = c.newCollector()
+	return c, nil
 }
 
-// collector returns the collector of the controller's own dependents.
-func (c *controller) collector() *Collector {
-	sweep := c.sweep
+// newCollector returns the collector of the controller's own dependents.
+func (c *engine) newCollector() *orphans.Collector {
+	sweep := c.cfg.sweep
 	if sweep.Timeout <= 0 {
-		sweep.Timeout = c.timeout
+		sweep.Timeout = c.access.Timeout
 	}
-	return &Collector{
-		Manager: c.mgr, Fleet: c.fleet, Owners: []client.Object{c.owner.proto}, OwnersIn: c.ownersIn, Kinds: c.protos,
-		DependentsIn: c.dependentsIn, Namespaces: c.namespaces, Name: c.name, Sweep: sweep,
-		manager: c.name, user: c.user,
+	return &orphans.Collector{
+		Manager: c.access.Manager, Fleet: c.cfg.fleet, Controller: c.cfg.name, Owners: []client.Object{c.owner.Proto}, OwnersIn: c.cfg.ownersIn,
+		Kinds: c.cfg.protos, MoreKinds: c.moreKindsFound, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Sweep: sweep,
+		User: c.cfg.user, ByName: c.cfg.byName, Decommissioned: c.cfg.decommissioned,
+		Watched: c.watches.isWatched, Stray: c.stray, Keep: c.tombs.has,
 	}
+}
+
+// moreKindsFound returns the kinds of which owners have dependents that are not in Kinds.
+func (c *engine) moreKindsFound() []client.Object {
+	found := map[string]client.Object{}
+	for _, o := range c.ledger.all() {
+		o.mu.Lock()
+		kinds := o.record.Kinds
+		o.mu.Unlock()
+		for _, gvk := range kinds {
+			if k := c.kindNoted(gvk); !c.isFixed(k) {
+				found[gvk.String()] = k.Proto
+			}
+		}
+	}
+	var protos []client.Object
+	for _, proto := range found {
+		protos = append(protos, proto)
+	}
+	return protos
+}
+
+func (c *engine) isFixed(k remote.Kind) bool {
+	for _, fixed := range c.kinds {
+		if fixed.GroupKind() == k.GroupKind() {
+			return true
+		}
+	}
+	return false
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
-	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
@@ -77,7 +77,7 @@ func TestRemovalsThatHangHoldUpNoOtherCluster(t *testing.T) {
 	w.Members = nil // reported below
 	cfg, sunk := into(one, deletions)
 	w.owned(one, "orphan", w.goneOwner())
-	p := w.collect(func(c *dependents.Collector) { c.Timeout = time.Hour })
+	p := w.collect(func(c *orphans.Collector) { c.Timeout = time.Hour })
 	p.add(one, cfg)
 	p.add(two, two.Config())
 	eventually(t, "a removal hangs", func() bool { return sunk.Load() == 1 })
@@ -148,11 +148,11 @@ func TestRemovalsThatHangEndTheLookAtTheirKind(t *testing.T) {
 			}
 			last := w.owned(one, "z-does-not-hang", w.goneOwner())
 			orphan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "of-another-kind"}}
-			if err := mcowner.SetControllerReference(w.goneOwner(), orphan, fleet.ClusterName(one.Name)); err != nil {
+			if err := mcowner.SetControllerReference(w.goneOwner(), orphan, mcowner.ByName(fleet.ClusterName(one.Name))); err != nil {
 				t.Fatal(err)
 			}
 			w.create(one, orphan)
-			p := w.collect(func(c *dependents.Collector) {
+			p := w.collect(func(c *orphans.Collector) {
 				c.Kinds = append(c.Kinds, &corev1.Secret{})
 				c.Timeout = timeout
 			})
@@ -179,7 +179,7 @@ func TestOwnersThatGiveNoAnswerHoldUpNothing(t *testing.T) {
 		w.owned(one, fmt.Sprintf("a-%d", i), w.goneOwner(func(r *mcowner.Reference) { r.Cluster = fleet.ClusterName(two.Name) }))
 	}
 	orphan := w.owned(one, "b", w.goneOwner())
-	p := w.collect(func(c *dependents.Collector) { c.Timeout = time.Second })
+	p := w.collect(func(c *orphans.Collector) { c.Timeout = time.Second })
 	p.add(one, one.Config())
 	p.add(two, cfg)
 	p.is(two, fleet.Ready)
@@ -200,18 +200,18 @@ func TestOwnersWhoseCacheDoesNotSyncHoldUpNothing(t *testing.T) {
 	one, two := w.Members[0], w.Members[1]
 	w.Members = nil // reported below
 	cfg, _ := into(two, func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/configmaps") })
-	const orphans, timeout = 40, 3 * time.Second // to wait for each would take as long as the test's patience
-	for i := range orphans {
+	const count, timeout = 40, 3 * time.Second // to wait for each would take as long as the test's patience
+	for i := range count {
 		w.owned(one, fmt.Sprintf("orphan-%d", i), w.goneOwner(func(r *mcowner.Reference) { r.Cluster = fleet.ClusterName(two.Name) }))
 	}
-	p := w.collect(func(c *dependents.Collector) { c.Timeout = timeout })
+	p := w.collect(func(c *orphans.Collector) { c.Timeout = timeout })
 	p.add(one, one.Config())
 	p.add(two, cfg)
 	eventually(t, "all orphans are removed", func() bool { return len(w.list(one)) == 0 })
 	sweeps := w.metric("fleet_runtime_sweeps_total", one, "result", "success")
 	removed := func() float64 { return w.metric("fleet_runtime_orphans_total", one, "action", "deleted") }
-	eventually(t, "all are counted", func() bool { return removed() >= orphans })
-	if n := removed(); n != orphans || sweeps > orphans {
+	eventually(t, "all are counted", func() bool { return removed() >= count })
+	if n := removed(); n != count || sweeps > count {
 		t.Errorf("%v orphans were removed in %v sweeps", n, sweeps)
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -74,7 +75,7 @@ func newWorld(t *testing.T, members int) *world {
 func (w *world) spread() *dependents.Reconciler[*corev1.ConfigMap] {
 	return &dependents.Reconciler[*corev1.ConfigMap]{
 		Fleet: fleetName, Name: controller,
-		OwnersIn: dependents.Clusters{Local: true},
+		OwnersIn: mcowner.Clusters{Local: true},
 		Kinds:    []client.Object{&corev1.ConfigMap{}},
 		Targets: func(_ context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
 			return targetsOf(owner), nil
@@ -85,7 +86,7 @@ func (w *world) spread() *dependents.Reconciler[*corev1.ConfigMap] {
 				Data:       map[string]string{"value": owner.Data["value"], "cluster": string(target.Cluster)},
 			}}, nil
 		},
-		Sweep: dependents.Sweep{Interval: time.Hour},
+		Sweep: orphans.Sweep{Interval: time.Hour},
 	}
 }
 

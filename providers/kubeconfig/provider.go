@@ -7,15 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/inpod"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
@@ -134,25 +133,11 @@ func (p Provider) namespaces() ([]string, error) {
 	case p.Namespace != "":
 		return []string{p.Namespace}, nil
 	}
-	own, err := ownNamespace(serviceAccountFile)
-	return []string{own}, err
-}
-
-// serviceAccountFile is where a pod has the name of its namespace:
-// https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/#directly-accessing-the-rest-api
-const serviceAccountFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// ownNamespace returns the namespace of the manager.
-func ownNamespace(file string) (string, error) {
-	if own := os.Getenv("POD_NAMESPACE"); own != "" {
-		return own, nil
-	}
-	text, err := os.ReadFile(file) //nolint:gosec // a constant, but in tests
+	own, err := inpod.Namespace(inpod.NamespaceFile)
 	if err != nil {
-		return "", fmt.Errorf("providers/kubeconfig: finding the manager's own namespace, where the Secrets are by default: %w; "+
-			"outside a pod, set Provider.Namespace or the environment variable POD_NAMESPACE", err)
+		return nil, fmt.Errorf("providers/kubeconfig: the Secrets are in the manager's own namespace by default: %w, or Provider.Namespace", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	return []string{own}, nil
 }
 
 func (p Provider) formats() (formats, error) {

@@ -134,8 +134,8 @@ func runChildren() {
 }
 
 func addChildren(mgr mcmanager.Manager) error {
-	in := func(role string) dependents.Clusters {
-		return dependents.Clusters{Members: labels.SelectorFromSet(labels.Set{"role": role})}
+	in := func(role string) mcowner.Clusters {
+		return mcowner.Clusters{Members: labels.SelectorFromSet(labels.Set{"role": role})}
 	}
 	r := &dependents.Reconciler[*corev1.ConfigMap]{
 		Fleet: "as4", Name: "children",
@@ -314,7 +314,7 @@ func (w *nursery) stray(t *testing.T) *corev1.ConfigMap {
 	ref := mcowner.Reference{
 		Fleet: "as4", Manager: "children", Cluster: "p9", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "gone", UID: "1",
 	}
-	if err := mcowner.SetControllerReference(ref, cm, "c1"); err != nil {
+	if err := mcowner.SetControllerReference(ref, cm, mcowner.ByName("c1")); err != nil {
 		t.Fatal(err)
 	}
 	w.create(t, "c1", cm)

@@ -1,4 +1,4 @@
-package dependents
+package orphans
 
 import (
 	"slices"
@@ -22,8 +22,8 @@ const clusterLabel = "cluster"
 
 // sweepMetrics are what metrics show of a collector. The series of a member go with it.
 type sweepMetrics struct {
-	sweeps, orphans *prometheus.CounterVec
-	unproven        *prometheus.GaugeVec
+	sweeps, orphans        *prometheus.CounterVec
+	unproven, unidentified *prometheus.GaugeVec
 
 	mu    sync.Mutex // guards known
 	known map[mcreconcile.ClusterName]struct{}
@@ -44,6 +44,10 @@ func newSweepMetrics(collector string) *sweepMetrics {
 			Name: "fleet_runtime_unproven_dependents", ConstLabels: of,
 			Help: "Dependents in the cluster of which the last sweep could not tell whether their owner is gone.",
 		}, []string{clusterLabel}),
+		unidentified: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fleet_runtime_dependents_without_identity", ConstLabels: of,
+			Help: "Dependents in the cluster whose reference does not say which cluster the owner's or their own is, by the last sweep: names alone count for them.",
+		}, []string{clusterLabel}),
 		known: map[mcreconcile.ClusterName]struct{}{},
 	}
 }
@@ -61,6 +65,7 @@ func (s *sweepMetrics) keep(names []mcreconcile.ClusterName) {
 		s.sweeps.DeletePartialMatch(gone)
 		s.orphans.DeletePartialMatch(gone)
 		s.unproven.DeletePartialMatch(gone)
+		s.unidentified.DeletePartialMatch(gone)
 	}
 }
 
@@ -72,9 +77,10 @@ func (s *sweepMetrics) know(name mcreconcile.ClusterName) {
 }
 
 // swept counts a sweep of a cluster.
-func (s *sweepMetrics) swept(name mcreconcile.ClusterName, unproven int, err error) {
+func (s *sweepMetrics) swept(name mcreconcile.ClusterName, unproven, unidentified int, err error) {
 	s.know(name)
 	s.unproven.WithLabelValues(string(name)).Set(float64(unproven))
+	s.unidentified.WithLabelValues(string(name)).Set(float64(unidentified))
 	result := "success"
 	if err != nil {
 		result = "error"
@@ -96,7 +102,7 @@ func (s *sweepMetrics) export() (end func()) {
 			ctrlmetrics.Registry.Unregister(c)
 		}
 	}
-	for _, c := range []prometheus.Collector{s.sweeps, s.orphans, s.unproven} {
+	for _, c := range []prometheus.Collector{s.sweeps, s.orphans, s.unproven, s.unidentified} {
 		if ctrlmetrics.Registry.Register(c) == nil {
 			registered = append(registered, c)
 		}

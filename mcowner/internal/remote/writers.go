@@ -1,4 +1,4 @@
-package dependents
+package remote
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// writers are the clients with which dependents are written: the cluster's own, or, for each user, one that impersonates.
-type writers struct {
-	user  func(origin mcreconcile.ClusterName) string // nil if nobody is impersonated
-	users perEngagement[*userClients]
+// Writers are the clients with which dependents are written: the cluster's own, or, for each user, one that impersonates.
+type Writers struct {
+	User  func(origin mcreconcile.ClusterName) string // nil if nobody is impersonated
+	users PerEngagement[*userClients]
 }
 
 // userClients are the clients of one engagement, by user.
@@ -24,22 +24,22 @@ type userClients struct {
 	clients map[string]client.Client
 }
 
-// at returns the client for the dependents of owners of a cluster.
-func (w *writers) at(at session, origin mcreconcile.ClusterName) (client.Client, error) {
-	if w.user == nil {
-		return at.cluster.GetClient(), nil
+// At returns the client for the dependents of owners of a cluster.
+func (w *Writers) At(at Session, origin mcreconcile.ClusterName) (client.Client, error) {
+	if w.User == nil {
+		return at.Cluster.GetClient(), nil
 	}
-	user := w.user(origin)
+	user := w.User(origin)
 	if user == "" {
-		return at.cluster.GetClient(), nil
+		return at.Cluster.GetClient(), nil
 	}
-	users, err := w.users.get(at.engagement, func() (*userClients, error) {
+	users, err := w.users.Get(at.Engagement, func() (*userClients, error) {
 		return &userClients{clients: map[string]client.Client{}}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return users.of(user, at.cluster)
+	return users.of(user, at.Cluster)
 }
 
 func (u *userClients) of(user string, cl cluster.Cluster) (client.Client, error) {

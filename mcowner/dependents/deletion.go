@@ -1,0 +1,89 @@
+package dependents
+
+import (
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+)
+
+// DeletionPolicyAnnotation on an owner says what becomes of its dependents when it is deleted: Background, Foreground or
+// Orphan, as in metav1.DeletionPropagation. It wins over what the deletion asks for.
+//
+// The policy of a deletion shows in a finalizer of the owner, which Kubernetes' garbage collector may take within
+// milliseconds. The controller sees it in passing, and writes this annotation then; a deletion with the policy Orphan while
+// no controller runs cannot be told from one with the policy Background. To be sure, set the annotation before.
+const DeletionPolicyAnnotation = mcowner.DeletionPolicyAnnotation
+
+// deletions remembers how owners are being deleted, from events that it sees as a predicate.
+type deletions struct {
+	mu   sync.Mutex // guards seen
+	seen map[types.UID]metav1.DeletionPropagation
+}
+
+// policyOf returns what becomes of the dependents of an owner that is being deleted.
+func (d *deletions) policyOf(owner client.Object) metav1.DeletionPropagation {
+	switch said := metav1.DeletionPropagation(owner.GetAnnotations()[DeletionPolicyAnnotation]); said {
+	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
+		return said
+	}
+	d.note(owner)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if policy, ok := d.seen[owner.GetUID()]; ok {
+		return policy
+	}
+	return metav1.DeletePropagationBackground
+}
+
+// note remembers what the owner's finalizers say.
+func (d *deletions) note(owner client.Object) {
+	if owner.GetDeletionTimestamp().IsZero() {
+		return
+	}
+	var policy metav1.DeletionPropagation
+	switch finalizers := owner.GetFinalizers(); {
+	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):
+		policy = metav1.DeletePropagationOrphan
+	case slices.Contains(finalizers, metav1.FinalizerDeleteDependents):
+		policy = metav1.DeletePropagationForeground
+	default:
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.seen == nil {
+		d.seen = map[types.UID]metav1.DeletionPropagation{}
+	}
+	d.seen[owner.GetUID()] = policy
+}
+
+func (d *deletions) forget(owner client.Object) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.seen, owner.GetUID())
+}
+
+// predicate lets every event pass, and sees it.
+func (d *deletions) predicate() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			d.note(e.Object)
+			return true
+		},
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			d.note(e.ObjectNew)
+			return true
+		},
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			d.forget(e.Object)
+			return true
+		},
+	}
+}

@@ -1,0 +1,196 @@
+package dependents
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// ledger is what a controller knows that is not written anywhere. All of it is found out again after a restart.
+type ledger struct {
+	mu       sync.Mutex // guards what follows; each owner has a lock of its own, which may be taken while this one is held
+	owners   map[mcreconcile.Request]*ownerState
+	asked    map[mcreconcile.Request]map[mcreconcile.ClusterName]struct{} // where owners have dependents that are not known
+	awaiting map[dependentKey]map[work]struct{}
+	missing  map[record.Site]time.Time
+	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
+	written  map[types.UID]client.Object           // owners as their status was written last
+}
+
+// dependentKey names an object of a cluster.
+type dependentKey struct {
+	cluster mcreconcile.ClusterName
+	kind    schema.GroupKind
+	name    types.NamespacedName
+}
+
+func newLedger() *ledger {
+	return &ledger{
+		owners:   map[mcreconcile.Request]*ownerState{},
+		asked:    map[mcreconcile.Request]map[mcreconcile.ClusterName]struct{}{},
+		awaiting: map[dependentKey]map[work]struct{}{},
+		missing:  map[record.Site]time.Time{},
+		leads:    map[mcreconcile.ClusterName]types.UID{},
+		written:  map[types.UID]client.Object{},
+	}
+}
+
+// get returns what is known of an owner, nil if nothing is.
+func (l *ledger) get(req mcreconcile.Request) *ownerState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.owners[req]
+}
+
+// of returns what is known of an owner, from now on something.
+func (l *ledger) of(req mcreconcile.Request) *ownerState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o, ok := l.owners[req]
+	if !ok {
+		o = newOwnerState(req)
+		l.owners[req] = o
+	}
+	delete(l.asked, req)
+	return o
+}
+
+// forget drops an owner that is gone, and returns the clusters in which there may be dependents of it.
+func (l *ledger) forget(req mcreconcile.Request) []mcreconcile.ClusterName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in := l.asked[req]
+	delete(l.asked, req)
+	if o, ok := l.owners[req]; ok {
+		in = maps.Clone(in)
+		if in == nil {
+			in = map[mcreconcile.ClusterName]struct{}{}
+		}
+		for _, name := range o.clusters() {
+			in[name] = struct{}{}
+		}
+	}
+	l.forgetLocked(req)
+	return slices.Collect(maps.Keys(in))
+}
+
+func (l *ledger) forgetLocked(req mcreconcile.Request) {
+	if o, ok := l.owners[req]; ok {
+		delete(l.written, o.uid())
+	}
+	delete(l.owners, req)
+	for key, waiting := range l.awaiting {
+		maps.DeleteFunc(waiting, func(w work, _ struct{}) bool { return w.owner == req })
+		if len(waiting) == 0 {
+			delete(l.awaiting, key)
+		}
+	}
+}
+
+// forgetOrigin drops the owners of a name that is no member's any more, or another cluster's.
+func (l *ledger) forgetOrigin(name mcreconcile.ClusterName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for req := range l.owners {
+		if req.ClusterName == name {
+			l.forgetLocked(req)
+		}
+	}
+	for req := range l.asked {
+		if req.ClusterName == name {
+			delete(l.asked, req)
+		}
+	}
+}
+
+// mostAsked is how many owners that are not known are remembered. Whoever may write a dependent may name any.
+const mostAsked = 10_000
+
+// ask notes that a cluster has dependents of an owner that is not known.
+func (l *ledger) ask(req mcreconcile.Request, in mcreconcile.ClusterName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked[req] == nil {
+		if len(l.asked) >= mostAsked {
+			return // sweeps find them
+		}
+		l.asked[req] = map[mcreconcile.ClusterName]struct{}{}
+	}
+	l.asked[req][in] = struct{}{}
+}
+
+// await notes that work is to be done when something changes about an object.
+func (l *ledger) await(w work, key dependentKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.awaiting[key] == nil {
+		l.awaiting[key] = map[work]struct{}{}
+	}
+	l.awaiting[key][w] = struct{}{}
+}
+
+// settled notes that work does not wait for an object any more.
+func (l *ledger) settled(w work, key dependentKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.awaiting[key], w)
+	if len(l.awaiting[key]) == 0 {
+		delete(l.awaiting, key)
+	}
+}
+
+// waitingFor returns the work that waits for an object.
+func (l *ledger) waitingFor(key dependentKey) []work {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.awaiting[key]))
+}
+
+// all returns all owners.
+func (l *ledger) all() []*ownerState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.owners))
+}
+
+// missingFor returns for how long a cluster has been missed that is not in the fleet, from now on if it was not before.
+// One that is back is not missed, whatever a reconcile says that began before.
+func (l *ledger) missingFor(site record.Site) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if site.Identity != "" && site.Identity == l.leads[site.Name] {
+		return 0
+	}
+	since, ok := l.missing[site]
+	if !ok {
+		since = time.Now()
+		l.missing[site] = since
+	}
+	return time.Since(since)
+}
+
+// present notes that a cluster is in the fleet.
+func (l *ledger) present(site record.Site) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.missing, site)
+	delete(l.missing, record.Site{Name: site.Name})
+	if site.Identity != "" {
+		l.leads[site.Name] = site.Identity
+	}
+}
+
+// absent notes that a name is no member's any more.
+func (l *ledger) absent(name mcreconcile.ClusterName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.leads, name)
+}

@@ -1,0 +1,113 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+)
+
+// mayChange returns nil for an object that is this owner's, or may become it, and otherwise why it must not be changed. What is
+// left of an owner of the same name that is gone is deleted.
+func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Object) error {
+	references, err := mcowner.References(existing, p.at.ID)
+	conflict := &ConflictError{Cluster: p.at.Name(), Object: w.kind.Describe(existing), Why: err}
+	if err != nil {
+		return conflict
+	}
+	i := slices.IndexFunc(references, func(r mcowner.Reference) bool { return r.Controller })
+	switch {
+	case i >= 0 && references[i].Same(p.asked.ref):
+		if !existing.GetDeletionTimestamp().IsZero() {
+			return fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errGoing)
+		}
+		return nil
+	case i >= 0 && p.asked.ref.Succeeds(references[i]):
+		if err := p.takeAway(ctx, w.kind, existing, metav1.DeletePropagationBackground); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s of %s is of an owner of the same name that is gone: %w", w.kind.Describe(existing), p.at, errGoing)
+	case i >= 0 && references[i].Key() == p.asked.ref.Key():
+		conflict.Why = p.otherCluster(existing, &references[i])
+	case i >= 0 && p.mayTake(w, existing, references[i]):
+		return nil
+	case i >= 0:
+		conflict.Why = p.discreet(&mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Owner: &references[i]}, references[i])
+	case metav1.GetControllerOfNoCopy(existing) != nil:
+		conflict.Why = &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Native: metav1.GetControllerOf(existing)}
+	case p.isFromAnother(existing):
+		conflict.Why = errCopy
+	case (w.Conflict == AdoptUnowned || w.Conflict == Adopt) && existing.GetDeletionTimestamp().IsZero() && existing.GetLabels()[mcowner.FleetLabel] == "":
+		return nil
+	default:
+		conflict.Why = errNoReference
+	}
+	return conflict
+}
+
+// mayTake reports whether an object may be taken from another owner.
+func (p *placement) mayTake(w wanted, existing client.Object, from mcowner.Reference) bool {
+	return w.Conflict == Adopt && from.Fleet == p.engine.cfg.fleet && existing.GetDeletionTimestamp().IsZero() &&
+		metav1.GetControllerOfNoCopy(existing) == nil && (p.engine.writers.User == nil || from.Cluster == p.asked.ref.Cluster)
+}
+
+// takeOver takes an object from the owner that controls it, if that is another one, and returns it as it is then.
+func (p *placement) takeOver(ctx context.Context, w wanted, existing client.Object) (client.Object, error) {
+	from, ok := mcowner.ControllerOf(existing, p.at.ID)
+	if !ok || from.Same(p.asked.ref) {
+		return existing, nil
+	}
+	taken := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	mcowner.RemoveReference(from, taken)
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	if err := p.writer.Patch(ctx, taken, client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, fmt.Errorf("taking %s of %s over from %s: %w", w.kind.Describe(existing), p.at, from, err)
+	}
+	return taken, nil
+}
+
+// errOtherTenant says that an object belongs to an owner whose name is nobody else's business.
+var errOtherTenant = errors.New("it belongs to an owner in another cluster")
+
+// discreet returns an error for the eyes of the owner's cluster. Where owners are written for in the names of users, one
+// cluster's users are not told the names of what others own.
+func (p *placement) discreet(err error, of mcowner.Reference) error {
+	if p.engine.writers.User != nil && of.Cluster != p.asked.ref.Cluster {
+		return errOtherTenant
+	}
+	return err
+}
+
+// isFromAnother reports whether the object has a reference to the owner that was written in another cluster of the name.
+func (p *placement) isFromAnother(existing client.Object) bool {
+	references, err := mcowner.References(existing, mcowner.ClusterID{Name: p.at.Name()})
+	return err == nil && slices.ContainsFunc(references, p.asked.ref.Succeeds)
+}
+
+var (
+	errNoReference = errors.New("it has no reference to an owner")
+	errCopy        = errors.New("it is a copy, such as from a backup, of one in another cluster that had the name; delete it, and a new one takes its place")
+)
+
+// contested returns an error for an object that says it is this very owner's, of another cluster: the clusters' identities
+// may be of another kind than they were, and the owner must not go without a word.
+func (p *placement) contested(k remote.Kind, obj client.Object) error {
+	references, _ := mcowner.References(obj, p.at.ID) // what cannot be read is nobody's
+	i := slices.IndexFunc(references, func(r mcowner.Reference) bool { return r.Key() == p.asked.ref.Key() && r.UID == p.asked.ref.UID })
+	if i < 0 {
+		return nil
+	}
+	return &ConflictError{Cluster: p.at.Name(), Object: k.Describe(obj), Why: p.otherCluster(obj, &references[i])}
+}
+
+// otherCluster says that an object's reference is to an owner of the same name that is in another cluster.
+func (p *placement) otherCluster(obj client.Object, owner *mcowner.Reference) error {
+	return &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(obj), Owner: owner, Now: &p.asked.ref}
+}

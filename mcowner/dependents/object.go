@@ -1,0 +1,263 @@
+package dependents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+)
+
+// apply makes one dependent as it is desired, and returns it as last seen.
+func (p *placement) apply(ctx context.Context, w wanted) (client.Object, State, error) {
+	config, err := p.configuration(w)
+	if err != nil {
+		return nil, "", fmt.Errorf("applying %s to %s: %w", w.kind.Describe(w.obj), p.at, err)
+	}
+	existing, err := p.get(ctx, p.at.Cluster.GetCache(), w.kind, config)
+	var obj client.Object
+	var state State
+	switch {
+	case apierrors.IsNotFound(err):
+		obj, state, err = p.create(ctx, w, config)
+	case err == nil:
+		obj, state, err = p.change(ctx, w, existing, config)
+	}
+	if !isOutdated(err) {
+		return obj, state, err
+	}
+	existing, missing := p.get(ctx, p.at.Cluster.GetAPIReader(), w.kind, config) // the cache is behind
+	switch {
+	case apierrors.IsNotFound(missing):
+		return nil, "", err
+	case missing != nil:
+		return nil, "", missing
+	}
+	return p.change(ctx, w, existing, config)
+}
+
+// configuration returns the fields that a dependent is to have, with the reference to the owner.
+func (p *placement) configuration(w wanted) (*unstructured.Unstructured, error) {
+	namespaced, err := p.at.Cluster.GetClient().IsObjectNamespaced(w.obj)
+	switch {
+	case err != nil:
+		return nil, err
+	case w.obj.GetName() == "":
+		return nil, errors.New("it has no name")
+	case !namespaced && w.obj.GetNamespace() != "":
+		return nil, fmt.Errorf("it has the namespace %q, and its kind has none", w.obj.GetNamespace())
+	case namespaced && w.obj.GetNamespace() == "":
+		return nil, errors.New("it has no namespace, and its kind is namespaced")
+	case len(p.engine.cfg.namespaces) > 0 && !slices.Contains(p.engine.cfg.namespaces, w.obj.GetNamespace()):
+		return nil, fmt.Errorf("it is in the namespace %q, which is not one of the controller's Namespaces", w.obj.GetNamespace())
+	}
+	gvk, err := apiutil.GVKForObject(w.obj, p.engine.access.Manager.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	obj := w.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	if err := mcowner.SetControllerReference(p.asked.ref, obj, p.at.ID); err != nil {
+		return nil, err
+	}
+	if _, said := obj.GetAnnotations()[DeletionPolicyAnnotation]; w.Keep && !said {
+		obj.GetAnnotations()[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: withoutNulls(content)}
+	u.SetGroupVersionKind(gvk)
+	// The rest is the API server's.
+	unstructured.RemoveNestedField(u.Object, "status")
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", field)
+	}
+	return u, nil
+}
+
+// withoutNulls removes the nulls that Go types without a value become.
+func withoutNulls(content map[string]any) map[string]any {
+	for key, value := range content {
+		switch value := value.(type) {
+		case nil:
+			delete(content, key)
+		case map[string]any:
+			withoutNulls(value)
+		case []any:
+			for _, item := range value {
+				if m, ok := item.(map[string]any); ok {
+					withoutNulls(m)
+				}
+			}
+		}
+	}
+	return content
+}
+
+// keepIdentities takes over from the existing reference which clusters these are, where that is not known now: the right to
+// know it may be back later.
+func (p *placement) keepIdentities(config *unstructured.Unstructured, existing client.Object) error {
+	before, ok := existing.GetAnnotations()[p.asked.ref.Key()]
+	if !ok || p.asked.ref.ClusterUID != "" && p.at.ID.UID != "" {
+		return nil
+	}
+	annotations := config.GetAnnotations()
+	annotations[p.asked.ref.Key()] = before
+	config.SetAnnotations(annotations)
+	return mcowner.SetControllerReference(p.asked.ref, config, p.at.ID)
+}
+
+// create creates a dependent. It does not apply, which could change an object that somebody else creates this very moment.
+func (p *placement) create(ctx context.Context, w wanted, config *unstructured.Unstructured) (client.Object, State, error) {
+	desired, err := sealed(config)
+	if err != nil {
+		return nil, "", err
+	}
+	if w.Suspend {
+		return nil, Suspended, nil
+	}
+	bounded, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	if err := p.writer.Create(bounded, config, client.FieldOwner(p.engine.cfg.name)); err != nil {
+		return nil, "", fmt.Errorf("creating %s in %s: %w", w.kind.Describe(config), p.at, err)
+	}
+	p.o.did(EventCreated, p.at.Name(), w.kind.Describe(config))
+	obj, err := p.seen(w.kind, desired, config)
+	return obj, Applied, err
+}
+
+// sealed adds to a configuration the hash of what it was before.
+func sealed(config *unstructured.Unstructured) (hash, error) {
+	content, err := json.Marshal(config.Object)
+	if err != nil {
+		return hash{}, err
+	}
+	desired := hashOf(content)
+	annotations := config.GetAnnotations()
+	annotations[mcowner.DesiredAnnotation] = desired.String()
+	config.SetAnnotations(annotations)
+	return desired, nil
+}
+
+// change applies to an object if it is this owner's, unless it is as desired.
+func (p *placement) change(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (client.Object, State, error) {
+	if err := p.mayChange(ctx, w, existing); err != nil {
+		return nil, "", err
+	}
+	if err := p.keepIdentities(config, existing); err != nil {
+		return nil, "", err
+	}
+	desired, err := sealed(config)
+	if err != nil {
+		return nil, "", err
+	}
+	key := p.keyOf(w.kind, existing)
+	before, known := p.o.was(key)
+	now := fingerprint{existing.GetUID(), desired, liveHash(existing, p.engine.cfg.name)}
+	switch {
+	case known && before == now, w.Change == CreateOnly:
+		return existing, Unchanged, nil
+	case !known && isAsApplied(existing, config, p.engine.cfg.name):
+		p.o.remember(key, now)
+		return existing, Unchanged, nil
+	case w.Suspend:
+		return existing, Suspended, nil
+	}
+	existing, err = p.takeOver(ctx, w, existing)
+	if err != nil {
+		return nil, "", err
+	}
+	obj, err := p.applyOver(ctx, w, existing, config, desired)
+	switch {
+	case err == nil && obj.GetResourceVersion() == existing.GetResourceVersion():
+		return obj, Unchanged, nil
+	case err == nil:
+		p.o.did(EventUpdated, p.at.Name(), w.kind.Describe(existing))
+	case apierrors.IsInvalid(err) && w.Immutable == Recreate:
+		return p.recreate(ctx, w, existing, err)
+	}
+	if known && before.desired == desired {
+		return obj, Drifted, err
+	}
+	return obj, Applied, err
+}
+
+// recreate deletes an object that cannot be changed as it is desired. Its deletion brings the work back.
+func (p *placement) recreate(ctx context.Context, w wanted, existing client.Object, why error) (client.Object, State, error) {
+	if err := p.takeAway(ctx, w.kind, existing, metav1.DeletePropagationBackground); err != nil {
+		return existing, "", err
+	}
+	return existing, "", fmt.Errorf("%s of %s is to be created anew: %w: %v", w.kind.Describe(existing), p.at, errGoing, why) //nolint:errorlint // it is no failure
+}
+
+// applyOver applies to an object as it was read: if it was changed since, it may no longer be the owner's, and the error is a
+// conflict.
+func (p *placement) applyOver(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, desired hash) (client.Object, error) {
+	version, err := p.adoptFields(ctx, w.kind, existing)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	config.SetUID(existing.GetUID())
+	config.SetResourceVersion(version)
+	err = p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.ForceOwnership, client.FieldOwner(p.engine.cfg.name))
+	if err != nil {
+		return nil, fmt.Errorf("applying %s to %s: %w", w.kind.Describe(config), p.at, err)
+	}
+	return p.seen(w.kind, desired, config)
+}
+
+// adoptFields makes the fields with which the object was created those that were applied. Else the API server would keep
+// them once they are no longer desired, as they would stay somebody's without applying. It returns the object's version.
+func (p *placement) adoptFields(ctx context.Context, k remote.Kind, existing client.Object) (version string, err error) {
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(existing, sets.New(p.engine.cfg.name), p.engine.cfg.name)
+	if err != nil || patch == nil {
+		return existing.GetResourceVersion(), err
+	}
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	obj := k.NewMetadata()
+	obj.Namespace, obj.Name = existing.GetNamespace(), existing.GetName()
+	if err := p.writer.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return "", fmt.Errorf("taking over the fields of %s in %s: %w", k.Describe(existing), p.at, err)
+	}
+	return obj.ResourceVersion, nil
+}
+
+// seen returns what came of writing in the object's type, and remembers it.
+func (p *placement) seen(k remote.Kind, desired hash, result *unstructured.Unstructured) (client.Object, error) {
+	obj := k.NewObject()
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		u.Object = result.Object
+	} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(result.Object, obj); err != nil {
+		return nil, fmt.Errorf("reading %s of %s: %w", k.Describe(result), p.at, err)
+	}
+	p.o.remember(p.keyOf(k, obj), fingerprint{obj.GetUID(), desired, liveHash(obj, p.engine.cfg.name)})
+	return obj, nil
+}
+
+func (p *placement) get(ctx context.Context, from client.Reader, k remote.Kind, wanted client.Object) (client.Object, error) {
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	existing := k.NewObject()
+	if err := from.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
+		return nil, fmt.Errorf("reading %s of %s: %w", k.Describe(wanted), p.at, err)
+	}
+	existing.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	return existing, nil
+}

@@ -1,0 +1,334 @@
+package dependents
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// ownerState is what is known of one owner.
+type ownerState struct {
+	req mcreconcile.Request
+
+	mu        sync.Mutex // guards what follows; nothing remote is asked while it is held
+	plan      *plan
+	record    record.Record // as far as it is certain to be stored: what is to be taken from it is taken at once
+	retarget  bool          // the targets may be others now
+	parts     map[mcreconcile.ClusterName]*part
+	told      map[string]string // the last event, by what it is about
+	events    []ownerEvent      // to be recorded
+	conflicts int               // of storing it, in a row
+}
+
+// plan is what an owner asks for. It is not changed: the next one is another.
+type plan struct {
+	seq         uint64         // grows with what may be desired
+	home        remote.Session // the owner's cluster when the plan was made
+	owner       client.Object
+	ref         mcowner.Reference
+	mode        mode
+	propagation metav1.DeletionPropagation // of dependents that are removed
+	targets     []mcreconcile.ClusterName  // ordered, each once
+}
+
+// mode is what is done about an owner.
+type mode int8
+
+const (
+	serving   mode = iota
+	finishing      // it is being deleted
+	retiring       // it is no longer the controller's, and keeps nothing of it
+)
+
+// part is an owner's part in one cluster.
+type part struct {
+	seq     uint64                    // of the plan that was last done
+	done    bool                      // something was done since the program began
+	runs    uint64                    // grows with each run
+	result  Result                    // of that
+	drop    []record.Site             // where nothing is left, to be taken from the record
+	givenUp bool                      // something may be left in them
+	stray   *record.Site              // dependents were seen there, and are not in the record
+	kinds   []schema.GroupVersionKind // to be noted in the record
+	again   bool                      // once the record is stored, there is more to do
+	applied map[dependentKey]fingerprint
+	retries int // since an object was last as it was thought to be
+}
+
+// fingerprint is what was desired of an object, and what is there: while both are as they were, nothing is to be done.
+type fingerprint struct {
+	uid           types.UID
+	desired, live hash
+}
+
+func newOwnerState(req mcreconcile.Request) *ownerState {
+	return &ownerState{req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[string]string{}}
+}
+
+func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {
+	p, ok := o.parts[name]
+	if !ok {
+		p = &part{applied: map[dependentKey]fingerprint{}}
+		o.parts[name] = p
+	}
+	return p
+}
+
+// clusters returns where the owner has, or is to have, dependents.
+func (o *ownerState) clusters() []mcreconcile.ClusterName {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.clustersLocked()
+}
+
+func (o *ownerState) clustersLocked() []mcreconcile.ClusterName {
+	names := record.Names(o.record.Sites)
+	if o.plan != nil {
+		names = union(names, o.plan.targets)
+	}
+	return names
+}
+
+// uid returns that of the owner, empty if there is no plan.
+func (o *ownerState) uid() types.UID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.plan == nil {
+		return ""
+	}
+	return o.plan.ref.UID
+}
+
+// concerns reports whether the owner has, or is to have, dependents in a cluster.
+func (o *ownerState) concerns(name mcreconcile.ClusterName) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.plan == nil {
+		return false
+	}
+	_, targeted := slices.BinarySearch(o.plan.targets, name)
+	return targeted || slices.ContainsFunc(o.record.Sites, func(s record.Site) bool { return s.Name == name })
+}
+
+// view is what is known of the owner's part in one cluster at a moment.
+type view struct {
+	*plan
+
+	targeted bool
+	sites    []record.Site             // of the name, in which there may be dependents
+	noted    []schema.GroupVersionKind // kinds that there may be
+}
+
+// in returns what is to be done in a cluster. The answer is false if there is no plan.
+func (o *ownerState) in(name mcreconcile.ClusterName) (view, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.inLocked(name)
+}
+
+// begin is in, for a run that may put something there: what an earlier one has found gone may not be for long.
+func (o *ownerState) begin(name mcreconcile.ClusterName) (view, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p, ok := o.parts[name]; ok {
+		p.drop, p.runs = nil, p.runs+1
+	}
+	return o.inLocked(name)
+}
+
+func (o *ownerState) inLocked(name mcreconcile.ClusterName) (view, bool) {
+	if o.plan == nil {
+		return view{}, false
+	}
+	v := view{plan: o.plan, noted: o.record.Kinds}
+	_, v.targeted = slices.BinarySearch(o.plan.targets, name)
+	for _, s := range o.record.Sites {
+		if s.Name == name {
+			v.sites = append(v.sites, s)
+		}
+	}
+	return v, true
+}
+
+// report notes what came of a cluster.
+func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (news bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.partLocked(name)
+	r.Result.Since = since(p.result.Since, text(p.result.Err) != text(r.Err) || !p.done)
+	r.Objects = aged(p.result.Objects, r.Objects)
+	news = !p.done || p.seq != v.seq || !sameResult(p.result, r.Result) ||
+		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
+	p.seq, p.done, p.result, p.runs = v.seq, true, r.Result, p.runs+1
+	p.drop, p.givenUp, p.stray, p.kinds, p.again = r.drop, p.givenUp || r.givenUp, r.stray, r.kinds, r.again
+	return news
+}
+
+// report is what an owner's part in a cluster has come to.
+type report struct {
+	Result
+
+	drop    []record.Site
+	givenUp bool
+	stray   *record.Site
+	kinds   []schema.GroupVersionKind
+	again   bool
+}
+
+func since(before time.Time, changed bool) time.Time {
+	if changed || before.IsZero() {
+		return time.Now()
+	}
+	return before
+}
+
+// aged returns the results of objects with the times since which they are so.
+func aged(before, now []ObjectResult) []ObjectResult {
+	type key struct {
+		kind schema.GroupKind
+		name types.NamespacedName
+	}
+	old := make(map[key]ObjectResult, len(before))
+	for _, o := range before {
+		old[key{o.Kind.GroupKind(), o.Key}] = o
+	}
+	for i, o := range now {
+		b, was := old[key{o.Kind.GroupKind(), o.Key}]
+		now[i].Since = since(b.Since, !was || b.State != o.State)
+	}
+	return now
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// sameResult reports whether nothing has changed that a status may show.
+func sameResult(a, b Result) bool {
+	return a.Targeted == b.Targeted && text(a.Err) == text(b.Err) &&
+		slices.EqualFunc(a.Objects, b.Objects, func(x, y ObjectResult) bool {
+			return x.Kind == y.Kind && x.Key == y.Key && x.UID == y.UID && x.State == y.State && text(x.Err) == text(y.Err) &&
+				versionOf(x.Object) == versionOf(y.Object)
+		})
+}
+
+func versionOf(obj client.Object) string {
+	if obj == nil {
+		return ""
+	}
+	return obj.GetResourceVersion()
+}
+
+// is reports whether nothing has changed about an object since it was last as desired.
+func (o *ownerState) is(key dependentKey, f fingerprint) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before, ok := o.partLocked(key.cluster).applied[key]
+	return ok && before == f
+}
+
+// was returns what was desired of an object last.
+func (o *ownerState) was(key dependentKey) (fingerprint, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f, ok := o.partLocked(key.cluster).applied[key]
+	return f, ok
+}
+
+func (o *ownerState) remember(key dependentKey, f fingerprint) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.partLocked(key.cluster).applied[key] = f
+}
+
+func (o *ownerState) forgetObject(key dependentKey) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.partLocked(key.cluster).applied, key)
+}
+
+// keep drops what was applied in a cluster and is not wanted any more: it may have gone by itself.
+func (o *ownerState) keep(name mcreconcile.ClusterName, wanted map[dependentKey]bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.partLocked(name).applied, func(key dependentKey, _ fingerprint) bool { return !wanted[key] })
+}
+
+// outdated counts how often in a row the owner was not as it was thought to be. False ends the row.
+func (o *ownerState) outdated(again bool) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.conflicts++
+	if !again {
+		o.conflicts = 0
+	}
+	return o.conflicts
+}
+
+// replan notes what the owner asks for now.
+func (o *ownerState) replan(p *plan, keys record.Keys) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p.seq = 1
+	switch before := o.plan; {
+	case before == nil:
+		o.record = keys.Read(p.owner)
+	case before.ref.UID != p.ref.UID:
+		o.record, o.parts, p.seq = keys.Read(p.owner), map[mcreconcile.ClusterName]*part{}, before.seq+1
+	default:
+		p.seq = before.seq + 1
+		if isOlder(p.owner, before.owner) {
+			p.owner = before.owner // the cache does not have yet what was written last
+		}
+	}
+	o.plan, o.retarget = p, false
+}
+
+// retried counts how often in a row objects of a cluster were not as they were thought to be. False ends the row.
+func (o *ownerState) retried(name mcreconcile.ClusterName, again bool) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.partLocked(name)
+	if !again {
+		p.retries = 0
+	} else {
+		p.retries++
+	}
+	return p.retries
+}
+
+// isNews reports whether something was not said last about the same thing. An empty message says that all is well.
+func (o *ownerState) isNews(about, message string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.told[about] == message {
+		return false
+	}
+	if message == "" {
+		delete(o.told, about)
+	} else {
+		o.told[about] = message
+	}
+	return true
+}
+
+// union returns the names of both, ordered, each once.
+func union(a, b []mcreconcile.ClusterName) []mcreconcile.ClusterName {
+	all := append(slices.Clone(a), b...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,207 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// placement is the work on the dependents of one owner in one cluster.
+type placement struct {
+	engine *engine
+	asked  view
+	o      *ownerState
+	work   work
+	at     remote.Session
+	writer client.Client
+}
+
+// lookAgain is when it is looked whether an object is gone, in case that no event tells of it.
+const lookAgain = 15 * time.Second
+
+// mostPause is the longest pause between attempts: what is wrong in another cluster is often put right there, and nobody tells.
+const mostPause = time.Minute
+
+// pauseAfter returns the pause after so many attempts in a row.
+func pauseAfter(attempts int) time.Duration {
+	return min(100*time.Millisecond<<min(attempts-1, 10), mostPause)
+}
+
+// errGoing says that an object must be gone first.
+var errGoing = errors.New("being deleted")
+
+// errLeaving says that nothing is put into a cluster any more.
+var errLeaving = errors.New("the cluster is about to leave the fleet")
+
+// errUnnoted says that a member that leaves is still in the owner's record.
+var errUnnoted = errors.New("the owner's record still has the cluster")
+
+// place does one owner's part in one cluster.
+func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Session) (result reconcile.Result, err error) {
+	v, ok := o.begin(w.in)
+	if !ok {
+		return reconcile.Result{}, nil
+	}
+	p := &placement{engine: c, asked: v, o: o, work: w, at: at}
+	done := report{Result: Result{Cluster: w.in, Targeted: v.targeted}}
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			done.Err = fmt.Errorf("panic: %v", panicked)
+			log.FromContext(ctx).Error(done.Err, "Recovered", "stack", string(debug.Stack()))
+			result, err = reconcile.Result{}, done.Err
+		}
+		if ctx.Err() == nil { // else its errors say that it was interrupted, which is no news
+			c.report(o, w, v, done)
+		}
+	}()
+	if p.writer, done.Err = c.writers.At(at, w.owner.ClusterName); done.Err != nil {
+		return reconcile.Result{}, done.Err
+	}
+	switch leaving := mcreconcile.Leaving(ctx); {
+	case leaving:
+		p.depart(ctx, &done)
+	case v.mode == serving && v.targeted:
+		p.serve(ctx, &done)
+	case len(v.sites) > 0:
+		p.leave(ctx, &done, v.propagation)
+	default:
+		p.findStrays(ctx, &done)
+	}
+	return p.conclude(done)
+}
+
+// serve makes the cluster as it is desired. It creates nothing in a cluster that was not noted before.
+func (p *placement) serve(ctx context.Context, done *report) {
+	now := record.Site{Name: p.at.Name(), Identity: p.at.ID.UID}
+	switch {
+	case !p.engine.access.Within(p.engine.cfg.dependentsIn, p.at.Name()):
+		done.Err = fmt.Errorf("%s is a target, and not one of the clusters of DependentsIn", p.at)
+		return
+	case !now.IsNoted(p.asked.sites):
+		done.Err, done.again = ErrPending, true
+		return
+	}
+	_, before := divide(p.at, p.asked.sites)
+	before, done.drop = p.unreleased(before)
+	done.givenUp = len(done.drop) > 0
+	p.o.tellReplaced(p.at.Name(), p.at.ID.UID, p.engine.replaced(p.at, before))
+	p.applyAll(ctx, done)
+}
+
+// leave takes the owner from its dependents in the cluster. The result has no error once that is done. If the name leads to
+// another cluster than those in which the owner may have dependents, nothing is done there.
+func (p *placement) leave(ctx context.Context, done *report, policy metav1.DeletionPropagation) {
+	if policy == "" {
+		return // they are to stay as they are
+	}
+	here, before := divide(p.at, p.asked.sites)
+	if len(here) > 0 {
+		going, err := p.empty(ctx, policy, done)
+		if err == nil && going > 0 && policy == metav1.DeletePropagationForeground {
+			err = fmt.Errorf("%d dependents in %s: %w", going, p.at, errGoing)
+		}
+		if err != nil {
+			done.Err = err
+			return
+		}
+	}
+	before, released := p.unreleased(before)
+	done.drop, done.givenUp = append(here, released...), len(released) > 0
+	done.Err = p.engine.replaced(p.at, before)
+}
+
+// depart does what is declared for a member that leaves. The member waits until the owner's record has it no more.
+func (p *placement) depart(ctx context.Context, done *report) {
+	if p.asked.targeted {
+		done.Err = errLeaving
+	}
+	if len(p.asked.sites) == 0 {
+		return
+	}
+	policy := p.engine.cfg.onMemberLeaving.propagation()
+	if p.asked.mode == finishing {
+		policy = p.asked.propagation
+	}
+	if policy == "" {
+		here, _ := divide(p.at, p.asked.sites)
+		done.drop, done.givenUp, done.Err = here, true, errUnnoted
+		return
+	}
+	p.leave(ctx, done, policy)
+	if done.Err == nil || errors.Is(done.Err, errLeaving) {
+		done.Err = errUnnoted
+	}
+}
+
+// findStrays notes dependents that are not in the owner's record: they were left in a cluster that was away for too long, or
+// created by a request that arrived late.
+func (p *placement) findStrays(ctx context.Context, done *report) {
+	if p.asked.mode == retiring || !p.engine.access.Within(p.engine.cfg.dependentsIn, p.at.Name()) {
+		return
+	}
+	for _, k := range p.kindsHere() {
+		found, err := p.list(ctx, k)
+		if err == nil && len(found) > 0 {
+			done.stray = &record.Site{Name: p.at.Name(), Identity: p.at.ID.UID}
+			done.again = true
+			return
+		}
+	}
+}
+
+// errContended says that others write whenever the controller does.
+var errContended = errors.New("others change it whenever it is written; are there two controllers for it?")
+
+// contended is how many attempts in a row may find that an object was changed meanwhile, before that is told.
+const contended = 5
+
+// conclude says when to try again, and what is an error of the work: what is waited for is none.
+func (p *placement) conclude(done report) (reconcile.Result, error) {
+	outdated := isOutdated(done.Err)
+	attempts := p.o.retried(p.at.Name(), outdated)
+	_, conflict := errors.AsType[*ConflictError](done.Err)
+	_, replaced := errors.AsType[*ReplacedError](done.Err)
+	switch err := done.Err; {
+	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving):
+		return reconcile.Result{}, nil
+	case outdated:
+		return reconcile.Result{RequeueAfter: pauseAfter(attempts)}, nil
+	case replaced:
+		return reconcile.Result{RequeueAfter: p.untilRelease()}, nil
+	case remote.IsAway(err), errors.Is(err, errUnnoted):
+		return reconcile.Result{}, err
+	case conflict, errors.Is(err, errGoing), isTerminating(err):
+		return reconcile.Result{RequeueAfter: lookAgain + rand.N(lookAgain/3)}, nil //nolint:gosec // it hides nothing
+	default:
+		return reconcile.Result{}, err
+	}
+}
+
+// untilRelease returns when a cluster that had the name before holds up nothing any more, zero for never.
+func (p *placement) untilRelease() time.Duration {
+	if p.engine.cfg.releaseAfter <= 0 {
+		return 0
+	}
+	var until time.Duration
+	_, before := divide(p.at, p.asked.sites)
+	for _, s := range before {
+		until = max(until, time.Second, p.engine.cfg.releaseAfter-p.engine.ledger.missingFor(s))
+	}
+	return until
+}
+
+// isOutdated reports whether an error says that an object is not what it was thought to be.
+func isOutdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

@@ -1,0 +1,96 @@
+package dependents
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Result is what came of one cluster. It is not changed: the next one is another.
+type Result struct {
+	Cluster mcreconcile.ClusterName
+
+	// Targeted says whether the owner is to have dependents there. If not, they are being removed.
+	Targeted bool
+
+	// Objects are the dependents that Desired has returned, in its order, and after them those that are being removed.
+	Objects []ObjectResult
+
+	// Err says what keeps the cluster from being as desired. It is nil if nothing does. With errors.Is it may be
+	// [ErrPending]; with errors.As it may be a fleet.StateError if the cluster is not ready, a [ConflictError], or an error of
+	// the API server.
+	Err error
+
+	// Since is when Err became what it is, in what it says.
+	Since time.Time
+}
+
+// Dependents returns the dependents that are there, as last seen: of the types of Kinds, and with their status. They may be
+// a little older than what was just applied, are shared, and must not be changed.
+func (r Result) Dependents() []client.Object {
+	var there []client.Object
+	for _, o := range r.Objects {
+		if o.Object != nil && o.State != Deleting {
+			there = append(there, o.Object)
+		}
+	}
+	return there
+}
+
+// ErrPending says that a cluster was not made as desired yet, and nothing is known to be in the way.
+var ErrPending = errors.New("not done yet")
+
+// ObjectResult is what came of one dependent.
+type ObjectResult struct {
+	Kind schema.GroupVersionKind
+	Key  types.NamespacedName
+	// UID is empty if the object is not there.
+	UID   types.UID
+	State State
+	// Err says why the object is not as desired, nil if it is.
+	Err error
+	// Since is when State became what it is.
+	Since time.Time
+	// Object is the dependent as last seen, nil if it is not there, or not the owner's. It is shared, and must not be changed.
+	Object client.Object
+}
+
+// State is how a dependent is, after what was done last.
+type State string
+
+// The states of dependents.
+const (
+	Applied   State = "Applied"   // it was created, or changed as what is desired has changed
+	Unchanged State = "Unchanged" // it is as desired, and was before
+	Drifted   State = "Drifted"   // somebody had changed it, and it was changed back
+	Conflict  State = "Conflict"  // an object that is not the owner's has its place, see ConflictError
+	Forbidden State = "Forbidden" // a right is missing
+	NotServed State = "NotServed" // the cluster does not serve the kind
+	Waiting   State = "Waiting"   // something else must come, or go, first
+	Failed    State = "Failed"    // the API server has refused for another reason
+	Deleting  State = "Deleting"  // it is being deleted
+	Suspended State = "Suspended" // it is not as desired, and nothing is done about it, as was asked for
+)
+
+// ConflictError says that an object that is to be a dependent is there, and belongs to somebody else or to nobody. It is
+// left alone. It is tried again after some seconds, in case the object is gone.
+type ConflictError struct {
+	Cluster mcreconcile.ClusterName
+	// Object names it, such as "Deployment default/nginx".
+	Object string
+	// Why says to whom it belongs.
+	Why error
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s of cluster %q is not this owner's, and is left alone: %v", e.Object, e.Cluster, e.Why)
+}
+
+// Unwrap returns Why.
+func (e *ConflictError) Unwrap() error { return e.Why }

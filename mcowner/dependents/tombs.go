@@ -1,0 +1,105 @@
+package dependents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+)
+
+// tombs remember owners that were deleted with the policy Orphan while a cluster with dependents was given up: if that is
+// back one day, what the user asked to keep is not taken for an orphan. They are entries of a ConfigMap in the local cluster.
+type tombs struct {
+	client    client.Client
+	reader    client.Reader // which asks the API server
+	namespace func() (string, error)
+	name      string
+}
+
+// tomb is what is remembered of an owner: its UIDs, since one of the same name may have come and gone several times.
+type tomb struct {
+	Owner string   `json:"owner"`
+	UIDs  []string `json:"uids"`
+}
+
+func (t *tombs) get(ctx context.Context) (*corev1.ConfigMap, error) {
+	namespace, err := t.namespace()
+	if err != nil {
+		return nil, err
+	}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: t.name + ".fleet-runtime.dev"}}
+	return cm, t.reader.Get(ctx, client.ObjectKeyFromObject(cm), cm)
+}
+
+// entry returns the key of an owner in the ConfigMap.
+func entry(owner mcowner.Reference) string { return strings.TrimPrefix(owner.Key(), mcowner.KeyPrefix) }
+
+// put remembers an owner.
+func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
+	cm, err := t.get(ctx)
+	there := err == nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return t.failed(owner, err)
+	}
+	before := cm.DeepCopy()
+	this := tomb{Owner: owner.String()}
+	if json.Unmarshal([]byte(cm.Data[entry(owner)]), &this) == nil && this.has(owner) {
+		return nil
+	}
+	this.UIDs = append(this.UIDs, string(owner.UID))
+	content, err := json.Marshal(this)
+	if err != nil {
+		return err
+	}
+	if cm.Data == nil {
+		cm.Data = map[string]string{}
+	}
+	cm.Data[entry(owner)] = string(content)
+	if !there {
+		return t.failed(owner, t.client.Create(ctx, cm))
+	}
+	return t.failed(owner, t.client.Patch(ctx, cm, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+func (t tomb) has(owner mcowner.Reference) bool {
+	for _, uid := range t.UIDs {
+		if uid == string(owner.UID) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *tombs) failed(owner mcowner.Reference, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("noting in the local cluster that the dependents of %s are to stay, in the ConfigMap %s.fleet-runtime.dev: %w", owner, t.name, err)
+}
+
+// has reports whether the dependents of an owner that is gone are to stay.
+func (t *tombs) has(ctx context.Context, gone mcowner.Reference) (bool, error) {
+	cm, err := t.get(ctx)
+	if apierrors.IsNotFound(err) || errors.Is(err, errNoNamespace) {
+		return false, nil // nothing was ever noted
+	}
+	if err != nil {
+		return false, err
+	}
+	this := tomb{}
+	if json.Unmarshal([]byte(cm.Data[entry(gone)]), &this) != nil {
+		return cm.Data[entry(gone)] != "", nil // somebody has written to it: nothing is deleted for that
+	}
+	return this.has(gone), nil
+}
+
+// errNoNamespace says that nothing can be noted in the local cluster.
+var errNoNamespace = errors.New("it is not known in which namespace of the local cluster the program runs: set Reconciler.StateNamespace")

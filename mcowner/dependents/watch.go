@@ -1,0 +1,138 @@
+package dependents
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/fleet-runtime/fleet-runtime/mchandler"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mcsource"
+)
+
+// watches are those of dependents: of the kinds that owners have, or are to have, in a cluster.
+type watches struct {
+	fleet, manager string
+	indexName      string
+	ledger         *ledger
+	members        *mcsource.TypedOnDemand[work]
+	local          controller.TypedController[work] // set once it is built
+	indexed        remote.PerEngagement[*indexes]
+
+	mu      sync.Mutex // guards what follows
+	locally map[schema.GroupVersionKind]bool
+	wanted  map[watchKey]struct{}
+}
+
+type watchKey struct {
+	in   mcreconcile.ClusterName
+	kind schema.GroupVersionKind
+}
+
+// indexes are the kinds that one cluster's cache has an index for.
+type indexes struct {
+	mu    sync.Mutex // guards kinds
+	kinds map[schema.GroupVersionKind]bool
+}
+
+func newWatches(fleet, manager string, members *mcsource.TypedOnDemand[work], l *ledger) *watches {
+	return &watches{
+		fleet: fleet, manager: manager, indexName: "owner." + manager + "." + fleet, ledger: l, members: members,
+		locally: map[schema.GroupVersionKind]bool{}, wanted: map[watchKey]struct{}{},
+	}
+}
+
+// ensure watches a kind in the cluster of a reconcile.
+func (w *watches) ensure(ctx context.Context, at remote.Session, k remote.Kind) error {
+	each := mcsource.TypedKind(k.NewObject(), w.handler(k))
+	if at.Name() == mcreconcile.LocalCluster {
+		return w.ensureLocally(ctx, at, k, each)
+	}
+	if err := w.members.Watch(ctx, k.String(), each); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wanted[watchKey{at.Name(), k.GroupVersionKind}] = struct{}{}
+	return nil
+}
+
+func (w *watches) ensureLocally(ctx context.Context, at remote.Session, k remote.Kind, each mcsource.TypedSource[work]) error {
+	w.mu.Lock()
+	begun := w.locally[k.GroupVersionKind]
+	w.locally[k.GroupVersionKind] = true
+	w.mu.Unlock()
+	if begun {
+		return nil
+	}
+	src, err := each.ForCluster(ctx, mcreconcile.LocalCluster, at.Cluster)
+	if err == nil {
+		err = w.local.Watch(src)
+	}
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.locally, k.GroupVersionKind)
+		return fmt.Errorf("watching %s in the local cluster: %w", k.GroupKind(), err)
+	}
+	return nil
+}
+
+// isWatched reports whether a kind is watched in a cluster.
+func (w *watches) isWatched(in mcreconcile.ClusterName, kind schema.GroupVersionKind) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if in == mcreconcile.LocalCluster {
+		return w.locally[kind]
+	}
+	_, ok := w.wanted[watchKey{in, kind}]
+	return ok
+}
+
+// handler maps an object of a kind to the work on its owners, and to what waits for it to be gone.
+func (w *watches) handler(k remote.Kind) mchandler.TypedHandlerFunc[client.Object, work] {
+	return func(in mcreconcile.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, work] {
+		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []work {
+			all := w.ledger.waitingFor(dependentKey{cluster: in, kind: k.GroupKind(), name: client.ObjectKeyFromObject(obj)})
+			references, err := mcowner.References(obj, mcowner.ClusterID{Name: in})
+			if err != nil {
+				return all // what cannot be read is nobody's
+			}
+			for _, r := range references {
+				if r.Controller && (r.Fleet == w.fleet && r.Manager == w.manager || r.Fleet == "") {
+					all = append(all, work{r.Request(), in, place})
+				}
+			}
+			return all
+		})
+	}
+}
+
+// index adds the index of owners to the cluster's cache, for a kind.
+func (w *watches) index(ctx context.Context, at remote.Session, k remote.Kind) error {
+	in, err := w.indexed.Get(at.Engagement, func() (*indexes, error) {
+		return &indexes{kinds: map[schema.GroupVersionKind]bool{}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	in.mu.Lock()
+	has := in.kinds[k.GroupVersionKind]
+	in.mu.Unlock()
+	if has {
+		return nil
+	}
+	err = at.Cluster.GetFieldIndexer().IndexField(ctx, k.NewObject(), w.indexName, ownerKeys)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.kinds[k.GroupVersionKind] = err == nil
+	return err
+}

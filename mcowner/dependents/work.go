@@ -1,0 +1,102 @@
+package dependents
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// work is a request of the controller that does what owners ask for: one owner's part in one cluster.
+type work struct {
+	owner mcreconcile.Request
+	in    mcreconcile.ClusterName
+	task  task
+}
+
+type task int8
+
+const (
+	// place makes a cluster as the owner desires it.
+	place task = iota
+	// account, in the owner's cluster, keeps the owner's record and status.
+	account
+)
+
+// Cluster implements mcreconcile.ClusterAware.
+func (w work) Cluster() mcreconcile.ClusterName { return w.in }
+
+// WithCluster implements mcreconcile.ClusterAware.
+func (w work) WithCluster(name mcreconcile.ClusterName) work {
+	w.in = name
+	return w
+}
+
+// String names it in logs.
+func (w work) String() string {
+	if w.task == account {
+		return "the account of " + w.owner.String()
+	}
+	return "the dependents of " + w.owner.String()
+}
+
+func accountOf(owner mcreconcile.Request) work {
+	return work{owner, owner.ClusterName, account}
+}
+
+// feed is a source by which a controller is given requests. It takes them before it starts, too.
+type feed[request comparable] struct {
+	name string
+
+	mu    sync.Mutex // guards what follows
+	queue workqueue.TypedRateLimitingInterface[request]
+	early []func(workqueue.TypedRateLimitingInterface[request])
+}
+
+// Start implements source.TypedSource.
+func (f *feed[request]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queue = queue
+	for _, add := range f.early {
+		add(queue)
+	}
+	f.early = nil
+	return nil
+}
+
+func (f *feed[request]) String() string { return f.name }
+
+func (f *feed[request]) do(add func(workqueue.TypedRateLimitingInterface[request])) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.queue == nil {
+		f.early = append(f.early, add)
+		return
+	}
+	add(f.queue)
+}
+
+func (f *feed[request]) add(req request) {
+	f.do(func(q workqueue.TypedRateLimitingInterface[request]) { q.Add(req) })
+}
+
+func (f *feed[request]) addAfter(req request, after time.Duration) {
+	f.do(func(q workqueue.TypedRateLimitingInterface[request]) { q.AddAfter(req, after) })
+}
+
+// addLow adds a request that waits until there is nothing else to do.
+func (f *feed[request]) addLow(req request) {
+	f.do(func(queue workqueue.TypedRateLimitingInterface[request]) {
+		if q, ok := queue.(priorityqueue.PriorityQueue[request]); ok {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, req)
+			return
+		}
+		queue.Add(req)
+	})
+}

@@ -1,0 +1,193 @@
+// Package record is what an owner has in its metadata about its dependents: a finalizer, and in which clusters there may be
+// some.
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Keys are where an owner has the record of a controller: a finalizer, an annotation with the names of clusters, one with
+// their identities, one with kinds, and one that says that a cluster was given up. Another controller on the same owners has
+// keys of its own.
+type Keys struct{ Finalizer, Clusters, Identities, Kinds, GivenUp string }
+
+// NewKeys returns the keys of a controller.
+func NewKeys(fleet, controller string) Keys {
+	domain := controller + "." + fleet + ".fleet-runtime.dev/"
+	return Keys{domain + "dependents", domain + "placed-in", domain + "identities", domain + "kinds", domain + "given-up"}
+}
+
+// Record says where an owner may have dependents. A cluster is in it from before the first dependent is created there until
+// the last one is known to be gone, or on its way, or the cluster was given up.
+type Record struct {
+	Sites []Site
+	// Kinds are those that were ever desired.
+	Kinds []schema.GroupVersionKind
+	// GivenUp says that dependents may have been left in clusters that are not in the record any more.
+	GivenUp bool
+	// Nonsense says that somebody has written what cannot be read in place of the clusters: there may be dependents anywhere.
+	Nonsense bool
+}
+
+// Site is a cluster in which an owner may have dependents: what it is called, and which it is, if that is known.
+type Site struct {
+	Name     mcreconcile.ClusterName
+	Identity types.UID
+}
+
+// MostSites is how many clusters of one name an owner knows. A name can be led to as many as somebody likes, and what an owner
+// can note is bounded.
+const MostSites = 16
+
+// IsNoted reports whether a cluster as it is now is among those of its name in which the owner may have dependents. Where it
+// is not known which it is, its name counts.
+func (s Site) IsNoted(named []Site) bool {
+	return slices.Contains(named, s) || s.Identity == "" && len(named) > 0
+}
+
+// ByName returns the clusters that have each name: more than one if the name has led to several in turn, the oldest first.
+func ByName(sites []Site) map[mcreconcile.ClusterName][]Site {
+	named := make(map[mcreconcile.ClusterName][]Site, len(sites))
+	for _, s := range sites {
+		named[s.Name] = append(named[s.Name], s)
+	}
+	return named
+}
+
+// Names returns the names of clusters, ordered, each once.
+func Names(sites []Site) []mcreconcile.ClusterName {
+	names := make([]mcreconcile.ClusterName, len(sites))
+	for i, s := range sites {
+		names[i] = s.Name
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// On reports whether the owner has the record.
+func (k Keys) On(owner client.Object) bool {
+	_, annotated := owner.GetAnnotations()[k.Clusters]
+	return annotated || k.Holds(owner)
+}
+
+// Holds reports whether the owner has the finalizer.
+func (k Keys) Holds(owner client.Object) bool {
+	return controllerutil.ContainsFinalizer(owner, k.Finalizer)
+}
+
+// Read returns the record of an owner. Identities that cannot be read are not known, and of a name the last are read, see
+// [MostSites]: somebody has written the others. Kinds that cannot be read are left out.
+func (k Keys) Read(owner client.Object) Record {
+	annotations := owner.GetAnnotations()
+	r := Record{GivenUp: annotations[k.GivenUp] != ""}
+	for text := range strings.SplitSeq(annotations[k.Kinds], ",") {
+		if gvk, _ := schema.ParseKindArg(text); gvk != nil {
+			r.Kinds = append(r.Kinds, *gvk)
+		}
+	}
+	content, ok := annotations[k.Clusters]
+	if !ok {
+		return r
+	}
+	var names []mcreconcile.ClusterName
+	if json.Unmarshal([]byte(content), &names) != nil {
+		r.Nonsense = true
+		return r
+	}
+	slices.Sort(names)
+	var known map[mcreconcile.ClusterName][]types.UID
+	if json.Unmarshal([]byte(annotations[k.Identities]), &known) != nil {
+		known = nil
+	}
+	for _, name := range slices.Compact(names) {
+		identities := slices.DeleteFunc(known[name], func(identity types.UID) bool { return identity == "" })
+		identities = identities[max(0, len(identities)-MostSites):]
+		if len(identities) == 0 {
+			r.Sites = append(r.Sites, Site{Name: name})
+		}
+		for _, identity := range identities {
+			r.Sites = append(r.Sites, Site{name, identity})
+		}
+	}
+	return r
+}
+
+// Write changes the owner's metadata: it has the record, and keeps the finalizer if held. Without the finalizer, it has none.
+func (k Keys) Write(owner client.Object, r Record, held bool) {
+	if held {
+		controllerutil.AddFinalizer(owner, k.Finalizer)
+	} else {
+		controllerutil.RemoveFinalizer(owner, k.Finalizer)
+		r = Record{}
+	}
+	known := map[mcreconcile.ClusterName][]types.UID{}
+	for _, s := range r.Sites {
+		if s.Identity != "" && !slices.Contains(known[s.Name], s.Identity) {
+			known[s.Name] = append(known[s.Name], s.Identity)
+		}
+	}
+	names := Names(r.Sites)
+	annotations := maps.Clone(owner.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	put(annotations, k.Clusters, asJSON(names), len(names) > 0)
+	put(annotations, k.Identities, asJSON(known), len(known) > 0)
+	put(annotations, k.Kinds, kindsText(r.Kinds), len(r.Kinds) > 0)
+	put(annotations, k.GivenUp, "true", r.GivenUp)
+	owner.SetAnnotations(annotations)
+}
+
+func put(annotations map[string]string, key, value string, there bool) {
+	if there {
+		annotations[key] = value
+	} else {
+		delete(annotations, key)
+	}
+}
+
+func asJSON(value any) string {
+	content, _ := json.Marshal(value) //nolint:errchkjson // names and identities always have a JSON
+	return string(content)
+}
+
+// kindsText writes kinds as kubectl's arguments do: Deployment.v1.apps.
+func kindsText(kinds []schema.GroupVersionKind) string {
+	texts := make([]string, len(kinds))
+	for i, kind := range kinds {
+		texts[i] = kind.Kind + "." + kind.Version + "." + kind.Group
+	}
+	slices.Sort(texts)
+	return strings.Join(slices.Compact(texts), ",")
+}
+
+// Store changes the owner's metadata and stores that, unless it changes nothing. It returns the owner as stored. If the
+// owner was changed meanwhile, the error is a conflict.
+func Store(ctx context.Context, to client.Client, owner client.Object, fieldManager string, change func(client.Object)) (client.Object, error) {
+	changed := owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	change(changed)
+	if sameMetadata(owner, changed) {
+		return owner, nil
+	}
+	patch := client.MergeFromWithOptions(owner, client.MergeFromWithOptimisticLock{})
+	if err := to.Patch(ctx, changed, patch, client.FieldOwner(fieldManager)); err != nil {
+		return nil, fmt.Errorf("noting on the owner where its dependents are: %w", err)
+	}
+	return changed, nil
+}
+
+func sameMetadata(a, b client.Object) bool {
+	return maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && slices.Equal(a.GetFinalizers(), b.GetFinalizers())
+}

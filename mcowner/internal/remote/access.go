@@ -1,0 +1,165 @@
+// Package remote is how packages dependents and orphans work on clusters: which there are, what is there, and how
+// something is taken away.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Access reaches the clusters of a manager, in the name of a controller.
+type Access struct {
+	Manager    mcmanager.Manager
+	Who        string        // what works on them
+	Timeout    time.Duration // of each request
+	Identities *mcmanager.Identities
+}
+
+// DefaultTimeout is that of a request.
+const DefaultTimeout = 10 * time.Second
+
+// NewAccess returns access for a controller. byName allows clusters of which it cannot be told which they are.
+func NewAccess(mgr mcmanager.Manager, who string, timeout time.Duration, byName bool) *Access {
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	return &Access{mgr, who, timeout, &mcmanager.Identities{Manager: mgr, ByName: byName}}
+}
+
+// Names returns which clusters there are, in whatever state.
+func (a *Access) Names(in mcowner.Clusters) []mcreconcile.ClusterName {
+	var names []mcreconcile.ClusterName
+	fleetless := a.Manager.GetProvider() == nil
+	if in.Local || fleetless {
+		names = append(names, mcreconcile.LocalCluster)
+	}
+	if in.HasMembers() && !fleetless {
+		for _, member := range a.Manager.GetFleet().List(in.Members) {
+			names = append(names, member.Name)
+		}
+	}
+	return names
+}
+
+// Within reports whether a cluster is one of these.
+func (a *Access) Within(in mcowner.Clusters, name mcreconcile.ClusterName) bool {
+	fleetless := a.Manager.GetProvider() == nil
+	if name == mcreconcile.LocalCluster {
+		return in.Local || fleetless
+	}
+	return in.HasMembers() && !fleetless && (in.Members == nil || in.Members.Matches(a.LabelsOf(name)))
+}
+
+// LabelsOf returns the labels of a member.
+func (a *Access) LabelsOf(name mcreconcile.ClusterName) labels.Set {
+	status, _ := a.Manager.GetFleet().Status(name)
+	return status.Labels
+}
+
+// WhyNot returns why a cluster cannot be used now, nil if it can.
+func (a *Access) WhyNot(name mcreconcile.ClusterName) error {
+	if name == mcreconcile.LocalCluster {
+		return nil
+	}
+	_, err := a.Manager.GetFleet().Engagement(name)
+	return err
+}
+
+// Current returns the session of the cluster of a reconcile's context, which ends with the reconcile. The error wraps
+// fleet.ErrDisengaged if the cluster was connected anew.
+func (a *Access) Current(ctx context.Context) (Session, error) {
+	name, ok := mcreconcile.ClusterNameFrom(ctx)
+	if !ok {
+		return Session{}, errors.New("the context carries no cluster")
+	}
+	id, err := a.Identities.Of(ctx, name)
+	if err != nil {
+		return Session{}, err
+	}
+	at := Session{ID: id, Cluster: mcreconcile.ClusterFrom(ctx)}
+	if name != mcreconcile.LocalCluster {
+		if at.Engagement, err = a.Manager.GetFleet().Engagement(name); err != nil {
+			return Session{}, err
+		}
+	}
+	return at, nil
+}
+
+// enter returns a cluster that can be used now, and a context that ends with its engagement, which is not drained before
+// leave was called. The error is a fleet.StateError, or wraps fleet.ErrDisengaged.
+func (a *Access) enter(ctx context.Context, name mcreconcile.ClusterName) (_ context.Context, _ Session, leave func(), err error) {
+	if name == mcreconcile.LocalCluster {
+		bounded, cancel := a.Bound(ctx)
+		defer cancel()
+		id, err := a.Identities.Of(bounded, name)
+		return ctx, Session{ID: id, Cluster: a.Manager}, func() {}, err
+	}
+	engagement, err := a.Manager.GetFleet().Engagement(name)
+	if err != nil {
+		return nil, Session{}, nil, err
+	}
+	id, err := a.Identities.OfEngagement(engagement)
+	if err != nil {
+		return nil, Session{}, nil, err
+	}
+	ctx, leave, err = engagement.Join(ctx, work(a.Who))
+	if err != nil {
+		return nil, Session{}, nil, err
+	}
+	return ctx, Session{id, engagement.Cluster(), engagement}, leave, nil
+}
+
+// work says what keeps an engagement from being drained.
+type work string
+
+func (w work) String() string { return "work of controller " + string(w) + " on dependents" }
+
+// Visit calls do with a cluster that can be used now. The error says so if that ended meanwhile.
+func (a *Access) Visit(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, Session) error) error {
+	inside, at, leave, err := a.enter(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := do(inside, at); err != nil {
+		if cause := context.Cause(inside); errors.Is(cause, fleet.ErrDisengaged) {
+			return fmt.Errorf("%w: %w", cause, err)
+		}
+		return err
+	}
+	return nil
+}
+
+// UIDNow returns which cluster it is, asked at this moment where the fleet would not notice that another one answers.
+func (a *Access) UIDNow(ctx context.Context, at Session) (types.UID, error) {
+	ctx, cancel := a.Bound(ctx)
+	defer cancel()
+	now, err := a.Identities.Now(ctx, at.Engagement)
+	return now.UID, err
+}
+
+// IsAway reports whether an error says that a cluster cannot be used now. It is no fault of what was tried there.
+func IsAway(err error) bool {
+	_, state := errors.AsType[*fleet.StateError](err)
+	return state || errors.Is(err, fleet.ErrDisengaged) || errors.Is(err, fleet.ErrNotReady)
+}
+
+// IsMissing reports whether an error says that a cluster is not in the fleet.
+func IsMissing(err error) bool {
+	return errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown)
+}
+
+// Bound bounds one request.
+func (a *Access) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, a.Timeout, fmt.Errorf("no answer within %s: %w", a.Timeout, context.DeadlineExceeded))
+}

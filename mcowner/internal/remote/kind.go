@@ -1,0 +1,84 @@
+package remote
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Kind is one of those that a controller works on.
+type Kind struct {
+	schema.GroupVersionKind
+
+	Proto client.Object // as the user gave it: its type says which cache is read
+}
+
+// KindsOf returns the kinds of objects, which are of types of the scheme or know their kind.
+func KindsOf(protos []client.Object, scheme *runtime.Scheme) ([]Kind, error) {
+	kinds := make([]Kind, len(protos))
+	for i, proto := range protos {
+		gvk, err := apiutil.GVKForObject(proto, scheme)
+		if err != nil {
+			return nil, err
+		}
+		kinds[i] = Kind{gvk, proto}
+	}
+	return kinds, nil
+}
+
+// Untyped returns a kind whose objects are read without a type.
+func Untyped(gvk schema.GroupVersionKind) Kind {
+	proto := &unstructured.Unstructured{}
+	proto.SetGroupVersionKind(gvk)
+	return Kind{gvk, proto}
+}
+
+// NewObject returns an empty object.
+func (k Kind) NewObject() client.Object {
+	obj := k.Proto.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	return obj
+}
+
+// NewList returns an empty list of objects.
+func (k Kind) NewList(scheme *runtime.Scheme) (client.ObjectList, error) {
+	gvk := k.GroupVersionKind
+	gvk.Kind += "List"
+	if _, ok := k.Proto.(runtime.Unstructured); ok {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk)
+		return list, nil
+	}
+	list, err := scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	return list.(client.ObjectList), nil //nolint:forcetypeassert // the list of an object is one
+}
+
+// NewMetadata returns an empty object without all but its metadata.
+func (k Kind) NewMetadata() *metav1.PartialObjectMetadata {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(k.GroupVersionKind)
+	return obj
+}
+
+// Describe names an object, for messages.
+func (k Kind) Describe(obj client.Object) string {
+	return k.Kind + " " + strings.TrimPrefix(client.ObjectKeyFromObject(obj).String(), "/")
+}
+
+// IsUnserved reports whether the cluster says that it does not serve the kind. What was known of its kinds may be of a time
+// when it did.
+func (k Kind) IsUnserved(at Session) bool {
+	mapper := at.Cluster.GetRESTMapper()
+	meta.MaybeResetRESTMapper(mapper)
+	_, err := mapper.RESTMapping(k.GroupKind(), k.Version)
+	return meta.IsNoMatchError(err)
+}

@@ -1,0 +1,105 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+)
+
+// Scan is how the metadata of dependents is read from an API server.
+type Scan struct {
+	Namespaces []string                    // none for all
+	PageSize   int64                       // zero for the default
+	Before     func(context.Context) error // each request, if it is not nil
+}
+
+// DefaultPageSize is how many objects are listed at once.
+const DefaultPageSize = 500
+
+// Each calls do with the metadata of every object of a kind that the selector matches. The cache is not asked. A kind that
+// the cluster does not serve has no objects.
+func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
+	namespaces := s.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range namespaces {
+		for token, more := "", true; more; {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
+			err := s.page(ctx, a, at, list, &client.ListOptions{
+				Namespace: namespace, LabelSelector: selector, Limit: s.pageSize(), Continue: token,
+			})
+			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && k.IsUnserved(at) {
+				return nil
+			}
+			if next := continueAfter(err); next != "" && next != token {
+				token = next
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("listing %s in %s: %w", k.GroupKind(), at, err)
+			}
+			for i := range list.Items {
+				item := &list.Items[i]
+				item.SetGroupVersionKind(k.GroupVersionKind)
+				if err := do(item); err != nil {
+					return err
+				}
+			}
+			token = list.Continue
+			more = token != ""
+		}
+	}
+	return nil
+}
+
+func (s Scan) pageSize() int64 {
+	if s.PageSize <= 0 {
+		return DefaultPageSize
+	}
+	return s.PageSize
+}
+
+// continueAfter returns where to go on if listing took so long that the API server has forgotten the state of its
+// beginning: what was changed meanwhile may be missed then.
+func continueAfter(err error) string {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsResourceExpired(err) {
+		return status.ErrStatus.Continue
+	}
+	return ""
+}
+
+func (s Scan) page(ctx context.Context, a *Access, at Session, list *metav1.PartialObjectMetadataList, opts *client.ListOptions) error {
+	if s.Before != nil {
+		if err := s.Before(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := a.Bound(ctx)
+	defer cancel()
+	return at.Cluster.GetAPIReader().List(ctx, list, opts)
+}
+
+// OfFleet selects the dependents of an installation.
+func OfFleet(fleet string) labels.Selector {
+	return labels.SelectorFromSet(labels.Set{mcowner.FleetLabel: fleet})
+}
+
+// OfOwner selects the dependents of one owner.
+func OfOwner(owner mcowner.Reference) (labels.Selector, error) {
+	has, err := labels.NewRequirement(owner.Key(), selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	return OfFleet(owner.Fleet).Add(*has), nil
+}

@@ -1,0 +1,84 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Session is a cluster while it is worked on.
+type Session struct {
+	ID         mcowner.ClusterID
+	Cluster    cluster.Cluster
+	Engagement *fleet.Engagement // nil for the local cluster
+}
+
+// Name returns what the cluster is called.
+func (at Session) Name() mcreconcile.ClusterName { return at.ID.Name }
+
+func (at Session) String() string { return ClusterText(at.ID.Name) }
+
+// Locate says where an object of the cluster is.
+func (at Session) Locate(obj client.Object) mcowner.Location {
+	return mcowner.Location{Cluster: at.ID.Name, ClusterUID: at.ID.UID, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// Has reports whether an object of the cluster has a reference to the owner, or to one that the owner succeeds.
+func (at Session) Has(obj client.Object, owner mcowner.Reference) bool {
+	references, err := mcowner.References(obj, at.ID)
+	return err == nil && slices.ContainsFunc(references, owner.Succeeds)
+}
+
+// ClusterText names a cluster, for messages.
+func ClusterText(name mcreconcile.ClusterName) string {
+	if name == mcreconcile.LocalCluster {
+		return "the local cluster"
+	}
+	return fmt.Sprintf("cluster %q", name)
+}
+
+// PerEngagement has a value for each engagement of a member, and one for the local cluster, until it ends. The zero value
+// is empty. It is safe for concurrent use.
+type PerEngagement[V any] struct {
+	mu     sync.Mutex // guards values; nothing is made while it is held
+	values map[*fleet.Engagement]V
+}
+
+// Get returns the value of an engagement, and makes it if there is none. It may be made twice, and is then kept once.
+func (p *PerEngagement[V]) Get(e *fleet.Engagement, newValue func() (V, error)) (V, error) {
+	p.mu.Lock()
+	value, ok := p.values[e]
+	p.mu.Unlock()
+	if ok {
+		return value, nil
+	}
+	made, err := newValue()
+	if err != nil {
+		return made, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if value, ok = p.values[e]; ok {
+		return value, nil
+	}
+	if p.values == nil {
+		p.values = map[*fleet.Engagement]V{}
+	}
+	p.values[e] = made
+	if e != nil {
+		context.AfterFunc(e.Context(), func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.values, e)
+		})
+	}
+	return made, nil
+}

@@ -1,0 +1,45 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+)
+
+// TakeAway takes owners from a dependent: it deletes the dependent, unless the policy is Orphan, the dependent itself says that
+// it is to stay, or there is another owner; then it removes the references. It does so as the object was read: if it was
+// changed since, nothing happens, and the error is a conflict. One that is gone already is no error.
+func TakeAway(
+	ctx context.Context, a *Access, writer client.Client, at Session, k Kind, obj client.Object,
+	owners []mcowner.Reference, policy metav1.DeletionPropagation,
+) (deleted bool, err error) {
+	ctx, cancel := a.Bound(ctx)
+	defer cancel()
+	meta := k.NewMetadata()
+	meta.ObjectMeta = metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+		Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(),
+	}
+	released := meta.DeepCopy()
+	for _, owner := range owners {
+		mcowner.RemoveReference(owner, released)
+	}
+	others, err := mcowner.References(released, at.ID)
+	stays := policy == metav1.DeletePropagationOrphan || obj.GetAnnotations()[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan)
+	deleted = !stays && len(others)+len(released.OwnerReferences) == 0 && err == nil
+	if deleted {
+		err = writer.Delete(ctx, meta, client.PropagationPolicy(policy), client.Preconditions{
+			UID: new(meta.UID), ResourceVersion: new(meta.ResourceVersion),
+		})
+	} else {
+		err = writer.Patch(ctx, released, client.MergeFromWithOptions(meta, client.MergeFromWithOptimisticLock{}))
+	}
+	if err = client.IgnoreNotFound(err); err != nil {
+		return deleted, fmt.Errorf("removing %s from %s: %w", k.Describe(obj), at, err)
+	}
+	return deleted, nil
+}

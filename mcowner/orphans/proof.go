@@ -1,0 +1,126 @@
+package orphans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// proof finds out whether owners are gone. What it cannot find out it does not guess.
+type proof struct {
+	access         *remote.Access
+	owners         []remote.Kind
+	decommissioned []mcowner.ClusterID
+}
+
+// finding is what was found out about a dependent.
+type finding struct {
+	why   string // it no longer belongs to the owner, empty if it does
+	stray bool   // the owner is there
+}
+
+// errUnproven is wrapped by the reasons for which it cannot be told whether an owner is gone.
+var errUnproven = errors.New("it cannot be told whether the owner is gone")
+
+// orphaned returns why a dependent in the named cluster no longer belongs to the owner, or nothing if it does. It asks the
+// API server of the owner's cluster. The error says why that cannot be told.
+func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (found finding, err error) {
+	k, ok := p.kindOf(owner)
+	if !ok {
+		return found, fmt.Errorf("%w: %s is not of the kinds of owners", errUnproven, owner)
+	}
+	if p.isDecommissioned(owner) {
+		return finding{why: "its owner's cluster was decommissioned"}, nil
+	}
+	err = p.access.Visit(ctx, owner.Cluster, func(ctx context.Context, home remote.Session) error {
+		obj, outside := k.NewMetadata(), ctx
+		ctx, cancel := p.access.Bound(ctx)
+		defer cancel()
+		err := home.Cluster.GetAPIReader().Get(ctx, owner.NamespacedName(), obj)
+		switch {
+		case isNotThere(err, owner.Name):
+			found.why = "its owner is gone"
+		case err != nil:
+			return err
+		case obj.UID != owner.UID:
+			found.why = "its owner is gone, and another one has the name"
+		case !mayBePlaced(obj, owner, in):
+			found = finding{"its owner has no dependents in this cluster any more", true}
+		}
+		if found.why != "" {
+			return p.sameCluster(outside, home, owner)
+		}
+		return nil
+	})
+	if err != nil {
+		return finding{}, fmt.Errorf("%w: %w", errUnproven, err)
+	}
+	return found, nil
+}
+
+// isDecommissioned reports whether the owner's cluster is said to be no more, and is not the one that has its name now.
+func (p *proof) isDecommissioned(owner mcowner.Reference) bool {
+	return slices.ContainsFunc(p.decommissioned, func(c mcowner.ClusterID) bool {
+		return c.Name == owner.Cluster && (c.UID == owner.ClusterUID || c.UID == "" && c.ByName || owner.ClusterUID == "")
+	})
+}
+
+func (p *proof) kindOf(owner mcowner.Reference) (remote.Kind, bool) {
+	i := slices.IndexFunc(p.owners, func(k remote.Kind) bool { return k.GroupKind() == owner.GroupKind() })
+	if i < 0 {
+		return remote.Kind{}, false
+	}
+	return p.owners[i], true
+}
+
+// errAnotherCluster says that an owner's cluster is, or may be, another one than when the reference was written.
+var errAnotherCluster = errors.New("not the cluster that the owner was in")
+
+// sameCluster returns an error, which wraps errAnotherCluster, if the owner's cluster is, or may be, another one than when the
+// reference was written. A cluster is asked now where the fleet would not notice that another one answers.
+func (p *proof) sameCluster(ctx context.Context, home remote.Session, owner mcowner.Reference) error {
+	if owner.ClusterUID == "" {
+		return nil
+	}
+	now, err := p.access.UIDNow(ctx, home)
+	if err != nil {
+		return err
+	}
+	if now != owner.ClusterUID {
+		return fmt.Errorf("%s is %w: its identity is %.64q, not %.64q", home, errAnotherCluster, string(now), string(owner.ClusterUID))
+	}
+	return nil
+}
+
+// isNotThere reports whether an error is the API server's word that there is no such object. It also says not found when it
+// does not serve the kind, and so may whatever is between.
+func isNotThere(err error, name string) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false
+	}
+	details := status.ErrStatus.Details
+	return details != nil && details.Name == name
+}
+
+// mayBePlaced reports whether an owner that exists may have dependents in the named cluster. An owner that is being
+// deleted, or has no record, may have them anywhere.
+func mayBePlaced(owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName) bool {
+	if ref.Manager == "" || !owner.GetDeletionTimestamp().IsZero() {
+		return true
+	}
+	keys := record.NewKeys(ref.Fleet, ref.Manager)
+	r := keys.Read(owner)
+	return r.Nonsense || !keys.Holds(owner) || len(r.Sites) == 0 ||
+		slices.ContainsFunc(r.Sites, func(s record.Site) bool { return s.Name == in })
+}
