@@ -86,12 +86,13 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 func (c *engine) retargeted(ctx context.Context, o *ownerState) error {
 	o.mu.Lock()
 	p, due := o.plan, o.retarget
-	o.retarget = false
+	o.retarget = false // a member that changes from now on asks again
 	o.mu.Unlock()
 	if p == nil || !due || p.mode != serving {
 		return nil
 	}
-	targets, err := c.targetsNow(ctx, p.owner)
+	now := *p
+	err := c.aim(ctx, &now)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
@@ -99,8 +100,6 @@ func (c *engine) retargeted(ctx context.Context, o *ownerState) error {
 		return err
 	}
 	if o.plan == p {
-		now := *p
-		now.targets = targets
 		o.plan = &now
 	}
 	return nil
@@ -232,6 +231,7 @@ func (a *accounting) store(ctx context.Context, held bool) error {
 			annotations[DeletionPolicyAnnotation] = string(policy)
 			owner.SetAnnotations(annotations)
 		}
+		a.engine.ledger.wrote(owner)
 	})
 	if err != nil {
 		return err
@@ -322,7 +322,7 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	if equality.Semantic.DeepEqual(owner, changed) {
 		return nil
 	}
-	a.engine.ledger.wrote(changed.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy has the type of the original
+	a.engine.ledger.wrote(changed)
 	ctx, cancel := a.engine.access.Bound(ctx)
 	defer cancel()
 	err := a.home.Cluster.GetClient().Status().Patch(ctx, changed, client.MergeFrom(owner), client.FieldOwner(a.engine.cfg.name))

@@ -288,7 +288,7 @@ func TestTheCollectorWaitsForTheOwnersCluster(t *testing.T) {
 		cfg := two.AddUser(t, "may-not-get", list)
 		members := w.Members
 		w.Members = members[:1]
-		p := w.collect()
+		p := w.collect(func(c *orphans.Collector) { c.ByName = true })
 		w.Members = members
 		if err := p.members.Set(fleet.Member{Name: "member-2", Config: cfg}); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -88,6 +89,8 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 		return err
 	}
 	ref.Manager, ref.Controller = c.cfg.name, true
+	o := c.ledger.of(req)
+	o.retargeting()
 	p := &plan{home: home, owner: owner, ref: ref, propagation: metav1.DeletePropagationBackground}
 	switch {
 	case !owner.GetDeletionTimestamp().IsZero():
@@ -97,7 +100,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	case c.cfg.retire != "":
 		p.mode, p.propagation = retiring, c.cfg.retire.propagation()
 	default:
-		if p.targets, err = c.targetsNow(ctx, owner); err != nil {
+		if err := c.aim(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -105,9 +108,24 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 		c.ledger.forget(req)
 		return nil
 	}
-	c.ledger.of(req).replan(p, c.keys)
+	o.replan(p, c.keys)
 	c.works.add(accountOf(req))
 	return nil
+}
+
+// aim finds the targets. A cluster that can be used only after that may be missing among them for that reason alone, so what the
+// owner has there is not taken for no longer wanted.
+func (c *engine) aim(ctx context.Context, p *plan) (err error) {
+	p.usable = map[mcreconcile.ClusterName]*fleet.Engagement{}
+	for _, name := range record.Names(c.keys.Read(p.owner).Sites) {
+		if name == mcreconcile.LocalCluster {
+			p.usable[name] = nil
+		} else if e, err := c.access.Manager.GetFleet().Engagement(name); err == nil {
+			p.usable[name] = e
+		}
+	}
+	p.targets, err = c.targetsNow(ctx, p.owner)
+	return err
 }
 
 // targetsNow returns the clusters that the owner is to have dependents in, ordered, each once.

@@ -236,8 +236,8 @@ func TestADependentInAnotherClusterOfTheNameIsACopy(t *testing.T) {
 		w.restore(other, w.isCopied(one, name))
 	}
 	orphan := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "orphan"}}
-	gone := w.goneOwner(func(r *mcowner.Reference) { r.Manager, r.Dependent.ClusterUID = controller, w.kubeSystem(one) })
-	if err := mcowner.SetControllerReference(gone, orphan, mcowner.ByName("member-1")); err != nil {
+	gone := w.goneOwner(func(r *mcowner.Reference) { r.Manager = controller })
+	if err := mcowner.SetControllerReference(gone, orphan, mcowner.ClusterID{Name: "member-1", UID: w.kubeSystem(one)}); err != nil {
 		t.Fatal(err)
 	}
 	w.create(other, orphan)
@@ -396,7 +396,9 @@ func TestARightThatIsTakenAwayMakesNothingForgotten(t *testing.T) {
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
 	})
 	w.Members = nil
-	p = w.run(w.spread())
+	r := w.spread()
+	r.ByName = true
+	p = w.run(r)
 	p.add(one, cfg)
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
 	eventually(t, "the copy follows", func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == "2" })
@@ -426,7 +428,7 @@ func TestADependentOfAClusterThatCannotBeToldIsKept(t *testing.T) {
 		Namespace: w.ns, Name: "a", UID: "another",
 	})
 	r := w.spread()
-	r.OwnersIn = mcowner.Clusters{Members: everywhere}
+	r.OwnersIn, r.ByName = mcowner.Clusters{Members: everywhere}, true
 	p := w.run(r)
 	p.add(one, cfg)
 	w.told(one, "a", dependents.EventConflict, "unknown identity")
@@ -539,7 +541,7 @@ func TestAClaimFillsNoCache(t *testing.T) {
 	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { heard.through = through; return heard })
 	r := w.spread()
 	r.DependentsIn = mcowner.Clusters{Members: named(one.Name)}
-	r.Sweep.Interval = 50 * time.Millisecond
+	r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
 	p := w.run(r)
 	for name, member := range map[fleet.ClusterName]fleet.Member{"member-1": p.member(one), "member-2": {Config: cfg}} {
 		member.Name = name

@@ -22,7 +22,7 @@ type ledger struct {
 	awaiting map[dependentKey]map[work]struct{}
 	missing  map[record.Site]time.Time
 	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
-	written  map[types.UID]client.Object           // owners as their status was written last
+	written  map[types.UID][]client.Object         // owners as they were written last
 }
 
 // dependentKey names an object of a cluster.
@@ -39,7 +39,7 @@ func newLedger() *ledger {
 		awaiting: map[dependentKey]map[work]struct{}{},
 		missing:  map[record.Site]time.Time{},
 		leads:    map[mcreconcile.ClusterName]types.UID{},
-		written:  map[types.UID]client.Object{},
+		written:  map[types.UID][]client.Object{},
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"reflect"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,12 +30,10 @@ func (h hash) String() string { return hex.EncodeToString(h[:]) }
 // of such a field, it is theirs, so values need not be looked at. Where the cache does not keep whose fields are, all of the
 // content counts, but for the status and what the API server counts.
 func liveHash(obj client.Object, manager string) hash {
-	var fields [][]byte
-	for _, entry := range ownEntries(obj, manager) {
-		fields = append(fields, []byte(entry.Operation), []byte(entry.APIVersion), entry.FieldsV1.Raw)
-	}
-	if len(fields) > 0 {
-		return hashOf(fields...)
+	if own := ownFields(obj, manager); !own.Empty() {
+		if fields, err := own.ToJSON(); err == nil { // the order of what is read is not always the same
+			return hashOf(fields)
+		}
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
 	if err != nil {
@@ -53,13 +50,18 @@ func liveHash(obj client.Object, manager string) hash {
 	return hashOf(there)
 }
 
-// ownEntries returns the entries of the fields that are the manager's.
-func ownEntries(obj client.Object, manager string) []metav1.ManagedFieldsEntry {
-	var own []metav1.ManagedFieldsEntry
+// ownFields returns the fields that are the manager's: those that it has applied, or created. It is empty if that is not known.
+func ownFields(obj client.Object, manager string) *fieldpath.Set {
+	own := &fieldpath.Set{}
 	for _, entry := range obj.GetManagedFields() {
-		if entry.Manager == manager && entry.Subresource == "" && entry.FieldsV1 != nil {
-			own = append(own, entry)
+		if entry.Manager != manager || entry.Subresource != "" || entry.FieldsV1 == nil {
+			continue
 		}
+		set := &fieldpath.Set{}
+		if set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) != nil {
+			return &fieldpath.Set{}
+		}
+		own = own.Union(set)
 	}
 	return own
 }
@@ -70,14 +72,7 @@ func isAsApplied(obj client.Object, config *unstructured.Unstructured, manager s
 	if obj.GetAnnotations()[mcowner.DesiredAnnotation] != config.GetAnnotations()[mcowner.DesiredAnnotation] {
 		return false
 	}
-	own := &fieldpath.Set{}
-	for _, entry := range ownEntries(obj, manager) {
-		set := &fieldpath.Set{}
-		if set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) != nil {
-			return false
-		}
-		own = own.Union(set)
-	}
+	own := ownFields(obj, manager)
 	if own.Empty() {
 		return false
 	}

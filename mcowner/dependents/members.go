@@ -101,9 +101,7 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 func (m members) changed(name mcreconcile.ClusterName, targets bool) {
 	for _, o := range m.ledger.all() {
 		if targets {
-			o.mu.Lock()
-			o.retarget = true
-			o.mu.Unlock()
+			o.wantTargets()
 		}
 		switch {
 		case o.concerns(name):

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -38,8 +39,9 @@ type plan struct {
 	owner       client.Object
 	ref         mcowner.Reference
 	mode        mode
-	propagation metav1.DeletionPropagation // of dependents that are removed
-	targets     []mcreconcile.ClusterName  // ordered, each once
+	propagation metav1.DeletionPropagation                    // of dependents that are removed
+	targets     []mcreconcile.ClusterName                     // ordered, each once
+	usable      map[mcreconcile.ClusterName]*fleet.Engagement // that the owner may have dependents in, just before the targets were found
 }
 
 // mode is what is done about an owner.
@@ -295,7 +297,21 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 			p.owner = before.owner // the cache does not have yet what was written last
 		}
 	}
-	o.plan, o.retarget = p, false
+	o.plan = p
+}
+
+// retargeting notes that the targets are about to be found. A member that changes from now on asks for that again.
+func (o *ownerState) retargeting() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.retarget = false
+}
+
+// wantTargets asks for the targets to be found anew.
+func (o *ownerState) wantTargets() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.retarget = true
 }
 
 // retried counts how often in a row objects of a cluster were not as they were thought to be. False ends the row.

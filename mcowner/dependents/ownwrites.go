@@ -1,50 +1,48 @@
 package dependents
 
 import (
-	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-
-	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 )
 
-// wrote notes the status that is about to be written to an owner, so that its event is known for one's own.
+// mostWritten is how many writes to an owner are remembered: their events may be a little late.
+const mostWritten = 3
+
+// wrote notes how an owner is about to be written, so that the event is known for one's own.
 func (l *ledger) wrote(owner client.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.written[owner.GetUID()] = owner
+	all := append(l.written[owner.GetUID()], bare(owner))
+	l.written[owner.GetUID()] = all[max(0, len(all)-mostWritten):]
+}
+
+// isOwn reports whether an owner is as it was written.
+func (l *ledger) isOwn(owner client.Object) bool {
+	l.mu.Lock()
+	written := slices.Clone(l.written[owner.GetUID()])
+	l.mu.Unlock()
+	now := bare(owner)
+	return slices.ContainsFunc(written, func(w client.Object) bool { return equality.Semantic.DeepEqual(w, now) })
 }
 
 // predicate lets events on owners pass but for those of the controller's own writes, which change nothing about what is desired.
 // With a thousand targets, each would make a thousand placements look in vain.
-func (l *ledger) predicate(keys record.Keys) predicate.Predicate {
+func (l *ledger) predicate() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		now := bare(e.ObjectNew, keys)
-		if equality.Semantic.DeepEqual(bare(e.ObjectOld, keys), now) {
-			return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() // a resync is no write
-		}
-		l.mu.Lock()
-		written := l.written[e.ObjectNew.GetUID()]
-		l.mu.Unlock()
-		return written == nil || !equality.Semantic.DeepEqual(bare(written, keys), now)
+		resync := e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
+		return resync || !l.isOwn(e.ObjectNew)
 	}}
 }
 
-// bare returns an object without the controller's record, and without what the API server counts.
-func bare(obj client.Object, keys record.Keys) client.Object {
+// bare returns an object without what the API server counts.
+func bare(obj client.Object) client.Object {
 	obj = obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	obj.SetResourceVersion("")
 	obj.SetManagedFields(nil)
 	obj.SetGeneration(0)
-	controllerutil.RemoveFinalizer(obj, keys.Finalizer)
-	annotations := maps.Clone(obj.GetAnnotations())
-	for _, key := range []string{keys.Clusters, keys.Identities, keys.Kinds, keys.GivenUp} {
-		delete(annotations, key)
-	}
-	obj.SetAnnotations(annotations)
 	return obj
 }

@@ -75,12 +75,21 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 		p.depart(ctx, &done)
 	case v.mode == serving && v.targeted:
 		p.serve(ctx, &done)
+	case len(v.sites) > 0 && v.mode == serving && !p.wasUsable():
+		o.wantTargets()
+		done.Err, done.again = ErrPending, true
 	case len(v.sites) > 0:
 		p.leave(ctx, &done, v.propagation)
 	default:
 		p.findStrays(ctx, &done)
 	}
 	return p.conclude(done)
+}
+
+// wasUsable reports whether the cluster could be used when the targets were found, of which it is none.
+func (p *placement) wasUsable() bool {
+	e, was := p.asked.usable[p.at.Name()]
+	return was && e == p.at.Engagement
 }
 
 // serve makes the cluster as it is desired. It creates nothing in a cluster that was not noted before.

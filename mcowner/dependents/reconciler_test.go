@@ -696,7 +696,7 @@ func TestDependentsAreWatchedWhereTheyMayBe(t *testing.T) {
 	cannotList := two.AddUser(t, "cannot-list")
 	w.Members = w.Members[:1]
 	r := w.spread()
-	r.DependentsIn = mcowner.Clusters{Members: named(one.Name)}
+	r.DependentsIn, r.ByName = mcowner.Clusters{Members: named(one.Name)}, true
 	p := w.run(r)
 	if err := p.members.Set(fleet.Member{Name: "member-2", Config: cannotList}); err != nil {
 		t.Fatal(err)
@@ -756,8 +756,8 @@ func TestSettingUpSaysWhatIsMissing(t *testing.T) {
 	}{
 		"NoFleet":    {func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.Fleet = "" }, "Fleet"},
 		"NoName":     {func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.Name = "no name" }, "Name"},
-		"NoKinds":    {func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.Kinds = nil }, "Kinds and Desired"},
-		"NoDesired":  {func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.Desired = nil }, "Kinds and Desired"},
+		"NoKinds":    {func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.Kinds = nil }, "and Desired are required"},
+		"NoDesired":  {func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.Desired = nil }, "and Desired are required"},
 		"OfMetadata": {func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.Kinds = []client.Object{metadataOf("ConfigMap")} }, "whole objects"},
 	}
 	for name, tc := range cases {

@@ -24,12 +24,13 @@ func TestTheRightsOfTheDocsSuffice(t *testing.T) {
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}},
 	}...)
-	ofDependents := two.AddUser(t, "controller", rbacv1.PolicyRule{
-		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
-	})
+	ofDependents := two.AddUser(t, "controller", []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}},
+	}...)
 	r := w.spread()
 	r.OwnersIn, r.DependentsIn = mcowner.Clusters{Members: named(one.Name)}, mcowner.Clusters{Members: named(two.Name)}
-	r.Sweep.Interval = 100 * time.Millisecond
+	r.Sweep.Interval, r.Sweep.Listing = 100*time.Millisecond, 100*time.Millisecond
 	w.Members = nil // reported below
 	p := w.run(r)
 	for name, cfg := range map[string]fleet.Member{one.Name: {Config: owners}, two.Name: {Config: ofDependents}} {

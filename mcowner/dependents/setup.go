@@ -31,7 +31,7 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 		return fmt.Errorf("setting up controller %q: %w", cfg.name, err)
 	}
 	owners := mcbuilder.ControllerManagedBy(mgr).Named(c.cfg.name).WithOptions(mcbuilder.Options{RateLimiter: retries[mcreconcile.Request]()}).
-		For(c.cfg.newOwner(), append(watchIn(c.cfg.ownersIn), mcbuilder.WithPredicates(c.deletions.predicate(), c.ledger.predicate(c.keys)))...).
+		For(c.cfg.newOwner(), append(watchIn(c.cfg.ownersIn), mcbuilder.WithPredicates(c.deletions.predicate(), c.ledger.predicate()))...).
 		WatchesRawSource(c.owners)
 	for _, add := range more {
 		add(owners)
