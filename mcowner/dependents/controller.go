@@ -2,6 +2,7 @@ package dependents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -156,6 +158,9 @@ func (c worker) Reconcile(ctx context.Context, w work) (reconcile.Result, error)
 		c.ledger.ask(w.owner, w.in)
 		c.owners.add(w.owner)
 		return reconcile.Result{}, nil
+	case errors.Is(err, mcmanager.ErrNoIdentity): // the result says so
+		c.cannot(o, w, err)
+		return reconcile.Result{RequeueAfter: mostPause}, nil
 	case err != nil:
 		c.cannot(o, w, err)
 		return reconcile.Result{}, err

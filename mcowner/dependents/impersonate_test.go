@@ -40,6 +40,7 @@ func TestOwnersHaveTheRightsOfAUser(t *testing.T) {
 	first, second := one.AddUser(t, "controller-1", rules...), one.AddUser(t, "controller-2", rules...)
 
 	r := w.spread()
+	r.ByName = true // for want of that right
 	r.User = func(origin mcreconcile.ClusterName) string { return "from-hub" + string(origin) }
 	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
 		return []client.Object{&corev1.ConfigMap{

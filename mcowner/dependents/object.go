@@ -142,6 +142,7 @@ func (p *placement) create(ctx context.Context, w wanted, config *unstructured.U
 
 // sealed adds to a configuration the hash of what it was before.
 func sealed(config *unstructured.Unstructured) (hash, error) {
+	unstructured.RemoveNestedField(config.Object, "metadata", "annotations", mcowner.DesiredAnnotation)
 	content, err := json.Marshal(config.Object)
 	if err != nil {
 		return hash{}, err
@@ -167,11 +168,15 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	}
 	key := p.keyOf(w.kind, existing)
 	before, known := p.o.was(key)
-	now := fingerprint{existing.GetUID(), desired, liveHash(existing, p.engine.cfg.name)}
+	live, err := liveHash(existing)
+	if err != nil {
+		return nil, "", err
+	}
+	now := fingerprint{existing.GetUID(), desired, live}
 	switch {
 	case known && before == now, w.Change == CreateOnly:
 		return existing, Unchanged, nil
-	case !known && isAsApplied(existing, config, p.engine.cfg.name):
+	case !known && isAsApplied(existing, config):
 		p.o.remember(key, now)
 		return existing, Unchanged, nil
 	case w.Suspend:
@@ -207,36 +212,46 @@ func (p *placement) recreate(ctx context.Context, w wanted, existing client.Obje
 // applyOver applies to an object as it was read: if it was changed since, it may no longer be the owner's, and the error is a
 // conflict.
 func (p *placement) applyOver(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, desired hash) (client.Object, error) {
-	version, err := p.adoptFields(ctx, w.kind, existing)
+	result, err := p.applyOnce(ctx, w, existing, config)
 	if err != nil {
 		return nil, err
 	}
+	adopted, err := p.adoptFields(ctx, w.kind, result)
+	if err == nil && adopted { // now fields that are no longer desired can go
+		result, err = p.applyOnce(ctx, w, result, config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.seen(w.kind, desired, result)
+}
+
+func (p *placement) applyOnce(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
-	config.SetUID(existing.GetUID())
-	config.SetResourceVersion(version)
-	err = p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.ForceOwnership, client.FieldOwner(p.engine.cfg.name))
+	result := config.DeepCopy()
+	result.SetUID(existing.GetUID())
+	result.SetResourceVersion(existing.GetResourceVersion())
+	err := p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(result), client.ForceOwnership, client.FieldOwner(p.engine.cfg.name))
 	if err != nil {
 		return nil, fmt.Errorf("applying %s to %s: %w", w.kind.Describe(config), p.at, err)
 	}
-	return p.seen(w.kind, desired, config)
+	return result, nil
 }
 
 // adoptFields makes the fields with which the object was created those that were applied. Else the API server would keep
-// them once they are no longer desired, as they would stay somebody's without applying. It returns the object's version.
-func (p *placement) adoptFields(ctx context.Context, k remote.Kind, existing client.Object) (version string, err error) {
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(existing, sets.New(p.engine.cfg.name), p.engine.cfg.name)
+// them once they are no longer desired, as they would stay somebody's without applying. An object is so at its first change.
+func (p *placement) adoptFields(ctx context.Context, k remote.Kind, obj *unstructured.Unstructured) (changed bool, err error) {
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(obj, sets.New(p.engine.cfg.name), p.engine.cfg.name)
 	if err != nil || patch == nil {
-		return existing.GetResourceVersion(), err
+		return false, err
 	}
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
-	obj := k.NewMetadata()
-	obj.Namespace, obj.Name = existing.GetNamespace(), existing.GetName()
 	if err := p.writer.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		return "", fmt.Errorf("taking over the fields of %s in %s: %w", k.Describe(existing), p.at, err)
+		return false, fmt.Errorf("taking over the fields of %s in %s: %w", k.Describe(obj), p.at, err)
 	}
-	return obj.ResourceVersion, nil
+	return true, nil
 }
 
 // seen returns what came of writing in the object's type, and remembers it.
@@ -247,7 +262,11 @@ func (p *placement) seen(k remote.Kind, desired hash, result *unstructured.Unstr
 	} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(result.Object, obj); err != nil {
 		return nil, fmt.Errorf("reading %s of %s: %w", k.Describe(result), p.at, err)
 	}
-	p.o.remember(p.keyOf(k, obj), fingerprint{obj.GetUID(), desired, liveHash(obj, p.engine.cfg.name)})
+	live, err := liveHash(obj)
+	if err != nil {
+		return nil, err
+	}
+	p.o.remember(p.keyOf(k, obj), fingerprint{obj.GetUID(), desired, live})
 	return obj, nil
 }
 
