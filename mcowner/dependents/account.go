@@ -31,8 +31,8 @@ type accounting struct {
 	record record.Record
 	// settled are the parts whose news are in the record, by how often they had any.
 	settled map[mcreconcile.ClusterName]uint64
-	// again are the clusters to be worked on once the record is stored.
-	again map[mcreconcile.ClusterName]bool
+	// again are the clusters to be worked on once the record is stored, and asked those that have asked for that.
+	again, asked map[mcreconcile.ClusterName]bool
 }
 
 // accountDelay is how long news of an owner with so many targets are gathered before they are written down.
@@ -51,7 +51,7 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	if err := c.retargeted(ctx, o); err != nil {
 		return reconcile.Result{}, err
 	}
-	a := &accounting{engine: c, o: o, home: home, again: map[mcreconcile.ClusterName]bool{}}
+	a := &accounting{engine: c, o: o, home: home, again: map[mcreconcile.ClusterName]bool{}, asked: map[mcreconcile.ClusterName]bool{}}
 	if !a.open() {
 		return reconcile.Result{}, nil
 	}
@@ -130,7 +130,7 @@ func (a *accounting) open() bool {
 		if p.stray != nil {
 			strays = append(strays, *p.stray)
 		}
-		a.again[name] = p.again
+		a.asked[name] = p.again
 	}
 	o.record = a.record
 	o.record.Sites = slices.Clone(a.record.Sites)
@@ -266,6 +266,9 @@ func isOlder(one, other client.Object) bool {
 	return err == nil && order < 0 && one.GetUID() == other.GetUID()
 }
 
+// askedAgain is when a cluster is worked on again that waited for the record.
+const askedAgain = 50 * time.Millisecond
+
 // distribute asks for what is to be done in the clusters.
 func (a *accounting) distribute() {
 	a.o.mu.Lock()
@@ -274,8 +277,11 @@ func (a *accounting) distribute() {
 	for _, name := range names {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		p := a.o.parts[name]
-		if p == nil || !p.done || p.seq != a.plan.seq || p.result.Targeted != targeted || a.again[name] {
+		switch {
+		case p == nil || !p.done || p.seq != a.plan.seq || p.result.Targeted != targeted || a.again[name]:
 			a.engine.works.add(work{a.o.req, name, place})
+		case a.asked[name]: // in vain so far, perhaps
+			a.engine.works.addAfter(work{a.o.req, name, place}, askedAgain)
 		}
 	}
 	maps.DeleteFunc(a.o.parts, func(name mcreconcile.ClusterName, p *part) bool {

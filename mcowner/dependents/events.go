@@ -41,7 +41,7 @@ type ownerEvent struct {
 }
 
 // mostEvents is how many wait to be recorded. More say nothing more.
-const mostEvents = 1000
+const mostEvents = 10_000
 
 func (o *ownerState) emit(e ownerEvent) {
 	o.mu.Lock()
@@ -71,9 +71,42 @@ func (a *accounting) tellAll(results []Result) {
 	a.o.events = nil
 	a.o.mu.Unlock()
 	recorder := a.home.Cluster.GetEventRecorder(a.engine.cfg.name)
-	for _, e := range events {
+	for _, e := range gathered(events) {
 		recorder.Eventf(a.plan.owner, &e.about, e.kind, e.reason, e.action, "%s", oneline.Text(e.note, maxNote))
 	}
+}
+
+// fewEvents is how many dependents with which the same was done are told of one by one.
+const fewEvents = 20
+
+// gathered returns the events, with one in place of many that say that the same was done: an owner may have thousands of
+// dependents, and its cluster keeps every event for an hour.
+func gathered(events []ownerEvent) []ownerEvent {
+	count := map[string]int{}
+	clusters := map[string]map[string]bool{}
+	for _, e := range events {
+		if e.kind != corev1.EventTypeNormal {
+			continue
+		}
+		if count[e.reason]++; clusters[e.reason] == nil {
+			clusters[e.reason] = map[string]bool{}
+		}
+		clusters[e.reason][e.about.Name] = true
+	}
+	var few []ownerEvent
+	told := map[string]bool{}
+	for _, e := range events {
+		switch {
+		case e.kind != corev1.EventTypeNormal || count[e.reason] <= fewEvents:
+			few = append(few, e)
+		case !told[e.reason]:
+			told[e.reason] = true
+			e.note = fmt.Sprintf("%s %d dependents in %d clusters", e.reason, count[e.reason], len(clusters[e.reason]))
+			e.about = about("", "")
+			few = append(few, e)
+		}
+	}
+	return few
 }
 
 // tell tells what keeps a cluster from being as desired, unless that was told last. A nil error says that nothing does.

@@ -3,7 +3,7 @@
 //
 //	go run ./test/bench            # everything
 //	go run ./test/bench queue      # one table: queue, fairness, bulkhead, freeze
-//	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle, outage (-help has the sizes)
+//	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle, outage, dependents (-help has the sizes)
 package main
 
 import (
@@ -35,6 +35,7 @@ var benchmarks = []struct {
 	{"overhead", overheadTable},
 	{"idle", idleTable},
 	{"outage", outageTable},
+	{"dependents", dependentsTable},
 }
 
 func main() {

@@ -205,7 +205,7 @@ func (c *child) do(ctx context.Context, r Request) (Answer, error) {
 
 // cost returns what was used and done so far.
 func (c *child) cost() (Answer, error) {
-	cpu, err := usedCPU()
+	cpu, err := UsedCPU()
 	return Answer{Now: time.Now().UnixNano(), CPU: cpu, Reconciles: c.probe.reconciled()}, err
 }
 

@@ -43,8 +43,8 @@ func takeSample() (Sample, error) {
 	return s, err
 }
 
-// usedCPU returns the CPU time that the process has used since it began.
-func usedCPU() (time.Duration, error) {
+// UsedCPU returns the CPU time that the process has used since it began.
+func UsedCPU() (time.Duration, error) {
 	var usage syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err

@@ -1,0 +1,359 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/namespaces"
+	"github.com/fleet-runtime/fleet-runtime/test/bench/measure"
+)
+
+// spread is an owner, a ConfigMap of the local cluster, with dependents of five kinds in each target.
+type spread struct {
+	cp       *mctest.ControlPlane
+	targets  int
+	virtual  bool // targets are members of the provider of namespaces
+	requests *counter
+
+	mu      sync.Mutex // guards what follows
+	version string     // that all targets are to have
+	reached chan struct{}
+}
+
+// counter counts requests but for watches, and for what the benchmark does itself.
+type counter struct{ reads, writes atomic.Int64 }
+
+func (c *counter) count(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return &counted{c, through} })
+	return cfg
+}
+
+type counted struct {
+	*counter
+	through http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *counted) RoundTrip(req *http.Request) (*http.Response, error) {
+	switch {
+	case req.URL.Query().Has("watch"), req.URL.Path == "/readyz":
+	case req.Method == http.MethodGet:
+		c.reads.Add(1)
+	default:
+		c.writes.Add(1)
+	}
+	return c.through.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets idle connections of the transport be closed.
+func (c *counted) WrappedRoundTripper() http.RoundTripper { return c.through }
+
+// dependentsTable answers: what does one owner with many targets cost, at first, when something changes, and when nothing does?
+func dependentsTable(ctx context.Context) error {
+	f, err := mctest.New(ctx, mctest.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	for _, of := range []struct {
+		targets int
+		virtual bool
+	}{{*dependentsTargets, false}, {*dependentsNamespaces, true}} {
+		if of.targets == 0 {
+			continue
+		}
+		s := &spread{cp: f.Local, targets: of.targets, virtual: of.virtual, requests: &counter{}}
+		if err := s.table(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const benchOwner = "owner"
+
+func (s *spread) target(i int) string { return fmt.Sprintf("target-%t-%04d", s.virtual, i) }
+
+func (s *spread) table(ctx context.Context) error {
+	what := "members"
+	if s.virtual {
+		what = "members of the provider of namespaces"
+	}
+	t := table{
+		title:  fmt.Sprintf("Dependents: one owner with 5 objects in each of %d %s", s.targets, what),
+		header: []string{"", "until done", "writes", "reads", "CPU of the program", "heap"},
+	}
+	progressf("creating %d namespaces", s.targets)
+	if err := each(ctx, s.targets, func(ctx context.Context, i int) error {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.target(i), Labels: map[string]string{"bench": "target"}}}
+		return client.IgnoreAlreadyExists(s.cp.Client().Create(ctx, ns))
+	}); err != nil {
+		return err
+	}
+	stop, err := s.start(ctx)
+	if err != nil {
+		return err
+	}
+	owner := configMap(metav1.NamespaceDefault, benchOwner)
+	owner.Labels = map[string]string{"virtual": strconv.FormatBool(s.virtual)}
+	steps := []struct {
+		name string
+		do   func() error
+		// version that all targets are to have then
+		version string
+	}{
+		{"first rollout", func() error { owner.Data = version("1"); return s.cp.Client().Create(ctx, owner) }, "1"},
+		{"one field of the owner changed", func() error { return s.change(ctx, owner, "2") }, "2"},
+	}
+	for _, step := range steps {
+		if err := s.step(ctx, &t, step.name, step.version, step.do); err != nil {
+			return errors.Join(err, stop())
+		}
+	}
+	if err := s.drift(ctx, &t); err != nil {
+		return errors.Join(err, stop())
+	}
+	if err := s.quiet(ctx, &t); err != nil {
+		return errors.Join(err, stop())
+	}
+	if err := stop(); err != nil {
+		return err
+	}
+	err = s.step(ctx, &t, "restart", "2", func() error { stop, err = s.start(ctx); return err })
+	if err != nil {
+		return err
+	}
+	if err := s.cp.Client().Delete(ctx, owner); err != nil {
+		return errors.Join(err, stop())
+	}
+	for err == nil { // its dependents go before it
+		err = s.cp.Client().Get(ctx, client.ObjectKeyFromObject(owner), owner)
+		<-time.After(100 * time.Millisecond)
+	}
+	t.print()
+	if s.virtual {
+		return stop()
+	}
+	fmt.Printf("\nFor comparison: one object in the hub for each object and cluster, as Karmada's Works, would be %d objects there, "+
+		"each written once and its status once more: %d writes in the hub beside those in the members.\n", 5*s.targets, 10*s.targets)
+	return stop()
+}
+
+func version(v string) map[string]string { return map[string]string{"version": v} }
+
+func (s *spread) change(ctx context.Context, owner *corev1.ConfigMap, v string) error {
+	patch := fmt.Appendf(nil, `{"data":{"version":%q}}`, v)
+	return s.cp.Client().Patch(ctx, owner, client.RawPatch("application/merge-patch+json", patch))
+}
+
+// step measures until all targets have a version.
+func (s *spread) step(ctx context.Context, t *table, name, v string, do func() error) error {
+	progressf("%s", name)
+	s.mu.Lock()
+	s.version, s.reached = v, make(chan struct{})
+	reached := s.reached
+	s.mu.Unlock()
+	return s.measured(t, name, func() error {
+		if err := do(); err != nil {
+			return err
+		}
+		select {
+		case <-reached:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Minute):
+			return errors.New("not all targets were reached within ten minutes")
+		}
+	})
+}
+
+func (s *spread) measured(t *table, name string, do func() error) error {
+	cpu, err := measure.UsedCPU()
+	if err != nil {
+		return err
+	}
+	reads, writes, began := s.requests.reads.Load(), s.requests.writes.Load(), time.Now()
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	took := time.Since(began)
+	after, err := measure.UsedCPU()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	t.add(name, took.Round(time.Millisecond).String(), strconv.FormatInt(s.requests.writes.Load()-writes, 10),
+		strconv.FormatInt(s.requests.reads.Load()-reads, 10), (after - cpu).Round(time.Millisecond).String(), fmt.Sprintf("%d MB", stats.HeapAlloc>>20))
+	return err
+}
+
+// drift changes one object, and measures until it is changed back.
+func (s *spread) drift(ctx context.Context, t *table) error {
+	key := client.ObjectKey{Namespace: s.target(s.targets / 2), Name: benchOwner}
+	return s.measured(t, "one object drifted", func() error {
+		cm := configMap(key.Namespace, key.Name)
+		if err := s.cp.Client().Patch(ctx, cm, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"version":"drifted"}}`))); err != nil {
+			return err
+		}
+		for cm.Data["version"] == "drifted" {
+			if err := s.cp.Client().Get(ctx, key, cm); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// quiet measures while nothing is to be done.
+func (s *spread) quiet(ctx context.Context, t *table) error {
+	for before := int64(-1); before != s.requests.writes.Load(); { // events are written late
+		before = s.requests.writes.Load()
+		select {
+		case <-time.After(5 * time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	progressf("measuring a minute of nothing")
+	return s.measured(t, "a minute of nothing", func() error {
+		select {
+		case <-time.After(time.Minute):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// start runs the program until stop is called.
+func (s *spread) start(ctx context.Context) (stop func() error, err error) {
+	mgr, err := mcmanager.New(s.requests.count(s.cp.Config()), s.provider(), mcmanager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: ptr.To(time.Minute),
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	}, func(o *fleet.Options) {
+		o.ClusterOptions = func(m fleet.Member) []cluster.Option {
+			return []cluster.Option{func(o *cluster.Options) {
+				o.Cache.DefaultNamespaces = map[string]cache.Config{string(m.Name): {}}
+			}}
+		}
+	})
+	if err == nil {
+		err = s.reconciler().SetupWithManager(mgr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}, nil
+}
+
+func (s *spread) provider() fleet.Provider {
+	if s.virtual {
+		return namespaces.Provider{Selector: labels.SelectorFromSet(labels.Set{"bench": "target"})}
+	}
+	return fleet.NewProvider("bench", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+		for i := range s.targets {
+			if err := members.Set(fleet.Member{Name: fleet.ClusterName(s.target(i)), Config: s.requests.count(s.cp.Config())}); err != nil {
+				return err
+			}
+		}
+		<-ctx.Done()
+		return nil
+	})
+}
+
+func (s *spread) reconciler() *dependents.Reconciler[*corev1.ConfigMap] {
+	return &dependents.Reconciler[*corev1.ConfigMap]{
+		Fleet: "bench", Name: "spread", OwnersIn: mcowner.Clusters{Local: true}, StateNamespace: metav1.NamespaceDefault,
+		Kinds: []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &appsv1.Deployment{}},
+		Targets: func(_ context.Context, owner *corev1.ConfigMap) ([]fleet.ClusterName, error) {
+			if owner.Name != benchOwner || owner.Labels["virtual"] != strconv.FormatBool(s.virtual) {
+				return nil, nil
+			}
+			names := make([]fleet.ClusterName, s.targets)
+			for i := range names {
+				names[i] = fleet.ClusterName(s.target(i))
+			}
+			return names, nil
+		},
+		Desired: func(_ context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+			return fiveOf(owner, string(target.Cluster)), nil
+		},
+		Status: func(_ context.Context, _ *corev1.ConfigMap, results []dependents.Result) error {
+			s.see(results)
+			return nil
+		},
+	}
+}
+
+// fiveOf returns an object of each kind.
+func fiveOf(owner *corev1.ConfigMap, namespace string) []client.Object {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: benchOwner, Labels: map[string]string{"version": owner.Data["version"]}}
+	app := map[string]string{"app": benchOwner}
+	return []client.Object{
+		&corev1.ConfigMap{ObjectMeta: meta, Data: owner.Data},
+		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"version": []byte(owner.Data["version"])}},
+		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}}},
+		&corev1.ServiceAccount{ObjectMeta: meta},
+		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: app},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: app},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image:" + owner.Data["version"]}}},
+			},
+		}},
+	}
+}
+
+// see notes when all targets have the version.
+func (s *spread) see(results []dependents.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reached == nil || len(results) < s.targets {
+		return
+	}
+	for _, r := range results {
+		there := r.Dependents()
+		if r.Err != nil || len(there) < 5 {
+			return
+		}
+		for _, obj := range there {
+			if obj.GetLabels()["version"] != s.version {
+				return
+			}
+		}
+	}
+	close(s.reached)
+	s.reached = nil
+}
