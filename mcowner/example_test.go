@@ -89,3 +89,10 @@ func ExampleUniqueName() {
 	// east-foo-bar-baz-8ec806287bf9
 	// east-foo-bar-baz-b8a036de274a
 }
+
+// The owners' cluster "east" is gone for good, and so are its owners. By a label, their dependents can be found in each cluster.
+func ExampleOwnerClusterValue() {
+	gone := mcowner.ClusterID{Name: "east", UID: "08ea56e1"}
+	fmt.Println(mcowner.OwnerClusterLabel + "=" + mcowner.OwnerClusterValue(gone.Name))
+	// Output: fleet-runtime.dev/owner-cluster=east
+}

@@ -131,3 +131,32 @@ func Example_referenceByHand() {
 	}
 	_ = reference
 }
+
+// Dependents that somebody else has put there before are taken over, single ones are created and then left alone, and what came of
+// each is counted.
+func ExampleReconciler_policies() {
+	_ = dependents.Reconciler[*appsv1.Deployment]{
+		Policy: dependents.Policy{Conflict: dependents.AdoptUnowned, Immutable: dependents.Recreate},
+		Desired: func(_ context.Context, owner *appsv1.Deployment, _ dependents.Target) ([]client.Object, error) {
+			settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: owner.Namespace, Name: owner.Name,
+				// Users of the member may change it as they like.
+				Annotations: map[string]string{dependents.ChangeAnnotation: string(dependents.CreateOnly)},
+			}}
+			return []client.Object{settings}, nil
+		},
+		Status: func(_ context.Context, owner *appsv1.Deployment, results []dependents.Result) error {
+			drifted := 0
+			for _, r := range results {
+				for _, o := range r.Objects {
+					if o.State == dependents.Drifted {
+						drifted++ // somebody had changed it
+					}
+				}
+			}
+			owner.Status.Replicas = int32(drifted) //nolint:gosec // few
+			return nil
+		},
+		OnMemberLeaving: dependents.LeaveDeleted,
+	}
+}
