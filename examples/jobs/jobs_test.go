@@ -136,6 +136,19 @@ func TestATestHasAJobInEachCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("a Job whose owner somebody has taken from a label", func(t *testing.T) {
+		w.create(t, "unlabelled")
+		for _, cp := range w.clusters() {
+			j := hasJob(t, cp, "unlabelled")
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, mcowner.OwnerClusterLabel)
+			must(t, cp.Client().Patch(t.Context(), j, client.RawPatch("application/merge-patch+json", patch)))
+			stage.Soon(t, "the Job has the label again", func() bool {
+				_, has := hasJob(t, cp, "unlabelled").Labels[mcowner.OwnerClusterLabel]
+				return has
+			})
+		}
+	})
+
 	t.Run("Jobs that the cache does not know yet", func(t *testing.T) { testUnseenJobs(t, w) })
 
 	t.Run("Tests of other namespaces are left alone", func(t *testing.T) { testOtherNamespaces(t, w) })
