@@ -233,9 +233,15 @@ func (w *nursery) strip(t *testing.T, origin, name, target string) {
 // keeper is what the program is in a cluster with parents.
 func keeper(t *testing.T, cp *mctest.ControlPlane) *rest.Config {
 	t.Helper()
+	return cp.AddUser(t, "keeper",
+		rule("", "configmaps", "get", "list", "watch", "patch"), rule(eventsv1.GroupName, "events", "create", "patch"), toTellWhichItIs())
+}
+
+// toTellWhichItIs is the right without which a cluster is not worked on.
+func toTellWhichItIs() rbacv1.PolicyRule {
 	identity := rule("", "namespaces", "get")
 	identity.ResourceNames = []string{metav1.NamespaceSystem}
-	return cp.AddUser(t, "keeper", rule("", "configmaps", "get", "list", "watch", "patch"), rule(eventsv1.GroupName, "events", "create", "patch"), identity)
+	return identity
 }
 
 // reader is what the program is in a cluster with children: it writes nothing in its own name.
@@ -243,7 +249,7 @@ func reader(t *testing.T, cp *mctest.ControlPlane) *rest.Config {
 	t.Helper()
 	impersonate := rule("", "users", "impersonate")
 	impersonate.ResourceNames = []string{"from-p1", "from-p2"}
-	return cp.AddUser(t, "reader", rule("", "configmaps", "get", "list", "watch"), impersonate)
+	return cp.AddUser(t, "reader", rule("", "configmaps", "get", "list", "watch"), impersonate, toTellWhichItIs())
 }
 
 // prepare makes a cluster one with children: users from-p1 and from-p2 may write them in the namespace n1.
