@@ -12,6 +12,7 @@ type clusterState[request mcreconcile.ClusterAware[request]] struct {
 	known    bool // it was paused, resumed or weighted, and not purged since: it is kept while it has nothing to do
 	weight   int  // turns before the next cluster's; below one for one
 	ready    [bands]readyHeap[request]
+	behind   int // items that are ready, behind another of their flow
 	held     int
 	inFlight int
 	failing  int // items that are delayed since a reconcile has failed
@@ -60,7 +61,7 @@ func (c *clusterState[request]) turns() int { return max(1, c.weight) }
 
 // depth counts the items that are ready, also parked and held ones.
 func (c *clusterState[request]) depth() int {
-	return c.ready[fresh].Len() + c.ready[background].Len() + c.held
+	return c.ready[fresh].Len() + c.ready[background].Len() + c.behind + c.held
 }
 
 // parked counts the items of a paused cluster that are ready.
@@ -127,7 +128,7 @@ func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[
 		case delayed:
 			heap.Remove(&o.delayed, i.index)
 		case queued:
-			heap.Remove(&c.ready[bandOf(i.priority)], i.index)
+			o.pull(i, false)
 		case held:
 			c.held--
 		}

@@ -20,6 +20,8 @@ type item[request mcreconcile.ClusterAware[request]] struct {
 
 	// The items of a cluster are linked, so that a purge finds them.
 	next, previous *item[request]
+
+	ahead, behind *item[request] // in its flow
 }
 
 // phase is how far an item has come.
@@ -27,7 +29,7 @@ type phase int8
 
 const (
 	delayed phase = iota
-	queued        // in a ready heap of its cluster
+	queued        // in a ready heap of its cluster, or behind another of its flow
 	held          // back, while the same request is in flight
 )
 
@@ -128,15 +130,13 @@ func (o *order[request]) makeReady(i *item[request], now time.Duration) {
 
 func (o *order[request]) queue(i *item[request]) {
 	i.phase = queued
-	b := bandOf(i.priority)
-	heap.Push(&i.cluster.ready[b], i)
-	o.arrange(i.cluster, b)
+	o.push(i)
+	o.arrange(i.cluster, bandOf(i.priority))
 }
 
 func (o *order[request]) unqueue(i *item[request]) {
-	b := bandOf(i.priority)
-	heap.Remove(&i.cluster.ready[b], i.index)
-	o.arrange(i.cluster, b)
+	o.pull(i, false)
+	o.arrange(i.cluster, bandOf(i.priority))
 }
 
 // forget removes an item that is in no heap any more.

@@ -11,7 +11,7 @@ import (
 // argument, counted from any moment, and must not go back.
 //
 // Every request that is queued is an item. An item is in one of three phases: in the heap of delayed items; in one of
-// the two ready heaps of its cluster (fresh or background); or held back, because the same request is in flight. A
+// the two ready heaps of its cluster (fresh or background), or behind another one of its flow there; or held back, because the same request is in flight. A
 // cluster that has a ready item, is not paused and has fewer requests in flight than the limit stands in the ring of
 // the item's band. Handing out takes the first cluster of a ring to which the flights admit one more. It passes by those
 // alone that have silent or slow flights; any other cluster that cannot be served costs nothing, however many there are.
@@ -22,6 +22,7 @@ type order[request mcreconcile.ClusterAware[request]] struct {
 	flights  flights[request]           // what was handed out
 	clusters map[mcreconcile.ClusterName]*clusterState[request]
 	spare    *clusterState[request] // one that is in no use, to be used again
+	flows    flows[request]
 	delayed  delayedHeap[request]
 	rings    [bands]ring[request]
 	sequence uint64
@@ -95,7 +96,8 @@ func (o *order[request]) take(now time.Duration) (i *item[request], ok bool) {
 		return nil, false
 	}
 	o.credit = credit
-	i = heap.Pop(&c.ready[b]).(*item[request]) //nolint:forcetypeassert // it holds nothing else
+	i = c.ready[b].itemHeap[0]
+	o.pull(i, true)
 	o.forget(i)
 	o.ready--
 	o.flights.begin(i.request, c, now)

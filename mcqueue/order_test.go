@@ -24,6 +24,15 @@ func req(s string) mcreconcile.Request {
 
 func written(r mcreconcile.Request) string { return string(r.ClusterName) + "/" + r.Name }
 
+// flowOf is which flow a request is of: cluster/flow-name, or the half of the numbers.
+func flowOf(r mcreconcile.Request) string {
+	flow, _, several := strings.Cut(r.Name, "-")
+	if several {
+		return flow
+	}
+	return map[bool]string{true: "low", false: "high"}[r.Name < "3"]
+}
+
 // script drives an order by a line of words:
 //
 //	a/x       add        a/x:5     add with priority 5     a/x@3  add, ready at 3 s
@@ -106,6 +115,7 @@ func TestOrder(t *testing.T) {
 		want   string
 
 		workers, spare int
+		flows          bool
 	}{
 		"FirstInFirstOut":        {reason: "Equals go by arrival.", script: "a/1 a/2 a/3 take:4", want: "a/1 a/2 a/3 -"},
 		"HigherPriorityFirst":    {reason: "Within a cluster the priority counts.", script: "a/1 a/2:5 a/3:9 take:3", want: "a/3 a/2 a/1"},
@@ -167,6 +177,17 @@ func TestOrder(t *testing.T) {
 		"PassedByInBothBands":    {reason: "The background is served when nothing else can be.", workers: 4, spare: 9, script: "a/1 b/1 c/1 take:3 at:1 a/2 d/1:-1 take:1", want: "a/1 b/1 c/1 d/1"},
 		"SilentAndSlow":          {reason: "What is slow and silent does not count; answered, it is slow.", workers: 4, spare: 20, script: "a/1 b/1 c/1 take:3 silent:a/1 silent:b/1 silent:c/1 at:2 d/1 e/1 f/1 g/1 h/1 take:3 heard:a/1 heard:b/1 heard:c/1 done:d/1 done:e/1 take:1 done:f/1 take:1", want: "a/1 b/1 c/1 d/1 e/1 f/1 - g/1"},
 		"OneLeft":                {reason: "Of a few workers one at least is left.", workers: 2, spare: 9, script: "a/1 b/1 take:1 at:1 a/2 take:2", want: "a/1 b/1 -"},
+		"Flows":                  {reason: "Flows take turns.", flows: true, script: "a/x-1 a/x-2 a/x-3 a/y-1 a/z-1 a/y-2 take:7", want: "a/x-1 a/y-1 a/z-1 a/x-2 a/y-2 a/x-3 -"},
+		"FlowThatWasIdle":        {reason: "A request of an idle flow waits for one of each busy flow.", flows: true, script: "a/x-1 a/x-2 a/y-1 a/y-2 take:1 a/z-1 take:4", want: "a/x-1 a/y-1 a/x-2 a/z-1 a/y-2"},
+		"FlowThatLoops":          {reason: "One request that is always back takes turns with a backlog.", flows: true, script: "a/x-1 a/x-2 a/x-3 a/y-1 take:2 done:a/y-1 a/y-1 take:2 done:a/y-1 a/y-1 take:2", want: "a/x-1 a/y-1 a/x-2 a/y-1 a/x-3 a/y-1"},
+		"FlowsOfEachCluster":     {reason: "A flow of another cluster is another flow.", flows: true, script: "a/x-1 a/x-2 a/y-1 b/x-1 take:4", want: "a/x-1 b/x-1 a/y-1 a/x-2"},
+		"FlowsOfEachPriority":    {reason: "The priority goes before the flows.", flows: true, script: "a/x-1 a/y-1 a/x-2:5 a/x-3:5 a/y-2:5 take:5", want: "a/x-2 a/y-2 a/x-3 a/x-1 a/y-1"},
+		"FlowLosesItsFirst":      {reason: "A flow whose first request is raised keeps its turn.", flows: true, script: "a/x-1 a/x-2 a/y-1 a/x-1:5 take:3", want: "a/x-1 a/x-2 a/y-1"},
+		"FlowLosesItsLast":       {reason: "What comes after the last one was raised is behind those that are left.", flows: true, script: "a/x-1 a/x-2 a/x-2:5 a/x-3 take:3", want: "a/x-2 a/x-1 a/x-3"},
+		"FlowLosesOneBetween":    {reason: "One between others leaves them as they were.", flows: true, script: "a/x-1 a/x-2 a/x-3 a/x-2:5 take:3", want: "a/x-2 a/x-1 a/x-3"},
+		"FlowHeld":               {reason: "What comes back while in flight goes to the end of its flow.", flows: true, script: "a/x-1 take:1 a/x-1 a/x-2 take:1 a/x-3 done:a/x-1 take:2", want: "a/x-1 a/x-2 a/x-3 a/x-1"},
+		"FlowPurged":             {reason: "Nothing is left of a flow that was purged.", flows: true, script: "a/x-1 a/x-2 a/y-1 purge:a a/x-3 a/y-2 take:3", want: "a/x-3 a/y-2 -"},
+		"FlowDelayed":            {reason: "A request joins its flow when its time has come.", flows: true, script: "a/x-1@5 a/x-2 a/x-3 a/y-1 at:5 take:4", want: "a/x-2 a/y-1 a/x-3 a/x-1"},
 		"DoneOfAStranger":        {reason: "Done with what is not in flight changes nothing.", script: "a/1 done:a/1 take:1", want: "a/1"},
 	}
 	for name, tc := range cases {
@@ -176,6 +197,9 @@ func TestOrder(t *testing.T) {
 			}
 			o := newOrder[mcreconcile.Request](tc.limit, tc.share)
 			o.flights.workers, o.flights.spare = tc.workers, tc.spare
+			if tc.flows {
+				o.flows = newFlows(flowOf)
+			}
 			got := strings.Join(script(t, o, tc.script), " ")
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want, +got):\n%s", tc.reason, diff)
@@ -256,10 +280,18 @@ type model struct {
 	inFlight       []modelFlight
 	paused         map[mcreconcile.ClusterName]bool
 	weights        map[mcreconcile.ClusterName]int
-	turns          [bands][]modelTurn // whose turn it is
+	turns          [bands][]modelTurn               // whose turn it is
+	flow           func(mcreconcile.Request) string // nil for no flows
+	flows          map[modelLane][]string           // whose turn it is
 	sequence       int
 	streak         int
 	now            time.Duration
+}
+
+// modelLane is what flows take turns in.
+type modelLane struct {
+	name     mcreconcile.ClusterName
+	priority int
 }
 
 type modelTurn struct {
@@ -387,6 +419,9 @@ func (m *model) best(name mcreconcile.ClusterName, b band) (best int) {
 		if i.request.ClusterName != name || bandOf(i.priority) != b || i.readyAt > 0 || m.flies(i.request) {
 			continue
 		}
+		if m.flow != nil && m.flows[modelLane{name, i.priority}][0] != m.flow(i.request) {
+			continue
+		}
 		if best < 0 || i.priority > m.items[best].priority ||
 			i.priority == m.items[best].priority && i.sequence < m.items[best].sequence {
 			best = k
@@ -397,6 +432,7 @@ func (m *model) best(name mcreconcile.ClusterName, b band) (best int) {
 
 // settle has each cluster that can be served wait for its turn, and no other.
 func (m *model) settle() {
+	m.settleFlows()
 	for b := range bands {
 		can := func(name mcreconcile.ClusterName) bool {
 			atHome := m.flying(name, func(f modelFlight) bool { return !f.elsewhere })
@@ -410,6 +446,53 @@ func (m *model) settle() {
 				m.turns[b] = append(m.turns[b], modelTurn{name, m.weight(name)})
 			}
 		}
+	}
+}
+
+// settleFlows has each flow that has something to do wait for its turn, and no other.
+func (m *model) settleFlows() {
+	if m.flow == nil {
+		return
+	}
+	busy := map[modelLane]map[string]bool{}
+	for _, i := range m.items {
+		if i.readyAt > 0 || m.flies(i.request) {
+			continue
+		}
+		lane, flow := modelLane{i.request.ClusterName, i.priority}, m.flow(i.request)
+		if busy[lane] == nil {
+			busy[lane] = map[string]bool{}
+		}
+		busy[lane][flow] = true
+		if !slices.Contains(m.flows[lane], flow) {
+			m.flows[lane] = append(m.flows[lane], flow)
+		}
+	}
+	for lane := range m.flows {
+		m.flows[lane] = slices.DeleteFunc(m.flows[lane], func(flow string) bool { return !busy[lane][flow] })
+	}
+}
+
+// beginFlows makes requests those of flows, or not.
+func (m *model) beginFlows(o *order[mcreconcile.Request], are bool) {
+	if are {
+		m.flow, m.flows = flowOf, map[modelLane][]string{}
+		o.flows = newFlows(flowOf)
+	}
+}
+
+func (m *model) busyFlows() (n int) {
+	for _, flows := range m.flows {
+		n += len(flows)
+	}
+	return n
+}
+
+// endTurn lets the other flows have their turn.
+func (m *model) endTurn(i modelItem) {
+	if m.flow != nil {
+		lane := modelLane{i.request.ClusterName, i.priority}
+		m.flows[lane] = append(m.flows[lane][1:], m.flows[lane][0])
 	}
 }
 
@@ -443,6 +526,7 @@ func (m *model) take() (string, bool) {
 	name := turn.name
 	k := m.best(name, b)
 	r := m.items[k].request
+	m.endTurn(m.items[k])
 	m.items = slices.Delete(m.items, k, k+1)
 	m.inFlight = append(m.inFlight, modelFlight{request: r, since: m.now})
 	if turn.left--; turn.left <= 0 {
@@ -454,6 +538,10 @@ func (m *model) take() (string, bool) {
 
 func (m *model) done(r mcreconcile.Request) {
 	m.inFlight = slices.DeleteFunc(m.inFlight, func(f modelFlight) bool { return f.request == r })
+	if k := m.find(r); m.flow != nil && k >= 0 {
+		m.sequence++
+		m.items[k].sequence = m.sequence
+	}
 	m.settle()
 }
 
@@ -521,6 +609,7 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 		limit: limit, share: share, workers: o.flights.workers, spare: o.flights.spare,
 		paused: map[mcreconcile.ClusterName]bool{}, weights: map[mcreconcile.ClusterName]int{},
 	}
+	m.beginFlows(o, rng.IntN(2) == 0)
 	clusters := []mcreconcile.ClusterName{"a", "b", "c", "d"}[:1+rng.IntN(4)]
 	var now time.Duration
 	for step := range operations {
@@ -586,6 +675,9 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 				o.reclaim(r)
 			}
 			m.setSilent(k, silent, elsewhere)
+		}
+		if len(o.flows.last) != m.busyFlows() {
+			t.Fatalf("seed %d, step %d (%s): %d flows are kept, want %d", seed, step, what, len(o.flows.last), m.busyFlows())
 		}
 		counting, _, beside := m.count()
 		if m.workers > 0 && (o.flights.counting() != counting || o.flights.beside() != beside) {

@@ -2,8 +2,8 @@
 //
 // It is controller-runtime's priority queue in all that a controller sees of it, and fair across clusters: they take
 // turns, so a change waits for one turn of each busy cluster, however deep their backlogs are. Within a cluster the
-// higher priority goes first, and among equals what came first. No cluster has more than its share of the workers, and
-// the requests of one that is paused wait without holding up anything.
+// higher priority goes first, and among equals what came first, or flows take turns, see [Options]. No cluster has more
+// than its share of the workers, and the requests of one that is paused wait without holding up anything.
 package mcqueue
 
 import (
@@ -40,6 +40,13 @@ type Options[request mcreconcile.ClusterAware[request]] struct {
 	// with a priority below zero, such as those of initial lists and resyncs. It holds while there are any; 1 lets all of them
 	// go first. Default: 0.125, one pick in eight. That is also taken for whatever is no such share.
 	BackgroundShare float64
+
+	// Flow returns which flow a request is of, such as whose it is. Within a cluster, requests of equal priority that are of
+	// different flows take turns: one of a flow that has had nothing to do waits for at most one of each other flow, however deep
+	// the backlogs are. Within a flow, what became ready first goes first, but a request that is in flight meanwhile comes last
+	// when it is done. It is called under the queue's lock, looks at the request alone, and returns the same each time. Default:
+	// all are of one flow.
+	Flow func(request) string
 
 	// MaxClusterSeries is how many clusters have metrics of their own; those that come when so many have share the series
 	// of cluster "(other)" for as long as the queue knows them. Default: 1000. A negative number means that none has.
@@ -93,6 +100,7 @@ func New[request mcreconcile.ClusterAware[request]](controller string, opts Opti
 		order:    newOrder[request](opts.InFlightPerCluster, opts.BackgroundShare),
 		retrying: map[mcreconcile.ClusterName]map[request]struct{}{},
 	}
+	q.order.flows = newFlows(opts.Flow)
 	q.order.series.most = opts.MaxClusterSeries
 	q.order.flights.workers, q.order.flights.spare = opts.Workers, opts.Spare
 	q.metrics = newMetrics(controller, q)

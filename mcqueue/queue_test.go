@@ -527,6 +527,9 @@ func TestStress(t *testing.T) {
 	t.Run("Workers", func(t *testing.T) {
 		stress(t, Options[mcreconcile.Request]{InFlightPerCluster: 3, Workers: 3, Spare: 5})
 	})
+	t.Run("Flows", func(t *testing.T) {
+		stress(t, Options[mcreconcile.Request]{InFlightPerCluster: 3, Flow: flowOf})
+	})
 }
 
 func stress(t *testing.T, opts Options[mcreconcile.Request]) {

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
+	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mcsource"
 )
@@ -40,7 +41,7 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 		return err
 	}
 	c.watches.local, err = mcbuilder.TypedControllerManagedBy[work](mgr).Named(c.cfg.name + "-placements").
-		WithOptions(workerOptions(cfg)).
+		WithOptions(workerOptions(cfg)).WithQueue(workQueue()).
 		WithLogConstructor(func(w *work) logr.Logger {
 			log := mgr.GetLogger().WithValues("controller", c.cfg.name+"-placements")
 			if w != nil {
@@ -93,6 +94,12 @@ func workerOptions(cfg config) controller.TypedOptions[work] {
 		workers = defaultWorkers
 	}
 	return controller.TypedOptions[work]{RateLimiter: retries[work](), MaxConcurrentReconciles: workers}
+}
+
+// workQueue are the options of its queue: owners' clusters take turns at each cluster, so that many owners in one do not delay
+// those in another.
+func workQueue() mcqueue.Options[work] {
+	return mcqueue.Options[work]{Flow: func(w work) string { return string(w.owner.ClusterName) }}
 }
 
 func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
