@@ -120,7 +120,7 @@ func (l *looks) take() map[mcreconcile.ClusterName]struct{} {
 // Sweep says how a [Collector] works. The zero value is usable.
 type Sweep struct {
 	// Interval is the pause between two rounds in which sweeps begin, lengthened by up to a tenth at random. A cluster that
-	// is still being swept is left out of a round. Default: one minute.
+	// is still being swept is left out of a round. Default: 50 seconds.
 	Interval time.Duration
 	// Listing is the pause between two lists of the dependents of a kind in a member by its API server, lengthened by up to a
 	// tenth at random. Between them a sweep looks at what the member's cache has, see Watched. Default: ten minutes with
@@ -128,7 +128,8 @@ type Sweep struct {
 	Listing time.Duration
 	// PageSize is how many dependents are listed at once. Default: 500.
 	PageSize int64
-	// QPS bounds the requests of a sweep, in each second and over all members. Default: 20.
+	// QPS bounds the requests of sweeps, in each second and over all members. What proves that an owner is gone, and removals, go
+	// before lists. Default: 20, which is enough for 10 kinds in 1000 members.
 	QPS float32
 	// Timeout bounds each request. After three removals of a kind in a cluster that got no answer in time, or an internal
 	// error such as for a webhook that gives none, the sweep of the cluster goes on with the next kind, and the next sweep
@@ -151,7 +152,10 @@ func (c *Collector) Start(ctx context.Context) error {
 }
 
 func (c *Collector) sweeper(logger logr.Logger) (*sweeper, error) {
-	s := &sweeper{Collector: c, Sweep: c.withDefaults(c.Watched != nil), name: cmp.Or(c.Name, "collector")}
+	s := &sweeper{
+		Collector: c, Sweep: c.withDefaults(c.Watched != nil), name: cmp.Or(c.Name, "collector"),
+		listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{},
+	}
 	var err error
 	if s.kinds, err = remote.KindsOf(c.Kinds, c.Manager.GetScheme()); err != nil {
 		return nil, err
@@ -161,17 +165,24 @@ func (c *Collector) sweeper(logger logr.Logger) (*sweeper, error) {
 		return nil, err
 	}
 	s.access = remote.NewAccess(c.Manager, s.name, s.Timeout, c.ByName)
+	s.names = func() []mcreconcile.ClusterName { return s.access.Names(c.DependentsIn) }
+	s.visit, s.list = s.access.Visit, s.scan
 	s.proof = &proof{access: s.access, owners: owners, decommissioned: c.Decommissioned}
 	s.writers = remote.Writers{User: c.User}
-	s.limit = flowcontrol.NewTokenBucketRateLimiter(s.QPS, max(1, int(s.QPS)))
+	s.limit = newLimit(s.QPS)
 	s.metrics = newSweepMetrics(s.name)
 	s.log = logger.WithName("collector").WithValues("collector", s.name, "fleet", s.Fleet)
 	return s, nil
 }
 
+// newLimit returns what holds requests apart evenly: what was not used in one second is not made up for in the next.
+func newLimit(qps float32) flowcontrol.RateLimiter {
+	return flowcontrol.NewTokenBucketRateLimiter(qps, 1)
+}
+
 func (s Sweep) withDefaults(watched bool) Sweep {
 	if s.Interval <= 0 {
-		s.Interval = time.Minute
+		s.Interval = 50 * time.Second // an orphan is seen within a minute
 	}
 	if s.Listing <= 0 {
 		s.Listing = s.Interval

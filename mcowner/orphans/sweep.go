@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,26 +38,55 @@ type sweeper struct {
 	proof   *proof
 	writers remote.Writers
 	limit   flowcontrol.RateLimiter
+	listing chan struct{} // has room for the one list that waits for the limit
 	metrics *sweepMetrics
 	log     logr.Logger
+
+	// What access does, for tests in which there are no clusters.
+	names func() []mcreconcile.ClusterName
+	visit func(context.Context, mcreconcile.ClusterName, func(context.Context, remote.Session) error) error
+	list  func(context.Context, remote.Session, remote.Kind, func(client.Object) error) error
+
+	mu       sync.Mutex // guards clusters
+	clusters map[mcreconcile.ClusterName]*sweepMemory
 }
 
-// run sweeps until ctx is done, and returns when nothing runs any more. Clusters are swept side by side, and one that is
-// still being swept is left out of the next round: a slow one does not hold up the others.
+// run sweeps until ctx is done, and returns when nothing runs any more. What caches have is looked at apart from the lists: these
+// may have to wait for a long time, such as those of all members after the start.
 func (s *sweeper) run(ctx context.Context) {
+	var both sync.WaitGroup
+	defer both.Wait()
+	if s.Watched != nil {
+		both.Go(func() {
+			s.rounds(ctx, way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake()})
+		})
+	}
+	s.rounds(ctx, way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil})
+}
+
+// way is how dependents are found: in a cluster's cache, or by its API server.
+type way struct {
+	// each calls do with the dependents of a kind. The answer is false if it is not the time for that.
+	each  func(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error)
+	pass  func(*sweepMemory) *pass
+	awake <-chan struct{} // receives when there are clusters to look at
+}
+
+// rounds begins sweeps until ctx is done. Clusters are swept side by side, and one that is still being swept is left out of the
+// next round: a slow one does not hold up the others.
+func (s *sweeper) rounds(ctx context.Context, by way) {
 	var group errgroup.Group
 	defer func() { _ = group.Wait() }() // it has no errors
 	group.SetLimit(remote.AtOnce)
-	clusters := map[mcreconcile.ClusterName]*sweepMemory{}
 	for ctx.Err() == nil {
-		s.begin(ctx, &group, s.round(clusters))
+		s.begin(ctx, &group, by, s.round(by))
 		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
 		for waiting := true; waiting; {
 			select {
 			case <-timer.C:
 				waiting = false
-			case <-s.looks.awake():
-				s.begin(ctx, &group, s.toLookAt(clusters))
+			case <-by.awake:
+				s.begin(ctx, &group, by, s.toLookAt(by))
 			case <-ctx.Done():
 				waiting = false
 			}
@@ -66,12 +96,12 @@ func (s *sweeper) run(ctx context.Context) {
 }
 
 // begin sweeps clusters that are busy with it.
-func (s *sweeper) begin(ctx context.Context, group *errgroup.Group, now []*sweepMemory) {
+func (s *sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now []*sweepMemory) {
 	for _, c := range now {
 		group.Go(func() error {
-			s.sweep(ctx, c)
-			c.busy.Store(false)
-			if c.again.Swap(false) {
+			s.sweep(ctx, c, by)
+			by.pass(c).busy.Store(false)
+			if by.awake != nil && c.again.Swap(false) {
 				s.Look(c.name)
 			}
 			return nil
@@ -80,15 +110,15 @@ func (s *sweeper) begin(ctx context.Context, group *errgroup.Group, now []*sweep
 }
 
 // toLookAt returns the clusters to look at before the next round, as busy. One that is being swept is looked at afterwards.
-func (s *sweeper) toLookAt(clusters map[mcreconcile.ClusterName]*sweepMemory) []*sweepMemory {
+func (s *sweeper) toLookAt(by way) []*sweepMemory {
 	var now []*sweepMemory
 	for name := range s.looks.take() {
-		c, ok := clusters[name]
-		if !ok || !s.access.Within(s.DependentsIn, name) {
-			continue // the next round has it
+		if !slices.Contains(s.names(), name) {
+			continue
 		}
+		c := s.memory(name)
 		c.again.Store(true) // before it is tried: its sweep may be about to end
-		if c.busy.CompareAndSwap(false, true) {
+		if by.pass(c).busy.CompareAndSwap(false, true) {
 			c.again.Store(false)
 			now = append(now, c)
 		}
@@ -98,33 +128,57 @@ func (s *sweeper) toLookAt(clusters map[mcreconcile.ClusterName]*sweepMemory) []
 
 // sweepMemory is what is known of a cluster from one sweep to the next.
 type sweepMemory struct {
-	name  mcreconcile.ClusterName
-	again atomic.Bool // it is to be looked at once it is not busy any more
-	busy  atomic.Bool // it is being swept, by the goroutine that has what follows
+	name           mcreconcile.ClusterName
+	again          atomic.Bool // it is to be looked at once it is not busy any more
+	cached, listed pass
+	// due is when the dependents of a kind are listed next, not before. The pass that lists has it.
+	due map[schema.GroupVersionKind]time.Time
+
+	mu      sync.Mutex // guards what follows
+	tallies map[schema.GroupVersionKind]tally
+	strange map[mcreconcile.ClusterName]int // as it was told last, see tally
+}
+
+// pass is one of the ways in which a cluster is swept.
+type pass struct {
+	busy atomic.Bool // it is on, in the goroutine that has what follows
 	// hung has dependents whose removal got no answer in time. They are left out until a sweep has reached the end, so that
 	// the others have their turn.
 	hung map[types.UID]struct{}
-	// listed is when the dependents of a kind are listed next, not before.
-	listed map[schema.GroupVersionKind]time.Time
+}
+
+// tally is what was seen when a kind was last looked at.
+type tally struct {
+	unproven, unidentified int
 	// strange is how many dependents have owners in another cluster than the one that has its name now, by that name.
 	strange map[mcreconcile.ClusterName]int
 }
 
+// memory returns what is known of a cluster.
+func (s *sweeper) memory(name mcreconcile.ClusterName) *sweepMemory {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.clusters[name]
+	if !ok {
+		c = &sweepMemory{name: name, due: map[schema.GroupVersionKind]time.Time{}, tallies: map[schema.GroupVersionKind]tally{}}
+		c.cached.hung, c.listed.hung = map[types.UID]struct{}{}, map[types.UID]struct{}{}
+		s.clusters[name] = c
+	}
+	return c
+}
+
 // round returns the clusters to sweep now, as busy. It forgets those that are no more.
-func (s *sweeper) round(clusters map[mcreconcile.ClusterName]*sweepMemory) []*sweepMemory {
-	names := s.access.Names(s.DependentsIn)
+func (s *sweeper) round(by way) []*sweepMemory {
+	names := s.names()
 	s.metrics.keep(names)
-	maps.DeleteFunc(clusters, func(name mcreconcile.ClusterName, c *sweepMemory) bool {
-		return !slices.Contains(names, name) && !c.busy.Load()
+	s.mu.Lock()
+	maps.DeleteFunc(s.clusters, func(name mcreconcile.ClusterName, c *sweepMemory) bool {
+		return !slices.Contains(names, name) && !c.cached.busy.Load() && !c.listed.busy.Load()
 	})
+	s.mu.Unlock()
 	var now []*sweepMemory
 	for _, name := range names {
-		c, ok := clusters[name]
-		if !ok {
-			c = &sweepMemory{name: name, hung: map[types.UID]struct{}{}, listed: map[schema.GroupVersionKind]time.Time{}}
-			clusters[name] = c
-		}
-		if c.busy.CompareAndSwap(false, true) {
+		if c := s.memory(name); by.pass(c).busy.CompareAndSwap(false, true) {
 			now = append(now, c)
 		}
 	}
@@ -133,12 +187,11 @@ func (s *sweeper) round(clusters map[mcreconcile.ClusterName]*sweepMemory) []*sw
 
 // findings are what one sweep of one cluster has found.
 type findings struct {
-	*sweepMemory
-	unproven, unidentified int
-	strange                map[mcreconcile.ClusterName]int // dependents whose owners were in another cluster, by its name
-	errs                   []error                         // of single dependents
-	hanging                int                             // removals of the kind that is looked at
-	gaveUp                 bool                            // on a kind
+	*pass
+	tally           // of the kind that is looked at
+	errs    []error // of single dependents
+	hanging int     // removals of the kind that is looked at
+	gaveUp  bool    // on a kind
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	silent   map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
@@ -162,29 +215,30 @@ func isHung(err error) bool {
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
-func (s *sweeper) sweep(ctx context.Context, c *sweepMemory) {
+func (s *sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
-	found := findings{
-		sweepMemory: c, strange: map[mcreconcile.ClusterName]int{},
-		silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{},
-	}
-	err := s.access.Visit(ctx, name, func(ctx context.Context, at remote.Session) error {
+	found := findings{pass: by.pass(c), silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}}
+	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error {
 		var errs []error
 		for _, k := range s.allKinds() {
-			found.hanging = 0
-			errs = append(errs, s.each(ctx, at, k, c, func(obj client.Object) error {
+			found.hanging, found.tally = 0, tally{strange: map[mcreconcile.ClusterName]int{}}
+			did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
 				s.look(ctx, at, k, obj, &found)
 				if found.hanging >= mostHung {
 					found.gaveUp = true
 					return errHung
 				}
 				return ctx.Err()
-			}))
+			})
+			if did {
+				c.note(k.GroupVersionKind, found.tally)
+			}
+			errs = append(errs, err)
 		}
 		return errors.Join(append(errs, found.errs...)...)
 	})
 	if !found.gaveUp {
-		clear(c.hung)
+		clear(found.hung)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -195,8 +249,14 @@ func (s *sweeper) sweep(ctx context.Context, c *sweepMemory) {
 	case err != nil:
 		s.log.Info("Could not sweep all of a cluster; trying again with the next sweep", "cluster", name, "error", err.Error())
 	}
-	s.metrics.swept(name, found.unproven, found.unidentified, err)
-	s.tellStrange(c, found.strange)
+	s.tell(c, err)
+}
+
+// note notes what was seen of a kind.
+func (c *sweepMemory) note(kind schema.GroupVersionKind, seen tally) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tallies[kind] = seen
 }
 
 // allKinds returns the kinds of dependents there may be now.
@@ -211,49 +271,79 @@ func (s *sweeper) allKinds() []remote.Kind {
 	return append(slices.Clone(s.kinds), more...)
 }
 
-// each calls do with the dependents of a kind in a cluster: as its API server lists them, if that is due, and otherwise as the
-// cache has them.
-func (s *sweeper) each(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) error {
-	if time.Now().Before(c.listed[k.GroupVersionKind]) {
-		if s.Watched == nil || !s.Watched(c.name, k.GroupVersionKind) {
-			return nil
-		}
-		return s.eachCached(ctx, at, k, do)
+// eachListed calls do with the dependents of a kind as the API server of their cluster lists them, if that is due.
+func (s *sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error) {
+	if time.Now().Before(c.due[k.GroupVersionKind]) {
+		return false, nil
 	}
-	list := remote.Scan{Namespaces: s.Namespaces, PageSize: s.PageSize, Before: s.limit.Wait}
-	err := list.Each(ctx, s.access, at, k, remote.OfFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error { return do(obj) })
-	if err == nil {
-		c.listed[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
+	if err := s.list(ctx, at, k, do); err != nil {
+		return true, err
 	}
-	return err
+	c.due[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
+	return true, nil
 }
 
-func (s *sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
+// scan is list where there are clusters.
+func (s *sweeper) scan(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
+	pages := remote.Scan{Namespaces: s.Namespaces, PageSize: s.PageSize, Before: s.beforeList}
+	return pages.Each(ctx, s.access, at, k, remote.OfFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error { return do(obj) })
+}
+
+// beforeList waits until a list may be asked for. One list at a time waits for the limit: a proof, or a removal, waits behind
+// that one, however many are due.
+func (s *sweeper) beforeList(ctx context.Context) error {
+	select {
+	case s.listing <- struct{}{}:
+		defer func() { <-s.listing }()
+		return s.limit.Wait(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// eachCached calls do with the dependents of a kind as the cache of their cluster has them, if the kind is watched there.
+func (s *sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error) {
+	if !s.Watched(c.name, k.GroupVersionKind) {
+		return false, nil
+	}
 	list, err := k.NewList(s.Manager.GetScheme())
 	if err != nil {
-		return err
+		return false, err
 	}
 	bounded, cancel := s.access.Bound(ctx)
 	defer cancel()
 	err = at.Cluster.GetCache().List(bounded, list, client.MatchingLabels{mcowner.FleetLabel: s.Fleet}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return fmt.Errorf("reading %s of %s: %w", k.GroupKind(), at, err)
+		return false, fmt.Errorf("reading %s of %s: %w", k.GroupKind(), at, err)
 	}
-	return meta.EachListItem(list, func(item runtime.Object) error {
+	return true, meta.EachListItem(list, func(item runtime.Object) error {
 		return do(item.(client.Object)) //nolint:forcetypeassert // so are all that caches have
 	})
 }
 
-// tellStrange logs how many dependents have owners in another cluster than the one that has its name, if that is news.
-func (s *sweeper) tellStrange(c *sweepMemory, now map[mcreconcile.ClusterName]int) {
-	for owners, n := range now {
-		if c.strange[owners] != n {
+// tell shows what a sweep came to. How many dependents have owners in another cluster than the one that has its name is logged
+// if that is news.
+func (s *sweeper) tell(c *sweepMemory, err error) {
+	all := tally{strange: map[mcreconcile.ClusterName]int{}}
+	c.mu.Lock()
+	for _, of := range c.tallies {
+		all.unproven += of.unproven
+		all.unidentified += of.unidentified
+		for owners, n := range of.strange {
+			all.strange[owners] += n
+		}
+	}
+	before := c.strange
+	c.strange = all.strange
+	c.mu.Unlock()
+	s.metrics.swept(c.name, all.unproven, all.unidentified, err)
+	for owners, n := range all.strange {
+		if before[owners] != n {
 			s.log.Info("Left dependents alone: another cluster has the name of their owners'. If two installations have the same name, "+
 				"give one another; if the cluster's credentials lead to the wrong one, mend them",
 				"cluster", c.name, "ownersIn", remote.ClusterText(owners), "dependents", n)
 		}
 	}
-	c.strange = now
 }
 
 // look removes a dependent if it is proved to be orphaned.

@@ -1,0 +1,155 @@
+package orphans
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// schedule is a sweeper of many clusters that are not there. It notes what would be asked of them, and when.
+type schedule struct {
+	*sweeper
+
+	mu     sync.Mutex // guards what follows
+	start  time.Time
+	lists  []time.Duration            // since the start
+	last   map[string]time.Duration   // of a kind in a cluster
+	pauses []time.Duration            // between two of a kind in a cluster
+	looks  map[string][]time.Duration // at a cluster's cache
+}
+
+func newSchedule(members, kinds int) *schedule {
+	c := &Collector{Watched: func(mcreconcile.ClusterName, schema.GroupVersionKind) bool { return false }}
+	s := &schedule{start: time.Now(), last: map[string]time.Duration{}, looks: map[string][]time.Duration{}}
+	s.sweeper = &sweeper{
+		Collector: c, Sweep: c.withDefaults(true), listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{},
+		metrics: newSweepMetrics("test"), log: logr.Discard(),
+	}
+	s.limit = newLimit(s.QPS)
+	for n := range kinds {
+		s.kinds = append(s.kinds, remote.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: fmt.Sprint("Kind", n)}})
+	}
+	names := make([]mcreconcile.ClusterName, members)
+	for n := range names {
+		names[n] = mcreconcile.ClusterName(fmt.Sprint("member-", n))
+	}
+	s.names = func() []mcreconcile.ClusterName { return names }
+	s.visit = func(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, remote.Session) error) error {
+		at := remote.Session{}
+		at.ID.Name = name
+		return do(ctx, at)
+	}
+	s.list = func(ctx context.Context, at remote.Session, k remote.Kind, _ func(client.Object) error) error {
+		if err := s.beforeList(ctx); err != nil {
+			return err
+		}
+		<-time.After(100 * time.Millisecond) // the answer
+		s.noteList(string(at.Name()) + "/" + k.Kind)
+		return nil
+	}
+	s.Watched = func(in mcreconcile.ClusterName, _ schema.GroupVersionKind) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.looks[string(in)] = append(s.looks[string(in)], time.Since(s.start))
+		return false
+	}
+	return s
+}
+
+func (s *schedule) noteList(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Since(s.start)
+	if before, ok := s.last[what]; ok {
+		s.pauses = append(s.pauses, now-before)
+	}
+	s.last[what] = now
+	s.lists = append(s.lists, now)
+}
+
+// TestAThousandMembersAreListedWithinTheLimit: with ten kinds each, at the start too, and no kind more often than every ten
+// minutes. Meanwhile every member's cache is looked at within a minute.
+func TestAThousandMembersAreListedWithinTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const members, kinds = 1000, 10
+		s := newSchedule(members, kinds)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		<-time.After(time.Hour)
+		cancel()
+		running.Wait()
+
+		perSecond := map[int]int{}
+		for _, at := range s.lists {
+			perSecond[int(at.Seconds())]++
+		}
+		for second, n := range perSecond {
+			if limit := 20; n > limit+1 { // a second may begin and end with one
+				t.Errorf("%d lists in second %d, want %d at most", n, second, limit)
+			}
+		}
+		if len(s.last) != members*kinds {
+			t.Errorf("%d kinds of members were listed, want %d", len(s.last), members*kinds)
+		}
+		for _, pause := range s.pauses {
+			if pause < 10*time.Minute-time.Second || pause > 15*time.Minute {
+				t.Fatalf("a kind of a member was listed again after %s, want 10 to 15 minutes", pause)
+			}
+		}
+		for name, looks := range s.looks {
+			for i, at := range looks {
+				if i > 0 && at-looks[i-1] > time.Minute || i == 0 && at > time.Minute {
+					t.Fatalf("the cache of %s was not looked at for more than a minute before %s", name, at)
+				}
+			}
+		}
+		if len(s.looks) != members {
+			t.Errorf("%d caches were looked at, want %d", len(s.looks), members)
+		}
+	})
+}
+
+// TestAProofDoesNotWaitBehindLists: it waits for the next moment that the limit allows, also while 10,000 lists are due.
+func TestAProofDoesNotWaitBehindLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1000, 10)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		for range 10 {
+			<-time.After(20 * time.Second)
+			before := time.Now()
+			if err := s.limit.Wait(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(before); waited > 200*time.Millisecond {
+				t.Errorf("a proof has waited for %s", waited)
+			}
+			looks := len(s.looksAt("member-999"))
+			s.Look("member-999")
+			synctest.Wait()
+			if len(s.looksAt("member-999")) == looks {
+				t.Error("a cluster that was to be looked at at once waits behind the lists")
+			}
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+func (s *schedule) looksAt(name string) []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.looks[name]
+}
