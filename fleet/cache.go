@@ -133,6 +133,19 @@ func (c *candidCache) RemoveInformer(ctx context.Context, obj client.Object) err
 	})
 }
 
+// ReleaseInformer removes the informer of a kind, unless it has a handler, or the kind was read since this was last called: then
+// somebody uses it.
+func (c *candidCache) ReleaseInformer(_ context.Context, obj client.Object) (released bool, err error) {
+	key, err := informer.KeyOf(obj, c.scheme)
+	if err != nil {
+		return false, err
+	}
+	return c.kinds.release(key, func() bool { return c.informers.Retire(key) }, func() error {
+		defer c.informers.Remove(key)
+		return c.cache.RemoveInformer(c.kinds.ctx, obj)
+	})
+}
+
 // IndexField implements client.FieldIndexer. Indexes of all members are the fleet's: [Fleet.IndexField].
 func (c *candidCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	key, err := informer.KeyOf(obj, c.scheme)

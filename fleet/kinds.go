@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -48,7 +49,8 @@ type kinds struct {
 // kind is what is known of one kind.
 type kind struct {
 	mapped   bool
-	served   bool // it was synced once
+	served   bool        // it was synced once
+	read     atomic.Bool // since it was last to be released
 	informer cache.Informer
 	indexed  map[string]struct{} // the fields that the fleet indexes, and that have been added
 	waiting  int                 // sources that wait until it is mapped
@@ -377,7 +379,13 @@ func (k *kinds) serves(key informer.Key, fields []string) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	s := k.of[key]
-	return s != nil && s.served && k.hasLocked(key, s, fields)
+	if s == nil || !s.served || !k.hasLocked(key, s, fields) {
+		return false
+	}
+	if !s.read.Load() { // to write each time would cost readers that run side by side more
+		s.read.Store(true)
+	}
+	return true
 }
 
 // progress returns what is closed when the kind is synced, and at the next change; or why it does not sync.
@@ -464,6 +472,34 @@ func (k *kinds) remove(ctx context.Context, key informer.Key, do func() error) e
 		s.overLocked()
 	})
 	return err
+}
+
+// release removes the informers of a kind by do, if nobody waits for it, has read it since it was last to be released, or has what
+// retire looks for. Nobody gets informers meanwhile.
+func (k *kinds) release(key informer.Key, retire func() bool, do func() error) (released bool, err error) {
+	k.mu.Lock()
+	s := k.of[key]
+	if s == nil {
+		k.mu.Unlock()
+		return true, nil
+	}
+	if s.read.Swap(false) || s.waiting > 0 || s.trying != nil || !s.mapped {
+		k.mu.Unlock()
+		return false, nil
+	}
+	s.mapped, s.trying = false, make(chan struct{})
+	k.mu.Unlock()
+	if released = retire(); released {
+		err = do()
+	}
+	k.update(key, nobodyAsks, func() {
+		s.mapped = !released
+		if released {
+			delete(k.of, key)
+		}
+		s.overLocked()
+	})
+	return released, err
 }
 
 func (k *kinds) getLocked(key informer.Key) *kind {

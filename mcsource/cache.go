@@ -48,16 +48,18 @@ type awaiting interface {
 }
 
 // GetInformer returns the informer as soon as it is there, synced or not.
-func (c *engagedCache) GetInformer(ctx context.Context, obj client.Object, _ ...cache.InformerGetOption) (informer cache.Informer, err error) {
-	if await, ok := c.cache.(awaiting); ok {
-		informer, err = await.AwaitInformer(ctx, obj)
-	} else {
-		informer, err = c.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+func (c *engagedCache) GetInformer(ctx context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	get := func(ctx context.Context) (cache.Informer, error) {
+		if await, ok := c.cache.(awaiting); ok {
+			return await.AwaitInformer(ctx, obj)
+		}
+		return c.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	}
+	informer, err := get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &engagedInformer{informer: informer, view: c}, nil
+	return &engagedInformer{informer: informer, view: c, another: get}, nil
 }
 
 // GetInformerForKind returns the informer as soon as it is there, synced or not.
@@ -114,6 +116,7 @@ func (c *engagedCache) wait() {
 type engagedInformer struct {
 	informer cache.Informer
 	view     *engagedCache
+	another  func(context.Context) (cache.Informer, error) // takes the place of one that was removed; may be nil
 }
 
 var _ cache.Informer = (*engagedInformer)(nil)
@@ -142,6 +145,14 @@ func (i *engagedInformer) AddEventHandlerWithOptions(
 	logger := log.FromContext(i.view.ctx)
 	opts.Logger = &logger
 	registration, err := i.informer.AddEventHandlerWithOptions(gate, opts)
+	for err != nil && i.another != nil && i.informer.IsStopped() && i.view.ctx.Err() == nil { // it was removed this very moment
+		another, failed := i.another(i.view.ctx)
+		if failed != nil {
+			break
+		}
+		i.informer = another
+		registration, err = another.AddEventHandlerWithOptions(gate, opts)
+	}
 	if err != nil {
 		i.view.handlers.Done()
 		return nil, err

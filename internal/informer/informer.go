@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,6 +117,21 @@ func (i *Informer) Remove() {
 	} else {
 		i.settleLocked()
 	}
+}
+
+// retire ends informers to which no handler is added, and keeps any from being added: all of them, or none.
+func retire(informers []*Informer) bool {
+	for _, i := range informers {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+	}
+	if slices.ContainsFunc(informers, func(i *Informer) bool { return len(i.handlers) > 0 }) {
+		return false
+	}
+	for _, i := range informers {
+		i.stopped = true
+	}
+	return true
 }
 
 func (i *Informer) stop() {

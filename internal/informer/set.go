@@ -50,6 +50,15 @@ func (is *Set) Add(key Key, i *Informer) {
 	}
 }
 
+// Retire keeps handlers from being added to the informers of a kind, if they have none. They are to be removed then. The answer
+// is false if there are handlers, or informers that are not of this package.
+func (is *Set) Retire(key Key) bool {
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	informers := is.ofLocked(key).informers
+	return len(informers) > 0 && retire(informers)
+}
+
 // Remove ends the informers of a kind, and forgets them.
 func (is *Set) Remove(key Key) {
 	is.mu.Lock()

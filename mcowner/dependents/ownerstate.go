@@ -102,6 +102,17 @@ func (o *ownerState) clustersLocked() []mcreconcile.ClusterName {
 	return names
 }
 
+// needs returns where the owner has, or is to have, dependents, and of which kinds.
+func (o *ownerState) needs() ([]mcreconcile.ClusterName, []schema.GroupVersionKind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	kinds := o.record.Kinds
+	for _, p := range o.parts {
+		kinds = kindsOf(kinds, p.kinds)
+	}
+	return o.clustersLocked(), kinds
+}
+
 // uid returns that of the owner, empty if there is no plan.
 func (o *ownerState) uid() types.UID {
 	o.mu.Lock()

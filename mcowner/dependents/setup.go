@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/inpod"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -54,7 +55,7 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 	if err != nil {
 		return err
 	}
-	return mgr.Add(c.collector)
+	return errors.Join(mgr.Add(c.collector), mgr.Add(manager.RunnableFunc(c.endIdleWatches)))
 }
 
 // watchIn returns the options of a watch in these clusters.

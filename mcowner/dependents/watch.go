@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,12 +30,21 @@ type watches struct {
 
 	mu      sync.Mutex // guards what follows
 	locally map[schema.GroupVersionKind]bool
-	wanted  map[watchKey]struct{}
+	wanted  map[watchKey]*watched
 }
 
 type watchKey struct {
 	in   mcreconcile.ClusterName
 	kind schema.GroupVersionKind
+}
+
+// watched is a kind that is watched in a member, or was until lately.
+type watched struct {
+	at      remote.Session
+	kind    remote.Kind
+	asked   time.Time // when work was last done that needs it
+	idle    bool      // nobody needed it when it was last looked
+	unwatch bool      // it is not watched any more, and the member's cache may have it still
 }
 
 // indexes are the kinds that one cluster's cache has an index for.
@@ -46,7 +56,7 @@ type indexes struct {
 func newWatches(fleet, manager string, members *mcsource.TypedOnDemand[work], l *ledger) *watches {
 	return &watches{
 		fleet: fleet, manager: manager, indexName: "owner." + manager + "." + fleet, ledger: l, members: members,
-		locally: map[schema.GroupVersionKind]bool{}, wanted: map[watchKey]struct{}{},
+		locally: map[schema.GroupVersionKind]bool{}, wanted: map[watchKey]*watched{},
 	}
 }
 
@@ -56,13 +66,21 @@ func (w *watches) ensure(ctx context.Context, at remote.Session, k remote.Kind) 
 	if at.Name() == mcreconcile.LocalCluster {
 		return w.ensureLocally(ctx, at, k, each)
 	}
-	if err := w.members.Watch(ctx, k.String(), each); err != nil {
-		return err
-	}
+	w.ask(at, k) // before it is watched, so that it is not ended in between
+	return w.members.Watch(ctx, k.String(), each)
+}
+
+// ask notes that a kind is needed in a member.
+func (w *watches) ask(at remote.Session, k remote.Kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.wanted[watchKey{at.Name(), k.GroupVersionKind}] = struct{}{}
-	return nil
+	key := watchKey{at.Name(), k.GroupVersionKind}
+	is := w.wanted[key]
+	if is == nil {
+		is = &watched{}
+		w.wanted[key] = is
+	}
+	is.at, is.kind, is.asked, is.unwatch = at, k, time.Now(), false
 }
 
 func (w *watches) ensureLocally(ctx context.Context, at remote.Session, k remote.Kind, each mcsource.TypedSource[work]) error {
@@ -93,8 +111,8 @@ func (w *watches) isWatched(in mcreconcile.ClusterName, kind schema.GroupVersion
 	if in == mcreconcile.LocalCluster {
 		return w.locally[kind]
 	}
-	_, ok := w.wanted[watchKey{in, kind}]
-	return ok
+	is := w.wanted[watchKey{in, kind}]
+	return is != nil && !is.unwatch && is.at.Engagement.Context().Err() == nil
 }
 
 // handler maps an object of a kind to the work on its owners, and to what waits for it to be gone.
@@ -116,11 +134,21 @@ func (w *watches) handler(k remote.Kind) mchandler.TypedHandlerFunc[client.Objec
 	}
 }
 
+// unindex notes that the cluster's cache has no index for a kind any more.
+func (w *watches) unindex(at remote.Session, kind schema.GroupVersionKind) {
+	in, _ := w.indexed.Get(at.Engagement, newIndexes) // it makes one if need be
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.kinds, kind)
+}
+
+func newIndexes() (*indexes, error) {
+	return &indexes{kinds: map[schema.GroupVersionKind]bool{}}, nil
+}
+
 // index adds the index of owners to the cluster's cache, for a kind.
 func (w *watches) index(ctx context.Context, at remote.Session, k remote.Kind) error {
-	in, err := w.indexed.Get(at.Engagement, func() (*indexes, error) {
-		return &indexes{kinds: map[schema.GroupVersionKind]bool{}}, nil
-	})
+	in, err := w.indexed.Get(at.Engagement, newIndexes)
 	if err != nil {
 		return err
 	}

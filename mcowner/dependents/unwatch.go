@@ -1,0 +1,162 @@
+package dependents
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// lookForIdle is how often it is looked for watches that nobody needs. One ends that nobody needs two times in a row: an owner that
+// changes its mind soon does not have a kind listed anew.
+const lookForIdle = 10 * time.Second
+
+// releasing is a cache that removes an informer which nobody uses. Those that the fleet makes are.
+type releasing interface {
+	ReleaseInformer(ctx context.Context, obj client.Object) (released bool, err error)
+}
+
+// endIdleWatches ends watches of kinds of which nothing is desired or found in a member, until ctx is done.
+func (c *engine) endIdleWatches(ctx context.Context) error {
+	tick := time.NewTicker(lookForIdle)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		since := time.Now()
+		for key, is := range c.unneeded() {
+			switch {
+			case is.unwatch:
+				c.watches.release(ctx, key, is)
+			case !c.watches.hasAny(ctx, is):
+				c.watches.end(key, since)
+			}
+		}
+	}
+}
+
+// unneeded returns what is watched and no owner needs.
+func (c *engine) unneeded() map[watchKey]watched {
+	left := c.watches.all()
+	for _, o := range c.ledger.all() {
+		if len(left) == 0 {
+			break
+		}
+		names, kinds := o.needs()
+		if len(kinds) == 0 { // of an owner of an earlier version, or one that is new, any kind may be there
+			for _, k := range c.kinds {
+				kinds = append(kinds, k.GroupVersionKind)
+			}
+		}
+		for _, name := range names {
+			for _, gvk := range kinds {
+				delete(left, watchKey{name, c.kindNoted(gvk).GroupVersionKind})
+			}
+		}
+	}
+	c.watches.needed(left)
+	return left
+}
+
+// all returns what is watched in members. It forgets what was watched in engagements that are over.
+func (w *watches) all() map[watchKey]watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.wanted, func(_ watchKey, is *watched) bool { return is.at.Engagement.Context().Err() != nil })
+	all := make(map[watchKey]watched, len(w.wanted))
+	for key, is := range w.wanted {
+		all[key] = *is
+	}
+	return all
+}
+
+// needed notes that all is needed but for what is left.
+func (w *watches) needed(left map[watchKey]watched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, is := range w.wanted {
+		if _, unneeded := left[key]; !unneeded {
+			is.idle = false
+		}
+	}
+}
+
+// end ends a watch that nobody needs, if that was so before. Work that has begun since, or begins later, has it watched anew.
+func (w *watches) end(key watchKey, since time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	is := w.wanted[key]
+	switch {
+	case is == nil || is.asked.After(since):
+	case !is.idle:
+		is.idle = true
+	default:
+		is.unwatch = true
+		w.unwatchLocked(key, is)
+	}
+}
+
+func (w *watches) unwatchLocked(key watchKey, is *watched) {
+	ctx := mcreconcile.WithCluster(context.Background(), key.in, is.at.Cluster) //nolint:forbidigo // nothing is awaited
+	w.members.Unwatch(ctx, is.kind.String())
+}
+
+// release has the member's cache drop a kind that is not watched any more, unless somebody else uses it. It is tried again as
+// long as that is so.
+func (w *watches) release(ctx context.Context, key watchKey, is watched) {
+	released := true
+	if c, ok := is.at.Cluster.GetCache().(releasing); ok {
+		var err error
+		if released, err = c.ReleaseInformer(ctx, is.kind.NewObject()); err != nil {
+			log.FromContext(ctx).V(1).Info("Cannot drop a kind from a cache", "cluster", key.in, "kind", key.kind.String(), "error", err.Error())
+		}
+	}
+	if released {
+		w.unindex(is.at, key.kind)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch now := w.wanted[key]; {
+	case now == nil || !now.unwatch:
+	case released:
+		delete(w.wanted, key)
+	default:
+		w.unwatchLocked(key, now) // it may have begun the moment that it was to end
+	}
+}
+
+// mostLook is how long it may take to look what a cache has. One that has the kind has it at once.
+const mostLook = time.Second
+
+// hasAny reports whether the member's cache has dependents of the controller, of whatever owners. What cannot be read is none.
+func (w *watches) hasAny(ctx context.Context, is watched) bool {
+	ctx, cancel := context.WithTimeout(ctx, mostLook)
+	defer cancel()
+	list, err := is.kind.NewList(is.at.Cluster.GetScheme())
+	if err != nil {
+		return false
+	}
+	ours := client.MatchingLabels{mcowner.FleetLabel: w.fleet}
+	if err := is.at.Cluster.GetCache().List(ctx, list, ours, client.UnsafeDisableDeepCopy); err != nil {
+		return false
+	}
+	found := false
+	_ = meta.EachListItem(list, func(item runtime.Object) error { // which has no errors
+		obj, ok := item.(client.Object)
+		references, err := mcowner.References(obj, is.at.ID)
+		found = found || ok && err == nil && slices.ContainsFunc(references, func(r mcowner.Reference) bool { return r.Manager == w.manager })
+		return nil
+	})
+	return found
+}
