@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -57,6 +58,8 @@ type world struct {
 	t            *testing.T
 	ns           string
 	probeTimeout time.Duration // after two of which a frozen member is Unreachable
+	// clusterOptions are those of members, nil for none.
+	clusterOptions func(fleet.Member) []cluster.Option
 }
 
 func newWorld(t *testing.T, members int) *world {
@@ -256,7 +259,7 @@ func (w *world) runWith(setUp setUpFunc) *process {
 		Logger: logger(w.t), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	}, func(o *fleet.Options) {
-		o.MaxRetryPeriod = 500 * time.Millisecond
+		o.MaxRetryPeriod, o.ClusterOptions = 500*time.Millisecond, w.clusterOptions
 		o.Health = fleet.HealthOptions{
 			ProbeInterval: 500 * time.Millisecond, RetryInterval: 100 * time.Millisecond, ProbeTimeout: w.probeTimeout,
 			FailureThreshold: 2, SuccessThreshold: 1,
