@@ -9,5 +9,6 @@
 //   - the label [FleetLabel] lets all dependents of an installation be listed.
 //
 // What is done with references is elsewhere: mcbuilder's AcrossClusters turns events on dependents into requests for
-// owners, and package dependents, in the folder below, creates, changes and removes dependents.
+// owners. In the folders below, package dependents creates, changes and removes dependents, and package orphans removes
+// those whose owner is gone.
 package mcowner

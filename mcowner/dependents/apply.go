@@ -68,7 +68,7 @@ type wanted struct {
 
 // wantedOf returns what is desired, of the controller's kinds, with the policies that hold for it.
 func (p *placement) wantedOf(desired []client.Object) (wants []wanted, err error) {
-	var errs []error
+	errs := make([]error, 0, len(desired))
 	for _, obj := range desired {
 		k, err := p.engine.kindOf(obj)
 		if err == nil {

@@ -40,6 +40,12 @@ type ownerEvent struct {
 	about                      corev1.ObjectReference
 }
 
+// What was done, or tried, as events say it.
+const (
+	actionApply  = "Apply"
+	actionDelete = "Delete"
+)
+
 // mostEvents is how many wait to be recorded. More say nothing more.
 const mostEvents = 10_000
 
@@ -54,7 +60,7 @@ func (o *ownerState) emit(e ownerEvent) {
 // did tells of a dependent with which something was done.
 func (o *ownerState) did(reason string, at mcreconcile.ClusterName, dependent string) {
 	action := map[string]string{
-		EventCreated: "Apply", EventUpdated: "Apply", EventDeleted: "Delete", EventOrphaned: "Release",
+		EventCreated: actionApply, EventUpdated: actionApply, EventDeleted: actionDelete, EventOrphaned: "Release",
 	}[reason]
 	o.emit(ownerEvent{
 		corev1.EventTypeNormal, reason, action, fmt.Sprintf("%s %s in %s", reason, dependent, remote.ClusterText(at)), about(at, dependent),
@@ -123,7 +129,7 @@ func (o *ownerState) tell(at mcreconcile.ClusterName, err error) {
 	if reason == "" || !o.isNews(string(at), news) {
 		return
 	}
-	o.emit(ownerEvent{corev1.EventTypeWarning, reason, "Apply", err.Error(), about(at, subject)})
+	o.emit(ownerEvent{corev1.EventTypeWarning, reason, actionApply, err.Error(), about(at, subject)})
 }
 
 // reasonOf returns the reason of the event that tells of an error, empty if it is no news to a user.
@@ -168,7 +174,7 @@ func subjectOf(err error) string {
 func (a *accounting) tellReleased(s record.Site, why error) { a.o.tellReleased(s, why) }
 
 func (o *ownerState) tellReleased(s record.Site, why error) {
-	o.emit(ownerEvent{corev1.EventTypeWarning, EventReleased, "Delete", fmt.Sprintf(
+	o.emit(ownerEvent{corev1.EventTypeWarning, EventReleased, actionDelete, fmt.Sprintf(
 		"The owner no longer waits for %s; dependents there are left: %v", remote.ClusterText(s.Name), why), about(s.Name, string(s.Identity))})
 }
 
@@ -177,7 +183,7 @@ func (o *ownerState) tellReleased(s record.Site, why error) {
 func (o *ownerState) tellReplaced(at mcreconcile.ClusterName, now types.UID, err error) {
 	news := text(err)
 	if o.isNews("replaced "+string(at), news) && err != nil {
-		o.emit(ownerEvent{corev1.EventTypeWarning, EventReplaced, "Apply", news, about(at, string(now))})
+		o.emit(ownerEvent{corev1.EventTypeWarning, EventReplaced, actionApply, news, about(at, string(now))})
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
-	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -86,20 +85,6 @@ func ExampleReconciler_everywhere() {
 func ExampleReconciler_impersonation() {
 	_ = dependents.Reconciler[*appsv1.Deployment]{
 		User: func(origin mcreconcile.ClusterName) string { return "from-" + string(origin) },
-	}
-}
-
-// A controller that sets references by hand has its own collector.
-func ExampleCollector() {
-	err := mgr.Add(&orphans.Collector{
-		Manager: mgr,
-		Fleet:   "payments",
-		Owners:  []client.Object{&appsv1.Deployment{}},
-		Kinds:   []client.Object{&corev1.ConfigMap{}},
-		Sweep:   orphans.Sweep{DryRun: true},
-	})
-	if err != nil {
-		log.Fatal(err)
 	}
 }
 

@@ -179,7 +179,7 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := o.partLocked(name)
-	r.Result.Since = since(p.result.Since, text(p.result.Err) != text(r.Err) || !p.done)
+	r.Since = since(p.result.Since, text(p.result.Err) != text(r.Err) || !p.done)
 	r.Objects = aged(p.result.Objects, r.Objects)
 	news = !p.done || p.seq != v.seq || !sameResult(p.result, r.Result) ||
 		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
@@ -244,14 +244,6 @@ func versionOf(obj client.Object) string {
 		return ""
 	}
 	return obj.GetResourceVersion()
-}
-
-// is reports whether nothing has changed about an object since it was last as desired.
-func (o *ownerState) is(key dependentKey, f fingerprint) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	before, ok := o.partLocked(key.cluster).applied[key]
-	return ok && before == f
 }
 
 // was returns what was desired of an object last.

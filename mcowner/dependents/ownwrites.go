@@ -16,8 +16,9 @@ const mostWritten = 3
 func (l *ledger) wrote(owner client.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := append(l.written[owner.GetUID()], bare(owner))
-	l.written[owner.GetUID()] = all[max(0, len(all)-mostWritten):]
+	uid := owner.GetUID()
+	l.written[uid] = append(l.written[uid], bare(owner))
+	l.written[uid] = l.written[uid][max(0, len(l.written[uid])-mostWritten):]
 }
 
 // isOwn reports whether an owner is as it was written.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,7 +84,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	default:
 		p.findStrays(ctx, &done)
 	}
-	return p.conclude(done)
+	return p.conclude(&done)
 }
 
 // wasUsable reports whether the cluster could be used when the targets were found, of which it is none.
@@ -128,7 +129,7 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 		}
 	}
 	before, released := p.unreleased(before)
-	done.drop, done.givenUp = append(here, released...), len(released) > 0
+	done.drop, done.givenUp = slices.Concat(here, released), len(released) > 0
 	done.Err = p.engine.replaced(p.at, before)
 }
 
@@ -177,8 +178,9 @@ var errContended = errors.New("others change it whenever it is written; are ther
 // contended is how many attempts in a row may find that an object was changed meanwhile, before that is told.
 const contended = 5
 
-// conclude says when to try again, and what is an error of the work: what is waited for is none.
-func (p *placement) conclude(done report) (reconcile.Result, error) {
+// conclude says when to try again, and what is an error of the work: what is waited for is none. Whoever writes against the
+// controller time and again shows in the result.
+func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	outdated := isOutdated(done.Err)
 	attempts := p.o.retried(p.at.Name(), outdated)
 	_, conflict := errors.AsType[*ConflictError](done.Err)
@@ -187,6 +189,9 @@ func (p *placement) conclude(done report) (reconcile.Result, error) {
 	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving):
 		return reconcile.Result{}, nil
 	case outdated:
+		if attempts >= contended {
+			done.Err = fmt.Errorf("%w: %w", errContended, err)
+		}
 		return reconcile.Result{RequeueAfter: pauseAfter(attempts)}, nil
 	case replaced:
 		return reconcile.Result{RequeueAfter: p.untilRelease()}, nil

@@ -3,6 +3,8 @@ package dependents
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -156,11 +158,7 @@ func (c *engine) moreKindsFound() []client.Object {
 			}
 		}
 	}
-	var protos []client.Object
-	for _, proto := range found {
-		protos = append(protos, proto)
-	}
-	return protos
+	return slices.Collect(maps.Values(found))
 }
 
 func (c *engine) isFixed(k remote.Kind) bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,12 +71,7 @@ func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
 }
 
 func (t tomb) has(owner mcowner.Reference) bool {
-	for _, uid := range t.UIDs {
-		if uid == string(owner.UID) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(t.UIDs, string(owner.UID))
 }
 
 func (t *tombs) failed(owner mcowner.Reference, err error) error {
@@ -96,7 +92,7 @@ func (t *tombs) has(ctx context.Context, gone mcowner.Reference) (bool, error) {
 	}
 	this := tomb{}
 	if json.Unmarshal([]byte(cm.Data[entry(gone)]), &this) != nil {
-		return cm.Data[entry(gone)] != "", nil // somebody has written to it: nothing is deleted for that
+		return cm.Data[entry(gone)] != "", nil //nolint:nilerr // somebody has written to it: nothing is deleted for that
 	}
 	return this.has(gone), nil
 }
