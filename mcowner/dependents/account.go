@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -221,9 +222,7 @@ func (c *engine) isLeaving(name mcreconcile.ClusterName) bool {
 
 // store stores the record in the owner's metadata, with how it is being deleted, if that changes anything.
 func (a *accounting) store(ctx context.Context, held bool) error {
-	ctx, cancel := a.engine.access.Bound(ctx)
-	defer cancel()
-	stored, err := record.Store(ctx, a.home.Cluster.GetClient(), a.plan.owner, a.engine.cfg.name, func(owner client.Object) {
+	changed := record.Changed(a.plan.owner, func(owner client.Object) {
 		a.engine.keys.Write(owner, a.record, held)
 		policy := a.plan.propagation
 		if a.plan.mode == finishing && (policy == metav1.DeletePropagationForeground || policy == metav1.DeletePropagationOrphan) {
@@ -231,15 +230,23 @@ func (a *accounting) store(ctx context.Context, held bool) error {
 			annotations[DeletionPolicyAnnotation] = string(policy)
 			owner.SetAnnotations(annotations)
 		}
-		a.engine.ledger.wrote(owner)
 	})
-	if err != nil {
-		return err
+	if changed != nil {
+		ctx, cancel := a.engine.access.Bound(ctx)
+		defer cancel()
+		answered := a.engine.ledger.writing(changed)
+		err := record.Store(ctx, a.home.Cluster.GetClient(), a.plan.owner, changed, a.engine.cfg.name)
+		answered(changed, err)
+		if err != nil {
+			return err
+		}
 	}
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
 	a.o.record = a.record
-	a.ownerStoredLocked(stored)
+	if changed != nil {
+		a.ownerStoredLocked(changed)
+	}
 	for name, runs := range a.settled {
 		if p := a.o.parts[name]; p != nil && p.runs == runs {
 			p.drop, p.stray, p.kinds, p.givenUp, p.again = nil, nil, nil, false, false
@@ -297,22 +304,30 @@ func (a *accounting) results() []Result {
 	results := make([]Result, len(names))
 	for i, name := range names {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
-		results[i] = Result{Cluster: name, Targeted: targeted, Err: ErrPending}
+		results[i] = Result{Cluster: name, Targeted: targeted, Err: ErrPending, Since: a.plan.since}
 		if p := a.o.parts[name]; p != nil && p.done {
 			results[i] = p.result
 			results[i].Targeted = targeted
 			if p.seq != a.plan.seq && p.result.Err == nil {
-				results[i].Err = ErrPending
+				results[i].Err, results[i].Since = ErrPending, a.plan.since
 			}
 		}
 	}
 	a.o.mu.Unlock()
 	for i, name := range names { // the fleet has a lock of its own
 		if err := a.engine.access.WhyNot(name); err != nil {
-			results[i].Err = err
+			results[i].Err, results[i].Since = err, awaySince(err, results[i].Since)
 		}
 	}
 	return results
+}
+
+// awaySince returns since when a cluster cannot be used, as far as the fleet knows.
+func awaySince(err error, otherwise time.Time) time.Time {
+	if state, ok := errors.AsType[*fleet.StateError](err); ok && !state.Status.Since.IsZero() {
+		return state.Status.Since
+	}
+	return otherwise
 }
 
 // writeStatus writes the results into the owner's status.
@@ -328,10 +343,11 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	if equality.Semantic.DeepEqual(owner, changed) {
 		return nil
 	}
-	a.engine.ledger.wrote(changed)
+	answered := a.engine.ledger.writing(changed)
 	ctx, cancel := a.engine.access.Bound(ctx)
 	defer cancel()
 	err := a.home.Cluster.GetClient().Status().Patch(ctx, changed, client.MergeFrom(owner), client.FieldOwner(a.engine.cfg.name))
+	answered(changed, err)
 	if apierrors.IsNotFound(err) {
 		return a.noStatus(ctx, err)
 	}

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,13 +30,13 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 		done.Objects, done.Err = there(target), fmt.Errorf("finding what is desired in %s: %w", p.at, err)
 		return
 	}
-	wants, err := p.wantedOf(desired)
+	wants := p.wantedOf(desired)
 	if done.kinds = newKinds(p.asked.noted, wants); len(done.kinds) > 0 {
 		done.Objects, done.Err, done.again = there(target), ErrPending, true
 		return // nothing is created of a kind that was not noted
 	}
 	wanted := make(map[dependentKey]bool, len(wants))
-	errs := []error{err}
+	var errs []error
 	for _, w := range wants {
 		key := p.keyOf(w.kind, w.obj)
 		if wanted[key] {
@@ -64,22 +65,23 @@ type wanted struct {
 	kind remote.Kind
 	obj  client.Object
 	Policy
+	err error // why nothing can be done about it
 }
 
-// wantedOf returns what is desired, of the controller's kinds, with the policies that hold for it.
-func (p *placement) wantedOf(desired []client.Object) (wants []wanted, err error) {
-	errs := make([]error, 0, len(desired))
-	for _, obj := range desired {
-		k, err := p.engine.kindOf(obj)
-		if err == nil {
-			var policy Policy
-			if policy, err = p.engine.cfg.policy.of(p.asked.owner, obj); err == nil {
-				wants = append(wants, wanted{k, obj, policy})
+// wantedOf returns what is desired, with the policies that hold for it.
+func (p *placement) wantedOf(desired []client.Object) []wanted {
+	wants := make([]wanted, len(desired))
+	for i, obj := range desired {
+		w := wanted{obj: obj}
+		if w.kind, w.err = p.engine.kindOf(obj); w.err == nil {
+			w.Policy, w.err = p.engine.cfg.policy.of(p.asked.owner, obj)
+			if w.err != nil {
+				w.err = fmt.Errorf("%s of %s: %w", w.kind.Describe(obj), p.at, w.err)
 			}
 		}
-		errs = append(errs, err)
+		wants[i] = w
 	}
-	return wants, errors.Join(errs...)
+	return wants
 }
 
 // kindOf returns the kind of an object that is desired. One of another version is of the kind as well.
@@ -94,20 +96,20 @@ func (c *engine) kindOf(obj client.Object) (remote.Kind, error) {
 		}
 	}
 	if c.cfg.moreKinds == nil {
-		return remote.Kind{}, fmt.Errorf("a dependent of kind %s is desired, which is not one of the controller's Kinds", gvk)
+		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired, which is not one of the controller's Kinds", gvk)
 	}
 	if err := c.cfg.moreKinds(gvk); err != nil {
-		return remote.Kind{}, fmt.Errorf("a dependent of kind %s is desired: %w", gvk, err)
+		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired: %w", gvk, err)
 	}
 	return remote.Untyped(gvk), nil
 }
 
-// newKinds returns the kinds of what is wanted that are not among those that were noted.
+// newKinds returns the kinds of what is wanted, and can be had, that are not among those that were noted.
 func newKinds(noted []schema.GroupVersionKind, wants []wanted) []schema.GroupVersionKind {
 	var more []schema.GroupVersionKind
 	for _, w := range wants {
 		isKind := func(k schema.GroupVersionKind) bool { return k.GroupKind() == w.kind.GroupKind() }
-		if !slices.ContainsFunc(noted, isKind) && !slices.ContainsFunc(more, isKind) {
+		if w.err == nil && !slices.ContainsFunc(noted, isKind) && !slices.ContainsFunc(more, isKind) {
 			more = append(more, w.kind.GroupVersionKind)
 		}
 	}
@@ -140,7 +142,7 @@ func (p *placement) target(found []dependent) Target {
 func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectResult {
 	result := ObjectResult{Kind: w.kind.GroupVersionKind, Key: client.ObjectKeyFromObject(w.obj)}
 	var obj client.Object
-	if result.Err = unknown; unknown == nil {
+	if result.Err = cmp.Or(w.err, unknown); result.Err == nil {
 		obj, result.State, result.Err = p.apply(ctx, w)
 	}
 	if obj != nil {

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -22,7 +21,7 @@ type ledger struct {
 	awaiting map[dependentKey]map[work]struct{}
 	missing  map[record.Site]time.Time
 	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
-	written  map[types.UID][]client.Object         // owners as they were written last
+	written  map[types.UID][]*ownWrite             // the last ones
 }
 
 // dependentKey names an object of a cluster.
@@ -39,7 +38,7 @@ func newLedger() *ledger {
 		awaiting: map[dependentKey]map[work]struct{}{},
 		missing:  map[record.Site]time.Time{},
 		leads:    map[mcreconcile.ClusterName]types.UID{},
-		written:  map[types.UID][]client.Object{},
+		written:  map[types.UID][]*ownWrite{},
 	}
 }
 

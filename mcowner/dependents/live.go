@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,7 +57,8 @@ func contentOf(obj client.Object) (map[string]any, error) {
 }
 
 // isAsApplied reports whether an object was written from this very configuration, and has all of it still. So nothing needs to
-// be applied after a restart. Where that is not certain, as a list has more items than were written, the answer is false.
+// be applied after a restart. Where that is not certain, the answer is false: a list has more items than were written, or the API
+// server writes a quantity in another way. It may be a version then, which 1.1 and 1.10 are two of.
 func isAsApplied(obj client.Object, config *unstructured.Unstructured) bool {
 	if obj.GetAnnotations()[mcowner.DesiredAnnotation] != config.GetAnnotations()[mcowner.DesiredAnnotation] {
 		return false
@@ -100,9 +100,6 @@ func contains(live, want any) bool {
 			}
 		}
 		return true
-	case string:
-		there, ok := live.(string)
-		return ok && (there == want || sameQuantity(there, want))
 	default:
 		return reflect.DeepEqual(live, want) || sameNumber(live, want)
 	}
@@ -120,16 +117,6 @@ func isEmpty(value any) bool {
 		}
 	}
 	return true
-}
-
-// sameQuantity reports whether two texts are the same quantity: the API server writes 1000m as 1.
-func sameQuantity(a, b string) bool {
-	x, err := resource.ParseQuantity(a)
-	if err != nil {
-		return false
-	}
-	y, err := resource.ParseQuantity(b)
-	return err == nil && x.Cmp(y) == 0
 }
 
 // sameNumber reports whether two numbers are the same, read as whatever type.

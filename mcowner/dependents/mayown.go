@@ -28,6 +28,8 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 			return fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errGoing)
 		}
 		return nil
+	case i >= 0 && p.asked.ref.Succeeds(references[i]) && w.Suspend:
+		return fmt.Errorf("%s of %s is of an owner of the same name that is gone, and nothing is done as long as it is suspended: %w", w.kind.Describe(existing), p.at, errGoing)
 	case i >= 0 && p.asked.ref.Succeeds(references[i]):
 		if err := p.takeAway(ctx, w.kind, existing, metav1.DeletePropagationBackground); err != nil {
 			return err
@@ -49,6 +51,20 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 		conflict.Why = errNoReference
 	}
 	return conflict
+}
+
+// isOwn reports whether the owner controls an object.
+func (p *placement) isOwn(existing client.Object) bool {
+	controller, ok := mcowner.ControllerOf(existing, p.at.ID)
+	return ok && controller.Same(p.asked.ref)
+}
+
+// isOwnAlone reports whether an object has this owner, and no other.
+func (p *placement) isOwnAlone(existing client.Object) bool {
+	rest := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	mcowner.RemoveReference(p.asked.ref, rest)
+	others, err := mcowner.References(rest, p.at.ID)
+	return err == nil && len(others)+len(rest.GetOwnerReferences()) == 0 && p.isOwn(existing)
 }
 
 // mayTake reports whether an object may be taken from another owner.

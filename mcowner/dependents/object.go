@@ -173,27 +173,31 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 		return nil, "", err
 	}
 	now := fingerprint{existing.GetUID(), desired, live}
+	isOwn := p.isOwn(existing)
 	switch {
-	case known && before == now, w.Change == CreateOnly:
+	case known && before == now, isOwn && w.Change == CreateOnly:
 		return existing, Unchanged, nil
 	case !known && isAsApplied(existing, config):
 		p.o.remember(key, now)
 		return existing, Unchanged, nil
-	case w.Suspend:
+	case w.Suspend && isOwn:
 		return existing, Suspended, nil
+	case w.Suspend:
+		return nil, Suspended, nil
 	}
 	existing, err = p.takeOver(ctx, w, existing)
 	if err != nil {
 		return nil, "", err
 	}
 	obj, err := p.applyOver(ctx, w, existing, config, desired)
+	after, _ := p.o.was(key)
 	switch {
-	case err == nil && obj.GetResourceVersion() == existing.GetResourceVersion():
+	case err == nil && after.live == live: // at most it says otherwise who manages which fields
 		return obj, Unchanged, nil
 	case err == nil:
 		p.o.did(EventUpdated, p.at.Name(), w.kind.Describe(existing))
 	case apierrors.IsInvalid(err) && w.Immutable == Recreate:
-		return p.recreate(ctx, w, existing, err)
+		return existing, "", p.recreate(ctx, w, existing, config, err)
 	}
 	if known && before.desired == desired {
 		return obj, Drifted, err
@@ -201,12 +205,27 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	return obj, Applied, err
 }
 
-// recreate deletes an object that cannot be changed as it is desired. Its deletion brings the work back.
-func (p *placement) recreate(ctx context.Context, w wanted, existing client.Object, why error) (client.Object, State, error) {
-	if err := p.takeAway(ctx, w.kind, existing, metav1.DeletePropagationBackground); err != nil {
-		return existing, "", err
+// recreate deletes an object that cannot be changed as it is desired. Its deletion brings the work back. It stays if it would not
+// come back: what is desired may be wrong in itself.
+func (p *placement) recreate(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, why error) error {
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	if !p.isOwnAlone(existing) {
+		return fmt.Errorf("%w; it is not created anew, as it is not this owner's alone", why)
 	}
-	return existing, "", fmt.Errorf("%s of %s is to be created anew: %w: %v", w.kind.Describe(existing), p.at, errGoing, why) //nolint:errorlint // it is no failure
+	err := p.writer.Create(ctx, config.DeepCopy(), client.FieldOwner(p.engine.cfg.name), client.DryRunAll)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("%w; it is not created anew, as that would fail: %w", why, err)
+	}
+	err = p.writer.Delete(ctx, existing, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{
+		UID: new(existing.GetUID()), ResourceVersion: new(existing.GetResourceVersion()),
+	})
+	if err = client.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("deleting %s of %s, to create it anew: %w", w.kind.Describe(existing), p.at, err)
+	}
+	p.o.forgetObject(p.keyOf(w.kind, existing))
+	p.o.did(EventDeleted, p.at.Name(), w.kind.Describe(existing))
+	return fmt.Errorf("%s of %s is to be created anew: %w: %v", w.kind.Describe(existing), p.at, errGoing, why) //nolint:errorlint // it is no failure
 }
 
 // applyOver applies to an object as it was read: if it was changed since, it may no longer be the owner's, and the error is a

@@ -35,6 +35,7 @@ type ownerState struct {
 // plan is what an owner asks for. It is not changed: the next one is another.
 type plan struct {
 	seq         uint64         // grows with what may be desired
+	since       time.Time      // when it was made
 	home        remote.Session // the owner's cluster when the plan was made
 	owner       client.Object
 	ref         mcowner.Reference
@@ -288,7 +289,7 @@ func (o *ownerState) outdated(again bool) int {
 func (o *ownerState) replan(p *plan, keys record.Keys) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p.seq = 1
+	p.seq, p.since = 1, time.Now()
 	switch before := o.plan; {
 	case before == nil:
 		o.record = keys.Read(p.owner)

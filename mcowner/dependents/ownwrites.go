@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -12,22 +13,44 @@ import (
 // mostWritten is how many writes to an owner are remembered: their events may be a little late.
 const mostWritten = 3
 
-// wrote notes how an owner is about to be written, so that the event is known for one's own.
-func (l *ledger) wrote(owner client.Object) {
+// ownWrite is a write to an owner: what it is to become, while the answer is awaited, and from then on the version that it got.
+// Contents alone would not do: somebody may change an owner, and back again.
+type ownWrite struct {
+	content client.Object
+	version string
+}
+
+// writing notes how an owner is about to be written, so that the event is known for one's own, even if it is sooner than the
+// answer. What it returns is called with that.
+func (l *ledger) writing(owner client.Object) (answered func(stored client.Object, err error)) {
+	uid, w := owner.GetUID(), &ownWrite{content: bare(owner)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	uid := owner.GetUID()
-	l.written[uid] = append(l.written[uid], bare(owner))
+	l.written[uid] = append(l.written[uid], w)
 	l.written[uid] = l.written[uid][max(0, len(l.written[uid])-mostWritten):]
+	return func(stored client.Object, err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		switch {
+		case w.version != "": // the event was here before
+		case err == nil && equality.Semantic.DeepEqual(w.content, bare(stored)):
+			w.content, w.version = nil, stored.GetResourceVersion()
+		case l.written[uid] != nil: // it is more than was written, or nobody knows
+			l.written[uid] = slices.DeleteFunc(l.written[uid], func(one *ownWrite) bool { return one == w })
+		}
+	}
 }
 
 // isOwn reports whether an owner is as it was written.
 func (l *ledger) isOwn(owner client.Object) bool {
 	l.mu.Lock()
-	written := slices.Clone(l.written[owner.GetUID()])
-	l.mu.Unlock()
-	now := bare(owner)
-	return slices.ContainsFunc(written, func(w client.Object) bool { return equality.Semantic.DeepEqual(w, now) })
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.written[owner.GetUID()], func(w *ownWrite) bool {
+		if w.version == "" && equality.Semantic.DeepEqual(w.content, bare(owner)) {
+			w.content, w.version = nil, owner.GetResourceVersion()
+		}
+		return w.version == owner.GetResourceVersion()
+	})
 }
 
 // predicate lets events on owners pass but for those of the controller's own writes, which change nothing about what is desired.
@@ -45,5 +68,6 @@ func bare(obj client.Object) client.Object {
 	obj.SetResourceVersion("")
 	obj.SetManagedFields(nil)
 	obj.SetGeneration(0)
+	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // which some readers leave out
 	return obj
 }

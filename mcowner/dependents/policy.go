@@ -23,7 +23,8 @@ type Policy struct {
 	// [DeletionPolicyAnnotation] with the value Orphan.
 	Keep bool
 	// Suspend writes nothing; what is not as desired shows in the results. What is not desired is removed all the same.
-	// Annotation: [SuspendAnnotation] with the value true, on what Desired returns or on the owner.
+	// Annotation: [SuspendAnnotation] with the value true, on what Desired returns or on the owner; with the value false, on
+	// what Desired returns.
 	Suspend bool
 }
 
@@ -56,7 +57,7 @@ type ChangePolicy string
 const (
 	// Apply makes it as desired. It is the default.
 	Apply ChangePolicy = "Apply"
-	// CreateOnly leaves it as it is, once it is there.
+	// CreateOnly leaves it as it is, once it is there and the owner's.
 	CreateOnly ChangePolicy = "CreateOnly"
 )
 
@@ -67,7 +68,7 @@ type ImmutablePolicy string
 const (
 	// Refuse shows the error. It is the default.
 	Refuse ImmutablePolicy = "Refuse"
-	// Recreate deletes the dependent, and creates it anew.
+	// Recreate deletes the dependent, and creates it anew: if the API server would take the new one, and nobody else owns it.
 	Recreate ImmutablePolicy = "Recreate"
 )
 
@@ -89,20 +90,32 @@ func oneOf[T ~string](what string, value T, values ...T) error {
 // of returns the policy for an object that is desired.
 func (p Policy) of(owner, obj client.Object) (Policy, error) {
 	annotations := obj.GetAnnotations()
-	override(&p.Conflict, annotations[ConflictAnnotation])
-	override(&p.Change, annotations[ChangeAnnotation])
-	override(&p.Immutable, annotations[ImmutableAnnotation])
-	p.Suspend = p.Suspend || owner.GetAnnotations()[SuspendAnnotation] == "true"
-	if said, ok := annotations[SuspendAnnotation]; ok {
-		p.Suspend = said == "true"
-	}
-	return p, p.validate()
+	var deletion metav1.DeletionPropagation
+	var onOwner, onThis yesOrNo
+	err := errors.Join(
+		override(&p.Conflict, annotations, ConflictAnnotation, Fail, AdoptUnowned, Adopt),
+		override(&p.Change, annotations, ChangeAnnotation, Apply, CreateOnly),
+		override(&p.Immutable, annotations, ImmutableAnnotation, Refuse, Recreate),
+		override(&deletion, annotations, DeletionPolicyAnnotation,
+			metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan),
+		override(&onOwner, owner.GetAnnotations(), SuspendAnnotation, yes, no),
+		override(&onThis, annotations, SuspendAnnotation, yes, no),
+	)
+	p.Suspend = onThis == yes || onThis == "" && (p.Suspend || onOwner == yes)
+	return p, err
 }
 
-func override[T ~string](value *T, said string) {
+type yesOrNo string
+
+const yes, no yesOrNo = "true", "false"
+
+// override sets a value to what an annotation says.
+func override[T ~string](value *T, annotations map[string]string, key string, values ...T) error {
+	said := T(annotations[key])
 	if said != "" {
-		*value = T(said)
+		*value = said
 	}
+	return oneOf("the annotation "+key, said, values...)
 }
 
 // LeavePolicy says what becomes of dependents when a cluster is given up in good order.

@@ -28,6 +28,10 @@ type Reconciler[T client.Object] struct {
 	// the same for as long as there are dependents. Required, a DNS label.
 	Name string
 
+	// Owner says of which kind owners are, where T does not: for *unstructured.Unstructured. Nothing else of it counts.
+	// Default: the kind of T.
+	Owner T
+
 	// OwnersIn says where owners are watched, and DependentsIn where dependents may be. Default: in every member.
 	OwnersIn, DependentsIn mcowner.Clusters
 
@@ -151,7 +155,7 @@ func (r *Reconciler[T]) config() config {
 		namespaces: r.Namespaces, user: r.User, releaseAfter: r.ReleaseAfter, requestTimeout: r.Timeout, sweep: r.Sweep,
 		moreKinds: r.MoreKinds, policy: r.Policy, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
 		retire: r.Retire, decommissioned: r.OwnersDecommissioned, byName: r.ByName, workers: r.Workers, stateNamespace: r.StateNamespace,
-		newOwner: func() client.Object { return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) }, //nolint:forcetypeassert // it is made of T
+		newOwner: r.newOwner,
 		desired: func(ctx context.Context, owner client.Object, target Target) ([]client.Object, error) {
 			return r.Desired(ctx, owner.(T), target) //nolint:forcetypeassert // newOwner has made it
 		},
@@ -167,6 +171,15 @@ func (r *Reconciler[T]) config() config {
 		}
 	}
 	return c
+}
+
+// newOwner returns an empty owner.
+func (r *Reconciler[T]) newOwner() client.Object {
+	owner := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // it is made of T
+	if !reflect.ValueOf(r.Owner).IsNil() {
+		owner.GetObjectKind().SetGroupVersionKind(r.Owner.GetObjectKind().GroupVersionKind())
+	}
+	return owner
 }
 
 type config struct {

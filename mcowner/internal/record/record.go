@@ -173,19 +173,24 @@ func kindsText(kinds []schema.GroupVersionKind) string {
 	return strings.Join(slices.Compact(texts), ",")
 }
 
-// Store changes the owner's metadata and stores that, unless it changes nothing. It returns the owner as stored. If the
-// owner was changed meanwhile, the error is a conflict.
-func Store(ctx context.Context, to client.Client, owner client.Object, fieldManager string, change func(client.Object)) (client.Object, error) {
+// Changed returns a copy of the owner whose metadata was changed, nil if it is as it was.
+func Changed(owner client.Object, change func(client.Object)) client.Object {
 	changed := owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	change(changed)
 	if sameMetadata(owner, changed) {
-		return owner, nil
+		return nil
 	}
+	return changed
+}
+
+// Store stores the changed metadata of an owner, and reads into changed what it is then. If the owner was changed meanwhile, the
+// error is a conflict.
+func Store(ctx context.Context, to client.Client, owner, changed client.Object, fieldManager string) error {
 	patch := client.MergeFromWithOptions(owner, client.MergeFromWithOptimisticLock{})
 	if err := to.Patch(ctx, changed, patch, client.FieldOwner(fieldManager)); err != nil {
-		return nil, fmt.Errorf("noting on the owner where its dependents are: %w", err)
+		return fmt.Errorf("noting on the owner where its dependents are: %w", err)
 	}
-	return changed, nil
+	return nil
 }
 
 func sameMetadata(a, b client.Object) bool {

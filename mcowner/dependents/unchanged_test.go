@@ -1,0 +1,388 @@
+package dependents_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// requests are those of a program that are about objects of a namespace.
+type requests struct {
+	mu  sync.Mutex // guards all
+	all []string
+}
+
+// requestsOf notes the requests of a program about single objects of a namespace, in whatever cluster.
+func requestsOf(p *process, namespace, resource string) *requests {
+	r := &requests{}
+	tap := func(req *http.Request) func() {
+		_, object, ok := strings.Cut(req.URL.Path, "/namespaces/"+namespace+"/"+resource)
+		if ok && (object != "" || req.Method != http.MethodGet) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.all = append(r.all, req.Method+" "+strings.TrimPrefix(object, "/"))
+		}
+		return nil
+	}
+	p.power.tap.Store(&tap)
+	return r
+}
+
+func (r *requests) sorted() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := slices.Clone(r.all)
+	slices.Sort(all)
+	return all
+}
+
+// TestADependentCostsOneRequest when it is created, and two when it is changed first: from then on others' fields can be told.
+func TestADependentCostsOneRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Kinds = []client.Object{&corev1.Secret{}}
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		return []client.Object{&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: copyOf(owner.Name)}, Data: map[string][]byte{"value": []byte(owner.Data["value"])},
+		}}, nil
+	}
+	all := reportsOf(t, r)
+	p := w.run(r)
+	sent := requestsOf(p, w.ns, "secrets")
+	w.create(w.Local, w.owner("a", one.Name))
+	all.is("a", dependents.Applied, dependents.Unchanged)
+	eventually(t, "all is at rest", p.isAtRest)
+	if diff := cmp.Diff([]string{"POST "}, sent.sorted()); diff != "" {
+		t.Errorf("the requests to create it (-want, +got):\n%s", diff)
+	}
+	has := func(value string) func() bool {
+		return func() bool {
+			got, ok := all.object("a").Object.(*corev1.Secret)
+			return ok && string(got.Data["value"]) == value && all.object("a").Err == nil
+		}
+	}
+	for i, value := range []string{"2", "3"} {
+		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = value })
+		eventually(t, "it is changed", has(value))
+		eventually(t, "all is at rest", p.isAtRest)
+		// Applied; its fields taken over, and applied again, the first time.
+		if want := 1 + []int{3, 4}[i]; len(sent.sorted()) != want {
+			t.Errorf("there were %d requests, want %d: %v", len(sent.sorted()), want, sent.sorted())
+		}
+	}
+}
+
+// TestAnOwnerThatIsAsBeforeIsSeen: somebody has changed it, and then back again.
+func TestAnOwnerThatIsAsBeforeIsSeen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.run(w.spread())
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	for _, value := range []string{"2", "1", "2", "1"} {
+		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = value })
+		eventually(t, "the copy has the value "+value, func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == value })
+	}
+}
+
+// TestOwnWritesAreNoNews: an owner is looked at for its creation, and not for what is noted on it.
+func TestOwnWritesAreNoNews(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	var looks atomic.Int32
+	targets := r.Targets
+	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		if owner.Namespace == w.ns {
+			looks.Add(1)
+		}
+		return targets(ctx, owner)
+	}
+	p := w.run(r)
+	p.is(one, "Ready")
+	eventually(t, "all is at rest", p.isAtRest)
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	eventually(t, "all is at rest", p.isAtRest)
+	w.create(w.Local, w.owner("b", one.Name)) // whose events come after those of the first
+	w.isCopied(one, "b")
+	eventually(t, "all is at rest", p.isAtRest)
+	if n := looks.Load(); n != 2 {
+		t.Errorf("two owners were looked at %d times", n)
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		for key := range cm.Annotations {
+			if strings.HasSuffix(key, "/placed-in") {
+				delete(cm.Annotations, key)
+			}
+		}
+	})
+	eventually(t, "the record is whole again, though others took it", func() bool {
+		for key := range w.mustGet(w.Local, "a").Annotations {
+			if strings.HasSuffix(key, "/placed-in") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// TestAfterARestart nothing is asked about dependents that are as they should be, and what others did meanwhile is undone.
+func TestAfterARestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	reconciler := func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.Kinds = []client.Object{&corev1.ConfigMap{}, &corev1.Service{}, &corev1.Pod{}}
+		r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
+		r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+			meta := metav1.ObjectMeta{Namespace: owner.Namespace, Name: copyOf(owner.Name), Labels: map[string]string{"ours": "yes"}}
+			quota := &unstructured.Unstructured{Object: map[string]any{
+				"metadata": map[string]any{"namespace": owner.Namespace, "name": copyOf(owner.Name)},
+				"spec":     map[string]any{"hard": map[string]any{"pods": "10"}},
+			}}
+			quota.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ResourceQuota"))
+			return []client.Object{
+				&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"version": "1.10", "empty": ""}},
+				&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(80)}}, ExternalIPs: []string{"10.0.0.1", "10.0.0.2"}}},
+				quota,
+			}, nil
+		}
+		return r
+	}
+	start := func() (*process, *reports, *requests) {
+		r := reconciler()
+		all := reportsOf(t, r)
+		p := w.run(r)
+		return p, all, requestsOf(p, w.ns, "")
+	}
+	p, all, _ := start()
+	w.create(w.Local, w.owner("a", one.Name))
+	done := func(all *reports, state ...dependents.State) func() bool {
+		return func() bool {
+			result, ok := all.first("a")
+			if !ok || result.Err != nil || len(result.Objects) != 3 {
+				return false
+			}
+			for _, o := range result.Objects {
+				if !slices.Contains(state, o.State) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	eventually(t, "the dependents are there", done(all, dependents.Applied, dependents.Unchanged))
+	p.stop()
+
+	p, all, sent := start()
+	eventually(t, "all was looked at", done(all, dependents.Unchanged))
+	eventually(t, "all is at rest", p.isAtRest)
+	for _, req := range sent.sorted() {
+		if strings.Contains(req, copyOf("a")) || strings.HasPrefix(req, "POST") && !strings.Contains(req, "events") {
+			t.Errorf("after a restart there was the request %s", req)
+		}
+	}
+	p.stop()
+
+	key := client.ObjectKey{Namespace: w.ns, Name: copyOf("a")}
+	drift := func(obj client.Object, patch string) {
+		t.Helper()
+		obj.SetNamespace(key.Namespace)
+		obj.SetName(key.Name)
+		if err := one.Client().Patch(t.Context(), obj, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drifts := func() {
+		drift(&corev1.ConfigMap{}, `{"data":{"version":"1.1"}}`)
+		drift(&corev1.Service{}, `{"metadata":{"labels":{"ours":null}},"spec":{"externalIPs":["10.0.0.1"]}}`)
+		drift(&corev1.ResourceQuota{}, `{"spec":{"hard":{"pods":"11"}}}`)
+	}
+	isUndone := func() bool {
+		cm, svc, quota := &corev1.ConfigMap{}, &corev1.Service{}, &corev1.ResourceQuota{}
+		for _, obj := range []client.Object{cm, svc, quota} {
+			if err := one.Client().Get(t.Context(), key, obj); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pods := quota.Spec.Hard["pods"]
+		return cm.Data["version"] == "1.10" && svc.Labels["ours"] == "yes" && len(svc.Spec.ExternalIPs) == 2 && pods.Value() == 10
+	}
+	drifts()
+	p, all, _ = start()
+	eventually(t, "what others did meanwhile is undone", isUndone)
+	eventually(t, "all was looked at", done(all, dependents.Applied, dependents.Drifted, dependents.Unchanged))
+	eventually(t, "all is at rest", p.isAtRest)
+	drifts()
+	eventually(t, "what others do now is undone", isUndone)
+}
+
+// TestResultsOfObjects say what was done about each, and since when.
+func TestResultsOfObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	all := reportsOf(t, r)
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "it is there", func() bool { return all.object("a").UID != "" })
+	eventually(t, "all is at rest", p.isAtRest)
+	first, cm := all.is("a", dependents.Applied, dependents.Unchanged), w.mustGet(one, copyOf("a"))
+	if first.Kind != corev1.SchemeGroupVersion.WithKind("ConfigMap") || first.Key != client.ObjectKeyFromObject(cm) || first.UID != cm.UID || first.Since.IsZero() {
+		t.Errorf("the result is %v", first)
+	}
+	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Labels["more"] = "label" }) // which is nobody's business
+	all.is("a", dependents.Unchanged)
+	unchanged := all.object("a").Since
+	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Labels["more"] = "again" })
+	eventually(t, "the label was seen", func() bool { return all.object("a").Object.GetLabels()["more"] == "again" })
+	if got := all.object("a"); got.State != dependents.Unchanged || !got.Since.Equal(unchanged) {
+		t.Errorf("it is %s since %s, before it was Unchanged since %s", got.State, got.Since, unchanged)
+	}
+	result, _ := all.first("a")
+	since := result.Since
+	w.remove(one, copyOf("a"))
+	eventually(t, "there is another one", func() bool { got := all.object("a"); return got.UID != "" && got.UID != cm.UID && got.Err == nil })
+	if result, _ = all.first("a"); !result.Since.Equal(since) || !result.Targeted || result.Cluster != "member-1" {
+		t.Errorf("the result is %v, and before nothing was in the way since %s", result, since)
+	}
+	one.Stop(t)
+	eventually(t, "the result says since when the member is away", func() bool {
+		result, _ := all.first("a")
+		status, _ := p.GetFleet().Status("member-1")
+		return result.Err != nil && result.Since.Equal(status.Since) && len(result.Objects) == 1
+	})
+	one.Restart(t)
+}
+
+var errNotAllowed = errors.New("this kind is not allowed")
+
+// TestKindsThatAreKnownLater are watched, changed back, and removed while it runs; those that are not allowed are said.
+func TestKindsThatAreKnownLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Kinds = nil
+	r.MoreKinds = func(gvk schema.GroupVersionKind) error {
+		if gvk.Kind == "Secret" {
+			return errNotAllowed
+		}
+		return nil
+	}
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		var all []client.Object
+		for kind := range strings.FieldsSeq(owner.Data["value"]) {
+			obj := &unstructured.Unstructured{Object: map[string]any{}}
+			obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+			obj.SetNamespace(owner.Namespace)
+			obj.SetName(copyOf(owner.Name))
+			obj.SetLabels(map[string]string{"ours": "yes"})
+			all = append(all, obj)
+		}
+		return all, nil
+	}
+	all := reportsOf(t, r)
+	w.run(r)
+	owner := w.owner("a", one.Name)
+	owner.Data["value"] = "ConfigMap"
+	w.create(w.Local, owner)
+	w.isCopied(one, "a")
+	want := func(kinds string) { w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = kinds }) }
+	want("ConfigMap ServiceAccount Secret")
+	account := &corev1.ServiceAccount{}
+	there := func() bool {
+		return one.Client().Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: copyOf("a")}, account) == nil
+	}
+	eventually(t, "there is a ServiceAccount", there)
+	eventually(t, "the result says that Secrets are not allowed", func() bool {
+		result, _ := all.first("a")
+		return len(result.Objects) == 3 && result.Objects[2].State == dependents.Failed && strings.Contains(result.Objects[2].Err.Error(), errNotAllowed.Error()) &&
+			result.Objects[2].Kind.Kind == "Secret" && result.Objects[1].Err == nil && result.Err != nil
+	})
+	account.Labels["ours"] = "no"
+	if err := one.Client().Update(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the ServiceAccount is changed back", func() bool { return there() && account.Labels["ours"] == "yes" })
+	want("ServiceAccount")
+	w.isGone(one, copyOf("a"))
+	w.remove(w.Local, "a")
+	eventually(t, "the ServiceAccount is gone", func() bool { return !there() })
+	w.isGone(w.Local, "a")
+}
+
+// TestOwnersWithoutAType are read as unstructured objects, of the kind that Owner says.
+func TestOwnersWithoutAType(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	proto := &unstructured.Unstructured{}
+	proto.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ReplicationController"))
+	r := &dependents.Reconciler[*unstructured.Unstructured]{
+		Fleet: fleetName, Name: controller, Owner: proto,
+		OwnersIn: mcowner.Clusters{Local: true}, Kinds: []client.Object{&corev1.ConfigMap{}},
+		Desired: func(_ context.Context, owner *unstructured.Unstructured, _ dependents.Target) ([]client.Object, error) {
+			return []client.Object{&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: copyOf(owner.GetName())},
+				Data:       map[string]string{"value": owner.GetLabels()["value"], "kind": owner.GetKind()},
+			}}, nil
+		},
+		Status: func(_ context.Context, owner *unstructured.Unstructured, results []dependents.Result) error {
+			return unstructured.SetNestedField(owner.Object, int64(len(results[0].Dependents())), "status", "replicas")
+		},
+		Sweep: orphans.Sweep{Interval: time.Hour},
+	}
+	p := w.run(r)
+	owner := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "a", Labels: map[string]string{"value": "1"}}, Spec: corev1.ReplicationControllerSpec{
+		Selector: map[string]string{"app": "a"},
+		Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}},
+	}}
+	w.create(w.Local, owner)
+	if cm := w.isCopied(one, "a"); cm.Data["kind"] != "ReplicationController" || cm.Data["value"] != "1" {
+		t.Errorf("the copy has %v", cm.Data)
+	}
+	read := func() {
+		if err := w.Local.Client().Get(t.Context(), client.ObjectKeyFromObject(owner), owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the status counts the dependents", func() bool { read(); return owner.Status.Replicas == 1 })
+	eventually(t, "all is at rest", p.isAtRest)
+	read()
+	owner.Labels["value"] = "2"
+	if err := w.Local.Client().Update(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the copy follows", func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == "2" })
+	if err := w.Local.Client().Delete(t.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatal(err)
+	}
+	w.isGone(one, copyOf("a"))
+}

@@ -1,0 +1,168 @@
+package record
+
+import (
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+var keys = NewKeys("payments", "copier")
+
+// FuzzRecord reads whatever somebody has written where the owner's clusters are noted, and writes over it.
+func FuzzRecord(f *testing.F) {
+	f.Add(`["east","west"]`, `{"east":["1","2"]}`, "Deployment.v1.apps,ConfigMap.v1.", "north", "3")
+	f.Add(`["east"]`, `{"east":[""],"west":["1"]}`, "", "east", "")
+	f.Add(`nonsense`, `nonsense`, "nonsense", "", "")
+	f.Add(`[1]`, `{"east":1}`, "..,", "\x00", "\x00")
+	f.Fuzz(func(t *testing.T, names, identities, kinds, name, identity string) {
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			keys.Clusters: names, keys.Identities: identities, keys.Kinds: kinds,
+		}}}
+		r := keys.Read(owner)
+		if r.Nonsense && len(r.Sites) > 0 {
+			t.Fatalf("%v cannot be read, and was read as %v", names, r.Sites)
+		}
+		if !keys.On(owner) {
+			t.Fatal("there is a record, and it is not seen")
+		}
+		r.Nonsense = false
+		more := Site{mcreconcile.ClusterName(strings.ToValidUTF8(name, "")), types.UID(strings.ToValidUTF8(identity, ""))}
+		if len(ByName(r.Sites)[more.Name]) == 0 {
+			r.Sites = append(r.Sites, more)
+		}
+		keys.Write(owner, r, true)
+		got := keys.Read(owner)
+		if diff := cmp.Diff(setOf(r), setOf(got)); diff != "" || got.Nonsense {
+			t.Fatalf("the record (-written, +read):\n%s", diff)
+		}
+		keys.Write(owner, r, false)
+		if len(owner.Annotations)+len(owner.Finalizers) > 0 {
+			t.Fatalf("the record was removed, and is there: %v", owner.ObjectMeta)
+		}
+	})
+}
+
+func setOf(r Record) map[string]bool {
+	set := map[string]bool{}
+	for _, s := range r.Sites {
+		set[fmt.Sprintf("%q %q", s.Name, s.Identity)] = true
+	}
+	for _, k := range r.Kinds {
+		set[k.String()] = true
+	}
+	return set
+}
+
+// TestARecordWithoutIdentitiesIsRead: it is of a version before they were noted, and names alone count.
+func TestARecordWithoutIdentitiesIsRead(t *testing.T) {
+	t.Parallel()
+	owner := &corev1.ConfigMap{}
+	owner.Annotations = map[string]string{keys.Clusters: `["west","east"]`}
+	got := keys.Read(owner)
+	if diff := cmp.Diff(Record{Sites: []Site{{Name: "east"}, {Name: "west"}}}, got); diff != "" {
+		t.Errorf("the record was read as (-want, +got):\n%s", diff)
+	}
+	keys.Write(owner, Record{Sites: []Site{{"east", "1"}, {Name: "west"}, {"east", "2"}}}, true)
+	want := map[string]string{keys.Clusters: `["east","west"]`, keys.Identities: `{"east":["1","2"]}`}
+	if diff := cmp.Diff(want, owner.Annotations); diff != "" {
+		t.Errorf("the record (-want, +got), whose names a version before must be able to read:\n%s", diff)
+	}
+}
+
+func TestARecordIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	want := Record{
+		Sites:   []Site{{"east", "1"}, {"east", "2"}, {Name: "west"}},
+		Kinds:   []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}, {Group: "apps", Version: "v1", Kind: "Deployment"}},
+		GivenUp: true,
+	}
+	others := map[string]string{"of": "others"}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: others, Finalizers: []string{"of/others"}}}
+	changed := Changed(owner, func(obj client.Object) { keys.Write(obj, want, true) })
+	if diff := cmp.Diff(want, keys.Read(changed)); diff != "" || !keys.Holds(changed) || !keys.On(changed) {
+		t.Errorf("the record (-written, +read):\n%s", diff)
+	}
+	if len(others) != 1 || keys.On(owner) {
+		t.Error("the owner itself was changed, which may be the cache's")
+	}
+	if again := Changed(changed, func(obj client.Object) { keys.Write(obj, want, true) }); again != nil {
+		t.Errorf("nothing is new, and it is to be stored: %v", again)
+	}
+	if only := Changed(changed, func(obj client.Object) { obj.SetFinalizers(nil) }); only == nil {
+		t.Error("the finalizers alone have changed, and it is not to be stored")
+	}
+	gone := Changed(changed, func(obj client.Object) { keys.Write(obj, want, false) })
+	if diff := cmp.Diff(owner.ObjectMeta, gone.(*corev1.ConfigMap).ObjectMeta); diff != "" {
+		t.Errorf("an owner without the finalizer has a record (-before, +after):\n%s", diff)
+	}
+	owner.Annotations = map[string]string{keys.Clusters: "{"}
+	if r := keys.Read(owner); !r.Nonsense || len(r.Sites) > 0 {
+		t.Errorf("nonsense was read as %v", r)
+	}
+}
+
+func TestAClusterIsNotedByItsIdentity(t *testing.T) {
+	t.Parallel()
+	named := []Site{{"a", "1"}, {"a", "2"}}
+	for _, tc := range []struct {
+		site Site
+		in   []Site
+		want bool
+	}{
+		{Site{"a", "1"}, named, true},
+		{Site{"a", "3"}, named, false},
+		{Site{Name: "a"}, named, true}, // nobody can tell
+		{Site{Name: "a"}, nil, false},
+		{Site{"a", "1"}, []Site{{Name: "a"}}, false}, // it is completed first
+	} {
+		if got := tc.site.IsNoted(tc.in); got != tc.want {
+			t.Errorf("%v is noted in %v: %t, want %t", tc.site, tc.in, got, tc.want)
+		}
+	}
+}
+
+// TestWhatSomebodyNotesOnAnOwnerCostsLittle: whoever may edit an owner may fill its annotations.
+func TestWhatSomebodyNotesOnAnOwnerCostsLittle(t *testing.T) {
+	many := make([]string, 8000)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	owner := &corev1.ConfigMap{}
+	owner.Annotations = map[string]string{keys.Clusters: asJSON(many), keys.Identities: asJSON(map[string][]string{"0": many})}
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	r := keys.Read(owner)
+	goruntime.ReadMemStats(&after)
+	if last := (Site{"0", "7999"}); len(ByName(r.Sites)["0"]) != MostSites || !slices.Contains(r.Sites, last) {
+		t.Errorf("%d clusters of one name were read, want the last %d", len(ByName(r.Sites)["0"]), MostSites)
+	}
+	if megabytes := (after.TotalAlloc - before.TotalAlloc) >> 20; megabytes > 100 {
+		t.Errorf("it took %d MB", megabytes)
+	}
+}
+
+// TestAnOwnerCanNoteAFleet of 3000 clusters: the API server takes 256 KiB of annotations.
+func TestAnOwnerCanNoteAFleet(t *testing.T) {
+	t.Parallel()
+	sites := make([]Site, 3000)
+	for i := range sites {
+		sites[i] = Site{mcreconcile.ClusterName(fmt.Sprintf("%020d", i)), "ec4a8a5e-3b0f-4d0e-b7dd-70f4bd7d9d35"}
+	}
+	owner := &corev1.ConfigMap{}
+	keys.Write(owner, Record{Sites: sites}, true)
+	if err := apivalidation.ValidateAnnotationsSize(owner.Annotations); err != nil {
+		t.Error(err)
+	}
+}

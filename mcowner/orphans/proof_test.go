@@ -1,0 +1,110 @@
+package orphans
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+func TestOnlyTheAPIServersWordProvesThatAnOwnerIsGone(t *testing.T) {
+	t.Parallel()
+	pods := schema.GroupResource{Resource: "pods"}
+	cases := map[string]struct {
+		err  error
+		want bool
+	}{
+		"NotFound":          {apierrors.NewNotFound(pods, "a"), true},
+		"NotFoundAndMore":   {fmt.Errorf("reading: %w", apierrors.NewNotFound(pods, "a")), true},
+		"AnotherObject":     {apierrors.NewNotFound(pods, "b"), false},
+		"PageNotFound":      {apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", pods, "a", "404 page not found", 0, true), false},
+		"KindNotServed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Pod"}}, false},
+		"Forbidden":         {apierrors.NewForbidden(pods, "a", errors.New("no right")), false},
+		"Expired":           {apierrors.NewResourceExpired("a"), false},
+		"NoAnswer":          {errors.New("connection refused"), false},
+		"NoError":           {nil, false},
+		"NotFoundInGeneral": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound}}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := isNotThere(tc.err, "a"); got != tc.want {
+				t.Errorf("isNotThere(%v) = %v, want %v", tc.err, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestAnOwnersRecordSaysWhereItMayHaveDependents, and nothing is taken from an owner whose record says nothing.
+func TestAnOwnersRecordSaysWhereItMayHaveDependents(t *testing.T) {
+	t.Parallel()
+	keys := record.NewKeys("payments", "copier")
+	ref := mcowner.Reference{Fleet: "payments", Manager: "copier"}
+	byHand := mcowner.Reference{Fleet: "payments"}
+	noted := func(owner *corev1.ConfigMap) {
+		keys.Write(owner, record.Record{Sites: []record.Site{{Name: "east"}}}, true)
+	}
+	cases := map[string]struct {
+		change func(*corev1.ConfigMap)
+		ref    mcowner.Reference
+		want   bool
+	}{
+		"Noted elsewhere":               {noted, ref, false},
+		"No record":                     {func(*corev1.ConfigMap) {}, ref, true},
+		"No manager":                    {noted, byHand, true},
+		"Nowhere, and with a finalizer": {func(cm *corev1.ConfigMap) { cm.Finalizers = []string{keys.Finalizer} }, ref, true},
+		"Without the finalizer":         {func(cm *corev1.ConfigMap) { noted(cm); cm.Finalizers = nil }, ref, true},
+		"Being deleted":                 {func(cm *corev1.ConfigMap) { noted(cm); cm.DeletionTimestamp = &metav1.Time{} }, ref, false},
+		"What cannot be read":           {func(cm *corev1.ConfigMap) { noted(cm); cm.Annotations[keys.Clusters] = "{" }, ref, true},
+		"What is noted of another owner": {func(cm *corev1.ConfigMap) {
+			record.NewKeys("payments", "other").Write(cm, record.Record{Sites: []record.Site{{Name: "east"}}}, true)
+		}, ref, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			owner := &corev1.ConfigMap{}
+			tc.change(owner)
+			if got := mayBePlaced(owner, tc.ref, "west"); got != tc.want {
+				t.Errorf("mayBePlaced is %t, want %t", got, tc.want)
+			}
+			if !mayBePlaced(owner, tc.ref, "east") {
+				t.Error("nothing may be there in the cluster that is noted")
+			}
+		})
+	}
+	deleted := metav1.Now()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &deleted}}
+	noted(owner)
+	if !mayBePlaced(owner, ref, "west") {
+		t.Error("an owner that is being deleted may have dependents anywhere, as its record shrinks")
+	}
+}
+
+// TestOwnersInAnotherClusterAreToldOfOnce, and again when there are more or fewer.
+func TestOwnersInAnotherClusterAreToldOfOnce(t *testing.T) {
+	t.Parallel()
+	lines := 0
+	s := &sweeper{log: funcr.New(func(string, string) { lines++ }, funcr.Options{})}
+	c := &sweepMemory{name: "member"}
+	for _, step := range []struct{ strange, want int }{{3, 1}, {3, 1}, {4, 2}, {0, 2}, {4, 3}} {
+		now := map[mcreconcile.ClusterName]int{}
+		if step.strange > 0 {
+			now["owners"] = step.strange
+		}
+		if s.tellStrange(c, now); lines != step.want {
+			t.Errorf("after a sweep with %d there are %d lines, want %d", step.strange, lines, step.want)
+		}
+	}
+}
