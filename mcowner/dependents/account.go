@@ -74,7 +74,7 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	if a.plan.mode != serving && !held {
 		a.tellAll(nil)
 		c.deletions.forget(a.plan.owner)
-		c.ledger.forget(o.req)
+		c.ledger.finished(o, a.plan.ref.UID)
 		return reconcile.Result{}, nil
 	}
 	a.distribute()
@@ -243,6 +243,9 @@ func (a *accounting) store(ctx context.Context, held bool) error {
 	}
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
+	if a.o.plan.ref.UID != a.plan.ref.UID {
+		return nil // another owner has the name now, and its own record
+	}
 	a.o.record = a.record
 	if changed != nil {
 		a.ownerStoredLocked(changed)

@@ -110,7 +110,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 		c.ledger.forget(req)
 		return nil
 	}
-	o.replan(p, c.keys)
+	c.ledger.replan(o, p, c.keys)
 	c.works.add(accountOf(req))
 	return nil
 }

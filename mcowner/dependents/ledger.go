@@ -81,6 +81,27 @@ func (l *ledger) forget(req mcreconcile.Request) []mcreconcile.ClusterName {
 	return slices.Collect(maps.Keys(in))
 }
 
+// replan notes what an owner asks for. The account of one that had the name before may have dropped its state meanwhile, and then
+// members may have changed unseen.
+func (l *ledger) replan(o *ownerState, p *plan, keys record.Keys) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owners[o.req] != o {
+		l.owners[o.req] = o
+		o.wantTargets()
+	}
+	o.replan(p, keys)
+}
+
+// finished drops an owner that has nothing left, unless another one has its name already.
+func (l *ledger) finished(o *ownerState, uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owners[o.req] == o && o.uid() == uid {
+		l.forgetLocked(o.req)
+	}
+}
+
 func (l *ledger) forgetLocked(req mcreconcile.Request) {
 	if o, ok := l.owners[req]; ok {
 		delete(l.written, o.uid())

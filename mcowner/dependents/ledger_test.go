@@ -1,0 +1,329 @@
+package dependents
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// TestAClusterThatIsBackIsMissedAnew: each identity of a name is missed by itself, and what is back holds up owners for as long
+// as at first.
+func TestAClusterThatIsBackIsMissedAnew(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	named, one, two := record.Site{Name: "a"}, record.Site{Name: "a", Identity: "1"}, record.Site{Name: "a", Identity: "2"}
+	for _, s := range []record.Site{named, one, two} {
+		l.missingFor(s)
+	}
+	l.present(one)
+	for s, want := range map[record.Site]bool{named: false, one: false, two: true} {
+		if _, missing := l.missing[s]; missing != want {
+			t.Errorf("%v is missed: %t, want %t", s, missing, want)
+		}
+	}
+}
+
+// TestAReconcileThatIsLateMissesNothing: a cluster has its name again, and a reconcile of the one in between still runs. If
+// it were noted, the cluster would be given up at once when the name is led away next.
+func TestAReconcileThatIsLateMissesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	one, two := record.Site{Name: "a", Identity: "1"}, record.Site{Name: "a", Identity: "2"}
+	isMissed := func(s record.Site) bool {
+		l.missingFor(s)
+		_, missed := l.missing[s]
+		return missed
+	}
+	for i, step := range []struct {
+		do   func()
+		site record.Site
+		want bool
+	}{
+		{func() { l.present(two) }, one, true},
+		{func() { l.present(one) }, one, false},
+		{func() { l.present(two) }, one, true},
+		{func() { l.present(two); l.absent("a") }, two, true},
+	} {
+		if step.do(); isMissed(step.site) != step.want {
+			t.Errorf("after step %d %v is missed: %t, want %t", i, step.site, !step.want, step.want)
+		}
+	}
+}
+
+func requestFor(cluster mcreconcile.ClusterName, name string) mcreconcile.Request {
+	req := mcreconcile.Request{ClusterName: cluster}
+	req.Name = name
+	return req
+}
+
+// TestClaimsAreRememberedInBounds: whoever may write a dependent may name any owner.
+func TestClaimsAreRememberedInBounds(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	for i := range mostAsked + 10 {
+		l.ask(requestFor("hub", fmt.Sprint(i)), "one")
+	}
+	l.ask(requestFor("hub", "0"), "two") // which is known
+	if len(l.asked) != mostAsked {
+		t.Errorf("%d claims are remembered, want %d", len(l.asked), mostAsked)
+	}
+	in := l.forget(requestFor("hub", "0"))
+	slices.Sort(in)
+	if diff := cmp.Diff([]mcreconcile.ClusterName{"one", "two"}, in); diff != "" {
+		t.Errorf("clusters with dependents of an owner that is gone (-want, +got):\n%s", diff)
+	}
+	l.of(requestFor("hub", "1"))
+	if len(l.asked) != mostAsked-2 {
+		t.Errorf("%d claims are remembered of owners that are not known, want %d", len(l.asked), mostAsked-2)
+	}
+}
+
+// TestNothingIsLeftOfAnOwnerThatIsForgotten, nor of those of a cluster whose name is another's.
+func TestNothingIsLeftOfAnOwnerThatIsForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	for _, req := range []mcreconcile.Request{requestFor("hub", "a"), requestFor("hub", "b"), requestFor("other", "a")} {
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: types.UID(req.String())}}
+		testKeys.Write(owner, record.Record{Sites: []record.Site{{Name: "east"}}}, true)
+		l.replan(l.of(req), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}, targets: []mcreconcile.ClusterName{"west"}}, testKeys)
+		l.writing(owner)
+		l.await(work{req, "west", place}, dependentKey{cluster: "west"})
+		l.await(work{req, "west", place}, dependentKey{cluster: "west", name: types.NamespacedName{Name: req.Name}})
+	}
+	l.ask(requestFor("hub", "claimed"), "west")
+	in := l.forget(requestFor("hub", "a"))
+	slices.Sort(in)
+	if diff := cmp.Diff([]mcreconcile.ClusterName{"east", "west"}, in); diff != "" {
+		t.Errorf("where the owner may have dependents (-want, +got):\n%s", diff)
+	}
+	if n := len(l.waitingFor(dependentKey{cluster: "west"})); n != 2 || len(l.written) != 2 || len(l.all()) != 2 {
+		t.Errorf("%d wait, of %d writes and %d owners it is known, want 2 of each", n, len(l.written), len(l.all()))
+	}
+	l.forgetOrigin("hub")
+	if len(l.all()) != 1 || len(l.asked) != 0 || l.get(requestFor("other", "a")) == nil {
+		t.Errorf("of the owners %v and %v are left", l.owners, l.asked)
+	}
+	l.settled(work{requestFor("other", "a"), "west", place}, dependentKey{cluster: "west"})
+	l.forget(requestFor("other", "a"))
+	if n := len(l.awaiting) + len(l.written) + len(l.owners); n > 0 {
+		t.Errorf("%d things are left of owners that are gone", n)
+	}
+}
+
+// TestOwnWritesAreKnownByTheirVersion, or, before the answer, by what was written. Somebody else's are not, even if they lead
+// back to what was.
+func TestOwnWritesAreKnownByTheirVersion(t *testing.T) {
+	t.Parallel()
+	owner := func(version, value string) *corev1.ConfigMap {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version}, Data: map[string]string{"value": value}}
+		testKeys.Write(cm, record.Record{Sites: []record.Site{{Name: "east"}}}, true)
+		return cm
+	}
+	refused := apierrors.NewConflict(schema.GroupResource{}, "a", nil)
+	type see struct {
+		cm   *corev1.ConfigMap
+		pass bool
+	}
+	undone := owner("13", "1")
+	delete(undone.Annotations, testKeys.Clusters)
+	cases := map[string]struct {
+		before []see // the answer
+		stored *corev1.ConfigMap
+		err    error
+		after  []see
+	}{
+		"The event is first":        {before: []see{{owner("11", "1"), false}}, stored: owner("11", "1"), after: []see{{owner("12", "2"), true}, {owner("13", "1"), true}}},
+		"The answer is first":       {stored: owner("11", "1"), after: []see{{owner("11", "1"), false}, {owner("12", "2"), true}, {owner("13", "1"), true}}},
+		"The event never comes":     {stored: owner("11", "1"), after: []see{{owner("13", "1"), true}}},
+		"All come before":           {before: []see{{owner("11", "1"), false}, {owner("12", "2"), true}, {owner("13", "1"), true}}, stored: owner("11", "1")},
+		"Others were quicker":       {stored: owner("11", "2"), after: []see{{owner("11", "2"), true}}},
+		"It was refused":            {err: refused, stored: owner("10", "1"), after: []see{{owner("11", "1"), true}}},
+		"Others edit the record":    {stored: owner("11", "1"), after: []see{{owner("11", "1"), false}, {undone, true}}},
+		"Another change of its own": {before: []see{{owner("11", "2"), true}, {owner("12", "1"), false}}, stored: owner("12", "1")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger()
+			passes := l.predicate()
+			look := func(all []see) {
+				for i, s := range all {
+					if got := passes.Update(event.UpdateEvent{ObjectOld: owner("10", "0"), ObjectNew: s.cm}); got != s.pass {
+						t.Errorf("event %d of version %s passes: %t, want %t", i, s.cm.ResourceVersion, got, s.pass)
+					}
+				}
+			}
+			answered := l.writing(owner("10", "1"))
+			look(tc.before)
+			answered(tc.stored, tc.err)
+			look(tc.after)
+			if !passes.Update(event.UpdateEvent{ObjectOld: owner("11", "1"), ObjectNew: owner("11", "1")}) {
+				t.Error("a resync does not pass")
+			}
+			for range 3 * mostWritten {
+				l.writing(owner("10", "1"))
+			}
+			if len(l.written["1"]) > mostWritten {
+				t.Errorf("%d writes are remembered", len(l.written["1"]))
+			}
+			delete(l.written, "1")
+			if l.writing(owner("10", "1"))(nil, refused); len(l.written["1"]) > 0 {
+				t.Error("a write that was refused is remembered")
+			}
+		})
+	}
+}
+
+// TestWhatIsFedBeforeTheStartIsKept, in its order.
+func TestWhatIsFedBeforeTheStartIsKept(t *testing.T) {
+	t.Parallel()
+	f := &feed[string]{name: "test"}
+	f.add("a")
+	f.addAfter("b", time.Nanosecond)
+	f.addLow("c")
+	q := priorityqueue.New[string]("test-feed")
+	defer q.ShutDown()
+	if err := f.Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	f.add("d")
+	f.addLow("e")
+	got := map[string]int{}
+	for range 5 {
+		req, priority, _ := q.GetWithPriority()
+		got[req] = priority
+		q.Done(req)
+	}
+	if len(got) != 5 || got["c"] >= got["a"] || got["e"] != got["c"] || got["d"] != got["a"] {
+		t.Errorf("the priorities are %v", got)
+	}
+	plain := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	defer plain.ShutDown()
+	f = &feed[string]{}
+	if err := f.Start(t.Context(), plain); err != nil {
+		t.Fatal(err)
+	}
+	f.addLow("f")
+	if req, _ := plain.Get(); req != "f" {
+		t.Errorf("a queue without priorities has %q", req)
+	}
+}
+
+// TestWhenWorkIsTriedAgain: what is waited for is no error, and what others write against is told in the end.
+func TestWhenWorkIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "a", nil)
+	away := &fleet.StateError{Err: fleet.ErrNotReady}
+	refused := errors.New("refused")
+	again := [2]time.Duration{lookAgain, lookAgain + lookAgain/3}
+	cases := map[string]struct {
+		err   error
+		after [2]time.Duration
+		want  error
+	}{
+		"Nothing":         {},
+		"Pending":         {err: ErrPending},
+		"It leaves":       {err: errLeaving},
+		"Changed by some": {err: conflict, after: [2]time.Duration{100 * time.Millisecond, 100 * time.Millisecond}},
+		"A conflict":      {err: &ConflictError{}, after: again},
+		"It is going":     {err: fmt.Errorf("%w", errGoing), after: again},
+		"Replaced":        {err: &ReplacedError{}, after: [2]time.Duration{59 * time.Minute, time.Hour}},
+		"Away":            {err: away, want: away},
+		"Unnoted":         {err: errUnnoted, want: errUnnoted},
+		"Refused":         {err: refused, want: refused},
+		"Refused and so":  {err: errors.Join(&ConflictError{}, refused), after: again},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &engine{ledger: newLedger(), cfg: config{releaseAfter: time.Hour}}
+			p := &placement{engine: c, o: newOwnerState(mcreconcile.Request{}), at: remote.Session{ID: mcowner.ClusterID{Name: "a", UID: "2"}}}
+			p.asked.sites = []record.Site{{Name: "a", Identity: "1"}}
+			done := report{Result: Result{Err: tc.err}}
+			got, err := p.conclude(&done)
+			if got.RequeueAfter < tc.after[0] || got.RequeueAfter > tc.after[1] || !errors.Is(err, tc.want) {
+				t.Errorf("it is tried again after %s (%v), want %v (%v)", got.RequeueAfter, err, tc.after, tc.want)
+			}
+		})
+	}
+	p := &placement{engine: &engine{ledger: newLedger()}, o: newOwnerState(mcreconcile.Request{})}
+	var last time.Duration
+	for i := 1; i <= contended; i++ {
+		done := report{Result: Result{Err: conflict}}
+		got, err := p.conclude(&done)
+		if told := errors.Is(done.Err, errContended); told != (i == contended) || err != nil || got.RequeueAfter <= last {
+			t.Errorf("after %d attempts it is told: %t, and tried again after %s, before %s; %v", i, told, got.RequeueAfter, last, err)
+		}
+		last = got.RequeueAfter
+		if reason := reasonOf(done.Err); (reason == EventContended) != (i == contended) {
+			t.Errorf("after %d attempts the event is %q", i, reason)
+		}
+	}
+	if _, err := p.conclude(&report{}); err != nil || p.o.retried("", true) != 1 {
+		t.Error("it is as desired, and still counts as contended")
+	}
+}
+
+// TestWhatAnOwnerNotesIsBounded, however often a name is led to another cluster, and whatever that says that it is.
+func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
+	t.Parallel()
+	o := newOwnerState(mcreconcile.Request{})
+	a := &accounting{o: o}
+	var sites []record.Site
+	for i := range 10 * record.MostSites {
+		sites = a.withinBounds(append(sites, record.Site{Name: "member", Identity: types.UID(fmt.Sprint(i))}))
+	}
+	if len(sites) != record.MostSites || sites[len(sites)-1].Identity != types.UID(fmt.Sprint(10*record.MostSites-1)) || !a.record.GivenUp {
+		t.Errorf("%v are noted, want the last %d", sites, record.MostSites)
+	}
+	about := map[string]bool{}
+	for _, e := range o.events {
+		about[e.about.FieldPath] = true
+	}
+	if len(about) != 9*record.MostSites {
+		t.Errorf("%d clusters were told of that were given up, want %d", len(about), 9*record.MostSites)
+	}
+}
+
+// TestEachClusterThatIsGivenUpIsToldOf: events about the same thing, for the same reason, would be one with the first text.
+func TestEachClusterThatIsGivenUpIsToldOf(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	p := &placement{engine: &engine{ledger: l, cfg: config{releaseAfter: time.Hour}}, o: newOwnerState(mcreconcile.Request{})}
+	p.asked.plan = &plan{owner: &corev1.ConfigMap{}}
+	long, short := record.Site{Name: "member", Identity: "1"}, record.Site{Name: "member", Identity: "2"}
+	l.missing[long], l.missing[record.Site{Name: "member", Identity: "3"}] = time.Time{}, time.Time{}
+	held, released := p.unreleased([]record.Site{long, short, {Name: "member", Identity: "3"}})
+	if !slices.Equal(held, []record.Site{short}) || len(released) != 2 {
+		t.Errorf("%v still hold up the owner, and %v do not", held, released)
+	}
+	var about []string
+	for _, e := range p.o.events {
+		about = append(about, e.about.Name+" "+e.about.FieldPath)
+	}
+	if diff := cmp.Diff([]string{"member 1", "member 3"}, about); diff != "" {
+		t.Errorf("events are about (-want, +got):\n%s", diff)
+	}
+	p.asked.owner.SetAnnotations(map[string]string{GiveUpAnnotation: "other, member"})
+	if held, _ := p.unreleased([]record.Site{short}); len(held) > 0 {
+		t.Errorf("the owner has given up %v", held)
+	}
+}

@@ -1,0 +1,340 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+var testKeys = record.NewKeys("payments", "copier")
+
+// TestWhatIsNotWantedIsForgotten: dependents whose names change all the time, and that go by themselves, leave nothing behind.
+func TestWhatIsNotWantedIsForgotten(t *testing.T) {
+	t.Parallel()
+	o := newOwnerState(mcreconcile.Request{})
+	key := func(cluster mcreconcile.ClusterName, name string) dependentKey {
+		return dependentKey{cluster: cluster, name: types.NamespacedName{Name: name}}
+	}
+	kept, dropped, elsewhere := key("one", "wanted"), key("one", "of-yesterday"), key("two", "of-yesterday")
+	for _, k := range []dependentKey{kept, dropped, elsewhere} {
+		o.remember(k, fingerprint{uid: "1"})
+	}
+	o.keep("one", map[dependentKey]bool{kept: true})
+	for k, want := range map[dependentKey]bool{kept: true, dropped: false, elsewhere: true} {
+		if f, is := o.was(k); is != want || is && f.uid != "1" {
+			t.Errorf("%v is remembered: %t, want %t", k, is, want)
+		}
+	}
+	o.forgetObject(kept)
+	if _, is := o.was(kept); is {
+		t.Error("a dependent that was removed is remembered")
+	}
+}
+
+// TestWhatIsNews is told to the owner's account, and nothing else is: with many clusters, each costs a request.
+func TestWhatIsNews(t *testing.T) {
+	t.Parallel()
+	at := types.NamespacedName{Namespace: "default", Name: "a"}
+	object := func(state State, uid types.UID, version string, err error) ObjectResult {
+		return ObjectResult{Key: at, State: state, UID: uid, Err: err, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}}
+	}
+	before := func() Result {
+		return Result{Targeted: true, Err: errGoing, Objects: []ObjectResult{object(Applied, "1", "7", nil)}}
+	}
+	site := record.Site{Name: "one", Identity: "1"}
+	cases := map[string]struct {
+		change func(*report)
+		seq    uint64
+		want   bool
+	}{
+		"Nothing":             {change: func(*report) {}},
+		"The same error":      {change: func(r *report) { r.Err = fmt.Errorf("%w", errGoing) }},
+		"Another plan":        {change: func(*report) {}, seq: 1, want: true},
+		"Another error":       {change: func(r *report) { r.Err = errLeaving }, want: true},
+		"No error":            {change: func(r *report) { r.Err = nil }, want: true},
+		"Not targeted":        {change: func(r *report) { r.Targeted = false }, want: true},
+		"Another state":       {change: func(r *report) { r.Objects[0].State = Unchanged }, want: true},
+		"Another UID":         {change: func(r *report) { r.Objects[0].UID = "2" }, want: true},
+		"Another version":     {change: func(r *report) { r.Objects[0].Object.SetResourceVersion("8") }, want: true},
+		"Not there":           {change: func(r *report) { r.Objects[0].Object = nil }, want: true},
+		"Another name":        {change: func(r *report) { r.Objects[0].Key.Name = "b" }, want: true},
+		"Another kind":        {change: func(r *report) { r.Objects[0].Kind.Kind = "Pod" }, want: true},
+		"An object's error":   {change: func(r *report) { r.Objects[0].Err = errGoing }, want: true},
+		"No objects":          {change: func(r *report) { r.Objects = nil }, want: true},
+		"A site to drop":      {change: func(r *report) { r.drop = []record.Site{site} }, want: true},
+		"A stray":             {change: func(r *report) { r.stray = &site }, want: true},
+		"More is to be done":  {change: func(r *report) { r.again = true }, want: true},
+		"Only given up":       {change: func(r *report) { r.givenUp = true }},
+		"Only kinds, as such": {change: func(r *report) { r.kinds = []schema.GroupVersionKind{{Kind: "Pod"}} }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOwnerState(mcreconcile.Request{})
+			if !o.report("one", view{plan: &plan{}}, report{Result: before()}) {
+				t.Error("the first result is no news")
+			}
+			r := report{Result: before()}
+			tc.change(&r)
+			if got := o.report("one", view{plan: &plan{seq: tc.seq}}, r); got != tc.want {
+				t.Errorf("it is news: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestSinceIsWhenItBecameSo: of the cluster by what its error says, of an object by its state.
+func TestSinceIsWhenItBecameSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwnerState(mcreconcile.Request{})
+		begin := time.Now()
+		step := func(state State, err error) (cluster, object time.Duration) {
+			time.Sleep(time.Second) //nolint:forbidigo // the clock is a fake one
+			o.report("one", view{plan: &plan{}}, report{Result: Result{Err: err, Objects: []ObjectResult{{Key: types.NamespacedName{Name: "a"}, State: state}}}})
+			result := o.parts["one"].result
+			return result.Since.Sub(begin), result.Objects[0].Since.Sub(begin)
+		}
+		for i, tc := range []struct {
+			state           State
+			err             error
+			cluster, object time.Duration
+		}{
+			{Applied, nil, 1, 1},
+			{Applied, nil, 1, 1},
+			{Unchanged, nil, 1, 3},
+			{Failed, errors.New("refused"), 4, 4},
+			{Failed, errors.New("refused"), 4, 4},
+			{Failed, errors.New("refused again"), 6, 4},
+			{Unchanged, nil, 7, 7},
+		} {
+			cluster, object := step(tc.state, tc.err)
+			if cluster != tc.cluster*time.Second || object != tc.object*time.Second {
+				t.Errorf("after step %d the cluster is so since %s, and the object since %s, want %ds and %ds", i, cluster, object, tc.cluster, tc.object)
+			}
+		}
+	})
+}
+
+// TestAPlanKnowsWhatWasWrittenLast: the cache may be older, and another owner of the name has a record of its own.
+func TestAPlanKnowsWhatWasWrittenLast(t *testing.T) {
+	t.Parallel()
+	owner := func(uid types.UID, version string, to ...string) *plan {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}
+		var r record.Record
+		for _, name := range to {
+			r.Sites = append(r.Sites, record.Site{Name: mcreconcile.ClusterName(name)})
+		}
+		testKeys.Write(cm, r, true)
+		return &plan{owner: cm, ref: mcowner.Reference{UID: uid}}
+	}
+	o := newOwnerState(mcreconcile.Request{})
+	if _, ok := o.in("a"); ok || o.concerns("a") || o.uid() != "" {
+		t.Error("there is something to do without a plan")
+	}
+	o.replan(owner("1", "10", "a"), testKeys)
+	o.replan(owner("1", "9"), testKeys)
+	if v, ok := o.in("a"); !ok || v.owner.GetResourceVersion() != "10" || v.seq != 2 || len(v.sites) != 1 {
+		t.Errorf("the plan is of version %s, the %dth, with the sites %v", v.owner.GetResourceVersion(), v.seq, v.sites)
+	}
+	o.remember(dependentKey{cluster: "a"}, fingerprint{})
+	o.replan(owner("2", "8", "b"), testKeys)
+	if v, _ := o.in("b"); v.seq != 3 || len(v.sites) != 1 || len(o.parts) != 0 || o.concerns("a") || !o.concerns("b") {
+		t.Errorf("another owner has the %dth plan, with %v and %d parts of the one before", v.seq, v.sites, len(o.parts))
+	}
+}
+
+// apiServer has one owner, and stores it as an API server does. The cluster with dependents is its other half.
+type apiServer struct {
+	cluster.Cluster
+	client.Client
+	t       *testing.T
+	site    record.Site
+	mu      sync.Mutex // guards what follows
+	owner   *corev1.ConfigMap
+	created bool // there may be dependents
+	meant   int  // how often it was
+}
+
+// GetClient implements cluster.Cluster.
+func (s *apiServer) GetClient() client.Client { return s }
+
+// Patch implements client.Client.
+func (s *apiServer) Patch(_ context.Context, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if obj.GetResourceVersion() != s.owner.ResourceVersion || obj.GetUID() != s.owner.UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, s.owner.Name, nil)
+	}
+	s.bumpLocked(obj.(*corev1.ConfigMap)) //nolint:forcetypeassert // so are all owners here
+	obj.SetResourceVersion(s.owner.ResourceVersion)
+	return nil
+}
+
+// bumpLocked stores an owner. Its record has the cluster as long as something may be there.
+func (s *apiServer) bumpLocked(obj *corev1.ConfigMap) {
+	version, _ := strconv.Atoi(s.owner.ResourceVersion)
+	s.owner = obj.DeepCopy()
+	s.owner.ResourceVersion = strconv.Itoa(version + 1)
+	if s.created && !s.notedLocked() {
+		s.t.Error("the record was stored without a cluster in which there may be dependents")
+	}
+}
+
+func (s *apiServer) notedLocked() bool {
+	return testKeys.Holds(s.owner) && slices.Contains(testKeys.Read(s.owner).Sites, s.site)
+}
+
+func (s *apiServer) create() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.created = true; !s.notedLocked() {
+		s.t.Error("something was created in a cluster that is not in the record")
+	}
+	s.meant++
+}
+
+func (s *apiServer) empty() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.created = false
+}
+
+// read returns the owner as it is; touched by somebody, if so desired.
+func (s *apiServer) read(touch bool) *corev1.ConfigMap {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if touch {
+		s.bumpLocked(s.owner)
+	}
+	return s.owner.DeepCopy()
+}
+
+// TestTheRecordHasWhatMayBeCreated, whatever plans, placements and accounts do at the same time.
+func TestTheRecordHasWhatMayBeCreated(t *testing.T) {
+	t.Parallel()
+	site := record.Site{Name: "member", Identity: "1"}
+	s := &apiServer{t: t, site: site, owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "1"}}}
+	c := &engine{keys: testKeys, ledger: newLedger(), access: &remote.Access{Timeout: time.Minute}}
+	req := mcreconcile.Request{}
+	o := c.ledger.of(req)
+	const rounds = 3000
+	planOnce := func(i int) {
+		p := &plan{owner: s.read(i%7 == 0), ref: mcowner.Reference{UID: "1"}}
+		if i%2 == 0 {
+			p.targets = []mcreconcile.ClusterName{site.Name}
+		}
+		c.ledger.replan(o, p, testKeys)
+	}
+	placeOnce := func() {
+		v, _ := o.begin(site.Name)
+		var r report
+		switch {
+		case v.targeted && site.IsNoted(v.sites):
+			s.create()
+		case v.targeted:
+			r.again = true
+		case len(v.sites) > 0:
+			s.empty()
+			r.drop = v.sites
+		}
+		o.report(site.Name, v, r)
+	}
+	accountOnce := func() {
+		a := &accounting{engine: c, o: o, home: remote.Session{Cluster: s}, again: map[mcreconcile.ClusterName]bool{}}
+		if !a.open() {
+			return
+		}
+		if len(a.plan.targets) > 0 && !site.IsNoted(a.record.Sites) {
+			a.record.Sites = append(a.record.Sites, site)
+		}
+		if err := a.store(t.Context(), len(a.record.Sites) > 0); err != nil && !apierrors.IsConflict(err) {
+			t.Error(err)
+		}
+	}
+	planOnce(0)
+	var all sync.WaitGroup
+	for _, do := range []func(int){planOnce, func(int) { placeOnce() }, func(int) { accountOnce() }} {
+		all.Go(func() {
+			for i := range rounds {
+				do(i)
+			}
+		})
+	}
+	all.Wait()
+	planOnce(0)
+	for range 3 {
+		accountOnce()
+		placeOnce()
+	}
+	if s.meant == 0 || !s.created {
+		t.Errorf("it was created %d times, and at last: %t", s.meant, s.created)
+	}
+}
+
+// TestAnAccountOfTheOwnerBefore changes nothing about the one that has the name now.
+func TestAnAccountOfTheOwnerBefore(t *testing.T) {
+	t.Parallel()
+	site := record.Site{Name: "member", Identity: "1"}
+	before := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "1"}}
+	testKeys.Write(before, record.Record{Sites: []record.Site{site}}, true)
+	s := &apiServer{t: t, site: site, owner: before}
+	c := &engine{keys: testKeys, ledger: newLedger(), access: &remote.Access{Timeout: time.Minute}}
+	o := c.ledger.of(mcreconcile.Request{})
+	c.ledger.replan(o, &plan{owner: before, ref: mcowner.Reference{UID: "1"}}, testKeys)
+	a := &accounting{engine: c, o: o, home: remote.Session{Cluster: s}, again: map[mcreconcile.ClusterName]bool{}}
+	if !a.open() {
+		t.Fatal("there is nothing to account for")
+	}
+	now := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "2", ResourceVersion: "5"}}
+	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "2"}, targets: []mcreconcile.ClusterName{site.Name}}, testKeys)
+	if err := a.store(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	if v, _ := o.in(site.Name); len(v.sites) > 0 {
+		t.Errorf("the clusters %v of the owner before count for the one now, which has no record", v.sites)
+	}
+	c.ledger.finished(o, "1")
+	if c.ledger.get(o.req) != o {
+		t.Error("the owner was forgotten with the one before")
+	}
+	c.ledger.finished(o, "2")
+	if c.ledger.get(o.req) != nil {
+		t.Error("an owner that has nothing left is remembered")
+	}
+	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "3"}}, testKeys)
+	if c.ledger.get(o.req) != o || !o.retarget {
+		t.Error("the state was dropped while targets were found, and they are not found anew")
+	}
+}
+
+func TestEventsWaitInBounds(t *testing.T) {
+	t.Parallel()
+	o := newOwnerState(mcreconcile.Request{})
+	for range 2 * mostEvents {
+		o.did(EventCreated, "member", strings.Repeat("x", 10))
+	}
+	if len(o.events) != mostEvents {
+		t.Errorf("%d events wait", len(o.events))
+	}
+}
