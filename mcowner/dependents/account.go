@@ -58,14 +58,9 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	}
 	until := a.release()
 	a.addTargets(ctx)
-	held := len(a.record.Sites)+len(a.plan.targets) > 0
-	if !held && a.plan.mode == finishing && a.plan.propagation == metav1.DeletePropagationOrphan && a.record.GivenUp {
-		if err := c.tombs.put(ctx, a.plan.ref); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
+	held, unnoted := a.hold(ctx)
 	if err := a.store(ctx, held); err != nil {
-		if apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) && !mcreconcile.Leaving(ctx) {
 			return reconcile.Result{RequeueAfter: pauseAfter(o.outdated(true))}, nil // the cache has another version soon
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -79,8 +74,36 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	}
 	a.distribute()
 	results := a.results()
+	err := a.writeStatus(ctx, results)
+	o.tellUnnoted(unnoted)
 	a.tellAll(results)
-	return reconcile.Result{RequeueAfter: until}, a.writeStatus(ctx, results)
+	switch {
+	case unnoted != nil:
+		return reconcile.Result{}, unnoted
+	case err == nil && a.plan.mode == retiring && mcreconcile.Leaving(ctx):
+		return reconcile.Result{}, errHeld
+	}
+	return reconcile.Result{RequeueAfter: until}, err
+}
+
+// errHeld says that a member that leaves has an owner with the finalizer. The member waits until that is taken.
+var errHeld = errors.New("the owner still waits for dependents in other clusters, and its own cluster is about to leave the fleet")
+
+// hold reports whether the owner keeps the finalizer: it waits for clusters, or, where something was left in one that was given
+// up, it is to be seen how it is deleted. The error says why it waits, although no cluster is in the way.
+func (a *accounting) hold(ctx context.Context) (bool, error) {
+	switch {
+	case len(a.record.Sites)+len(a.plan.targets) > 0:
+		return true, nil
+	case !a.record.GivenUp || a.plan.mode == retiring:
+		return false, nil
+	case a.plan.mode == serving:
+		return true, nil
+	case a.plan.propagation != metav1.DeletePropagationOrphan:
+		return false, nil
+	}
+	err := a.engine.tombs.put(ctx, a.plan.ref)
+	return err != nil, err
 }
 
 // retargeted finds the targets anew if members have changed.
@@ -371,7 +394,9 @@ func (a *accounting) noStatus(ctx context.Context, why error) error {
 	there := a.engine.cfg.newOwner()
 	err := a.home.Cluster.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(a.plan.owner), there)
 	if err == nil && there.GetUID() == a.plan.owner.GetUID() {
-		return reconcile.TerminalError(fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, why))
+		err = fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, why)
+		a.o.tellStatus(err)
+		return reconcile.TerminalError(err)
 	}
 	return nil // it is gone, or its cluster is
 }

@@ -47,8 +47,8 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 		result := p.object(ctx, w, unknown[w.kind.GroupKind()])
 		done.Objects = append(done.Objects, result)
 		errs = append(errs, result.Err)
-		if errors.Is(result.Err, context.DeadlineExceeded) {
-			break // the others would not be answered either
+		if p.isOver(result.Err) {
+			break
 		}
 	}
 	p.o.keep(p.at.Name(), wanted)
@@ -202,7 +202,7 @@ func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dep
 		if d.obj.GetDeletionTimestamp().IsZero() {
 			err := p.takeAway(ctx, d.Kind, d.obj, metav1.DeletePropagationBackground)
 			errs = append(errs, err)
-			if errors.Is(err, context.DeadlineExceeded) {
+			if p.isOver(err) {
 				break
 			}
 		}

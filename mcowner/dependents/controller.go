@@ -59,7 +59,7 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("reading the owner: %w", err)
 	}
-	return reconcile.Result{}, c.replan(ctx, home, owner, inside)
+	return reconcile.Result{}, c.replan(ctx, home, owner, inside && !mcreconcile.Leaving(ctx))
 }
 
 // getOwner reads an owner. Where owners are not watched, the API server is asked for this one: a read from the cache would
@@ -82,8 +82,8 @@ func (c *engine) gone(req mcreconcile.Request) {
 	}
 }
 
-// replan notes what an owner asks for, if it asks for anything.
-func (c *engine) replan(ctx context.Context, home remote.Session, owner client.Object, inside bool) error {
+// replan notes what an owner asks for, if it asks for anything. stays says whether its cluster remains one of owners.
+func (c *engine) replan(ctx context.Context, home remote.Session, owner client.Object, stays bool) error {
 	req := mcreconcile.Request{ClusterName: home.Name()}
 	req.NamespacedName = client.ObjectKeyFromObject(owner)
 	ref, err := mcowner.ReferenceTo(c.cfg.fleet, home.ID, owner, c.access.Manager.GetScheme())
@@ -97,7 +97,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	switch {
 	case !owner.GetDeletionTimestamp().IsZero():
 		p.mode, p.propagation = finishing, c.deletions.policyOf(owner)
-	case !inside:
+	case !stays:
 		p.mode, p.propagation = retiring, c.cfg.onOwnersLeaving.propagation()
 	case c.cfg.retire != "":
 		p.mode, p.propagation = retiring, c.cfg.retire.propagation()
@@ -150,10 +150,16 @@ func (c worker) Reconcile(ctx context.Context, w work) (reconcile.Result, error)
 	at, err := c.access.Current(ctx)
 	o := c.ledger.get(w.owner)
 	switch {
+	case w.task == seek && err == nil:
+		return reconcile.Result{}, c.seek(ctx, at)
+	case w.task == seek:
+		return reconcile.Result{}, err
 	case w.task == account && (o == nil || err != nil):
 		return reconcile.Result{}, err
 	case w.task == account:
 		return c.account(ctx, o, at)
+	case o == nil && !c.access.Within(c.cfg.ownersIn, w.owner.ClusterName):
+		return reconcile.Result{}, nil // whoever may write a reference may name any owner; sweeps find those that are
 	case o == nil:
 		c.ledger.ask(w.owner, w.in)
 		c.owners.add(w.owner)
@@ -182,7 +188,12 @@ func (c *engine) report(o *ownerState, w work, v view, r report) {
 	}
 }
 
-// stray is told by the collector of a dependent in a cluster in which its owner has none by its record.
+// stray is told by the collector of a dependent in a cluster in which its owner has none by its record, or whose owner has a
+// record, and is in a cluster that is none of owners any more.
 func (c *engine) stray(owner mcowner.Reference, in mcreconcile.ClusterName) {
+	if !c.access.Within(c.cfg.ownersIn, owner.Cluster) {
+		c.owners.add(owner.Request())
+		return
+	}
 	c.works.add(work{owner.Request(), in, place})
 }

@@ -178,6 +178,21 @@ func (o *ownerState) tellReleased(s record.Site, why error) {
 		"The owner no longer waits for %s; dependents there are left: %v", remote.ClusterText(s.Name), why), about(s.Name, string(s.Identity))})
 }
 
+// tellUnnoted tells why an owner that is deleted waits until it is noted that its dependents are to stay.
+func (o *ownerState) tellUnnoted(err error) {
+	if err == nil || isOutdated(err) || !o.isNews("unnoted", err.Error()) {
+		return
+	}
+	o.emit(ownerEvent{corev1.EventTypeWarning, reasonOf(err), "Delete", err.Error(), about(mcreconcile.LocalCluster, "ConfigMap")})
+}
+
+// tellStatus tells why the status cannot be written.
+func (o *ownerState) tellStatus(err error) {
+	if o.isNews("status", err.Error()) {
+		o.emit(ownerEvent{corev1.EventTypeWarning, EventFailed, "Report", err.Error(), about(o.req.ClusterName, "status")})
+	}
+}
+
 // tellReplaced tells of clusters that had the name of a target before. That is no fault of the target, and becomes one when
 // the owner is deleted.
 func (o *ownerState) tellReplaced(at mcreconcile.ClusterName, now types.UID, err error) {

@@ -34,6 +34,7 @@ type memberSeen struct {
 
 // Start implements source.TypedSource. The goroutine ends with ctx.
 func (m members) Start(ctx context.Context, _ workqueue.TypedRateLimitingInterface[work]) error {
+	m.seekIn(mcreconcile.LocalCluster)
 	go m.follow(ctx)
 	return nil
 }
@@ -82,6 +83,9 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 				m.owners.add(o.req)
 			}
 		}
+	}
+	if last.engagement == nil && now.engagement != nil {
+		m.seekIn(name)
 	}
 	relabelled := last.state == "" || !maps.Equal(last.labels, now.labels) || last.leaving != now.leaving
 	if relabelled || last.state != now.state || last.engagement != now.engagement {

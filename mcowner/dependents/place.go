@@ -28,7 +28,13 @@ type placement struct {
 	work   work
 	at     remote.Session
 	writer client.Client
+	// until is how long it goes on although requests get no answer.
+	until time.Time
 }
+
+// isOver reports whether an error says that a request got no answer, and others got none before: the rest is left to the next
+// attempt, so that hanging requests hold a worker about as long as one may.
+func (p *placement) isOver(err error) bool { return remote.IsHung(err) && !time.Now().Before(p.until) }
 
 // lookAgain is when it is looked whether an object is gone, in case that no event tells of it.
 const lookAgain = 15 * time.Second
@@ -56,7 +62,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	p := &placement{engine: c, asked: v, o: o, work: w, at: at}
+	p := &placement{engine: c, asked: v, o: o, work: w, at: at, until: time.Now().Add(c.access.Timeout)}
 	done := report{Result: Result{Cluster: w.in, Targeted: v.targeted}}
 	defer func() {
 		if panicked := recover(); panicked != nil {

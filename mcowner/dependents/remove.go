@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -23,6 +24,18 @@ func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Obje
 	mine := slices.DeleteFunc(references, func(r mcowner.Reference) bool { return !p.asked.ref.Succeeds(r) })
 	if err != nil || len(mine) == 0 {
 		return nil //nolint:nilerr // what cannot be read is nobody's
+	}
+	for _, r := range mine {
+		if r.UID == p.asked.ref.UID {
+			continue
+		}
+		keep, err := p.engine.tombs.has(ctx, r) // the owner of that name before
+		if err != nil {
+			return fmt.Errorf("finding out whether %s is to stay: %w", k.Describe(obj), err)
+		}
+		if keep {
+			policy = metav1.DeletePropagationOrphan
+		}
 	}
 	deleted, err := remote.TakeAway(ctx, p.engine.access, p.writer, p.at, k, obj, mine, policy)
 	if err != nil {
@@ -125,38 +138,51 @@ func ownerKeys(obj client.Object) []string {
 // empty takes the owner from all its dependents in the cluster, and returns how many are being deleted then. It asks the API
 // server: the cache may not know yet what was created last.
 func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation, done *report) (going int, err error) {
-	selector, err := remote.OfOwner(p.asked.ref)
-	if err != nil {
-		return 0, err
-	}
-	var errs []error
-	for _, k := range p.kindsHere() {
-		if err := p.engine.watches.ensure(ctx, p.at, k); err != nil { // so that it is told when they are gone
-			return going, err
+	all, err := p.there(ctx)
+	errs := []error{err}
+	if policy != metav1.DeletePropagationOrphan {
+		going = len(all)
+		for _, d := range all {
+			done.Objects = append(done.Objects, deleting(d))
 		}
-		err := remote.Scan{Namespaces: p.engine.cfg.namespaces}.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
-			if !p.at.Has(obj, p.asked.ref) {
-				errs = append(errs, p.contested(k, obj))
-				return nil
-			}
-			if policy != metav1.DeletePropagationOrphan {
-				going++
-				done.Objects = append(done.Objects, deleting(dependent{k, obj}))
-			}
-			if !obj.DeletionTimestamp.IsZero() && policy != metav1.DeletePropagationOrphan {
-				return nil
-			}
-			err := p.takeAway(ctx, k, obj, policy)
-			errs = append(errs, err)
-			if errors.Is(err, context.DeadlineExceeded) {
-				return err // the others would not be answered either
-			}
-			return nil
-		})
+	}
+	for _, i := range rand.Perm(len(all)) { // else those that hang would hold up the same ones each time
+		d := all[i]
+		if policy != metav1.DeletePropagationOrphan && !d.obj.GetDeletionTimestamp().IsZero() {
+			continue
+		}
+		err := p.takeAway(ctx, d.Kind, d.obj, policy)
 		errs = append(errs, err)
-		if errors.Is(err, context.DeadlineExceeded) {
+		if p.isOver(err) {
 			break
 		}
 	}
 	return going, errors.Join(errs...)
+}
+
+// there returns the metadata of all dependents of the owner in the cluster, as the API server has them.
+func (p *placement) there(ctx context.Context) (all []dependent, err error) {
+	selector, err := remote.OfOwner(p.asked.ref)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, k := range p.kindsHere() {
+		if err := p.engine.watches.ensure(ctx, p.at, k); err != nil { // so that it is told when they are gone
+			return all, err
+		}
+		err := remote.Scan{Namespaces: p.engine.cfg.namespaces}.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
+			if p.at.Has(obj, p.asked.ref) {
+				all = append(all, dependent{k, obj})
+			} else {
+				errs = append(errs, p.contested(k, obj))
+			}
+			return nil
+		})
+		errs = append(errs, err)
+		if p.isOver(err) {
+			break
+		}
+	}
+	return all, errors.Join(errs...)
 }

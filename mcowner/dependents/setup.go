@@ -57,7 +57,10 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 	if err != nil {
 		return err
 	}
-	return errors.Join(mgr.Add(c.collector), mgr.Add(manager.RunnableFunc(c.endIdleWatches)))
+	if err := mgr.Add(manager.RunnableFunc(c.endIdleWatches)); err != nil || cfg.retire == LeaveAsIs || cfg.retire == LeaveReleased {
+		return err // once it is retired, nothing is deleted any more: nobody sees how owners are
+	}
+	return mgr.Add(c.collector)
 }
 
 // watchIn returns the options of a watch in these clusters.
@@ -126,7 +129,7 @@ func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
 		watches: newWatches(cfg.fleet, cfg.name, mcsource.NewTypedOnDemand[work](mgr.GetFleet()), l),
 		owners:  &feed[mcreconcile.Request]{name: "owners of dependents"}, works: &feed[work]{name: "work of owners"},
 	}
-	c.tombs = &tombs{client: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: cfg.namespaceOfState, name: cfg.name + "." + cfg.fleet}
+	c.tombs = &tombs{access: c.access, client: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: cfg.namespaceOfState, name: cfg.name + "." + cfg.fleet}
 	c.collector = c.newCollector()
 	return c, nil
 }

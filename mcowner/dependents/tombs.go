@@ -14,11 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
 // tombs remember owners that were deleted with the policy Orphan while a cluster with dependents was given up: if that is
 // back one day, what the user asked to keep is not taken for an orphan. They are entries of a ConfigMap in the local cluster.
 type tombs struct {
+	access    *remote.Access
 	client    client.Client
 	reader    client.Reader // which asks the API server
 	namespace func() (string, error)
@@ -32,6 +34,8 @@ type tomb struct {
 }
 
 func (t *tombs) get(ctx context.Context) (*corev1.ConfigMap, error) {
+	ctx, cancel := t.access.Bound(ctx)
+	defer cancel()
 	namespace, err := t.namespace()
 	if err != nil {
 		return nil, err
@@ -43,7 +47,7 @@ func (t *tombs) get(ctx context.Context) (*corev1.ConfigMap, error) {
 // entry returns the key of an owner in the ConfigMap.
 func entry(owner mcowner.Reference) string { return strings.TrimPrefix(owner.Key(), mcowner.KeyPrefix) }
 
-// put remembers an owner.
+// put remembers an owner. Nobody else writes its entry.
 func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
 	cm, err := t.get(ctx)
 	there := err == nil
@@ -64,10 +68,12 @@ func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
 		cm.Data = map[string]string{}
 	}
 	cm.Data[entry(owner)] = string(content)
-	if !there {
-		return t.failed(owner, t.client.Create(ctx, cm))
+	ctx, cancel := t.access.Bound(ctx)
+	defer cancel()
+	if there {
+		return t.failed(owner, t.client.Patch(ctx, cm, client.MergeFrom(before)))
 	}
-	return t.failed(owner, t.client.Patch(ctx, cm, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return t.failed(owner, t.client.Create(ctx, cm))
 }
 
 func (t tomb) has(owner mcowner.Reference) bool {

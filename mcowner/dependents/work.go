@@ -26,6 +26,8 @@ const (
 	place task = iota
 	// account, in the owner's cluster, keeps the owner's record and status.
 	account
+	// seek finds owners of the controller in a cluster that is not one of owners any more.
+	seek
 )
 
 // Cluster implements mcreconcile.ClusterAware.
@@ -39,8 +41,11 @@ func (w work) WithCluster(name mcreconcile.ClusterName) work {
 
 // String names it in logs.
 func (w work) String() string {
-	if w.task == account {
+	switch w.task {
+	case account:
 		return "the account of " + w.owner.String()
+	case seek:
+		return "owners outside"
 	}
 	return "the dependents of " + w.owner.String()
 }

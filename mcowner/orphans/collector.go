@@ -57,7 +57,7 @@ type Collector struct {
 	// now, by its UID, is not meant. Where a reference does not say which cluster it was, the name counts.
 	Decommissioned []mcowner.ClusterID
 	// Stray is told of a dependent whose owner is there, and has noted that it has none in this cluster, in place of removing
-	// it. It must not wait for anything. It may be nil.
+	// it; and of one whose owner has a record, and is not in OwnersIn. It must not wait for anything. It may be nil.
 	Stray func(owner mcowner.Reference, in mcreconcile.ClusterName)
 	// Keep reports whether the dependents of an owner that is gone are to stay, as when it was deleted with the policy Orphan
 	// while their cluster was away. Then they only lose the reference. It may be nil.

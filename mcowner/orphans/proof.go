@@ -26,7 +26,8 @@ type proof struct {
 // finding is what was found out about a dependent.
 type finding struct {
 	why   string // it no longer belongs to the owner, empty if it does
-	stray bool   // the owner is there
+	stray bool   // the owner is there, and has not noted that it has dependents here
+	noted bool   // the owner is there, and has a record
 }
 
 // errUnproven is wrapped by the reasons for which it cannot be told whether an owner is gone.
@@ -40,7 +41,9 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 		return found, fmt.Errorf("%w: %s is not of the kinds of owners", errUnproven, owner)
 	}
 	if p.isDecommissioned(owner) {
-		return finding{why: "its owner's cluster was decommissioned"}, nil
+		if gone, err := p.isAnotherNow(ctx, owner); gone || err != nil {
+			return finding{why: "its owner's cluster was decommissioned"}, err
+		}
 	}
 	err = p.access.Visit(ctx, owner.Cluster, func(ctx context.Context, home remote.Session) error {
 		obj, outside := k.NewMetadata(), ctx
@@ -54,10 +57,15 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 			return err
 		case obj.UID != owner.UID:
 			found.why = "its owner is gone, and another one has the name"
-		case !mayBePlaced(obj, owner, in):
-			found = finding{"its owner has no dependents in this cluster any more", true}
+		case isStray(obj, owner, in):
+			found.stray = true
+			if !wasGivenUp(obj, owner) {
+				found.why = "its owner has no dependents in this cluster any more"
+			}
+		default:
+			found.noted = owner.Manager != "" && record.NewKeys(owner.Fleet, owner.Manager).On(obj)
 		}
-		if found.why != "" {
+		if found.why != "" || found.stray {
 			return p.sameCluster(outside, home, owner)
 		}
 		return nil
@@ -68,11 +76,23 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 	return found, nil
 }
 
-// isDecommissioned reports whether the owner's cluster is said to be no more, and is not the one that has its name now.
+// isDecommissioned reports whether the owner's cluster is said to be no more.
 func (p *proof) isDecommissioned(owner mcowner.Reference) bool {
 	return slices.ContainsFunc(p.decommissioned, func(c mcowner.ClusterID) bool {
 		return c.Name == owner.Cluster && (c.UID == owner.ClusterUID || c.UID == "" && c.ByName || owner.ClusterUID == "")
 	})
+}
+
+// isAnotherNow reports whether the name of the owner's cluster leads to none now, or to another one.
+func (p *proof) isAnotherNow(ctx context.Context, owner mcowner.Reference) (bool, error) {
+	if remote.IsMissing(p.access.WhyNot(owner.Cluster)) {
+		return true, nil
+	}
+	now, err := p.access.Identities.Of(ctx, owner.Cluster)
+	if err != nil {
+		return false, fmt.Errorf("%w: it is said that its cluster is no more, and one has that name: %w", errUnproven, err)
+	}
+	return mcowner.Differ(now.UID, owner.ClusterUID), nil
 }
 
 func (p *proof) kindOf(owner mcowner.Reference) (remote.Kind, bool) {
@@ -113,14 +133,20 @@ func isNotThere(err error, name string) bool {
 	return details != nil && details.Name == name
 }
 
-// mayBePlaced reports whether an owner that exists may have dependents in the named cluster. An owner that is being
+// isStray reports whether an owner that exists has noted that it has no dependents in the named cluster. An owner that is being
 // deleted, or has no record, may have them anywhere.
-func mayBePlaced(owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName) bool {
+func isStray(owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName) bool {
 	if ref.Manager == "" || !owner.GetDeletionTimestamp().IsZero() {
-		return true
+		return false
 	}
 	keys := record.NewKeys(ref.Fleet, ref.Manager)
 	r := keys.Read(owner)
-	return r.Nonsense || !keys.Holds(owner) || len(r.Sites) == 0 ||
-		slices.ContainsFunc(r.Sites, func(s record.Site) bool { return s.Name == in })
+	return keys.Holds(owner) && !r.Nonsense && (len(r.Sites) > 0 || r.GivenUp) &&
+		!slices.ContainsFunc(r.Sites, func(s record.Site) bool { return s.Name == in })
+}
+
+// wasGivenUp reports whether an owner may have dependents in clusters that it has not noted any more: its controller alone can
+// tell whether they are to stay.
+func wasGivenUp(owner client.Object, ref mcowner.Reference) bool {
+	return record.NewKeys(ref.Fleet, ref.Manager).Read(owner).GivenUp
 }

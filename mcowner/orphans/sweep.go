@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -208,13 +207,6 @@ const mostHung = 3
 
 var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep goes on with others of the kind", mostHung)
 
-// isHung reports whether something gave no answer in time: the API server, or what that has asked. Of a webhook it says so
-// by an internal error.
-func isHung(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) ||
-		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
-}
-
 func (s *sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
 	found := findings{pass: by.pass(c), silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}}
@@ -378,9 +370,10 @@ func (s *sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 			found.strange[owner.Cluster]++
 		}
 		switch {
-		case err != nil || is.why == "":
-		case is.stray && s.Stray != nil:
+		case err != nil:
+		case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil:
 			s.Stray(owner, at.Name())
+		case is.why == "":
 		default:
 			log = log.WithValues("owner", owner.String(), "why", is.why)
 			gone = append(gone, owner)
@@ -389,7 +382,7 @@ func (s *sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 	if len(gone) > 0 {
 		if err := s.remove(ctx, at, k, obj, gone, log); err != nil {
 			found.errs = append(found.errs, err)
-			if isHung(err) {
+			if remote.IsHung(err) {
 				found.hanging++
 				found.hung[obj.GetUID()] = struct{}{}
 			}
@@ -406,7 +399,7 @@ func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 		return is, err
 	}
 	is, err = s.proof.orphaned(ctx, owner, in)
-	if isHung(err) {
+	if remote.IsHung(err) {
 		found.silent[owner.Cluster] = struct{}{}
 	}
 	return is, err
@@ -425,13 +418,13 @@ func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 		defer cancel()
 		obj := k.NewObject()
 		err := home.Cluster.GetCache().Get(ctx, owner.NamespacedName(), obj)
-		alive = err == nil && obj.GetUID() == owner.UID && mayBePlaced(obj, owner, in)
+		alive = err == nil && obj.GetUID() == owner.UID && !isStray(obj, owner, in)
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // the cache's own error does not say so
 		}
 		return err
 	})
-	if isHung(err) {
+	if remote.IsHung(err) {
 		found.unsynced[owners] = struct{}{}
 	}
 	return alive

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -157,6 +158,13 @@ func IsAway(err error) bool {
 // IsMissing reports whether an error says that a cluster is not in the fleet.
 func IsMissing(err error) bool {
 	return errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown)
+}
+
+// IsHung reports whether something gave no answer in time: the API server, or what that has asked. Of a webhook it says so
+// by an internal error.
+func IsHung(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
 // Bound bounds one request.
