@@ -208,9 +208,7 @@ func TestAClusterThatIsGoneForGoodIsReleased(t *testing.T) {
 	w.remove(w.Local, "deleted")
 	w.change(w.Local, "retargeted", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = one.Name })
 	w.change(w.Local, "emptied", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
-	eventually(t, "the owner that has no targets is let go", func() bool {
-		return len(w.mustGet(w.Local, "emptied").Finalizers) == 0
-	})
+	eventually(t, "the owner that has no targets names no cluster", func() bool { return placedIn(w.mustGet(w.Local, "emptied")) == "" })
 	w.isGone(w.Local, "deleted")
 	w.told(w.Local, "deleted", dependents.EventReleased, "member-2")
 	eventually(t, "the other owner no longer names the cluster", func() bool {

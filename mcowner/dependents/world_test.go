@@ -249,13 +249,19 @@ func (w *world) run(r interface {
 
 func (w *world) runWith(setUp setUpFunc) *process {
 	w.t.Helper()
+	return w.runAs(w.Local.Config(), setUp)
+}
+
+// runAs runs a program with a config of the local cluster.
+func (w *world) runAs(local *rest.Config, setUp setUpFunc) *process {
+	w.t.Helper()
 	p := &process{t: w.t, power: newPower(), members: &fleettest.Provider{}, done: make(chan error, 1)}
 	for _, cp := range w.Members {
 		if err := p.members.Set(p.member(cp)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	mgr, err := mcmanager.New(p.power.feed(w.Local.Config()), p.members, mcmanager.Options{
+	mgr, err := mcmanager.New(p.power.feed(local), p.members, mcmanager.Options{
 		Logger: logger(w.t), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	}, func(o *fleet.Options) {

@@ -1,0 +1,217 @@
+package dependents_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// orphaning returns a reconciler that gives up members at once, and often looks for orphans.
+func (w *world) orphaning() *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	r.StateNamespace = w.ns
+	r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
+	return r
+}
+
+// removeAsOrphan deletes an owner with the policy Orphan, as the garbage collector lets it.
+func (w *world) removeAsOrphan(name string) {
+	w.t.Helper()
+	w.remove(w.Local, name, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	w.letGo(w.Local, name, metav1.FinalizerOrphanDependents)
+}
+
+// isReleased waits until a dependent has no reference any more, and fails the test if it is not the one that it was.
+func (w *world) isReleased(cp *mctest.ControlPlane, before *corev1.ConfigMap) {
+	w.t.Helper()
+	eventually(w.t, before.Name+" is nobody's, or gone", func() bool {
+		now := w.get(cp, before.Name)
+		return now == nil || len(now.Labels)+len(now.Annotations) == 0
+	})
+	w.unharmed(cp, before)
+}
+
+// TestWhatWasOrphanedWhileItsClusterWasAwayStays when that is back, however it was given up.
+func TestWhatWasOrphanedWhileItsClusterWasAwayStays(t *testing.T) {
+	t.Parallel()
+	for name, giveUp := range map[string]struct {
+		setUp func(*dependents.Reconciler[*corev1.ConfigMap])
+		leave func(*world, *process) // with the owner there
+		after func(*world)           // the owner was deleted
+	}{
+		"ReleaseAfter": {
+			setUp: func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.ReleaseAfter = time.Millisecond },
+			leave: func(_ *world, p *process) { <-p.members.Remove("member-1") },
+		},
+		"ReleaseAfter before the deletion": {
+			setUp: func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.ReleaseAfter, r.Targets = time.Millisecond, nil },
+			leave: func(w *world, p *process) {
+				<-p.members.Remove("member-1")
+				eventually(w.t, "the owner has no clusters", func() bool { return placedIn(w.mustGet(w.Local, "a")) == "" })
+			},
+		},
+		"Annotation": {
+			leave: func(_ *world, p *process) { <-p.members.Remove("member-1") },
+			after: func(w *world) {
+				w.told(w.Local, "a", dependents.EventClusterNotReady, "member-1")
+				w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = "other, member-1" })
+			},
+		},
+		"OnMemberLeaving": {
+			leave: func(w *world, p *process) { p.leave(w.Members[0]) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			r := w.orphaning()
+			if giveUp.setUp != nil {
+				giveUp.setUp(r)
+			}
+			p := w.run(r)
+			w.create(w.Local, w.owner("a", one.Name))
+			before := w.isCopied(one, "a")
+			giveUp.leave(w, p)
+			w.removeAsOrphan("a")
+			if giveUp.after != nil {
+				giveUp.after(w)
+			}
+			w.isGone(w.Local, "a")
+			if err := p.members.Set(p.member(one)); err != nil {
+				t.Fatal(err)
+			}
+			w.isReleased(one, before)
+		})
+	}
+}
+
+// leave lets a member leave in good order, and returns when it has.
+func (p *process) leave(cp *mctest.ControlPlane) {
+	p.t.Helper()
+	left, err := p.members.Leave(p.member(cp))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	isClosed := func() bool {
+		select {
+		case <-left:
+			return true
+		default:
+			return false
+		}
+	}
+	eventually(p.t, cp.Name+" has left", isClosed) // far less than fleet.Options.LeaveTimeout
+	if problems := p.GetFleet().Problems(); slices.ContainsFunc(problems, func(q fleet.Problem) bool { return q.Reason == fleet.ReasonLeftUndone }) {
+		p.t.Errorf("%s has left undone: %v", cp.Name, problems)
+	}
+	<-p.members.Remove(fleet.ClusterName(cp.Name))
+}
+
+// TestWhatWasOrphanedIsNotTakenByAnOwnerOfTheSameName, although that takes the place of the one before otherwise.
+func TestWhatWasOrphanedIsNotTakenByAnOwnerOfTheSameName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.orphaning()
+	r.ReleaseAfter = time.Millisecond
+	r.Sweep.Interval, r.Sweep.Listing = time.Hour, time.Hour // the reconciler meets it first
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	<-p.members.Remove("member-1")
+	w.removeAsOrphan("a")
+	w.isGone(w.Local, "a")
+	w.create(w.Local, w.owner("a", one.Name))
+	if err := p.members.Set(p.member(one)); err != nil {
+		t.Fatal(err)
+	}
+	w.isReleased(one, before)
+	w.told(w.Local, "a", dependents.EventConflict, "no reference")
+	w.unharmed(one, before)
+}
+
+// TestAnOwnerWaitsUntilItIsNotedThatItsDependentsStay: without the right, and where it is not known in which namespace.
+func TestAnOwnerWaitsUntilItIsNotedThatItsDependentsStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	owners := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "patch"}}
+	rules := []rbacv1.PolicyRule{
+		owners,
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
+	}
+	for name, c := range map[string]struct {
+		state, reason, says string
+		mend                func(*dependents.Reconciler[*corev1.ConfigMap])
+	}{
+		"right": {w.ns, dependents.EventForbidden, `spread.test.fleet-runtime.dev`, func(*dependents.Reconciler[*corev1.ConfigMap]) {
+			all := owners.DeepCopy()
+			all.Verbs = append(all.Verbs, "get", "create")
+			w.Local.AddUser(t, "no-state", append(rules, *all)...)
+		}},
+		"namespace": {"", dependents.EventFailed, "set Reconciler.StateNamespace", func(r *dependents.Reconciler[*corev1.ConfigMap]) { r.StateNamespace = w.ns }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := w.orphaning()
+			r.ReleaseAfter, r.StateNamespace = time.Millisecond, c.state
+			run := func() *process {
+				if name == "right" {
+					return w.runAs(w.Local.AddUser(t, "no-state", rules...), func(mgr mcmanager.Manager) error { return r.SetupWithManager(mgr) })
+				}
+				return w.run(r)
+			}
+			p := run()
+			w.create(w.Local, w.owner("a", one.Name))
+			before := w.isCopied(one, "a")
+			<-p.members.Remove("member-1")
+			w.removeAsOrphan("a")
+			w.told(w.Local, "a", c.reason, c.says)
+			if owner := w.get(w.Local, "a"); !holds(owner) || owner.Annotations[dependents.DeletionPolicyAnnotation] != "Orphan" {
+				t.Fatalf("the owner did not wait, or forgets how it is deleted: %v", owner)
+			}
+			c.mend(r)
+			if name == "namespace" {
+				p.stop()
+				members := w.Members
+				w.Members = nil
+				p = w.run(r)
+				w.Members = members
+			}
+			w.isGone(w.Local, "a")
+			if err := p.members.Set(p.member(one)); err != nil {
+				t.Fatal(err)
+			}
+			w.isReleased(one, before)
+			w.remove(one, before.Name)
+			p.stop()
+		})
+	}
+}
+
+// TestAChangeThatIsTakenBackIsFollowed: the owner is then as the controller has written it last.
+func TestAChangeThatIsTakenBackIsFollowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.run(w.spread())
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	for _, value := range strings.Fields("2 1 2 1") {
+		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = value })
+		eventually(t, "the copy has the value "+value, func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == value })
+	}
+}
