@@ -91,7 +91,8 @@ type Reconciler[T client.Object] struct {
 	Retire LeavePolicy
 
 	// OwnersDecommissioned are clusters of owners that are no more, for which nobody can be asked whether owners are there:
-	// their dependents are removed by the collector. A name that leads to another cluster now is not meant.
+	// their dependents are removed by the collector. A cluster is told by its UID, which the references in its dependents have,
+	// or by its name where they do not say it; one that is in the fleet is asked all the same.
 	OwnersDecommissioned []mcowner.ClusterID
 
 	// ByName allows clusters of which it cannot be told which they are, for want of the right to get the namespace

@@ -367,6 +367,8 @@ type power struct {
 	deletions atomic.Int32 // those of them that delete
 	// tap is called before each request, and what it returns with the answer. It may be nil.
 	tap atomic.Pointer[func(*http.Request) (answered func())]
+	// refused is a host, and the end of a path there that is not patched.
+	refused atomic.Pointer[[2]string]
 }
 
 func newPower() *power {
@@ -404,6 +406,9 @@ func (p powered) RoundTrip(req *http.Request) (*http.Response, error) {
 		if answered := (*tap)(req); answered != nil {
 			defer answered()
 		}
+	}
+	if r := p.refused.Load(); r != nil && req.Method == http.MethodPatch && req.URL.Host == r[0] && strings.HasSuffix(req.URL.Path, r[1]) {
+		return nil, errors.New("refused by the test")
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	context.AfterFunc(p.ctx, func() { cancel(errNoPower) })

@@ -53,8 +53,9 @@ type Collector struct {
 	Controller string
 	// User returns the user in whose name dependents of owners of a cluster are removed; empty for its own. It may be nil.
 	User func(origin mcreconcile.ClusterName) string
-	// Decommissioned are clusters of owners that are no more: their owners count as gone. A name that leads to another cluster
-	// now, by its UID, is not meant. Where a reference does not say which cluster it was, the name counts.
+	// Decommissioned are clusters of owners that are no more: their owners count as gone. A cluster is told by its UID, which the
+	// references to its owners have: another one of the name is not meant, nor one that is in the fleet. Where a reference does
+	// not say which cluster it was, the name counts.
 	Decommissioned []mcowner.ClusterID
 	// Stray is told of a dependent whose owner is there, and has noted that it has none in this cluster, in place of removing
 	// it; and of one whose owner has a record, and is not in OwnersIn. It must not wait for anything. It may be nil.

@@ -79,7 +79,7 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 // isDecommissioned reports whether the owner's cluster is said to be no more.
 func (p *proof) isDecommissioned(owner mcowner.Reference) bool {
 	return slices.ContainsFunc(p.decommissioned, func(c mcowner.ClusterID) bool {
-		return c.Name == owner.Cluster && (c.UID == owner.ClusterUID || c.UID == "" && c.ByName || owner.ClusterUID == "")
+		return c.Name == owner.Cluster && (c.UID == owner.ClusterUID || owner.ClusterUID == "")
 	})
 }
 

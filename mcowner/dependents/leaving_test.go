@@ -1,0 +1,350 @@
+package dependents_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+var leavePolicies = []dependents.LeavePolicy{dependents.LeaveAsIs, dependents.LeaveReleased, dependents.LeaveDeleted}
+
+// becomes waits until a dependent is as a policy says that it becomes.
+func (w *world) becomes(cp *mctest.ControlPlane, before *corev1.ConfigMap, policy dependents.LeavePolicy) {
+	w.t.Helper()
+	switch policy {
+	case dependents.LeaveDeleted:
+		w.isGone(cp, before.Name)
+	case dependents.LeaveReleased:
+		w.isReleased(cp, before)
+	case dependents.LeaveAsIs:
+		w.unharmed(cp, before)
+		if now := w.get(cp, before.Name); now == nil || len(now.Annotations) != len(before.Annotations) {
+			w.t.Errorf("%s has lost the reference: %v", before.Name, now)
+		}
+	}
+}
+
+// hasNothing waits until an owner has neither the finalizer nor annotations of the controller.
+func (w *world) hasNothing(cp *mctest.ControlPlane, name string) {
+	w.t.Helper()
+	eventually(w.t, name+" has nothing of the controller", func() bool {
+		owner := w.mustGet(cp, name)
+		for key := range owner.Annotations {
+			if strings.HasPrefix(key, domain) {
+				return false
+			}
+		}
+		return !holds(owner)
+	})
+}
+
+// TestAMemberThatLeaves has soon left, with its dependents as is declared, and gets them back when it is set again.
+func TestAMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	for _, policy := range leavePolicies {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			one, two := w.Members[0], w.Members[1]
+			r := w.spread()
+			r.OnMemberLeaving = policy
+			p := w.run(r)
+			before := map[string]*corev1.ConfigMap{}
+			for _, name := range []string{"stays", "goes", "elsewhere"} {
+				w.create(w.Local, w.owner(name, one.Name, two.Name))
+				before[name] = w.isCopied(one, name)
+				w.isCopied(two, name)
+			}
+			w.change(w.Local, "elsewhere", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = two.Name })
+			w.isGone(one, copyOf("elsewhere"))
+			p.leave(one)
+			for _, name := range []string{"stays", "goes"} {
+				w.becomes(one, before[name], policy)
+				if in := placedIn(w.mustGet(w.Local, name)); strings.Contains(in, one.Name) {
+					t.Errorf("%s waits for clusters %s", name, in)
+				}
+			}
+			w.remove(w.Local, "goes")
+			w.isGone(w.Local, "goes")
+			if policy == dependents.LeaveReleased { // else the name is taken
+				w.remove(one, copyOf("stays"))
+			}
+			if err := p.members.Set(p.member(one)); err != nil {
+				t.Fatal(err)
+			}
+			w.change(w.Local, "stays", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+			eventually(t, "the member has its dependents back", func() bool {
+				cm := w.get(one, copyOf("stays"))
+				return cm != nil && cm.Data["value"] == "2"
+			})
+			if policy == dependents.LeaveAsIs {
+				w.unharmed(one, before["stays"])
+			}
+		})
+	}
+}
+
+// TestNothingIsCreatedInAMemberThatLeaves, for owners old and new, until it stays after all.
+func TestNothingIsCreatedInAMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.spread()
+	r.OnMemberLeaving = dependents.LeaveDeleted
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name, two.Name))
+	w.isCopied(one, "a")
+	<-p.members.Remove("member-1")
+	// It leaves from the beginning, and cannot, since this owner's record cannot be stored.
+	w.isCopied(two, "a")
+	leaving := p.member(one)
+	if err := p.members.Set(leaving); err != nil {
+		t.Fatal(err)
+	}
+	w.isCopied(one, "a")
+	stuck := p.refuse(w.Local, "/configmaps/a")
+	if _, err := p.members.Leave(leaving); err != nil {
+		t.Fatal(err)
+	}
+	w.isGone(one, copyOf("a"))
+	w.create(w.Local, w.owner("b", one.Name, two.Name))
+	w.isCopied(two, "b")
+	if status, _ := p.GetFleet().Status("member-1"); !status.Leaving {
+		t.Fatalf("the member has left, or stays: %+v", status)
+	}
+	if in := placedIn(w.mustGet(w.Local, "b")); strings.Contains(in, one.Name) {
+		t.Errorf("the new owner has noted %s", in)
+	}
+	if left := w.list(one); len(left) > 0 {
+		t.Errorf("the member has %v", left)
+	}
+	stuck()
+	if err := p.members.Set(leaving); err != nil {
+		t.Fatal(err)
+	}
+	w.isCopied(one, "a")
+	w.isCopied(one, "b")
+}
+
+// fromMembers is a reconciler whose owners are in members with a label, and have dependents in the local cluster and others.
+func (w *world) fromMembers(policy dependents.LeavePolicy) *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	r.OwnersIn = mcowner.Clusters{Members: named("member-1")}
+	r.OnOwnersLeaving = policy
+	r.StateNamespace = w.ns
+	return r
+}
+
+// relabel has a member have this label.
+func (p *process) relabel(cp *mctest.ControlPlane, name string) {
+	p.t.Helper()
+	m := p.member(cp)
+	m.Labels = map[string]string{"name": name}
+	if err := p.members.Set(m); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// TestOwnersWhoseClusterIsNoLongerOneOfOwners have nothing of the controller any more, and if it is again, they are as before.
+func TestOwnersWhoseClusterIsNoLongerOneOfOwners(t *testing.T) {
+	t.Parallel()
+	for _, policy := range leavePolicies {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			one, two := w.Members[0], w.Members[1]
+			p := w.run(w.fromMembers(policy))
+			w.create(one, w.owner("a", two.Name))
+			before := w.isCopied(two, "a")
+			p.relabel(one, "other")
+			w.hasNothing(one, "a")
+			w.becomes(two, before, policy)
+			p.relabel(one, one.Name)
+			eventually(t, "the owner is one again", func() bool { return holds(w.mustGet(one, "a")) })
+			switch policy {
+			case dependents.LeaveReleased:
+				w.told(one, "a", dependents.EventConflict, "no reference")
+				w.unharmed(two, before)
+			case dependents.LeaveAsIs:
+				w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+				eventually(t, "the dependent follows", func() bool { return w.mustGet(two, copyOf("a")).Data["value"] == "2" })
+				w.unharmed(two, before)
+			case dependents.LeaveDeleted:
+				w.isCopied(two, "a")
+			}
+		})
+	}
+}
+
+// TestOwnersWhoseClusterWasRelabelledWhileNothingRan are let go: where it is declared, also those that have no dependents.
+func TestOwnersWhoseClusterWasRelabelledWhileNothingRan(t *testing.T) {
+	t.Parallel()
+	for _, policy := range append([]dependents.LeavePolicy{""}, leavePolicies...) {
+		t.Run("Policy"+string(policy), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			one, two := w.Members[0], w.Members[1]
+			r := w.fromMembers(policy)
+			r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
+			p := w.run(r)
+			w.create(one, w.owner("a", two.Name))
+			before := w.isCopied(two, "a")
+			w.create(one, w.owner("emptied", two.Name))
+			w.isCopied(two, "emptied")
+			p.stop()
+			w.remove(two, copyOf("emptied"))
+			r.OwnersIn = mcowner.Clusters{Members: named("another")}
+			if policy == "" {
+				w.change(one, "emptied", func(cm *corev1.ConfigMap) { cm.Finalizers, cm.Annotations = nil, nil })
+				policy = dependents.LeaveAsIs
+			}
+			w.run(r)
+			w.hasNothing(one, "a")
+			w.hasNothing(one, "emptied")
+			w.becomes(two, before, policy)
+		})
+	}
+}
+
+// TestOwnersOfAMemberThatLeaves have nothing of the controller any more when it has left.
+func TestOwnersOfAMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	for _, policy := range leavePolicies {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			one, two := w.Members[0], w.Members[1]
+			p := w.run(w.fromMembers(policy))
+			w.create(one, w.owner("a", two.Name))
+			before := w.isCopied(two, "a")
+			p.leave(one)
+			if owner := w.mustGet(one, "a"); holds(owner) || placedIn(owner) != "" {
+				t.Errorf("the member has left, and the owner has %v", owner.ObjectMeta)
+			}
+			w.becomes(two, before, policy)
+		})
+	}
+}
+
+// TestAControllerRetires from all owners, and takes no new ones.
+func TestAControllerRetires(t *testing.T) {
+	t.Parallel()
+	for _, policy := range leavePolicies {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			one, two := w.Members[0], w.Members[1]
+			r := w.spread()
+			r.OwnersIn = mcowner.Clusters{Local: true, Members: named(one.Name)}
+			p := w.run(r)
+			homes := []*mctest.ControlPlane{w.Local, one}
+			before := map[string]*corev1.ConfigMap{}
+			for i, name := range []string{"a", "b"} {
+				w.create(homes[i], w.owner(name, two.Name))
+				before[name] = w.isCopied(two, name)
+			}
+			p.stop()
+			r.Retire = policy
+			r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
+			p = w.run(r)
+			for i, name := range []string{"a", "b"} {
+				w.hasNothing(homes[i], name)
+				w.becomes(two, before[name], policy)
+			}
+			w.create(w.Local, w.owner("new", two.Name))
+			w.remove(w.Local, "a") // at once, and nobody knows whether its dependents are to stay
+			w.isGone(w.Local, "a")
+			eventually(t, "nothing is done any more", p.isAtRest)
+			w.hasNothing(w.Local, "new")
+			if w.get(two, copyOf("new")) != nil {
+				t.Error("a new owner has a dependent")
+			}
+			for _, name := range []string{"a", "b"} {
+				w.becomes(two, before[name], policy)
+			}
+		})
+	}
+}
+
+// TestTheDependentsOfADecommissionedClusterAreRemoved, and of no other: not those of a cluster that has the name now.
+func TestTheDependentsOfADecommissionedClusterAreRemoved(t *testing.T) {
+	t.Parallel()
+	w, other := newWorldBeside(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.spread()
+	r.OwnersIn, r.DependentsIn = mcowner.Clusters{Local: true, Members: named(one.Name)}, mcowner.Clusters{Members: named(two.Name)}
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		origin, _ := mcreconcile.ClusterNameFrom(ctx)
+		return []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: copyOf(owner.Name + string(origin))}}}, nil
+	}
+	p := w.run(r)
+	w.create(one, w.owner("of-the-one-that-is-gone", two.Name))
+	w.create(w.Local, w.owner("local", two.Name))
+	gone, local := w.isCopied(two, "of-the-one-that-is-gonemember-1"), w.isCopied(two, "local")
+	p.lead(other)
+	w.create(other, w.owner("of-the-one-that-is-there", two.Name))
+	there := w.isCopied(two, "of-the-one-that-is-theremember-1")
+	p.stop()
+
+	selected := &corev1.ConfigMapList{}
+	of := client.MatchingLabels{mcowner.FleetLabel: fleetName, mcowner.OwnerClusterLabel: "member-1"}
+	if err := two.Client().List(t.Context(), selected, client.InNamespace(w.ns), of); err != nil || len(selected.Items) != 2 {
+		t.Errorf("the label selects %d dependents, %v, want those of owners of the name", len(selected.Items), err)
+	}
+	r.OwnersDecommissioned = []mcowner.ClusterID{
+		{Name: "member-1", UID: w.kubeSystem(one)}, {Name: "member-2", UID: w.kubeSystem(w.Local)}, {Name: "member-1", ByName: true},
+	}
+	members := w.Members
+	w.Members = members[1:]
+	r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
+	p = w.run(r)
+	w.Members = members
+	swept := func(name string) { // it is looked at after the others
+		w.owned(two, name, w.goneOwner(func(r *mcowner.Reference) { r.Manager = controller }))
+		w.isGone(two, name)
+	}
+	w.isGone(two, gone.Name)
+	swept("z-1")
+	w.unharmed(two, there) // although no cluster of that name was seen yet
+	p.lead(other)
+	swept("z-2")
+	w.unharmed(two, there)
+	w.unharmed(two, local)
+}
+
+// TestAClusterThatIsSaidToBeNoMoreIsAskedIfItIsThere: somebody is mistaken.
+func TestAClusterThatIsSaidToBeNoMoreIsAskedIfItIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	alive := w.owner("alive")
+	w.create(one, alive)
+	in := func(r *mcowner.Reference) { r.Cluster, r.ClusterUID = "member-1", w.kubeSystem(one) }
+	before := w.owned(two, "a", w.to(alive, in))
+	p := w.collect(func(c *orphans.Collector) {
+		c.Decommissioned = []mcowner.ClusterID{{Name: "member-1", UID: w.kubeSystem(one)}}
+		c.DependentsIn = mcowner.Clusters{Members: named("joins-later")}
+	})
+	p.is(one, fleet.Ready)
+	p.relabel(two, "joins-later")
+	w.isGone(two, w.owned(two, "z", w.goneOwner(in)).Name)
+	w.unharmed(two, before)
+}
+
+// refuse has a cluster refuse to patch what is at a path, until stop is called.
+func (p *process) refuse(cp *mctest.ControlPlane, path string) (stop func()) {
+	p.power.refused.Store(&[2]string{hostOf(cp), path})
+	return func() { p.power.refused.Store(nil) }
+}
