@@ -71,7 +71,7 @@ const (
 
 // TestChaos: owners are created, changed, deleted and stripped at random, while members and the controller fail. At last all
 // is repaired. Then every owner has its dependents, no dependent is left of an owner that is gone, and nothing was touched
-// that belongs to nobody.
+// that belongs to nobody. Dependents of owners that nobody has changed were never created anew, and orphans live.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	length, seed := chaosDefault, uint64(time.Now().UnixNano())
@@ -90,6 +90,7 @@ func TestChaos(t *testing.T) {
 
 	h := newHistory(t, seed)
 	h.start()
+	h.beginSteadily()
 	steps := 0
 	for end := time.Now().Add(length); time.Now().Before(end); steps++ {
 		h.step()
@@ -110,6 +111,7 @@ func TestChaos(t *testing.T) {
 		}
 		return wrong == ""
 	})
+	h.unharmedAll()
 }
 
 // history is what happens to a world. Nothing of it is shared with other goroutines but planes.
@@ -122,7 +124,57 @@ type history struct {
 	down    map[*mctest.ControlPlane]string
 	left    map[*mctest.ControlPlane]bool  // removed from the fleet
 	foreign map[location]*corev1.ConfigMap // objects that belong to nobody, as they were left
+	steady  map[location]*corev1.ConfigMap // dependents of owners that nobody changes, as they were at first
+	parting map[location]*corev1.ConfigMap // dependents of owners that are deleted, and leave them as orphans
 	done    map[string]int
+}
+
+// beginSteadily creates owners that stay as they are, and such as are deleted once, and waits for their dependents.
+func (h *history) beginSteadily() {
+	h.steady, h.parting = map[location]*corev1.ConfigMap{}, map[location]*corev1.ConfigMap{}
+	for i, to := range h.Members {
+		for _, home := range []*mctest.ControlPlane{h.Local, h.Members[0]} {
+			steady, parting := h.owner(fmt.Sprint("steady", i), to.Name), h.owner(fmt.Sprint("parting", i), to.Name)
+			parting.Annotations[dependents.DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+			h.create(home, steady)
+			h.create(home, parting)
+			for owner, all := range map[string]map[location]*corev1.ConfigMap{steady.Name: h.steady, parting.Name: h.parting} {
+				at := location{to, dependentOf(h.originName(home), owner)}
+				eventually(h.t, at.name+" is there", func() bool {
+					all[at] = h.get(at.cp, at.name)
+					return all[at] != nil
+				})
+			}
+		}
+	}
+}
+
+// part deletes an owner whose dependents are to stay.
+func (h *history) part() {
+	p := location{h.Local, fmt.Sprint("parting", h.rng.IntN(len(h.Members)))}
+	if h.rng.IntN(2) == 0 && !h.isDown(h.Members[0]) {
+		p.cp = h.Members[0]
+	}
+	if owner := h.get(p.cp, p.name); owner != nil {
+		h.try(p.cp.Client().Delete(h.t.Context(), owner))
+	}
+}
+
+// isSpared reports whether a dependent is one that nobody but the controller may delete or release.
+func (h *history) isSpared(at location) bool { return h.steady[at] != nil || h.parting[at] != nil }
+
+// unharmedAll fails the test if a dependent of an owner that nobody has changed, or that has left it as an orphan, is not
+// the one that it was.
+func (h *history) unharmedAll() {
+	h.t.Helper()
+	for _, all := range []map[location]*corev1.ConfigMap{h.steady, h.parting} {
+		for at, before := range all {
+			now := h.get(at.cp, at.name)
+			if now == nil || now.UID != before.UID || now.DeletionTimestamp != nil {
+				h.t.Errorf("%s of %s is not the one that it was", at.name, at.cp.Name)
+			}
+		}
+	}
 }
 
 // location is a name in a cluster.
@@ -156,6 +208,7 @@ func (h *history) start() {
 			Data:       map[string]string{"value": owner.Data["value"]},
 		}}, nil
 	}
+	r.StateNamespace = h.ns
 	r.Timeout, r.Sweep.Interval = 2*time.Second, 300*time.Millisecond
 	if h.release {
 		r.ReleaseAfter = 500 * time.Millisecond
@@ -259,6 +312,7 @@ func (h *history) step() {
 		{"drift", 6, func() { h.onDependent(h.drift) }},
 		{"delete a dependent", 6, func() { h.onDependent(h.deleteDependent) }},
 		{"release a dependent", 4, func() { h.onDependent(h.releaseDependent) }},
+		{"delete an owner that leaves orphans", 2, h.part},
 		{"create a foreign object", 4, h.createForeign},
 		{"stop or start", 4, h.toggleStopped},
 		{"freeze or thaw", 4, h.toggleFrozen},
@@ -361,7 +415,8 @@ func (h *history) onDependent(do func(*mctest.ControlPlane, *corev1.ConfigMap)) 
 	if h.isDown(cp) {
 		return
 	}
-	if all := h.list(cp); len(all) > 0 {
+	all := slices.DeleteFunc(h.list(cp), func(cm corev1.ConfigMap) bool { return h.isSpared(location{cp, cm.Name}) })
+	if len(all) > 0 {
 		do(cp, &all[h.rng.IntN(len(all))])
 	}
 }

@@ -65,9 +65,21 @@ func (p *placement) kindsHere() []remote.Kind {
 	}
 	kinds := make([]remote.Kind, len(p.asked.noted))
 	for i, gvk := range p.asked.noted {
-		kinds[i] = p.engine.kindNoted(gvk)
+		kinds[i] = p.served(p.engine.kindNoted(gvk))
 	}
 	return kinds
+}
+
+// served returns a kind in another version if the cluster does not serve this one any more: the objects are the same.
+func (p *placement) served(k remote.Kind) remote.Kind {
+	mapper := p.at.Cluster.GetRESTMapper()
+	if _, err := mapper.RESTMapping(k.GroupKind(), k.Version); p.engine.isFixed(k) || !meta.IsNoMatchError(err) {
+		return k
+	}
+	if other, err := mapper.RESTMapping(k.GroupKind()); err == nil {
+		return remote.Untyped(other.GroupVersionKind)
+	}
+	return k
 }
 
 // kindNoted returns a kind that was noted. It may be none of the controller's any more.

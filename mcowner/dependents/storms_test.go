@@ -1,0 +1,244 @@
+package dependents_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// TestDeletionsThatHangHoldAWorkerAboutAsLongAsOne, whoever gives no answer, and whyever it is deleted.
+func TestDeletionsThatHangHoldAWorkerAboutAsLongAsOne(t *testing.T) {
+	t.Parallel()
+	const count = 20
+	silent := func(_ *world, cp *mctest.ControlPlane) *rest.Config {
+		cfg, _ := into(cp, deletions)
+		return cfg
+	}
+	goes := func(w *world) { w.remove(w.Local, "a") }
+	for name, c := range map[string]struct {
+		hang func(*world, *mctest.ControlPlane) *rest.Config
+		end  func(*world)
+	}{
+		"the API server, for an owner that goes": {silent, goes},
+		"a webhook, for an owner that goes":      {(*world).hangingWebhook, goes},
+		"the API server, for what is not desired": {silent, func(w *world) {
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "" })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			w.Members = nil // reported below
+			r := w.spread()
+			r.Timeout = 2 * time.Second // two removals by the webhook
+			r.Desired = w.names
+			p := w.run(r)
+			p.add(one, c.hang(w, one))
+			owner := w.owner("a", one.Name)
+			owner.Data["value"] = ""
+			for i := range count {
+				owner.Data["value"] += fmt.Sprintf(" orphan-%d", i)
+			}
+			w.create(w.Local, owner)
+			eventually(t, "the dependents are there", func() bool { return len(w.list(one)) == count })
+			var before atomic.Int32 // deletions until the owner was told
+			tap := func(req *http.Request) (answered func()) {
+				if req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/events") && p.power.deletions.Load() > 0 {
+					before.CompareAndSwap(0, p.power.deletions.Load())
+				}
+				return nil
+			}
+			p.power.tap.Store(&tap)
+			c.end(w)
+			w.told(w.Local, "a", dependents.EventFailed, "orphan-")
+			if n := before.Load(); n > count/2 {
+				t.Errorf("%d deletions were tried before the worker was free", n)
+			}
+		})
+	}
+}
+
+// refusing answers requests by itself.
+type refusing struct {
+	answer  func(*http.Request) *metav1.Status // nil for what goes through
+	through http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	status := r.answer(req)
+	if status == nil {
+		return r.through.RoundTrip(req)
+	}
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	content, err := json.Marshal(status)
+	return &http.Response{
+		StatusCode: int(status.Code), Status: http.StatusText(int(status.Code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(content)), Request: req,
+	}, err
+}
+
+// WrappedRoundTripper lets idle connections of the transport be closed.
+func (r *refusing) WrappedRoundTripper() http.RoundTripper { return r.through }
+
+// TestConflictsBackOffAndAreTold: the pause grows with each.
+func TestConflictsBackOffAndAreTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.Members = nil // reported below
+	var mu sync.Mutex
+	var tries []time.Time
+	cfg := one.Config()
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper {
+		return &refusing{through: through, answer: func(req *http.Request) *metav1.Status {
+			if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/configmaps") {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			tries = append(tries, time.Now())
+			return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists, Message: "there it is"}
+		}}
+	})
+	p := w.run(w.spread())
+	p.add(one, cfg)
+	w.create(w.Local, w.owner("a", one.Name))
+	w.told(w.Local, "a", dependents.EventContended, "two controllers")
+	mu.Lock()
+	defer mu.Unlock()
+	n := len(tries)
+	if n < 3 || n > 20 {
+		t.Fatalf("it was told after %d conflicts", n)
+	}
+	if last := tries[n-1].Sub(tries[n-2]); last < 4*100*time.Millisecond {
+		t.Errorf("the pause after %d conflicts was %s, want at least four times the first, which is 100ms", n-1, last)
+	}
+}
+
+// forge creates dependents of owners that nobody has seen, each of another.
+func (w *world) forge(cp *mctest.ControlPlane, count int, in mcreconcile.ClusterName) {
+	w.t.Helper()
+	var group errgroup.Group
+	group.SetLimit(8)
+	for i := range count {
+		group.Go(func() error {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: fmt.Sprintf("forged-%d", i)}}
+			err := mcowner.SetControllerReference(mcowner.Reference{
+				Fleet: fleetName, Manager: controller, Controller: true, Cluster: in, APIVersion: "v1", Kind: "ConfigMap",
+				Namespace: w.ns, Name: fmt.Sprintf("nobody-%d", i), UID: "nobody",
+			}, cm, mcowner.ByName(mcreconcile.ClusterName(cp.Name)))
+			if err != nil {
+				return err
+			}
+			return cp.Client().Create(w.t.Context(), cm)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestForgedReferencesCostFewRequests, and no list or watch where no owners are.
+func TestForgedReferencesCostFewRequests(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string]mcreconcile.ClusterName{"where owners are": mcreconcile.LocalCluster, "elsewhere": "member-2"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const count = 300
+			w := newWorld(t, 2)
+			one, two := w.Members[0], w.Members[1]
+			r := w.spread()
+			r.DependentsIn = mcowner.Clusters{Members: named(one.Name)}
+			r.Sweep.QPS = 1
+			p := w.run(r)
+			w.create(w.Local, w.owner("a", one.Name))
+			w.isCopied(one, "a")
+			p.is(two, "Ready")
+			var gets, lists atomic.Int32
+			tap := func(req *http.Request) (answered func()) {
+				switch {
+				case strings.Contains(req.URL.Path, "/configmaps/nobody"):
+					gets.Add(1)
+				case req.URL.Host == hostOf(two) && strings.HasSuffix(req.URL.Path, "/configmaps"):
+					lists.Add(1)
+				}
+				return nil
+			}
+			p.power.tap.Store(&tap)
+			w.forge(one, count, in)
+			w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" }) // seen after the others
+			eventually(t, "the last event was worked on", func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == "1" })
+			eventually(t, "nothing is written any more", p.isAtRest)
+			if n := gets.Load(); n > count/3 {
+				t.Errorf("%d requests were made for %d owners that nobody has seen", n, count)
+			}
+			if n := lists.Load(); n > 0 {
+				t.Errorf("a cluster without owners was asked %d times for all objects of their kind", n)
+			}
+		})
+	}
+}
+
+// TestOwnersWithoutTargetsAskNobody, in no cluster.
+func TestOwnersWithoutTargetsAskNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	var desired atomic.Int32
+	r := w.spread()
+	find := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		if strings.HasPrefix(owner.Name, "none") {
+			desired.Add(1)
+		}
+		return find(ctx, owner, target)
+	}
+	var asked sync.Map
+	p := w.run(r)
+	p.is(one, "Ready")
+	tap := func(req *http.Request) (answered func()) {
+		if strings.Contains(req.URL.Path, "none") || req.URL.Host == hostOf(one) && slices.Contains([]string{http.MethodPost, http.MethodPatch, http.MethodDelete}, req.Method) ||
+			req.URL.Host == hostOf(one) && req.URL.Query().Has("watch") {
+			asked.Store(req.Method+" "+req.URL.String(), true)
+		}
+		return nil
+	}
+	p.power.tap.Store(&tap)
+	for i := range 20 {
+		w.create(w.Local, w.owner(fmt.Sprintf("none-%d", i)))
+		w.change(w.Local, fmt.Sprintf("none-%d", i), func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	}
+	w.remove(w.Local, "none-0")
+	eventually(t, "nothing is written any more", p.isAtRest)
+	asked.Range(func(what, _ any) bool {
+		t.Errorf("for owners without targets there was the request %v", what)
+		return true
+	})
+	if n := desired.Load(); n > 0 {
+		t.Errorf("Desired was called %d times", n)
+	}
+	w.create(w.Local, w.owner("last", one.Name)) // the program was at work
+	w.isCopied(one, "last")
+}

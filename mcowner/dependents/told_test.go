@@ -1,0 +1,133 @@
+package dependents_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// TestADependentWaitsForANamespaceThatGoes: no right is missing.
+func TestADependentWaitsForANamespaceThatGoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	going := one.CreateNamespace(t) // nobody finishes its deletion
+	if err := one.Client().Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: going}}); err != nil {
+		t.Fatal(err)
+	}
+	var results latest
+	r := w.spread()
+	r.Status = results.note
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		return []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: going, Name: owner.Name}}}, nil
+	}
+	w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "the dependent waits", func() bool { return slices.Equal(results.states("a", one), []dependents.State{dependents.Waiting}) })
+	if err := results.of("a", one).Err; err == nil || !strings.Contains(err.Error(), "being terminated") {
+		t.Errorf("the result does not say why: %v", err)
+	}
+	if w.has(w.Local, "a", dependents.EventForbidden, "") {
+		t.Error("an event says that a right is missing")
+	}
+}
+
+// notes returns those of the events on an object.
+func (w *world) notes(cp interface{ Client() client.Client }, name string) []string {
+	w.t.Helper()
+	list := &eventsv1.EventList{}
+	if err := cp.Client().List(w.t.Context(), list, client.InNamespace(w.ns), client.MatchingFields{"regarding.name": name}); err != nil {
+		w.t.Fatal(err)
+	}
+	var notes []string
+	for _, e := range list.Items {
+		notes = append(notes, e.Note)
+	}
+	return notes
+}
+
+// TestAKindOfOwnersWithoutStatusIsToldOnce on each: ConfigMaps have none.
+func TestAKindOfOwnersWithoutStatusIsToldOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Status = func(_ context.Context, owner *corev1.ConfigMap, _ []dependents.Result) error {
+		owner.Annotations = maps.Clone(owner.Annotations)
+		owner.Annotations["status"] = owner.Data["value"]
+		return nil
+	}
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	w.told(w.Local, "a", dependents.EventFailed, "no status subresource")
+	for _, value := range []string{"2", "3"} {
+		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = value })
+		eventually(t, "the copy follows", func() bool { return w.isCopied(one, "a").Data["value"] == value })
+	}
+	eventually(t, "nothing is written any more", p.isAtRest)
+	told := 0
+	for _, note := range w.notes(w.Local, "a") {
+		if strings.Contains(note, "no status subresource") {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("it was told %d times", told)
+	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+}
+
+// TestATenantIsNotToldTheNamesOfAnother, where owners have the rights of users.
+func TestATenantIsNotToldTheNamesOfAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	var results latest
+	r := w.spread()
+	r.OwnersIn, r.DependentsIn = mcowner.Clusters{}, mcowner.Clusters{Local: true}
+	r.User = func(mcreconcile.ClusterName) string { return "" }
+	r.Status = results.note
+	r.Targets = func(_ context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		if owner.Annotations["to"] == "" { // such as kube-root-ca.crt
+			return nil, nil
+		}
+		return []mcreconcile.ClusterName{mcreconcile.LocalCluster}, nil
+	}
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		same := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "same"}}
+		same.Annotations = map[string]string{dependents.ConflictAnnotation: owner.Data["policy"]}
+		return []client.Object{same}, nil
+	}
+	w.run(r)
+	w.create(one, w.owner("secret-name", "local"))
+	eventually(t, "the first has the object", func() bool { return w.get(w.Local, "same") != nil })
+	for _, policy := range []dependents.ConflictPolicy{dependents.Fail, dependents.Adopt} {
+		name := "second-" + strings.ToLower(string(policy))
+		second := w.owner(name, "local")
+		second.Data["policy"] = string(policy)
+		w.create(two, second)
+		w.told(two, name, dependents.EventConflict, "another cluster")
+		conflict, ok := errors.AsType[*dependents.ConflictError](results.in(name, mcreconcile.LocalCluster).Err)
+		if !ok {
+			t.Fatalf("the result has no conflict: %v", results.in(name, mcreconcile.LocalCluster).Err)
+		}
+		for _, text := range append(w.notes(two, name), conflict.Error()) {
+			if strings.Contains(text, "secret-name") || strings.Contains(text, one.Name) {
+				t.Errorf("the tenant was told: %s", text)
+			}
+		}
+	}
+}
