@@ -210,7 +210,7 @@ func TestAChangeThatIsTakenBackIsFollowed(t *testing.T) {
 	w.run(w.spread())
 	w.create(w.Local, w.owner("a", one.Name))
 	w.isCopied(one, "a")
-	for _, value := range strings.Fields("2 1 2 1") {
+	for value := range strings.FieldsSeq("2 1 2 1") {
 		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = value })
 		eventually(t, "the copy has the value "+value, func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == value })
 	}

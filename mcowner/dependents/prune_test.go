@@ -103,9 +103,9 @@ func TestADependentInAnotherVersionIsOfTheKind(t *testing.T) {
 	})
 }
 
-// crdOf describes a kind of the world's own, in these versions.
-func (w *world) crdOf(kind string, versions ...string) *unstructured.Unstructured {
-	plural, group := strings.ToLower(kind)+"s", w.ns+".example.com"
+// gadgetCRD describes a kind of the world's own, in these versions.
+func (w *world) gadgetCRD(versions ...string) *unstructured.Unstructured {
+	group := w.ns + ".example.com"
 	all := make([]any, 0, len(versions))
 	for i, v := range versions {
 		all = append(all, map[string]any{
@@ -115,20 +115,20 @@ func (w *world) crdOf(kind string, versions ...string) *unstructured.Unstructure
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural + "." + group},
+		"metadata": map[string]any{"name": "gadgets." + group},
 		"spec": map[string]any{
 			"group": group, "scope": "Namespaced", "versions": all,
-			"names": map[string]any{"kind": kind, "plural": plural, "singular": strings.ToLower(kind)},
+			"names": map[string]any{"kind": "Gadget", "plural": "gadgets"},
 		},
 	}}
 }
 
-// custom returns an object of a kind of the world's own.
-func (w *world) custom(kind, version, name string) *unstructured.Unstructured {
+// gadget returns an object of the world's own kind.
+func (w *world) gadget(version string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: w.ns + ".example.com", Version: version, Kind: kind})
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: w.ns + ".example.com", Version: version, Kind: "Gadget"})
 	obj.SetNamespace(w.ns)
-	obj.SetName(name)
+	obj.SetName("g")
 	return obj
 }
 
@@ -144,7 +144,7 @@ func TestAKindThatIsNotServedBlocksOnlyWhatNeedsIt(t *testing.T) {
 	one := w.Members[0]
 	var results latest
 	r := w.spread()
-	gadget := w.custom("Gadget", "v1", "g")
+	gadget := w.gadget("v1")
 	r.Kinds = append(r.Kinds, gadget.DeepCopy())
 	desired := r.Desired
 	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
@@ -161,7 +161,7 @@ func TestAKindThatIsNotServedBlocksOnlyWhatNeedsIt(t *testing.T) {
 	})
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
 	eventually(t, "what needs it not goes on", func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == "2" })
-	crd := w.crdOf("Gadget", "v1")
+	crd := w.gadgetCRD("v1")
 	w.create(one, crd)
 	eventually(t, "what needs it is made", func() bool { return w.isThere(one, gadget.DeepCopy()) })
 	w.remove(w.Local, "a")
@@ -177,7 +177,7 @@ func TestACRDBesideItsObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
-	crd, gadget := w.crdOf("Gadget", "v1"), w.custom("Gadget", "v1", "g")
+	crd, gadget := w.gadgetCRD("v1"), w.gadget("v1")
 	r := w.spread()
 	r.Kinds = nil
 	r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
@@ -210,19 +210,19 @@ func TestAnOwnerFollowsItsKindToAnotherVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
-	crd := w.crdOf("Gadget", "v1", "v2")
+	crd := w.gadgetCRD("v1", "v2")
 	w.create(one, crd)
 	r := w.spread()
 	r.Kinds = nil
 	r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
 	version := "v1"
 	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
-		obj := w.custom("Gadget", version, "g")
+		obj := w.gadget(version)
 		return []client.Object{obj}, unstructured.SetNestedField(obj.Object, owner.Data["value"], "spec", "value")
 	}
 	p := w.run(r)
 	w.create(w.Local, w.owner("a", one.Name))
-	gadget := w.custom("Gadget", "v2", "g")
+	gadget := w.gadget("v2")
 	eventually(t, "the object is there", func() bool { return w.isThere(one, gadget) })
 	uid := gadget.GetUID()
 	p.stop()
@@ -230,7 +230,7 @@ func TestAnOwnerFollowsItsKindToAnotherVersion(t *testing.T) {
 	if err := one.Client().Patch(t.Context(), crd, unserved); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the version is not served any more", func() bool { return !w.isThere(one, w.custom("Gadget", "v1", "g")) })
+	eventually(t, "the version is not served any more", func() bool { return !w.isThere(one, w.gadget("v1")) })
 	version = "v2"
 	w.run(r)
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })

@@ -158,7 +158,7 @@ func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation
 			done.Objects = append(done.Objects, deleting(d))
 		}
 	}
-	for _, i := range rand.Perm(len(all)) { // else those that hang would hold up the same ones each time
+	for _, i := range rand.Perm(len(all)) { //nolint:gosec // it hides nothing: else those that hang would hold up the same ones each time
 		d := all[i]
 		if policy != metav1.DeletePropagationOrphan && !d.obj.GetDeletionTimestamp().IsZero() {
 			continue

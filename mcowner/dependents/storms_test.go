@@ -62,8 +62,8 @@ func TestDeletionsThatHangHoldAWorkerAboutAsLongAsOne(t *testing.T) {
 			}
 			w.create(w.Local, owner)
 			eventually(t, "the dependents are there", func() bool { return len(w.list(one)) == count })
-			var before atomic.Int32 // deletions until the owner was told
-			tap := func(req *http.Request) (answered func()) {
+			var before atomic.Int32                            // deletions until the owner was told
+			tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
 				if req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/events") && p.power.deletions.Load() > 0 {
 					before.CompareAndSwap(0, p.power.deletions.Load())
 				}
@@ -177,7 +177,7 @@ func TestForgedReferencesCostFewRequests(t *testing.T) {
 			w.isCopied(one, "a")
 			p.is(two, "Ready")
 			var gets, lists atomic.Int32
-			tap := func(req *http.Request) (answered func()) {
+			tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
 				switch {
 				case strings.Contains(req.URL.Path, "/configmaps/nobody"):
 					gets.Add(1)
@@ -218,7 +218,7 @@ func TestOwnersWithoutTargetsAskNobody(t *testing.T) {
 	var asked sync.Map
 	p := w.run(r)
 	p.is(one, "Ready")
-	tap := func(req *http.Request) (answered func()) {
+	tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
 		if strings.Contains(req.URL.Path, "none") || req.URL.Host == hostOf(one) && slices.Contains([]string{http.MethodPost, http.MethodPatch, http.MethodDelete}, req.Method) ||
 			req.URL.Host == hostOf(one) && req.URL.Query().Has("watch") {
 			asked.Store(req.Method+" "+req.URL.String(), true)

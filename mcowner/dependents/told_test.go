@@ -51,9 +51,9 @@ func (w *world) notes(cp interface{ Client() client.Client }, name string) []str
 	if err := cp.Client().List(w.t.Context(), list, client.InNamespace(w.ns), client.MatchingFields{"regarding.name": name}); err != nil {
 		w.t.Fatal(err)
 	}
-	var notes []string
-	for _, e := range list.Items {
-		notes = append(notes, e.Note)
+	notes := make([]string, len(list.Items))
+	for i, e := range list.Items {
+		notes[i] = e.Note
 	}
 	return notes
 }

@@ -97,10 +97,9 @@ func (t *tombs) has(ctx context.Context, gone mcowner.Reference) (bool, error) {
 		return false, err
 	}
 	this := tomb{}
-	if json.Unmarshal([]byte(cm.Data[entry(gone)]), &this) != nil {
-		return cm.Data[entry(gone)] != "", nil //nolint:nilerr // somebody has written to it: nothing is deleted for that
-	}
-	return this.has(gone), nil
+	noted, there := cm.Data[entry(gone)]
+	readable := json.Unmarshal([]byte(noted), &this) == nil
+	return there && (!readable || this.has(gone)), nil // somebody may have written to it: nothing is deleted for that
 }
 
 // errNoNamespace says that nothing can be noted in the local cluster.

@@ -51,9 +51,10 @@ func (l *latest) in(owner string, name mcreconcile.ClusterName) dependents.Resul
 }
 
 func (l *latest) states(owner string, cp *mctest.ControlPlane) []dependents.State {
-	var states []dependents.State
-	for _, o := range l.of(owner, cp).Objects {
-		states = append(states, o.State)
+	objects := l.of(owner, cp).Objects
+	states := make([]dependents.State, len(objects))
+	for i, o := range objects {
+		states[i] = o.State
 	}
 	return states
 }

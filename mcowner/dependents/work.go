@@ -45,9 +45,10 @@ func (w work) String() string {
 	case account:
 		return "the account of " + w.owner.String()
 	case seek:
-		return "owners outside"
+		return "the search for owners"
+	default:
+		return "the dependents of " + w.owner.String()
 	}
-	return "the dependents of " + w.owner.String()
 }
 
 func accountOf(owner mcreconcile.Request) work {
