@@ -141,6 +141,7 @@ type view struct {
 
 	targeted bool
 	sites    []record.Site             // of the name, in which there may be dependents
+	dropped  []record.Site             // in which nothing is left, but for what is stored
 	noted    []schema.GroupVersionKind // kinds that there may be
 }
 
@@ -167,6 +168,9 @@ func (o *ownerState) inLocked(name mcreconcile.ClusterName) (view, bool) {
 	}
 	v := view{plan: o.plan, noted: o.record.Kinds}
 	_, v.targeted = slices.BinarySearch(o.plan.targets, name)
+	if p, ok := o.parts[name]; ok {
+		v.dropped = p.drop
+	}
 	for _, s := range o.record.Sites {
 		if s.Name == name {
 			v.sites = append(v.sites, s)

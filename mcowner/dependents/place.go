@@ -58,7 +58,11 @@ var errUnnoted = errors.New("the owner's record still has the cluster")
 
 // place does one owner's part in one cluster.
 func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Session) (result reconcile.Result, err error) {
-	v, ok := o.begin(w.in)
+	leaving, begin := mcreconcile.Leaving(ctx), o.begin
+	if leaving {
+		begin = o.in // nothing is put there
+	}
+	v, ok := begin(w.in)
 	if !ok {
 		return reconcile.Result{}, nil
 	}
@@ -77,7 +81,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	if p.writer, done.Err = c.writers.At(at, w.owner.ClusterName); done.Err != nil {
 		return reconcile.Result{}, done.Err
 	}
-	switch leaving := mcreconcile.Leaving(ctx); {
+	switch {
 	case leaving:
 		p.depart(ctx, &done)
 	case v.mode == serving && v.targeted:
@@ -145,6 +149,9 @@ func (p *placement) depart(ctx context.Context, done *report) {
 		done.Err = errLeaving
 	}
 	if len(p.asked.sites) == 0 {
+		if done.drop = p.asked.dropped; len(done.drop) > 0 {
+			done.Err = errUnnoted
+		}
 		return
 	}
 	policy := p.engine.cfg.onMemberLeaving.propagation()
