@@ -185,11 +185,8 @@ func (s Sweep) withDefaults(watched bool) Sweep {
 	if s.Interval <= 0 {
 		s.Interval = 50 * time.Second // an orphan is seen within a minute
 	}
-	if s.Listing <= 0 {
-		s.Listing = s.Interval
-		if watched {
-			s.Listing = max(s.Interval, 10*time.Minute)
-		}
+	if s.Listing <= 0 && watched {
+		s.Listing = max(s.Interval, 10*time.Minute)
 	}
 	if s.PageSize <= 0 {
 		s.PageSize = remote.DefaultPageSize

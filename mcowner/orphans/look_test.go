@@ -8,12 +8,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
-	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -44,24 +42,25 @@ func TestAClusterThatIsBusyIsLookedAtAfterwards(t *testing.T) {
 	t.Parallel()
 	const local = mcreconcile.LocalCluster
 	mgr := &slow{may: make(chan struct{})}
+	access := remote.NewAccess(mgr, "test", 0, false)
 	s := &sweeper{
-		Collector: &Collector{DependentsIn: mcowner.Clusters{Local: true}}, log: logr.Discard(), metrics: newSweepMetrics("look"),
-		access: remote.NewAccess(mgr, "test", 0, false),
+		Collector: &Collector{}, log: logr.Discard(), metrics: newSweepMetrics("look"), access: access, visit: access.Visit,
+		names: func() []mcreconcile.ClusterName { return []mcreconcile.ClusterName{local} }, clusters: map[mcreconcile.ClusterName]*sweepMemory{},
 	}
-	clusters := map[mcreconcile.ClusterName]*sweepMemory{local: {name: local, hung: map[types.UID]struct{}{}}}
+	by := way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake()}
 	var group errgroup.Group
 	s.Look(local)
 	s.Look("unknown")
 	<-s.looks.awake()
-	now := s.toLookAt(clusters)
-	if len(now) != 1 || !clusters[local].busy.Load() {
+	now := s.toLookAt(by)
+	if len(now) != 1 || !s.memory(local).cached.busy.Load() {
 		t.Fatalf("%d clusters are to be looked at", len(now))
 	}
-	s.begin(t.Context(), &group, now)
+	s.begin(t.Context(), &group, by, now)
 	for range 3 {
 		s.Look(local)
 		<-s.looks.awake()
-		if now := s.toLookAt(clusters); len(now) > 0 {
+		if now := s.toLookAt(by); len(now) > 0 {
 			t.Fatal("a cluster is looked at twice at once")
 		}
 	}
@@ -70,10 +69,10 @@ func TestAClusterThatIsBusyIsLookedAtAfterwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-s.looks.awake()
-	if now = s.toLookAt(clusters); len(now) != 1 {
+	if now = s.toLookAt(by); len(now) != 1 {
 		t.Fatal("the cluster is not looked at afterwards")
 	}
-	s.begin(t.Context(), &group, now)
+	s.begin(t.Context(), &group, by, now)
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
