@@ -33,6 +33,10 @@ const (
 	// DesiredAnnotation on a dependent has a hash of what was desired when it was written last. Package dependents writes it.
 	DesiredAnnotation = "fleet-runtime.dev/desired"
 
+	// CreatedByAnnotation is on a namespace that was created for dependents. Its value is [Reference.Fleet]. Such a namespace is
+	// deleted with its last owner, if it is empty of others. Package dependents writes it.
+	CreatedByAnnotation = "fleet-runtime.dev/created-by"
+
 	// KeyPrefix begins [Reference.Key].
 	KeyPrefix = "owner.fleet-runtime.dev/"
 )

@@ -153,7 +153,7 @@ func RemoveReference(owner Reference, dependent client.Object) {
 	}
 	if !hasKey(dependent.GetAnnotations()) {
 		dependent.SetLabels(without(without(dependent.GetLabels(), FleetLabel), OwnerClusterLabel))
-		dependent.SetAnnotations(without(dependent.GetAnnotations(), DesiredAnnotation))
+		dependent.SetAnnotations(without(without(dependent.GetAnnotations(), DesiredAnnotation), CreatedByAnnotation))
 	}
 	natives := slices.DeleteFunc(slices.Clone(dependent.GetOwnerReferences()), func(n metav1.OwnerReference) bool { return n.UID == owner.UID })
 	dependent.SetOwnerReferences(natives)

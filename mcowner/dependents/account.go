@@ -231,6 +231,9 @@ func (a *accounting) firstKinds(ctx context.Context) []schema.GroupVersionKind {
 		if k, err := a.engine.kindOf(obj); err == nil {
 			kinds = kindsOf(kinds, []schema.GroupVersionKind{k.GroupVersionKind})
 		}
+		if a.engine.cfg.createNamespaces && obj.GetNamespace() != "" {
+			kinds = kindsOf(kinds, []schema.GroupVersionKind{a.engine.namespaces().GroupVersionKind})
+		}
 	}
 	return kinds
 }

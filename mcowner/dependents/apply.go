@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,29 +31,14 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 		done.Objects, done.Err = there(target), fmt.Errorf("finding what is desired in %s: %w", p.at, err)
 		return
 	}
-	wants := p.wantedOf(desired)
+	wants := p.withNamespaces(p.wantedOf(desired))
 	if done.kinds = newKinds(p.asked.noted, wants); len(done.kinds) > 0 {
 		done.Objects, done.Err, done.again = there(target), ErrPending, true
 		return // nothing is created of a kind that was not noted
 	}
-	wanted := make(map[dependentKey]bool, len(wants))
-	var errs []error
-	for _, w := range wants {
-		key := p.keyOf(w.kind, w.obj)
-		if wanted[key] {
-			errs = append(errs, fmt.Errorf("%s is desired twice", w.kind.Describe(w.obj)))
-			continue
-		}
-		wanted[key] = true
-		result := p.object(ctx, w, unknown[w.kind.GroupKind()])
-		done.Objects = append(done.Objects, result)
-		errs = append(errs, result.Err)
-		if p.isOver(result.Err) {
-			break
-		}
-	}
+	wanted, err := p.applyInWaves(ctx, wants, found, unknown, done)
 	p.o.keep(p.at.Name(), wanted)
-	if done.Err = errors.Join(errs...); done.Err == nil {
+	if done.Err = err; done.Err == nil {
 		done.Err = p.prune(ctx, found, wanted, done)
 	}
 	for _, why := range unknown {
@@ -60,10 +46,74 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	}
 }
 
+// applyInWaves makes what is wanted so, wave by wave, and returns which that was.
+func (p *placement) applyInWaves(
+	ctx context.Context, wants []wanted, found []dependent, unknown map[schema.GroupKind]error, done *report,
+) (wanted map[dependentKey]bool, err error) {
+	wanted = make(map[dependentKey]bool, len(wants))
+	var errs []error
+	var waiting error // is told if nothing else is wrong
+	inWaves(wants)
+	s := p.sequenceOf(wants)
+	for _, w := range wants {
+		key := p.keyOf(w.kind, w.obj)
+		if wanted[key] {
+			errs = append(errs, fmt.Errorf("%s is desired twice", w.kind.Describe(w.obj)))
+			continue
+		}
+		wanted[key] = true
+		var result ObjectResult
+		if why := s.before(w.wave); why != nil {
+			result = p.later(w, found, why)
+		} else {
+			result = p.object(ctx, w, unknown[w.kind.GroupKind()])
+			s.note(p.at, w, result)
+		}
+		if !w.shared || result.Err != nil || result.Object != nil { // a namespace of others is nothing to tell of
+			done.Objects = append(done.Objects, result)
+		}
+		if errors.Is(result.Err, ErrWaiting) {
+			waiting = cmp.Or(waiting, result.Err)
+			continue
+		}
+		errs = append(errs, result.Err)
+		if p.isOver(result.Err) {
+			break
+		}
+	}
+	if err = errors.Join(errs...); err == nil {
+		err = waiting
+	}
+	return wanted, err
+}
+
+func (p *placement) sequenceOf(wants []wanted) *sequence {
+	s := &sequence{wave: firstWave, last: firstWave}
+	if len(wants) > 0 {
+		s.wave, s.last = wants[0].wave, wants[len(wants)-1].wave
+	}
+	return s
+}
+
+// later returns the result of an object that is not looked at yet.
+func (p *placement) later(w wanted, found []dependent, why error) ObjectResult {
+	result := ObjectResult{Kind: w.kind.GroupVersionKind, Key: client.ObjectKeyFromObject(w.obj), State: Waiting, Err: why}
+	key := p.keyOf(w.kind, w.obj)
+	for _, d := range found {
+		if p.keyOf(d.Kind, d.obj) == key {
+			result.Object, result.UID = d.obj, d.obj.GetUID()
+		}
+	}
+	return result
+}
+
 // wanted is an object that is desired.
 type wanted struct {
 	kind remote.Kind
 	obj  client.Object
+	wave wave
+	// shared says that it is a namespace, which is created if it is absent, and left as it is.
+	shared bool
 	Policy
 	err error // why nothing can be done about it
 }
@@ -74,8 +124,10 @@ func (p *placement) wantedOf(desired []client.Object) []wanted {
 	for i, obj := range desired {
 		w := wanted{obj: obj}
 		if w.kind, w.err = p.engine.kindOf(obj); w.err == nil {
+			var misread error
+			w.wave, misread = waveOf(w.kind.GroupKind(), obj)
 			w.Policy, w.err = p.engine.cfg.policy.of(p.asked.owner, obj)
-			if w.err != nil {
+			if w.err = errors.Join(w.err, misread); w.err != nil {
 				w.err = fmt.Errorf("%s of %s: %w", w.kind.Describe(obj), p.at, w.err)
 			}
 		}
@@ -142,7 +194,11 @@ func (p *placement) target(found []dependent) Target {
 func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectResult {
 	result := ObjectResult{Kind: w.kind.GroupVersionKind, Key: client.ObjectKeyFromObject(w.obj)}
 	var obj client.Object
-	if result.Err = cmp.Or(w.err, unknown); result.Err == nil {
+	switch result.Err = cmp.Or(w.err, unknown); {
+	case result.Err != nil:
+	case w.shared:
+		obj, result.State, result.Err = p.share(ctx, w)
+	default:
 		obj, result.State, result.Err = p.apply(ctx, w)
 	}
 	if obj != nil {
@@ -152,7 +208,7 @@ func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectR
 		result.State = stateOf(result.Err)
 	}
 	key := p.keyOf(w.kind, w.obj)
-	if result.State == Conflict {
+	if result.State == Conflict || errors.Is(result.Err, errGoing) {
 		p.engine.ledger.await(p.work, key) // until what has its place is changed, or gone
 	} else {
 		p.engine.ledger.settled(p.work, key)
@@ -168,7 +224,7 @@ func stateOf(err error) State {
 		return Conflict
 	case isUnserved(err):
 		return NotServed
-	case errors.Is(err, errGoing), isTerminating(err), isOutdated(err):
+	case errors.Is(err, errGoing), errors.Is(err, ErrWaiting), isTerminating(err), isOutdated(err):
 		return Waiting
 	case apierrors.IsForbidden(err):
 		return Forbidden
@@ -194,19 +250,37 @@ func unlessUnserved(err error) error {
 
 // prune removes what is not desired.
 func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dependentKey]bool, done *report) error {
+	unwanted := slices.DeleteFunc(slices.Clone(found), func(d dependent) bool { return wanted[p.keyOf(d.Kind, d.obj)] })
+	return p.removeWave(ctx, unwanted, metav1.DeletePropagationBackground, done)
+}
+
+// removeWave takes the owner from dependents, from those of the last wave alone if there are several.
+func (p *placement) removeWave(ctx context.Context, all []dependent, policy metav1.DeletionPropagation, done *report) error {
+	now, later := lastOf(all)
+	if policy == metav1.DeletePropagationOrphan {
+		now, later = all, nil
+	}
 	var errs []error
-	for _, d := range found {
-		if wanted[p.keyOf(d.Kind, d.obj)] {
-			continue
-		}
-		if d.obj.GetDeletionTimestamp().IsZero() {
-			err := p.takeAway(ctx, d.Kind, d.obj, metav1.DeletePropagationBackground)
+	for _, i := range rand.Perm(len(now)) { // else those that hang would hold up the same ones each time
+		d := now[i]
+		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
+			err := p.takeAway(ctx, d.Kind, d.obj, policy)
 			errs = append(errs, err)
 			if p.isOver(err) {
 				break
 			}
 		}
-		done.Objects = append(done.Objects, deleting(d))
+		if policy != metav1.DeletePropagationOrphan {
+			done.Objects = append(done.Objects, deleting(d))
+		}
+	}
+	if len(later) > 0 { // the events of those come back here
+		for _, d := range later {
+			result := deleting(d)
+			result.State, result.Err = Waiting, errGoing
+			done.Objects = append(done.Objects, result)
+		}
+		errs = append(errs, fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, errGoing))
 	}
 	return errors.Join(errs...)
 }

@@ -139,7 +139,7 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, errContended):
 		return EventContended
-	case errors.Is(err, ErrPending), isOutdated(err), errors.Is(err, errGoing):
+	case errors.Is(err, ErrPending), isOutdated(err), errors.Is(err, errGoing), errors.Is(err, ErrWaiting):
 		return ""
 	case conflict:
 		return EventConflict

@@ -210,6 +210,8 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: p.untilRelease()}, nil
 	case remote.IsAway(err), errors.Is(err, errUnnoted):
 		return reconcile.Result{}, err
+	case errors.Is(err, ErrWaiting): // whoever changes that tells of it
+		return reconcile.Result{RequeueAfter: mostPause + rand.N(mostPause/3)}, nil //nolint:gosec // it hides nothing
 	case conflict, errors.Is(err, errGoing), isTerminating(err):
 		return reconcile.Result{RequeueAfter: lookAgain + rand.N(lookAgain/3)}, nil //nolint:gosec // it hides nothing
 	default:

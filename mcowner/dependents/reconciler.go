@@ -45,13 +45,21 @@ type Reconciler[T client.Object] struct {
 	// Namespaces are where dependents may be, for a controller that may list in these alone. Default: in all.
 	Namespaces []string
 
+	// CreateNamespaces creates the namespaces of dependents where they are absent. Such a namespace is shared by the owners that
+	// have dependents in it. When the last of them goes, it is deleted if it is proved to be empty of others, by listing all kinds
+	// that there may be in it; otherwise it stays, as nobody's. A namespace that was created by others is left as it is. The
+	// controller needs the right to get, list, watch, create, patch and delete namespaces, and to list whatever is to be proved
+	// absent. It cannot be used with Namespaces. Default: what has no namespace shows the API server's error.
+	CreateNamespaces bool
+
 	// Targets returns the clusters that the owner is to have dependents in; mcreconcile.LocalCluster may be one. It is
 	// called again when the owner changes, and when a member joins, leaves, or gets other labels. An error is returned by
 	// the reconcile, and changes nothing. Default: every member that DependentsIn names.
 	Targets func(ctx context.Context, owner T) ([]mcreconcile.ClusterName, error)
 
 	// Desired returns the dependents that the owner is to have in one cluster, and the fields that they are to have: other
-	// fields are left to others. They are applied in this order. Once all are, dependents that it does not return are deleted.
+	// fields are left to others. They are applied in this order, or wave by wave, see [WaveAnnotation]. Once all are, dependents
+	// that it does not return are deleted.
 	// An error shows in the [Result] of the cluster, and nothing is deleted there. It is called when the owner is changed by
 	// others than Status, and when something has happened in the cluster; for several clusters at once, so it must not change
 	// the owner. Required.
@@ -142,6 +150,9 @@ func (r *Reconciler[T]) validate() error {
 	if len(r.Kinds) == 0 && r.MoreKinds == nil || r.Desired == nil {
 		errs = append(errs, errors.New("the fields Kinds, or MoreKinds, and Desired are required"))
 	}
+	if r.CreateNamespaces && len(r.Namespaces) > 0 {
+		errs = append(errs, errors.New("CreateNamespaces needs all namespaces, and Namespaces names some"))
+	}
 	errs = append(errs, r.Policy.validate())
 	for field, policy := range map[string]LeavePolicy{
 		"OnMemberLeaving": r.OnMemberLeaving, "OnOwnersLeaving": r.OnOwnersLeaving, "Retire": r.Retire,
@@ -156,7 +167,7 @@ func (r *Reconciler[T]) config() config {
 	c := config{
 		fleet: r.Fleet, name: r.Name, ownersIn: r.OwnersIn, dependentsIn: r.DependentsIn, protos: r.Kinds,
 		namespaces: r.Namespaces, user: r.User, releaseAfter: r.ReleaseAfter, requestTimeout: r.Timeout, sweep: r.Sweep,
-		moreKinds: r.MoreKinds, policy: r.Policy, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
+		createNamespaces: r.CreateNamespaces, moreKinds: r.MoreKinds, policy: r.Policy, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
 		retire: r.Retire, decommissioned: r.OwnersDecommissioned, byName: r.ByName, workers: r.Workers, stateNamespace: r.StateNamespace,
 		newOwner: r.newOwner,
 		desired: func(ctx context.Context, owner client.Object, target Target) ([]client.Object, error) {
@@ -191,6 +202,7 @@ type config struct {
 	protos                 []client.Object
 	moreKinds              func(schema.GroupVersionKind) error // nil if there are none
 	namespaces             []string
+	createNamespaces       bool
 	newOwner               func() client.Object
 	targets                func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) // may be nil
 	desired                func(context.Context, client.Object, Target) ([]client.Object, error)

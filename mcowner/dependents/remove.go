@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -38,6 +37,9 @@ func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Obje
 		}
 	}
 	deleted, err := remote.TakeAway(ctx, p.engine.access, p.writer, p.at, k, obj, mine, policy)
+	if errors.Is(err, remote.ErrEmptying) {
+		return fmt.Errorf("%w: %w", err, errGoing)
+	}
 	if err != nil {
 		return err
 	}
@@ -147,29 +149,13 @@ func ownerKeys(obj client.Object) []string {
 	return keys
 }
 
-// empty takes the owner from all its dependents in the cluster, and returns how many are being deleted then. It asks the API
-// server: the cache may not know yet what was created last.
+// empty takes the owner from all its dependents in the cluster, wave by wave, and returns how many are being deleted then.
 func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation, done *report) (going int, err error) {
 	all, err := p.there(ctx)
-	errs := []error{err}
 	if policy != metav1.DeletePropagationOrphan {
 		going = len(all)
-		for _, d := range all {
-			done.Objects = append(done.Objects, deleting(d))
-		}
 	}
-	for _, i := range rand.Perm(len(all)) { //nolint:gosec // it hides nothing: else those that hang would hold up the same ones each time
-		d := all[i]
-		if policy != metav1.DeletePropagationOrphan && !d.obj.GetDeletionTimestamp().IsZero() {
-			continue
-		}
-		err := p.takeAway(ctx, d.Kind, d.obj, policy)
-		errs = append(errs, err)
-		if p.isOver(err) {
-			break
-		}
-	}
-	return going, errors.Join(errs...)
+	return going, errors.Join(p.removeWave(ctx, all, policy, done), err)
 }
 
 // there returns the metadata of all dependents of the owner in the cluster, as the API server has them.

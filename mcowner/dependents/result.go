@@ -19,12 +19,13 @@ type Result struct {
 	// Targeted says whether the owner is to have dependents there. If not, they are being removed.
 	Targeted bool
 
-	// Objects are the dependents that Desired has returned, in its order, and after them those that are being removed.
+	// Objects are the dependents that Desired has returned, in the order in which they are applied, and after them those that are being
+	// removed.
 	Objects []ObjectResult
 
 	// Err says what keeps the cluster from being as desired. It is nil if nothing does. With errors.Is it may be
-	// [ErrPending]; with errors.As it may be a fleet.StateError if the cluster is not ready, a [ConflictError], or an error of
-	// the API server.
+	// [ErrPending] or [ErrWaiting]; with errors.As it may be a fleet.StateError if the cluster is not ready, a [ConflictError],
+	// or an error of the API server.
 	Err error
 
 	// Since is when Err became what it is, in what it says.

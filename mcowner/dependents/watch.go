@@ -117,6 +117,7 @@ func (w *watches) isWatched(in mcreconcile.ClusterName, kind schema.GroupVersion
 
 // handler maps an object of a kind to the work on its owners, and to what waits for it to be gone.
 func (w *watches) handler(k remote.Kind) mchandler.TypedHandlerFunc[client.Object, work] {
+	shared := k.GroupKind() == namespaceKind
 	return func(in mcreconcile.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, work] {
 		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []work {
 			all := w.ledger.waitingFor(dependentKey{cluster: in, kind: k.GroupKind(), name: client.ObjectKeyFromObject(obj)})
@@ -125,7 +126,7 @@ func (w *watches) handler(k remote.Kind) mchandler.TypedHandlerFunc[client.Objec
 				return all // what cannot be read is nobody's
 			}
 			for _, r := range references {
-				if r.Controller && (r.Fleet == w.fleet && r.Manager == w.manager || r.Fleet == "") {
+				if (r.Controller || shared) && (r.Fleet == w.fleet && r.Manager == w.manager || r.Fleet == "") {
 					all = append(all, work{r.Request(), in, place})
 				}
 			}

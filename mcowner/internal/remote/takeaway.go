@@ -12,13 +12,12 @@ import (
 
 // TakeAway takes owners from a dependent: it deletes the dependent, unless the policy is Orphan, the dependent itself says that
 // it is to stay, or there is another owner; then it removes the references. It does so as the object was read: if it was
-// changed since, nothing happens, and the error is a conflict. One that is gone already is no error.
+// changed since, nothing happens, and the error is a conflict. One that is gone already is no error. A namespace that was created
+// for dependents is deleted only if it is empty of others; the error wraps ErrEmptying while that is not so yet.
 func TakeAway(
 	ctx context.Context, a *Access, writer client.Client, at Session, k Kind, obj client.Object,
 	owners []mcowner.Reference, policy metav1.DeletionPropagation,
 ) (deleted bool, err error) {
-	ctx, cancel := a.Bound(ctx)
-	defer cancel()
 	meta := k.NewMetadata()
 	meta.ObjectMeta = metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
@@ -31,6 +30,13 @@ func TakeAway(
 	others, err := mcowner.References(released, at.ID)
 	stays := policy == metav1.DeletePropagationOrphan || obj.GetAnnotations()[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan)
 	deleted = !stays && len(others)+len(released.OwnerReferences) == 0 && err == nil
+	if deleted && isCreated(k, obj) {
+		if deleted, err = emptiness(ctx, a, at, obj.GetName()); err != nil {
+			return false, fmt.Errorf("removing %s from %s: %w", k.Describe(obj), at, err)
+		}
+	}
+	ctx, cancel := a.Bound(ctx)
+	defer cancel()
 	if deleted {
 		err = writer.Delete(ctx, meta, client.PropagationPolicy(policy), client.Preconditions{
 			UID: new(meta.UID), ResourceVersion: new(meta.ResourceVersion),

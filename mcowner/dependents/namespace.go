@@ -1,0 +1,121 @@
+package dependents
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+)
+
+// withNamespaces adds the namespaces of what is wanted, where they are to be created.
+func (p *placement) withNamespaces(wants []wanted) []wanted {
+	if !p.engine.cfg.createNamespaces {
+		return wants
+	}
+	k := p.engine.namespaces()
+	there := map[string]bool{}
+	for _, w := range wants {
+		if w.kind.GroupKind() == namespaceKind { // it is a dependent itself, and looked after as such
+			there[w.obj.GetName()] = true
+		}
+	}
+	var namespaces []wanted
+	for _, w := range wants {
+		name := w.obj.GetNamespace()
+		if name == "" || there[name] || w.err != nil {
+			continue
+		}
+		there[name] = true
+		namespace := wanted{kind: k, obj: k.NewObject(), wave: firstWave, shared: true}
+		namespace.obj.SetName(name)
+		namespace.Policy, namespace.err = p.engine.cfg.policy.of(p.asked.owner, namespace.obj)
+		namespaces = append(namespaces, namespace)
+	}
+	return append(namespaces, wants...)
+}
+
+// namespaces returns the kind of namespaces.
+func (c *engine) namespaces() remote.Kind {
+	return c.kindNoted(corev1.SchemeGroupVersion.WithKind(namespaceKind.Kind))
+}
+
+// share makes the owner one of those that a namespace was created for, and creates it if it is absent. One that others have
+// created is left alone, and not returned.
+func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, error) {
+	existing, err := p.get(ctx, p.at.Cluster.GetCache(), w.kind, w.obj)
+	if apierrors.IsNotFound(err) { // a cache may be limited to what is the fleet's
+		existing, err = p.get(ctx, p.at.Cluster.GetAPIReader(), w.kind, w.obj)
+	}
+	key := p.keyOf(w.kind, w.obj)
+	switch {
+	case apierrors.IsNotFound(err):
+		return p.createNamespace(ctx, w)
+	case err != nil:
+		return nil, "", err
+	case !existing.GetDeletionTimestamp().IsZero():
+		return nil, "", fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errGoing)
+	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet:
+		return nil, Unchanged, nil
+	}
+	p.o.remember(key, fingerprint{uid: existing.GetUID()})
+	references, err := mcowner.References(existing, p.at.ID)
+	if err != nil {
+		return nil, Unchanged, nil //nolint:nilerr // what cannot be read is nobody's, and it is there
+	}
+	if w.Suspend || slices.ContainsFunc(references, p.asked.ref.Same) {
+		return existing, Unchanged, nil
+	}
+	return p.joinNamespace(ctx, w, existing)
+}
+
+// refer adds the owner to a namespace, and no native reference: Kubernetes' garbage collector does not look whether it is empty.
+func (p *placement) refer(namespace client.Object) error {
+	native := namespace.GetOwnerReferences()
+	err := mcowner.SetOwnerReference(p.asked.ref, namespace, p.at.ID)
+	namespace.SetOwnerReferences(native)
+	return err
+}
+
+func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client.Object) (client.Object, State, error) {
+	joined := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	if err := p.refer(joined); err != nil {
+		return nil, "", err
+	}
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
+	if err := p.writer.Patch(ctx, joined, patch, client.FieldOwner(p.engine.cfg.name)); err != nil {
+		return nil, "", fmt.Errorf("sharing %s of %s: %w", w.kind.Describe(existing), p.at, err)
+	}
+	return joined, Applied, nil
+}
+
+func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Object, State, error) {
+	if w.Suspend {
+		return nil, Suspended, nil
+	}
+	obj := w.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	annotations := map[string]string{mcowner.CreatedByAnnotation: p.engine.cfg.fleet}
+	if w.Keep {
+		annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+	}
+	obj.SetAnnotations(annotations)
+	if err := p.refer(obj); err != nil {
+		return nil, "", err
+	}
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	if err := p.writer.Create(ctx, obj, client.FieldOwner(p.engine.cfg.name)); err != nil {
+		return nil, "", fmt.Errorf("creating %s in %s: %w", w.kind.Describe(obj), p.at, err)
+	}
+	p.o.remember(p.keyOf(w.kind, obj), fingerprint{uid: obj.GetUID()})
+	p.o.did(EventCreated, p.at.Name(), w.kind.Describe(obj))
+	return obj, Applied, nil
+}

@@ -1,0 +1,142 @@
+package dependents_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// inNamespaces is a reconciler whose copies are in the namespace that the owner's data says.
+func (w *world) inNamespaces() *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	r.CreateNamespaces = true
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		return []client.Object{&corev1.ConfigMap{ObjectMeta: metaOf(owner.Data["value"], copyOf(owner.Name))}}, nil
+	}
+	return r
+}
+
+// ownerIn returns an owner that is to have copies in a namespace of all members.
+func (w *world) ownerIn(name, namespace string) *corev1.ConfigMap {
+	to := make([]string, 0, len(w.Members))
+	for _, cp := range w.Members {
+		to = append(to, cp.Name)
+	}
+	owner := w.owner(name, to...)
+	owner.Data["value"] = namespace
+	return owner
+}
+
+// namespace returns a namespace, nil if there is none, or it is being deleted: no controller of namespaces runs.
+func (w *world) namespace(cp *mctest.ControlPlane, name string) *corev1.Namespace {
+	w.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if !w.isThere(cp, ns) || ns.DeletionTimestamp != nil {
+		return nil
+	}
+	return ns
+}
+
+func (w *world) ownersOf(cp *mctest.ControlPlane, namespace string) int {
+	w.t.Helper()
+	ns := w.namespace(cp, namespace)
+	if ns == nil {
+		return 0
+	}
+	references, err := mcowner.References(ns, mcowner.ByName("member-1"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(references)
+}
+
+// TestNamespacesAreCreatedSharedAndDeletedWithTheLastOwner: also if an owner is only retargeted, or wants another one.
+func TestNamespacesAreCreatedSharedAndDeletedWithTheLastOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns, other := w.Members[0], w.ns+"-new", w.ns+"-other"
+	w.run(w.inNamespaces())
+	w.create(w.Local, w.ownerIn("a", ns))
+	w.create(w.Local, w.ownerIn("b", ns))
+	eventually(t, "both owners share the namespace", func() bool { return w.ownersOf(one, ns) == 2 })
+	if controller, ok := mcowner.ControllerOf(w.namespace(one, ns), mcowner.ByName("member-1")); ok {
+		t.Errorf("the namespace is controlled by %s", controller)
+	}
+	there := func(name string) bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf(name))}) }
+	eventually(t, "the dependents are there", func() bool { return there("a") && there("b") })
+
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	eventually(t, "the namespace has one owner", func() bool { return w.ownersOf(one, ns) == 1 })
+	if !there("b") {
+		t.Error("the dependent of the other owner is gone")
+	}
+	w.change(w.Local, "b", func(cm *corev1.ConfigMap) { cm.Data["value"] = other })
+	eventually(t, "the other namespace is there", func() bool { return w.ownersOf(one, other) == 1 })
+	eventually(t, "the first namespace is gone", func() bool { return w.namespace(one, ns) == nil })
+	w.change(w.Local, "b", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	eventually(t, "the other namespace is gone", func() bool { return w.namespace(one, other) == nil })
+}
+
+// TestANamespaceWithObjectsOfOthersStays: whether it was there before, or was created for dependents (AS-9.6).
+func TestANamespaceWithObjectsOfOthersStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, prod, made := w.Members[0], w.ns+"-prod", w.ns+"-made"
+	keep := func(ns string) {
+		w.create(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, "keep")})
+		w.create(one, &corev1.Secret{ObjectMeta: metaOf(ns, "db")})
+	}
+	w.create(one, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prod}})
+	keep(prod)
+	before := w.namespace(one, prod)
+	w.run(w.inNamespaces())
+	w.create(w.Local, w.ownerIn("a", prod))
+	w.create(w.Local, w.ownerIn("b", made))
+	for owner, ns := range map[string]string{"a": prod, "b": made} {
+		eventually(t, owner+" has its dependent", func() bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf(owner))}) })
+	}
+	if now := w.namespace(one, prod); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the namespace of others was changed to %v", now)
+	}
+	keep(made)
+	for owner, ns := range map[string]string{"a": prod, "b": made} {
+		w.remove(w.Local, owner)
+		w.isGone(w.Local, owner)
+		if w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf(owner))}) {
+			t.Errorf("the dependent in %s is still there", ns)
+		}
+		now := w.namespace(one, ns)
+		if now == nil || !w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, "keep")}) || !w.isThere(one, &corev1.Secret{ObjectMeta: metaOf(ns, "db")}) {
+			t.Fatalf("of the namespace %s there is %v", ns, now)
+		}
+		if w.ownersOf(one, ns) != 0 || now.Annotations[mcowner.CreatedByAnnotation] != "" || now.Labels[mcowner.FleetLabel] != "" {
+			t.Errorf("the namespace %s has the annotations %v", ns, now.Annotations)
+		}
+	}
+}
+
+// TestANamespaceIsCreatedAgain: one that somebody deletes comes back once it is gone.
+func TestANamespaceIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns := w.Members[0], w.ns+"-new"
+	one.StartControllerManager(t, "namespace-controller")
+	w.run(w.inNamespaces())
+	w.create(w.Local, w.ownerIn("a", ns))
+	there := func() bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}) }
+	eventually(t, "the dependent is there", there)
+	before := w.namespace(one, ns)
+	if err := one.Client().Delete(t.Context(), before.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is another one", func() bool { now := w.namespace(one, ns); return now != nil && now.UID != before.UID })
+	eventually(t, "the dependent is there again", there)
+}

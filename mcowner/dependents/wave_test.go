@@ -1,0 +1,195 @@
+package dependents_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// outcomes are the results of an owner that were told last.
+type outcomes struct {
+	mu   sync.Mutex // guards last
+	last map[string][]dependents.Result
+}
+
+// listen remembers the results of a reconciler's owners.
+func listen(r *dependents.Reconciler[*corev1.ConfigMap]) *outcomes {
+	o := &outcomes{last: map[string][]dependents.Result{}}
+	r.Status = func(_ context.Context, owner *corev1.ConfigMap, results []dependents.Result) error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.last[owner.Name] = slices.Clone(results)
+		return nil
+	}
+	return o
+}
+
+func (o *outcomes) of(owner string) []dependents.Result {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last[owner]
+}
+
+// waits reports whether a cluster of the owner waits for something that the text names.
+func (o *outcomes) waits(owner, text string) bool {
+	return slices.ContainsFunc(o.of(owner), func(r dependents.Result) bool {
+		return errors.Is(r.Err, dependents.ErrWaiting) && strings.Contains(r.Err.Error(), text)
+	})
+}
+
+func inWave(wave string, obj client.Object) client.Object {
+	obj.SetAnnotations(map[string]string{dependents.WaveAnnotation: wave})
+	return obj
+}
+
+func metaOf(ns, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: ns, Name: name}
+}
+
+// finish completes a Job, as the controller of Jobs does.
+func (w *world) finish(cp *mctest.ControlPlane, name string) {
+	w.t.Helper()
+	job := &batchv1.Job{}
+	if err := cp.Client().Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, job); err != nil {
+		w.t.Fatal(err)
+	}
+	now := metav1.Now()
+	job.Status = batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1, Conditions: []batchv1.JobCondition{
+		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
+	}}
+	if err := cp.Client().Status().Update(w.t.Context(), job); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) job(name string) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: metaOf(w.ns, name), Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}},
+	}}}}
+}
+
+func (w *world) isThere(cp *mctest.ControlPlane, obj client.Object) bool {
+	w.t.Helper()
+	err := cp.Client().Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj)
+	if client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// TestAWaveWaitsUntilTheOneBeforeIsReady: and goes before it when the owner goes.
+func TestAWaveWaitsUntilTheOneBeforeIsReady(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Kinds = append(r.Kinds, &batchv1.Job{})
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		inWave("2", all[0]).SetFinalizers([]string{"example.com/held"})
+		return append(all, inWave("-1", w.job(owner.Name))), err
+	}
+	told := listen(r)
+	w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "the later wave says for what it waits", func() bool { return told.waits("a", "Job "+w.ns+"/a") })
+	if objects := told.of("a")[0].Objects; len(objects) != 2 || objects[0].Kind.Kind != "Job" || objects[1].State != dependents.Waiting {
+		t.Errorf("the objects are %+v", objects)
+	}
+	if w.get(one, copyOf("a")) != nil {
+		t.Error("the later wave is there")
+	}
+	w.finish(one, "a")
+	w.isCopied(one, "a")
+
+	w.remove(w.Local, "a")
+	eventually(t, "the later wave is being deleted", func() bool { return w.mustGet(one, copyOf("a")).DeletionTimestamp != nil })
+	eventually(t, "the first wave waits for it", func() bool {
+		return slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool {
+			return r.Err != nil && strings.Contains(r.Err.Error(), "later waves")
+		})
+	})
+	if !w.isThere(one, w.job("a")) {
+		t.Error("the first wave went before the later one")
+	}
+	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+	w.isGone(w.Local, "a")
+	eventually(t, "the first wave is gone", func() bool { job := w.job("a"); return !w.isThere(one, job) || job.DeletionTimestamp != nil })
+}
+
+// TestACRDGoesBeforeItsObjects: no annotation is needed.
+func TestACRDGoesBeforeItsObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "sprockets.example.com"},
+		"spec": map[string]any{
+			"group": "example.com", "scope": "Namespaced",
+			"names": map[string]any{"kind": "Sprocket", "plural": "sprockets"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+			}},
+		},
+	}}
+	sprocket := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Sprocket"}}
+	sprocket.SetNamespace(w.ns)
+	sprocket.SetName("a")
+	r := w.spread()
+	r.Kinds = append(r.Kinds, crd.DeepCopy(), sprocket.DeepCopy())
+	r.Desired = func(context.Context, *corev1.ConfigMap, dependents.Target) ([]client.Object, error) {
+		return []client.Object{sprocket.DeepCopy(), crd.DeepCopy()}, nil
+	}
+	w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "the object is there", func() bool {
+		return one.Client().Get(t.Context(), client.ObjectKeyFromObject(sprocket), sprocket.DeepCopy()) == nil
+	})
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	eventually(t, "the CRD is gone", func() bool { return !w.isThere(one, crd.DeepCopy()) })
+}
+
+// TestAWaveThatIsNoNumberIsAnError: nothing is removed meanwhile.
+func TestAWaveThatIsNoNumberIsAnError(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	r := w.spread()
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		if wave := owner.Data["wave"]; wave != "" {
+			inWave(wave, all[0])
+		}
+		return all, err
+	}
+	told := listen(r)
+	w.run(r)
+	w.create(w.Local, w.owner("a", w.Members[0].Name))
+	before := w.isCopied(w.Members[0], "a")
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["wave"] = "first" })
+	eventually(t, "the result says so", func() bool {
+		return slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool {
+			return r.Err != nil && strings.Contains(r.Err.Error(), "must be an integer")
+		})
+	})
+	if now := w.get(w.Members[0], copyOf("a")); now == nil || now.UID != before.UID {
+		t.Errorf("the dependent is %v, and was %v", now, before)
+	}
+}

@@ -1,0 +1,138 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+)
+
+// ErrEmptying says that what is left in a namespace is about to go: it is being deleted, or its controller in the namespace is.
+var ErrEmptying = errors.New("what was in it is still being deleted")
+
+// isCreated reports whether an object is a namespace that was created for dependents.
+func isCreated(k Kind, obj client.Object) bool {
+	return k.GroupKind() == schema.GroupKind{Kind: "Namespace"} && obj.GetAnnotations()[mcowner.CreatedByAnnotation] != ""
+}
+
+// emptiness reports whether a namespace has nothing in it, but for what Kubernetes itself puts there. It lists every kind that is
+// namespaced. What cannot be listed proves nothing, and the answer is false. The error wraps ErrEmptying if the rest is about to go.
+func emptiness(ctx context.Context, a *Access, at Session, namespace string) (empty bool, err error) {
+	kinds, err := namespacedKinds(ctx, a, at)
+	if discovery.IsGroupDiscoveryFailedError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	going := ""
+	for _, k := range kinds {
+		if !k.listed {
+			return false, nil
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
+		err := (Scan{}).page(ctx, a, at, list, &client.ListOptions{Namespace: namespace, Limit: DefaultPageSize})
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("listing %s of the namespace: %w", k.GroupKind(), err)
+		}
+		if list.Continue != "" {
+			return false, nil // so many are nobody's rest
+		}
+		for i := range list.Items {
+			switch obj := &list.Items[i]; {
+			case isOfKubernetes(k.GroupKind(), obj):
+			case isGoing(obj, kinds):
+				going = Kind{GroupVersionKind: k.GroupVersionKind}.Describe(obj)
+			default:
+				return false, nil
+			}
+		}
+	}
+	if going != "" {
+		return false, fmt.Errorf("%s and maybe others: %w", going, ErrEmptying)
+	}
+	return true, nil
+}
+
+// namespacedKind is one whose objects are in namespaces.
+type namespacedKind struct {
+	schema.GroupVersionKind
+
+	listed bool // it can be
+}
+
+// namespacedKinds asks what there may be in a namespace: what can be created by a request, and stays.
+func namespacedKinds(ctx context.Context, a *Access, at Session) ([]namespacedKind, error) {
+	ctx, cancel := a.Bound(ctx)
+	defer cancel()
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(at.Cluster.GetConfig(), at.Cluster.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	lists, err := d.ServerPreferredNamespacedResourcesWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the kinds that there may be: %w", err)
+	}
+	var kinds []namespacedKind
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			listed := slices.Contains(r.Verbs, "list")
+			if listed || slices.Contains(r.Verbs, "get") || slices.Contains(r.Verbs, "delete") { // others are questions, not objects
+				kinds = append(kinds, namespacedKind{gv.WithKind(r.Kind), listed})
+			}
+		}
+	}
+	return kinds, nil
+}
+
+// isOfKubernetes reports whether Kubernetes itself puts an object into each namespace, or derives it from another object there.
+func isOfKubernetes(kind schema.GroupKind, obj *metav1.PartialObjectMetadata) bool {
+	switch kind {
+	case schema.GroupKind{Kind: "ConfigMap"}:
+		return obj.Name == "kube-root-ca.crt"
+	case schema.GroupKind{Kind: "ServiceAccount"}:
+		return obj.Name == "default"
+	case schema.GroupKind{Kind: "Secret"}: // the token of that, before Kubernetes 1.24
+		return obj.Annotations[corev1.ServiceAccountNameKey] == "default"
+	case schema.GroupKind{Kind: "Endpoints"}: // of a Service, which is listed itself
+		return obj.Annotations[corev1.EndpointsLastChangeTriggerTime] != "" || obj.Labels["endpoints.kubernetes.io/managed-by"] != ""
+	case schema.GroupKind{Kind: "Event"}, schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}:
+		return true
+	default:
+		return kind.Group == "metrics.k8s.io"
+	}
+}
+
+// isGoing reports whether an object is about to go: it is being deleted, or has a controller in the namespace. That is looked at
+// itself, or is gone, and then the garbage collector removes the object.
+func isGoing(obj *metav1.PartialObjectMetadata, kinds []namespacedKind) bool {
+	if !obj.DeletionTimestamp.IsZero() {
+		return true
+	}
+	owner := metav1.GetControllerOfNoCopy(obj)
+	if owner == nil {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && slices.ContainsFunc(kinds, func(k namespacedKind) bool {
+		return k.Group == gv.Group && k.Kind == owner.Kind
+	})
+}
