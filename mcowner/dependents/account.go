@@ -73,6 +73,8 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 		return reconcile.Result{}, nil
 	}
 	a.distribute()
+	c.takeBack(o)
+	c.advance(o)
 	results := a.results()
 	err := a.writeStatus(ctx, results)
 	o.tellUnnoted(unnoted)

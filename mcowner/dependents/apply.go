@@ -81,6 +81,7 @@ func (p *placement) applyInWaves(
 			break
 		}
 	}
+	done.unready = s.unready
 	if err = errors.Join(errs...); err == nil {
 		err = waiting
 	}
@@ -88,7 +89,7 @@ func (p *placement) applyInWaves(
 }
 
 func (p *placement) sequenceOf(wants []wanted) *sequence {
-	s := &sequence{wave: firstWave, last: firstWave}
+	s := &sequence{wave: firstWave, last: firstWave, everyone: p.engine.cfg.rollout.limits()}
 	if len(wants) > 0 {
 		s.wave, s.last = wants[0].wave, wants[len(wants)-1].wave
 	}
@@ -251,6 +252,16 @@ func unlessUnserved(err error) error {
 // prune removes what is not desired.
 func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dependentKey]bool, done *report) error {
 	unwanted := slices.DeleteFunc(slices.Clone(found), func(d dependent) bool { return wanted[p.keyOf(d.Kind, d.obj)] })
+	if slices.ContainsFunc(unwanted, func(d dependent) bool { return d.obj.GetDeletionTimestamp().IsZero() }) {
+		if err := p.permit(); err != nil {
+			for _, d := range unwanted {
+				result := deleting(d)
+				result.State, result.Err = Waiting, err
+				done.Objects = append(done.Objects, result)
+			}
+			return err
+		}
+	}
 	return p.removeWave(ctx, unwanted, metav1.DeletePropagationBackground, done)
 }
 

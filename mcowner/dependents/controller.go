@@ -93,7 +93,10 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	ref.Manager, ref.Controller = c.cfg.name, true
 	o := c.ledger.of(req)
 	o.retargeting()
-	p := &plan{home: home, owner: owner, ref: ref, propagation: metav1.DeletePropagationBackground}
+	p := &plan{home: home, owner: owner, ref: ref, rollout: c.cfg.rollout, propagation: metav1.DeletePropagationBackground}
+	if p.revision, err = c.revision(owner); err != nil {
+		return err
+	}
 	switch {
 	case !owner.GetDeletionTimestamp().IsZero():
 		p.mode, p.propagation = finishing, c.deletions.policyOf(owner)
@@ -186,6 +189,7 @@ func (c *engine) report(o *ownerState, w work, v view, r report) {
 	if o.report(w.in, v, r) {
 		c.works.addAfter(accountOf(w.owner), accountDelay(len(v.targets)))
 	}
+	c.advance(o)
 }
 
 // stray is told by the collector of a dependent in a cluster in which its owner has none by its record, or whose owner has a

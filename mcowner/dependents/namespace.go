@@ -102,6 +102,11 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 		return nil, Suspended, nil
 	}
 	obj := w.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	if _, known := p.o.was(p.keyOf(w.kind, obj)); !known {
+		if err := p.permit(); err != nil {
+			return nil, "", err
+		}
+	}
 	annotations := map[string]string{mcowner.CreatedByAnnotation: p.engine.cfg.fleet}
 	if w.Keep {
 		annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)

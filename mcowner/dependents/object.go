@@ -130,6 +130,11 @@ func (p *placement) create(ctx context.Context, w wanted, config *unstructured.U
 	if w.Suspend {
 		return nil, Suspended, nil
 	}
+	if !p.isRolledOut(p.keyOf(w.kind, config), desired) {
+		if err := p.permit(); err != nil {
+			return nil, "", err
+		}
+	}
 	bounded, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
 	if err := p.writer.Create(bounded, config, client.FieldOwner(p.engine.cfg.name)); err != nil {
@@ -184,6 +189,11 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 		return existing, Suspended, nil
 	case w.Suspend:
 		return nil, Suspended, nil
+	}
+	if existing.GetAnnotations()[mcowner.DesiredAnnotation] != desired.String() && !p.isRolledOut(key, desired) {
+		if err := p.permit(); err != nil {
+			return existing, "", err
+		}
 	}
 	existing, err = p.takeOver(ctx, w, existing)
 	if err != nil {

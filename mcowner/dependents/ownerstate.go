@@ -30,6 +30,7 @@ type ownerState struct {
 	told      map[string]string // the last event, by what it is about
 	events    []ownerEvent      // to be recorded
 	conflicts int               // of storing it, in a row
+	progress  *progress         // nil if clusters need not wait for others
 }
 
 // plan is what an owner asks for. It is not changed: the next one is another.
@@ -40,6 +41,8 @@ type plan struct {
 	owner       client.Object
 	ref         mcowner.Reference
 	mode        mode
+	rollout     Rollout
+	revision    hash                                          // of what the owner says, if the rollout limits anything
 	propagation metav1.DeletionPropagation                    // of dependents that are removed
 	targets     []mcreconcile.ClusterName                     // ordered, each once
 	usable      map[mcreconcile.ClusterName]*fleet.Engagement // that the owner may have dependents in, just before the targets were found
@@ -190,6 +193,7 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
 	p.seq, p.done, p.result, p.runs = v.seq, true, r.Result, p.runs+1
 	p.drop, p.givenUp, p.stray, p.kinds, p.again = r.drop, p.givenUp || r.givenUp, r.stray, r.kinds, r.again
+	o.progressedLocked(name, v, r)
 	return news
 }
 
@@ -202,6 +206,8 @@ type report struct {
 	stray   *record.Site
 	kinds   []schema.GroupVersionKind
 	again   bool
+	unready error // why something that is as desired is not ready, if that is asked for
+	refused bool  // a permit to change the cluster
 }
 
 func since(before time.Time, changed bool) time.Time {
@@ -299,13 +305,14 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 		o.record = keys.Read(p.owner)
 	case before.ref.UID != p.ref.UID:
 		o.record, o.parts, p.seq = keys.Read(p.owner), map[mcreconcile.ClusterName]*part{}, before.seq+1
+		o.progress = nil
 	default:
 		p.seq = before.seq + 1
 		if isOlder(p.owner, before.owner) {
 			p.owner = before.owner // the cache does not have yet what was written last
 		}
 	}
-	o.plan = p
+	o.plan, o.progress = p, o.progress.next(p.rollout, p.revision)
 }
 
 // retargeting notes that the targets are about to be found. A member that changes from now on asks for that again.

@@ -30,6 +30,8 @@ type placement struct {
 	writer client.Client
 	// until is how long it goes on although requests get no answer.
 	until time.Time
+	// refused says that something was not written for want of a permit.
+	refused bool
 }
 
 // isOver reports whether an error says that a request got no answer, and others got none before: the rest is left to the next
@@ -53,6 +55,9 @@ var errGoing = errors.New("being deleted")
 // errLeaving says that nothing is put into a cluster any more.
 var errLeaving = errors.New("the cluster is about to leave the fleet")
 
+// errPanic says that a function of the user has panicked.
+var errPanic = errors.New("panic")
+
 // errUnnoted says that a member that leaves is still in the owner's record.
 var errUnnoted = errors.New("the owner's record still has the cluster")
 
@@ -70,10 +75,11 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	done := report{Result: Result{Cluster: w.in, Targeted: v.targeted}}
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			done.Err = fmt.Errorf("panic: %v", panicked)
+			done.Err = fmt.Errorf("%w: %v", errPanic, panicked)
 			log.FromContext(ctx).Error(done.Err, "Recovered", "stack", string(debug.Stack()))
 			result, err = reconcile.Result{}, done.Err
 		}
+		done.refused = p.refused
 		if ctx.Err() == nil { // else its errors say that it was interrupted, which is no news
 			c.report(o, w, v, done)
 		}

@@ -70,6 +70,9 @@ type Reconciler[T client.Object] struct {
 	// second. Default: the status is left alone.
 	Status func(ctx context.Context, owner T, results []Result) error
 
+	// Rollout limits how many clusters of an owner are changed at once. Default: all are.
+	Rollout Rollout
+
 	// Policy says what is done about dependents where there is a choice. Annotations override it for single ones.
 	Policy Policy
 
@@ -153,7 +156,7 @@ func (r *Reconciler[T]) validate() error {
 	if r.CreateNamespaces && len(r.Namespaces) > 0 {
 		errs = append(errs, errors.New("CreateNamespaces needs all namespaces, and Namespaces names some"))
 	}
-	errs = append(errs, r.Policy.validate())
+	errs = append(errs, r.Policy.validate(), r.Rollout.validate())
 	for field, policy := range map[string]LeavePolicy{
 		"OnMemberLeaving": r.OnMemberLeaving, "OnOwnersLeaving": r.OnOwnersLeaving, "Retire": r.Retire,
 	} {
@@ -167,7 +170,7 @@ func (r *Reconciler[T]) config() config {
 	c := config{
 		fleet: r.Fleet, name: r.Name, ownersIn: r.OwnersIn, dependentsIn: r.DependentsIn, protos: r.Kinds,
 		namespaces: r.Namespaces, user: r.User, releaseAfter: r.ReleaseAfter, requestTimeout: r.Timeout, sweep: r.Sweep,
-		createNamespaces: r.CreateNamespaces, moreKinds: r.MoreKinds, policy: r.Policy, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
+		createNamespaces: r.CreateNamespaces, moreKinds: r.MoreKinds, policy: r.Policy, rollout: r.Rollout, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
 		retire: r.Retire, decommissioned: r.OwnersDecommissioned, byName: r.ByName, workers: r.Workers, stateNamespace: r.StateNamespace,
 		newOwner: r.newOwner,
 		desired: func(ctx context.Context, owner client.Object, target Target) ([]client.Object, error) {
@@ -208,6 +211,7 @@ type config struct {
 	desired                func(context.Context, client.Object, Target) ([]client.Object, error)
 	status                 func(context.Context, client.Object, []Result) error // may be nil
 	policy                 Policy
+	rollout                Rollout
 	user                   func(mcreconcile.ClusterName) string // may be nil
 	releaseAfter           time.Duration
 	onMemberLeaving        LeavePolicy

@@ -1,0 +1,184 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// progress is how far one owner's rollout is. It is not safe for concurrent use.
+type progress struct {
+	policy   Rollout
+	revision hash                                 // of the owner, which was changed if it is another
+	seen     map[mcreconcile.ClusterName]bool     // looked at since the program began
+	held     map[mcreconcile.ClusterName]bool     // permits, by whether anything was begun
+	failed   map[mcreconcile.ClusterName]struct{} // since the owner was changed
+	waiting  []mcreconcile.ClusterName            // for a permit, the first first
+}
+
+// outcome is what a look at a cluster has come to.
+type outcome int8
+
+const (
+	notLooked outcome = iota // at what is there
+	complete                 // all is as desired, and ready
+	notReady                 // nothing is to be written, and something is not ready
+	failed                   // see Rollout.HaltAfter
+	other
+)
+
+// next returns the progress of an owner that asks for something, nil if nothing is limited. If that is another thing than before,
+// failures do not count any more, and all clusters are looked at again.
+func (p *progress) next(policy Rollout, revision hash) *progress {
+	if !policy.limits() {
+		return nil
+	}
+	if p == nil {
+		return &progress{
+			policy: policy, revision: revision, seen: map[mcreconcile.ClusterName]bool{},
+			held: map[mcreconcile.ClusterName]bool{}, failed: map[mcreconcile.ClusterName]struct{}{},
+		}
+	}
+	if p.revision != revision {
+		p.revision, p.waiting = revision, nil
+		clear(p.failed)
+	}
+	return p
+}
+
+func (p *progress) isHalted() bool {
+	return p.policy.HaltAfter > 0 && len(p.failed) >= p.policy.HaltAfter
+}
+
+// ask asks for a permit to change a cluster. The error says why it must wait.
+func (p *progress) ask(name mcreconcile.ClusterName, targets int) error {
+	if _, failed := p.failed[name]; failed { // it was begun
+		return nil
+	}
+	begun, held := p.held[name]
+	switch {
+	case begun, held && !p.isHalted():
+		p.held[name] = true
+		return nil
+	case p.isHalted():
+		delete(p.held, name)
+		return fmt.Errorf("%w: %d clusters have failed, such as %s, and no further one is changed until the owner is", ErrWaiting, len(p.failed), p.anyFailed())
+	case !slices.Contains(p.waiting, name):
+		p.waiting = append(p.waiting, name)
+	}
+	return fmt.Errorf("%w: of %d clusters, %d are changed at once", ErrWaiting, targets, p.policy.most(targets))
+}
+
+// anyFailed names clusters that have failed, few if there are many.
+func (p *progress) anyFailed() string {
+	const few = 3
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(p.failed)) {
+		if len(texts) < few {
+			texts = append(texts, remote.ClusterText(name))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// note notes what came of a cluster.
+func (p *progress) note(name mcreconcile.ClusterName, what outcome) {
+	if what == notLooked {
+		return
+	}
+	first := !p.seen[name]
+	p.seen[name] = true
+	begun, held := p.held[name]
+	switch {
+	case what == complete:
+		delete(p.held, name)
+		p.giveUpWaiting(name)
+	case what == failed && p.policy.HaltAfter > 0 && begun:
+		p.fail(name)
+	case what == notReady && first: // it was being changed when the program ended, for all that is known
+		p.held[name] = true
+	case held && !begun: // it asks again once it can begin
+		delete(p.held, name)
+	}
+}
+
+func (p *progress) fail(name mcreconcile.ClusterName) {
+	delete(p.held, name)
+	p.failed[name] = struct{}{}
+}
+
+func (p *progress) giveUpWaiting(name mcreconcile.ClusterName) {
+	p.waiting = slices.DeleteFunc(p.waiting, func(n mcreconcile.ClusterName) bool { return n == name })
+}
+
+// away notes that a cluster cannot be used now. It asks again when it can.
+func (p *progress) away(name mcreconcile.ClusterName) {
+	begun, held := p.held[name]
+	switch {
+	case begun && p.policy.HaltAfter > 0:
+		p.fail(name)
+	case held && !begun:
+		delete(p.held, name)
+	}
+	p.giveUpWaiting(name)
+}
+
+// left notes that a cluster is no target any more.
+func (p *progress) left(name mcreconcile.ClusterName) {
+	delete(p.held, name)
+	delete(p.seen, name)
+	p.giveUpWaiting(name)
+}
+
+// involved returns the clusters that have a permit, or wait for one.
+func (p *progress) involved() []mcreconcile.ClusterName {
+	return append(slices.Collect(maps.Keys(p.held)), p.waiting...)
+}
+
+// grant gives permits, and returns the clusters to be worked on for that. Once it is halted, all that wait are told so.
+func (p *progress) grant(targets int) []mcreconcile.ClusterName {
+	n := len(p.waiting)
+	if !p.isHalted() {
+		n = min(n, max(0, p.policy.most(targets)-len(p.held)))
+	}
+	now := slices.Clone(p.waiting[:n])
+	p.waiting = slices.Delete(p.waiting, 0, n)
+	for _, name := range now {
+		if !p.isHalted() {
+			p.held[name] = false
+		}
+	}
+	return now
+}
+
+// isFailure reports whether an error says that what is desired cannot be had. What is wrong for a while is no failure.
+func isFailure(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, errStalled):
+		return true
+	case errors.Is(err, ErrPending), errors.Is(err, ErrWaiting), errors.Is(err, errGoing), errors.Is(err, errLeaving):
+		return false
+	default:
+		return !isOutdated(err) && !isTerminating(err) && !isUnanswered(err)
+	}
+}
+
+// isUnanswered reports whether an error says nothing about what was asked for.
+func isUnanswered(err error) bool {
+	status, answered := errors.AsType[*apierrors.StatusError](err)
+	_, sending := errors.AsType[*url.Error](err)
+	return answered && (status.ErrStatus.Code >= 500 || apierrors.IsTooManyRequests(err)) || sending || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}

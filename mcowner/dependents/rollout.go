@@ -1,0 +1,187 @@
+package dependents
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Rollout says how what an owner desires is brought to its clusters. The zero value changes all at once.
+//
+// A cluster is being changed from its first write until all that is desired there is applied and ready, see [WaveAnnotation]. One
+// that waits for others shows [ErrWaiting]. What somebody else has changed is changed back without waiting, and so is what is
+// removed as the cluster is no target any more, or the owner goes.
+//
+// After a restart, clusters are looked at before any is changed. Those that are as desired and not ready count as being changed.
+type Rollout struct {
+	// MaxParallel is how many clusters of one owner are changed at once: a number, or a percentage of its targets, rounded up.
+	// One that cannot be used meanwhile counts until it can, or is no target any more. Default: no limit.
+	MaxParallel intstr.IntOrString
+	// HaltAfter is after how many failed clusters no further one is changed until the owner is changed, but for its status. A
+	// cluster that is being changed has failed if its API server refuses what is desired, what was applied says that it has failed,
+	// or the cluster cannot be used any more. It does not count for MaxParallel then, and is tried again. Default: never.
+	HaltAfter int
+}
+
+func (r Rollout) validate() error {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&r.MaxParallel, 100, true)
+	switch {
+	case err != nil:
+		return fmt.Errorf("Rollout.MaxParallel is %q: %w", r.MaxParallel.String(), err)
+	case n < 0 || r.HaltAfter < 0:
+		return errors.New("the fields of Rollout must not be negative")
+	default:
+		return nil
+	}
+}
+
+// limits reports whether clusters may have to wait for others.
+func (r Rollout) limits() bool { return r.MaxParallel != intstr.IntOrString{} || r.HaltAfter > 0 }
+
+// most returns how many of so many targets are changed at once.
+func (r Rollout) most(targets int) int {
+	if r.MaxParallel == (intstr.IntOrString{}) {
+		return max(1, targets)
+	}
+	n, _ := intstr.GetScaledValueFromIntOrPercent(&r.MaxParallel, targets, true) // it was validated
+	return max(1, n)
+}
+
+// permit lets a cluster be changed. The error says for what it must wait.
+func (p *placement) permit() error {
+	p.o.mu.Lock()
+	defer p.o.mu.Unlock()
+	if p.o.progress == nil {
+		return nil
+	}
+	err := p.o.progress.ask(p.at.Name(), len(p.asked.targets))
+	p.refused = p.refused || err != nil
+	return err
+}
+
+// isRolledOut reports whether this was applied before: if it is not there now, somebody else has changed that.
+func (p *placement) isRolledOut(key dependentKey, desired hash) bool {
+	before, known := p.o.was(key)
+	return known && before.desired == desired
+}
+
+// progressedLocked notes what came of a cluster.
+func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r report) {
+	switch {
+	case o.progress == nil:
+	case !v.targeted || v.mode != serving:
+		o.progress.left(name)
+	case remote.IsAway(r.Err):
+		o.progress.away(name)
+	default:
+		o.progress.note(name, outcomeOf(r, o.plan != nil && o.plan.revision == v.revision))
+	}
+}
+
+// outcomeOf returns what a look at a cluster has come to. Failures count if the owner says now what it said then.
+func outcomeOf(r report, current bool) outcome {
+	switch {
+	case r.Err == nil && r.unready == nil:
+		return complete
+	case current && (isFailure(r.Err) || errors.Is(r.unready, errStalled)):
+		return failed
+	case errors.Is(r.Err, ErrPending):
+		return notLooked
+	case !r.refused && (r.Err == nil || errors.Is(r.Err, ErrWaiting)):
+		return notReady
+	default:
+		return other
+	}
+}
+
+// advance gives permits to clusters that wait for one, and lets them be worked on. Until all clusters that can be used were looked
+// at, it is not known which are being changed.
+func (c *engine) advance(o *ownerState) {
+	waits, unseen, targets := o.waits()
+	if !waits || slices.ContainsFunc(unseen, func(name mcreconcile.ClusterName) bool { return c.access.WhyNot(name) == nil }) {
+		return
+	}
+	for _, name := range o.grant(targets) {
+		c.works.add(work{o.req, name, place})
+	}
+}
+
+// waits reports whether a cluster waits for a permit, and which targets were not looked at, of how many.
+func (o *ownerState) waits() (waits bool, unseen []mcreconcile.ClusterName, targets int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.progress == nil || o.plan == nil || len(o.progress.waiting) == 0 {
+		return false, nil, 0
+	}
+	for _, name := range o.plan.targets {
+		if !o.progress.seen[name] {
+			unseen = append(unseen, name)
+		}
+	}
+	return true, unseen, len(o.plan.targets)
+}
+
+func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.progress == nil {
+		return nil // another owner has the name now
+	}
+	return o.progress.grant(targets)
+}
+
+// takeBack takes permits from clusters that are no targets any more, or cannot be used.
+func (c *engine) takeBack(o *ownerState) {
+	names := o.involved()
+	away := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyNot(name) == nil })
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.progress == nil {
+		return
+	}
+	for _, name := range away {
+		o.progress.away(name)
+	}
+	for _, name := range names {
+		if _, targeted := slices.BinarySearch(o.plan.targets, name); !targeted || o.plan.mode != serving {
+			o.progress.left(name)
+		}
+	}
+}
+
+func (o *ownerState) involved() []mcreconcile.ClusterName {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.progress == nil {
+		return nil
+	}
+	return o.progress.involved()
+}
+
+// revision returns a hash of what an owner says, but for its status and what the controller itself has noted on it.
+func (c *engine) revision(owner client.Object) (hash, error) {
+	if !c.cfg.rollout.limits() {
+		return hash{}, nil
+	}
+	said := owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	annotations := said.GetAnnotations()           // its own, as the owner was copied
+	domain, _, _ := strings.Cut(c.keys.Finalizer, "/")
+	for key := range annotations {
+		if strings.HasPrefix(key, domain+"/") {
+			delete(annotations, key)
+		}
+	}
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	said.SetAnnotations(annotations)
+	said.SetFinalizers(nil)
+	return liveHash(said)
+}

@@ -1,0 +1,176 @@
+package dependents_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// jobs is a reconciler whose dependents are a Job, named by the owner's data, and the copy. The job is ready once the test finishes it.
+func (w *world) jobs(rollout dependents.Rollout) *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	r.Rollout = rollout
+	r.Kinds = append(r.Kinds, &batchv1.Job{})
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		return append(all, w.job(jobOf(owner))), err
+	}
+	return r
+}
+
+func jobOf(owner *corev1.ConfigMap) string { return "job-" + owner.Data["value"] }
+
+// having returns the members that have a job.
+func (w *world) having(job string) []*mctest.ControlPlane {
+	w.t.Helper()
+	return slices.DeleteFunc(slices.Clone(w.Members), func(cp *mctest.ControlPlane) bool { return !w.isThere(cp, w.job(job)) })
+}
+
+// next waits until a member has a job that was not among those before, and returns it.
+func (w *world) next(job string, before ...*mctest.ControlPlane) *mctest.ControlPlane {
+	w.t.Helper()
+	var there []*mctest.ControlPlane
+	eventually(w.t, fmt.Sprintf("one more than %d members have %s", len(before), job), func() bool {
+		there = w.having(job)
+		return len(there) > len(before)
+	})
+	if len(there) != len(before)+1 {
+		w.t.Errorf("%d members have %s, want %d", len(there), job, len(before)+1)
+	}
+	return there[slices.IndexFunc(there, func(cp *mctest.ControlPlane) bool { return !slices.Contains(before, cp) })]
+}
+
+func (o *outcomes) waiting(owner string) int {
+	n := 0
+	for _, r := range o.of(owner) {
+		if r.Err != nil && strings.Contains(r.Err.Error(), "are changed at once") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestClustersAreChangedOneAfterTheOther: also after a restart, and when the owner changes meanwhile.
+func TestClustersAreChangedOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	names := []string{w.Members[0].Name, w.Members[1].Name, w.Members[2].Name}
+	start := func() (*process, *outcomes) {
+		r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromString("10%")})
+		told := listen(r)
+		return w.run(r), told
+	}
+	p, told := start()
+	w.create(w.Local, w.owner("a", names...))
+	first := w.next("job-1")
+	eventually(t, "the others say that they wait", func() bool { return told.waiting("a") == 2 })
+
+	p.stop()
+	_, told = start()
+	eventually(t, "the others wait after the restart", func() bool { return told.waiting("a") == 2 })
+	w.finish(first, "job-1")
+	second := w.next("job-1", first)
+	w.remove(first, copyOf("a"))
+	w.isCopied(first, "a") // that is no change of the owner
+
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	if changed := w.next("job-2"); changed != second {
+		t.Errorf("%s is changed while %s is", changed.Name, second.Name)
+	}
+	w.finish(second, "job-2")
+	third := w.next("job-2", second)
+	w.finish(third, "job-2")
+	w.finish(w.next("job-2", second, third), "job-2")
+	eventually(t, "all is done", func() bool {
+		return !slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool { return r.Err != nil }) && len(w.having("job-1")) == 0
+	})
+}
+
+// TestAMemberThatLeavesGivesItsPermitBack: whether it leaves the fleet, or is no target any more.
+func TestAMemberThatLeavesGivesItsPermitBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
+	r.Targets = nil // all members
+	told := listen(r)
+	p := w.run(r)
+	w.create(w.Local, w.owner("a"))
+	first := w.next("job-1")
+	eventually(t, "the others say that they wait", func() bool { return told.waiting("a") == 2 })
+	<-p.members.Remove(fleet.ClusterName(first.Name))
+	w.next("job-1", first)
+}
+
+// TestARolloutHaltsWhereAClusterRefuses: until the owner is changed.
+func TestARolloutHaltsWhereAClusterRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	r := w.spread()
+	r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		data := map[string]string{owner.Data["value"]: "1"}
+		return []client.Object{&corev1.ConfigMap{ObjectMeta: metaOf(w.ns, copyOf(owner.Name)), Data: data}}, nil
+	}
+	told := listen(r)
+	w.run(r)
+	owner := w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name)
+	owner.Data["value"] = "no key"
+	w.create(w.Local, owner)
+	halted := func() (n int) {
+		for _, r := range told.of("a") {
+			if r.Err != nil && strings.Contains(r.Err.Error(), "1 clusters have failed") {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "the others say that it is halted", func() bool { return halted() == 2 })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "key" })
+	for _, cp := range w.Members {
+		w.isCopied(cp, "a")
+	}
+}
+
+// TestAPanicHoldsUpNoOtherCluster: one that panics before anything is written there.
+func TestAPanicHoldsUpNoOtherCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	r := w.spread()
+	r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1)}
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		if string(target.Cluster) == w.Members[0].Name && owner.Data["value"] == "2" {
+			panic("on purpose")
+		}
+		return desired(ctx, owner, target)
+	}
+	w.run(r)
+	const owners = 20
+	value := func(cp *mctest.ControlPlane, i int) string { return w.isCopied(cp, fmt.Sprint("a", i)).Data["value"] }
+	for i := range owners {
+		w.create(w.Local, w.owner(fmt.Sprint("a", i), w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
+	}
+	for i := range owners {
+		for _, cp := range w.Members {
+			value(cp, i)
+		}
+		w.change(w.Local, fmt.Sprint("a", i), func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	}
+	for i := range owners {
+		for _, cp := range w.Members[1:] {
+			eventually(t, "the copy follows", func() bool { return value(cp, i) == "2" })
+		}
+	}
+}
