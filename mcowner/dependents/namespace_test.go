@@ -3,6 +3,7 @@ package dependents_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,4 +140,30 @@ func TestANamespaceIsCreatedAgain(t *testing.T) {
 	}
 	eventually(t, "there is another one", func() bool { now := w.namespace(one, ns); return now != nil && now.UID != before.UID })
 	eventually(t, "the dependent is there again", there)
+}
+
+// TestANamespaceOfAnOwnerThatIsGoneIsCollected: the owner went while no controller ran. With objects of others in it, it stays.
+func TestANamespaceOfAnOwnerThatIsGoneIsCollected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, empty, used := w.Members[0], w.ns+"-empty", w.ns+"-used"
+	p := w.run(w.inNamespaces())
+	for owner, ns := range map[string]string{"a": empty, "b": used} {
+		w.create(w.Local, w.ownerIn(owner, ns))
+		eventually(t, owner+" has its dependent", func() bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf(owner))}) })
+	}
+	p.stop()
+	w.create(one, &corev1.Secret{ObjectMeta: metaOf(used, "db")})
+	for _, owner := range []string{"a", "b"} {
+		w.change(w.Local, owner, func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+		w.remove(w.Local, owner)
+	}
+	r := w.inNamespaces()
+	r.Sweep.Interval, r.Sweep.Listing = 100*time.Millisecond, 100*time.Millisecond
+	w.run(r)
+	eventually(t, "the namespace is gone", func() bool { return w.namespace(one, empty) == nil })
+	eventually(t, "the other one is nobody's", func() bool { return w.ownersOf(one, used) == 0 })
+	if w.namespace(one, used) == nil || !w.isThere(one, &corev1.Secret{ObjectMeta: metaOf(used, "db")}) {
+		t.Error("what others use is gone")
+	}
 }

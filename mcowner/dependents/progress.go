@@ -23,7 +23,7 @@ type progress struct {
 	seen     map[mcreconcile.ClusterName]bool     // looked at since the program began
 	held     map[mcreconcile.ClusterName]bool     // permits, by whether anything was begun
 	failed   map[mcreconcile.ClusterName]struct{} // since the owner was changed
-	waiting  []mcreconcile.ClusterName            // for a permit, the first first
+	waiting  []mcreconcile.ClusterName            // for a permit, in this order
 }
 
 // outcome is what a look at a cluster has come to.
@@ -33,6 +33,7 @@ const (
 	notLooked outcome = iota // at what is there
 	complete                 // all is as desired, and ready
 	notReady                 // nothing is to be written, and something is not ready
+	stalled                  // so, and it will not be
 	failed                   // see Rollout.HaltAfter
 	other
 )
@@ -103,9 +104,9 @@ func (p *progress) note(name mcreconcile.ClusterName, what outcome) {
 	case what == complete:
 		delete(p.held, name)
 		p.giveUpWaiting(name)
-	case what == failed && p.policy.HaltAfter > 0 && begun:
+	case p.policy.HaltAfter > 0 && (what == failed && begun || what == stalled && (begun || first)):
 		p.fail(name)
-	case what == notReady && first: // it was being changed when the program ended, for all that is known
+	case first && (what == notReady || what == stalled): // it was being changed when the program ended, for all that is known
 		p.held[name] = true
 	case held && !begun: // it asks again once it can begin
 		delete(p.held, name)

@@ -202,6 +202,22 @@ func TestAfterARestartClustersThatAreNotReadyCountAsBeingChanged(t *testing.T) {
 	}
 }
 
+// TestAfterARestartARolloutIsStillHalted: what was applied says that it has failed.
+func TestAfterARestartARolloutIsStillHalted(t *testing.T) {
+	t.Parallel()
+	var none *progress
+	p := none.next(Rollout{MaxParallel: intstr.FromInt32(5), HaltAfter: 1}, hash{1})
+	if err := p.ask("b", 2); !errors.Is(err, ErrWaiting) {
+		t.Fatalf("one may be changed that others were not looked at: %v", err)
+	}
+	p.note("b", other)
+	p.note("a", stalled)
+	p.grant(2)
+	if err := p.ask("b", 2); !errors.Is(err, ErrWaiting) || !p.isHalted() {
+		t.Errorf("it goes on: %v", err)
+	}
+}
+
 // TestAPermitIsNotKeptWithoutUse: by one that has failed before it began, such as with a panic, has left, or cannot be used.
 func TestAPermitIsNotKeptWithoutUse(t *testing.T) {
 	t.Parallel()

@@ -90,12 +90,15 @@ func outcomeOf(r report, current bool) outcome {
 	switch {
 	case r.Err == nil && r.unready == nil:
 		return complete
-	case current && (isFailure(r.Err) || errors.Is(r.unready, errStalled)):
-		return failed
 	case errors.Is(r.Err, ErrPending):
 		return notLooked
 	case !r.refused && (r.Err == nil || errors.Is(r.Err, ErrWaiting)):
+		if current && errors.Is(r.unready, errStalled) {
+			return stalled
+		}
 		return notReady
+	case current && isFailure(r.Err):
+		return failed
 	default:
 		return other
 	}

@@ -140,9 +140,13 @@ func (c *engine) newCollector() *orphans.Collector {
 	if sweep.Timeout <= 0 {
 		sweep.Timeout = c.access.Timeout
 	}
+	kinds := c.cfg.protos
+	if c.cfg.createNamespaces && !c.isFixed(c.namespaces()) {
+		kinds = append(slices.Clone(kinds), c.namespaces().Proto) // the last, so that they are empty
+	}
 	return &orphans.Collector{
 		Manager: c.access.Manager, Fleet: c.cfg.fleet, Controller: c.cfg.name, Owners: []client.Object{c.owner.Proto}, OwnersIn: c.cfg.ownersIn,
-		Kinds: c.cfg.protos, MoreKinds: c.moreKindsFound, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Sweep: sweep,
+		Kinds: kinds, MoreKinds: c.moreKindsFound, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Sweep: sweep,
 		User: c.cfg.user, ByName: c.cfg.byName, Decommissioned: c.cfg.decommissioned,
 		Watched: c.watches.isWatched, Stray: c.stray, Keep: c.tombs.has,
 	}
@@ -156,7 +160,7 @@ func (c *engine) moreKindsFound() []client.Object {
 		kinds := o.record.Kinds
 		o.mu.Unlock()
 		for _, gvk := range kinds {
-			if k := c.kindNoted(gvk); !c.isFixed(k) {
+			if k := c.kindNoted(gvk); !c.isFixed(k) && !(c.cfg.createNamespaces && k.GroupKind() == namespaceKind) {
 				found[gvk.String()] = k.Proto
 			}
 		}
