@@ -160,7 +160,8 @@ func (c *engine) moreKindsFound() []client.Object {
 		kinds := o.record.Kinds
 		o.mu.Unlock()
 		for _, gvk := range kinds {
-			if k := c.kindNoted(gvk); !c.isFixed(k) && !(c.cfg.createNamespaces && k.GroupKind() == namespaceKind) {
+			swept := c.cfg.createNamespaces && gvk.GroupKind() == namespaceKind
+			if k := c.kindNoted(gvk); !c.isFixed(k) && !swept {
 				found[gvk.String()] = k.Proto
 			}
 		}
