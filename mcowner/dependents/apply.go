@@ -271,6 +271,11 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 	if policy == metav1.DeletePropagationOrphan {
 		now, later = all, nil
 	}
+	for _, d := range now {
+		if policy != metav1.DeletePropagationOrphan {
+			done.Objects = append(done.Objects, deleting(d))
+		}
+	}
 	var errs []error
 	for _, i := range rand.Perm(len(now)) { // else those that hang would hold up the same ones each time
 		d := now[i]
@@ -280,9 +285,6 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 			if p.isOver(err) {
 				break
 			}
-		}
-		if policy != metav1.DeletePropagationOrphan {
-			done.Objects = append(done.Objects, deleting(d))
 		}
 	}
 	if len(later) > 0 { // the events of those come back here

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -54,6 +55,7 @@ func ExampleReconciler_everywhere() {
 		Name:     "spread",
 		OwnersIn: mcowner.Clusters{Local: true},
 		Kinds:    []client.Object{&corev1.ConfigMap{}},
+		Rollout:  dependents.Rollout{MaxParallel: intstr.FromString("10%"), HaltAfter: 3},
 		Desired: func(_ context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
 			return []client.Object{&corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name},

@@ -81,15 +81,6 @@ func (w *world) job(name string) *batchv1.Job {
 	}}}}
 }
 
-func (w *world) isThere(cp *mctest.ControlPlane, obj client.Object) bool {
-	w.t.Helper()
-	err := cp.Client().Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj)
-	if client.IgnoreNotFound(err) != nil {
-		w.t.Fatal(err)
-	}
-	return err == nil
-}
-
 // TestAWaveWaitsUntilTheOneBeforeIsReady: and goes before it when the owner goes.
 func TestAWaveWaitsUntilTheOneBeforeIsReady(t *testing.T) {
 	t.Parallel()
