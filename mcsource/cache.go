@@ -145,13 +145,11 @@ func (i *engagedInformer) AddEventHandlerWithOptions(
 	logger := log.FromContext(i.view.ctx)
 	opts.Logger = &logger
 	registration, err := i.informer.AddEventHandlerWithOptions(gate, opts)
-	for err != nil && i.another != nil && i.informer.IsStopped() && i.view.ctx.Err() == nil { // it was removed this very moment
-		another, failed := i.another(i.view.ctx)
-		if failed != nil {
-			break
+	if err != nil && i.another != nil && i.informer.IsStopped() { // it was removed this very moment
+		if another, failed := i.another(i.view.ctx); failed == nil {
+			i.informer = another
+			registration, err = another.AddEventHandlerWithOptions(gate, opts)
 		}
-		i.informer = another
-		registration, err = another.AddEventHandlerWithOptions(gate, opts)
 	}
 	if err != nil {
 		i.view.handlers.Done()
