@@ -140,7 +140,7 @@ func TestAProofDoesNotWaitBehindLists(t *testing.T) {
 			s.Look("member-999")
 			synctest.Wait()
 			if len(s.looksAt("member-999")) == looks {
-				t.Error("a cluster that was to be looked at at once waits behind the lists")
+				t.Error("a cluster that was to be looked at soon waits behind the lists")
 			}
 		}
 		cancel()
