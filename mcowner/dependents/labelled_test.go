@@ -179,7 +179,7 @@ func TestCachesCanBeLimitedToDependents(t *testing.T) {
 		w.remove(one, copyOf("b"))
 		w.isCopied(one, "b") // it is looked every 15 to 20 seconds
 	})
-	t.Run("TheOwnerGoes", func(t *testing.T) {
+	t.Run("TheOwnerGoes", func(*testing.T) {
 		w.remove(w.Local, "a")
 		w.isGone(w.Local, "a")
 		w.isGone(one, copyOf("a"))

@@ -108,7 +108,7 @@ func (w *watches) end(key watchKey, since time.Time) {
 }
 
 func (w *watches) unwatchLocked(key watchKey, is *watched) {
-	ctx := mcreconcile.WithCluster(context.Background(), key.in, is.at.Cluster) //nolint:forbidigo // nothing is awaited
+	ctx := mcreconcile.WithCluster(context.Background(), key.in, is.at.Cluster)
 	w.members.Unwatch(ctx, is.kind.String())
 }
 
