@@ -8,8 +8,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -87,6 +89,28 @@ func ExampleReconciler_everywhere() {
 func ExampleReconciler_impersonation() {
 	_ = dependents.Reconciler[*appsv1.Deployment]{
 		User: func(origin mcreconcile.ClusterName) string { return "from-" + string(origin) },
+	}
+}
+
+// Owners of a kind without a Go type are read as unstructured objects. The field Owner says which kind that is.
+func ExampleReconciler_unstructured() {
+	bucket := &unstructured.Unstructured{}
+	bucket.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Bucket"})
+	buckets := &dependents.Reconciler[*unstructured.Unstructured]{
+		Fleet: "payments",
+		Name:  "buckets",
+		Owner: bucket,
+		Kinds: []client.Object{&corev1.ConfigMap{}},
+		Desired: func(_ context.Context, owner *unstructured.Unstructured, _ dependents.Target) ([]client.Object, error) {
+			region, _, err := unstructured.NestedString(owner.Object, "spec", "region")
+			return []client.Object{&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: owner.GetName()},
+				Data:       map[string]string{"region": region},
+			}}, err
+		},
+	}
+	if err := buckets.SetupWithManager(mgr); err != nil {
+		log.Fatal(err)
 	}
 }
 

@@ -315,9 +315,9 @@ func TestEachClusterThatIsGivenUpIsToldOf(t *testing.T) {
 	if !slices.Equal(held, []record.Site{short}) || len(released) != 2 {
 		t.Errorf("%v still hold up the owner, and %v do not", held, released)
 	}
-	var about []string
-	for _, e := range p.o.events {
-		about = append(about, e.about.Name+" "+e.about.FieldPath)
+	about := make([]string, len(p.o.events))
+	for i, e := range p.o.events {
+		about[i] = e.about.Name + " " + e.about.FieldPath
 	}
 	if diff := cmp.Diff([]string{"member 1", "member 3"}, about); diff != "" {
 		t.Errorf("events are about (-want, +got):\n%s", diff)
