@@ -46,9 +46,9 @@ func (w work) String() string {
 		return "the account of " + w.owner.String()
 	case seek:
 		return "the search for owners"
-	default:
-		return "the dependents of " + w.owner.String()
+	case place:
 	}
+	return "the dependents of " + w.owner.String()
 }
 
 func accountOf(owner mcreconcile.Request) work {
