@@ -52,7 +52,7 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	if err := c.retargeted(ctx, o); err != nil {
 		return reconcile.Result{}, err
 	}
-	a := &accounting{engine: c, o: o, home: home, again: map[mcreconcile.ClusterName]bool{}, asked: map[mcreconcile.ClusterName]bool{}}
+	a := &accounting{engine: c, o: o, home: home}
 	if !a.open() {
 		return reconcile.Result{}, nil
 	}
@@ -147,6 +147,7 @@ func (a *accounting) open() bool {
 		}
 	}
 	a.settled = make(map[mcreconcile.ClusterName]uint64, len(o.parts))
+	a.again, a.asked = map[mcreconcile.ClusterName]bool{}, map[mcreconcile.ClusterName]bool{}
 	var strays []record.Site
 	for name, p := range o.parts {
 		a.settled[name] = p.runs

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -165,7 +165,7 @@ func ExampleReconciler_policies() {
 					}
 				}
 			}
-			owner.Status.Replicas = int32(drifted) //nolint:gosec // few
+			owner.Status.Replicas = int32(drifted)
 			return nil
 		},
 		OnMemberLeaving: dependents.LeaveDeleted,

@@ -96,22 +96,26 @@ func dependentsTable(ctx context.Context) error {
 	return nil
 }
 
-const benchOwner = "owner"
+const (
+	benchOwner  = "owner"
+	targetLabel = "bench.fleet-runtime.dev/target"
+	versionKey  = "version"
+)
 
 func (s *spread) target(i int) string { return fmt.Sprintf("target-%t-%04d", s.virtual, i) }
 
 func (s *spread) table(ctx context.Context) error {
-	what := "members"
+	what := "members with caches of their own"
 	if s.virtual {
 		what = "members of the provider of namespaces"
 	}
 	t := table{
 		title:  fmt.Sprintf("Dependents: one owner with 5 objects in each of %d %s", s.targets, what),
-		header: []string{"", "until done", "writes", "reads", "CPU of the program", "heap"},
+		header: []string{"", "until done", "writes", "reads", "CPU of the program", "heap after"},
 	}
 	progressf("creating %d namespaces", s.targets)
 	if err := each(ctx, s.targets, func(ctx context.Context, i int) error {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.target(i), Labels: map[string]string{"bench": "target"}}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.target(i), Labels: map[string]string{targetLabel: "true"}}}
 		return client.IgnoreAlreadyExists(s.cp.Client().Create(ctx, ns))
 	}); err != nil {
 		return err
@@ -165,7 +169,7 @@ func (s *spread) table(ctx context.Context) error {
 	return stop()
 }
 
-func version(v string) map[string]string { return map[string]string{"version": v} }
+func version(v string) map[string]string { return map[string]string{versionKey: v} }
 
 func (s *spread) change(ctx context.Context, owner *corev1.ConfigMap, v string) error {
 	patch := fmt.Appendf(nil, `{"data":{"version":%q}}`, v)
@@ -221,7 +225,7 @@ func (s *spread) drift(ctx context.Context, t *table) error {
 		if err := s.cp.Client().Patch(ctx, cm, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"version":"drifted"}}`))); err != nil {
 			return err
 		}
-		for cm.Data["version"] == "drifted" {
+		for cm.Data[versionKey] == "drifted" {
 			if err := s.cp.Client().Get(ctx, key, cm); err != nil {
 				return err
 			}
@@ -280,9 +284,9 @@ func (s *spread) start(ctx context.Context) (stop func() error, err error) {
 
 func (s *spread) provider() fleet.Provider {
 	if s.virtual {
-		return namespaces.Provider{Selector: labels.SelectorFromSet(labels.Set{"bench": "target"})}
+		return namespaces.Provider{Selector: labels.SelectorFromSet(labels.Set{targetLabel: "true"})}
 	}
-	return fleet.NewProvider("bench", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
+	return fleet.NewProvider("targets", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
 		for i := range s.targets {
 			if err := members.Set(fleet.Member{Name: fleet.ClusterName(s.target(i)), Config: s.requests.count(s.cp.Config())}); err != nil {
 				return err
@@ -295,7 +299,7 @@ func (s *spread) provider() fleet.Provider {
 
 func (s *spread) reconciler() *dependents.Reconciler[*corev1.ConfigMap] {
 	return &dependents.Reconciler[*corev1.ConfigMap]{
-		Fleet: "bench", Name: "spread", OwnersIn: mcowner.Clusters{Local: true}, StateNamespace: metav1.NamespaceDefault,
+		Fleet: "payments", Name: "spread", OwnersIn: mcowner.Clusters{Local: true}, StateNamespace: metav1.NamespaceDefault,
 		Kinds: []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &appsv1.Deployment{}},
 		Targets: func(_ context.Context, owner *corev1.ConfigMap) ([]fleet.ClusterName, error) {
 			if owner.Name != benchOwner || owner.Labels["virtual"] != strconv.FormatBool(s.virtual) {
@@ -319,18 +323,18 @@ func (s *spread) reconciler() *dependents.Reconciler[*corev1.ConfigMap] {
 
 // fiveOf returns an object of each kind.
 func fiveOf(owner *corev1.ConfigMap, namespace string) []client.Object {
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: benchOwner, Labels: map[string]string{"version": owner.Data["version"]}}
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: benchOwner, Labels: map[string]string{versionKey: owner.Data[versionKey]}}
 	app := map[string]string{"app": benchOwner}
 	return []client.Object{
 		&corev1.ConfigMap{ObjectMeta: meta, Data: owner.Data},
-		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"version": []byte(owner.Data["version"])}},
+		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{versionKey: []byte(owner.Data[versionKey])}},
 		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}}},
 		&corev1.ServiceAccount{ObjectMeta: meta},
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: app},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: app},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image:" + owner.Data["version"]}}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image:" + owner.Data[versionKey]}}},
 			},
 		}},
 	}
@@ -349,7 +353,7 @@ func (s *spread) see(results []dependents.Result) {
 			return
 		}
 		for _, obj := range there {
-			if obj.GetLabels()["version"] != s.version {
+			if obj.GetLabels()[versionKey] != s.version {
 				return
 			}
 		}
