@@ -261,7 +261,7 @@ func TestTheRecordHasWhatMayBeCreated(t *testing.T) {
 		o.report(site.Name, v, r)
 	}
 	accountOnce := func() {
-		a := &accounting{engine: c, o: o, home: remote.Session{Cluster: s}}
+		a := &accounting{engine: c, o: o, home: remote.Session{Cluster: s}, again: map[mcreconcile.ClusterName]bool{}, asked: map[mcreconcile.ClusterName]bool{}}
 		if !a.open() {
 			return
 		}
@@ -302,7 +302,7 @@ func TestAnAccountOfTheOwnerBefore(t *testing.T) {
 	c := &engine{keys: testKeys, ledger: newLedger(), access: &remote.Access{Timeout: time.Minute}}
 	o := c.ledger.of(mcreconcile.Request{})
 	c.ledger.replan(o, &plan{owner: before, ref: mcowner.Reference{UID: "1"}}, testKeys)
-	a := &accounting{engine: c, o: o, home: remote.Session{Cluster: s}}
+	a := &accounting{engine: c, o: o, home: remote.Session{Cluster: s}, again: map[mcreconcile.ClusterName]bool{}, asked: map[mcreconcile.ClusterName]bool{}}
 	if !a.open() {
 		t.Fatal("there is nothing to account for")
 	}

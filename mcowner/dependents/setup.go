@@ -120,7 +120,7 @@ func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
 	}
 	owners, err := remote.KindsOf([]client.Object{cfg.newOwner()}, mgr.GetScheme())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("finding the kind of owners, which the field Owner says where their type does not: %w", err)
 	}
 	l := newLedger()
 	c := &engine{

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
@@ -359,7 +360,14 @@ func TestOwnersWithoutAType(t *testing.T) {
 		},
 		Sweep: orphans.Sweep{Interval: time.Hour},
 	}
-	p := w.run(r)
+	p := w.runWith(func(mgr mcmanager.Manager) error {
+		without := *r
+		without.Owner, without.Name = nil, "without"
+		if err := without.SetupWithManager(mgr); err == nil || !strings.Contains(err.Error(), "the field Owner") {
+			t.Errorf("without Owner, SetupWithManager returns %v", err)
+		}
+		return r.SetupWithManager(mgr)
+	})
 	owner := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "a", Labels: map[string]string{"value": "1"}}, Spec: corev1.ReplicationControllerSpec{
 		Selector: map[string]string{"app": "a"},
 		Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}},
