@@ -178,8 +178,13 @@ func TestWhatMattersOfAnObject(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if hashed(&unstructured.Unstructured{Object: content}) != hashed(after) {
+				u := &unstructured.Unstructured{Object: content}
+				same := u.DeepCopy()
+				if hashed(u) != hashed(after) {
 					t.Error("of an object without a type it is another")
+				}
+				if diff := cmp.Diff(same, u); diff != "" {
+					t.Errorf("the object itself was changed, which may be the cache's:\n%s", diff)
 				}
 			}
 		})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,6 +232,13 @@ func (s *apiServer) read(touch bool) *corev1.ConfigMap {
 	return s.owner.DeepCopy()
 }
 
+// yield lets the others go on for a while.
+func yield() {
+	for range rand.N(10) {
+		runtime.Gosched()
+	}
+}
+
 // TestTheRecordHasWhatMayBeCreated, whatever plans, placements and accounts do at the same time.
 func TestTheRecordHasWhatMayBeCreated(t *testing.T) {
 	t.Parallel()
@@ -240,6 +249,7 @@ func TestTheRecordHasWhatMayBeCreated(t *testing.T) {
 	o := c.ledger.of(req)
 	const rounds = 3000
 	planOnce := func(i int) {
+		yield()
 		p := &plan{owner: s.read(i%7 == 0), ref: mcowner.Reference{UID: "1"}}
 		if i%2 == 0 {
 			p.targets = []mcreconcile.ClusterName{site.Name}
@@ -248,9 +258,11 @@ func TestTheRecordHasWhatMayBeCreated(t *testing.T) {
 	}
 	placeOnce := func() {
 		v, _ := o.begin(site.Name)
+		yield()
 		var r report
 		switch {
 		case v.targeted && site.IsNoted(v.sites):
+			yield()
 			s.create()
 		case v.targeted:
 			r.again = true
@@ -265,6 +277,7 @@ func TestTheRecordHasWhatMayBeCreated(t *testing.T) {
 		if !a.open() {
 			return
 		}
+		yield()
 		if len(a.plan.targets) > 0 && !site.IsNoted(a.record.Sites) {
 			a.record.Sites = append(a.record.Sites, site)
 		}
