@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -170,4 +171,12 @@ func ExampleReconciler_policies() {
 		},
 		OnMemberLeaving: dependents.LeaveDeleted,
 	}
+}
+
+// The members' caches have nothing of the kinds of dependents but what carries the label of the installation, and all Deployments,
+// which are owners there.
+func ExampleOnlyLabelled() {
+	_ = fleet.Options{ClusterOptions: func(fleet.Member) []cluster.Option {
+		return []cluster.Option{dependents.OnlyLabelled("payments", &appsv1.Deployment{})}
+	}}
 }
