@@ -115,7 +115,7 @@ func (s *spread) table(ctx context.Context) error {
 	}
 	progressf("creating %d namespaces", s.targets)
 	if err := each(ctx, s.targets, func(ctx context.Context, i int) error {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.target(i), Labels: map[string]string{targetLabel: "true"}}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.target(i), Labels: map[string]string{targetLabel: ""}}}
 		return client.IgnoreAlreadyExists(s.cp.Client().Create(ctx, ns))
 	}); err != nil {
 		return err
@@ -284,7 +284,7 @@ func (s *spread) start(ctx context.Context) (stop func() error, err error) {
 
 func (s *spread) provider() fleet.Provider {
 	if s.virtual {
-		return namespaces.Provider{Selector: labels.SelectorFromSet(labels.Set{targetLabel: "true"})}
+		return namespaces.Provider{Selector: labels.SelectorFromSet(labels.Set{targetLabel: ""})}
 	}
 	return fleet.NewProvider("targets", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
 		for i := range s.targets {
