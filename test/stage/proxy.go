@@ -81,11 +81,7 @@ func doNotStream(w http.ResponseWriter) {
 // answered notes what was refused. It lets the events of a watch be held.
 func (a *Account) answered(resp *http.Response) error {
 	r, ok := rightOf(resp.Request)
-	if ok && resp.StatusCode == http.StatusForbidden {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.refused = append(a.refused, r)
-	}
+	a.judged(r, ok, resp.StatusCode)
 	if ok && r.verb == "watch" {
 		resp.Body = &events{ReadCloser: resp.Body, done: resp.Request.Context().Done(), held: func() <-chan struct{} {
 			a.mu.Lock()
@@ -94,6 +90,19 @@ func (a *Account) answered(resp *http.Response) error {
 		}}
 	}
 	return nil
+}
+
+// judged notes what was refused. What is granted later was not known to the API server yet: it hears of new roles a moment after
+// they were created.
+func (a *Account) judged(r right, ok bool, status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case ok && status == http.StatusForbidden:
+		a.refused = append(a.refused, r)
+	case ok && status < http.StatusBadRequest:
+		a.refused = slices.DeleteFunc(a.refused, func(before right) bool { return before == r })
+	}
 }
 
 // events are those of a watch.
