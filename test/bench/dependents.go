@@ -328,7 +328,7 @@ func fiveOf(owner *corev1.ConfigMap, namespace string) []client.Object {
 	return []client.Object{
 		&corev1.ConfigMap{ObjectMeta: meta, Data: owner.Data},
 		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{versionKey: []byte(owner.Data[versionKey])}},
-		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}}},
+		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}}},
 		&corev1.ServiceAccount{ObjectMeta: meta},
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: app},
