@@ -1,0 +1,4 @@
+package remote
+
+// AtOnce is how many clusters are worked on side by side.
+const AtOnce = 16
