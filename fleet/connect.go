@@ -110,6 +110,9 @@ func (m *member) serve(e *Engagement) {
 			m.tell(m.news)
 		}
 	})
+	if e.identity == "" && e.wire.identify != nil {
+		e.background.Go(func() { m.learnIdentity(e) })
+	}
 }
 
 // usable returns a copy of the described config as the fleet uses it.

@@ -112,3 +112,25 @@ func TestReferencesWithoutIdentityAreCounted(t *testing.T) {
 	w.collect()
 	eventually(t, "two are counted", func() bool { return w.metric("fleet_runtime_dependents_without_identity", one, "", "") == 2 })
 }
+
+// TestARightThatIsGrantedLaterIsNoticed: nothing else about the member changes, and its connections stay.
+func TestARightThatIsGrantedLaterIsNoticed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	onConfigMaps := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}
+	user := one.AddUser(t, "granted-later", onConfigMaps)
+	var results latest
+	r := w.spread()
+	r.Status = results.note
+	w.Members = nil
+	p := w.run(r)
+	p.add(one, user)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "the result says what is missing", func() bool { return errors.Is(results.of("a", one).Err, mcmanager.ErrNoIdentity) })
+	one.AddUser(t, "granted-later", onConfigMaps, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
+	})
+	w.isCopied(one, "a")
+	eventually(t, "nothing is wrong any more", func() bool { return results.of("a", one).Err == nil })
+}

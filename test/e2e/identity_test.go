@@ -407,6 +407,27 @@ func TestAMemberOfUnknownIdentityWorks(t *testing.T) {
 	seen.mustAgree(t, "m", cp, ns)
 }
 
+// TestAnIdentityIsLearnedOnceTheRightIsGranted: to the credentials that there are, and on connections that stay.
+func TestAnIdentityIsLearnedOnceTheRightIsGranted(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	ns := inAll(t, f)
+	cp := f.Members[0]
+	m, seen := newWatchedManager(t, f.Local)
+	m.set(fleet.Member{Name: "m", Config: cp.AddUser(t, "promoted", configMapReader)})
+	m.start()
+	m.is("m", fleet.Ready)
+	before := m.attached()
+	cp.AddUser(t, "promoted", configMapReader, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
+	})
+	m.isCluster(identityOf(t, cp))
+	if m.attached() == before {
+		t.Error("the engagement has another identity than it had")
+	}
+	seen.mustAgree(t, "m", cp, ns)
+}
+
 // TestTwoMembersThatAreOneClusterAreTold: both show it, or the second is refused, and comes when the first has left.
 func TestTwoMembersThatAreOneClusterAreTold(t *testing.T) {
 	t.Parallel()
