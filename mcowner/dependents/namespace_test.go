@@ -6,7 +6,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -165,5 +167,45 @@ func TestANamespaceOfAnOwnerThatIsGoneIsCollected(t *testing.T) {
 	eventually(t, "the other one is nobody's", func() bool { return w.ownersOf(one, used) == 0 })
 	if w.namespace(one, used) == nil || !w.isThere(one, &corev1.Secret{ObjectMeta: metaOf(used, "db")}) {
 		t.Error("what others use is gone")
+	}
+}
+
+// TestTheRightsToCreateNamespacesSuffice: those that docs/ownership.md lists. Without the right to list all, it cannot be proved
+// that a namespace is empty, so it stays.
+func TestTheRightsToCreateNamespacesSuffice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	may, mayNot := w.Members[0], w.Members[1]
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+	}
+	listing := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"list"}}
+	users := map[*mctest.ControlPlane]*rest.Config{
+		may:    may.AddUser(t, "controller", append(rules, listing)...),
+		mayNot: mayNot.AddUser(t, "controller", rules...),
+	}
+	owner, ns := w.ownerIn("a", w.ns+"-new"), w.ns+"-new"
+	w.Members = nil // reported below
+	p := w.run(w.inNamespaces())
+	for cp, user := range users {
+		p.add(cp, user)
+	}
+	w.create(w.Local, owner)
+	for cp := range users {
+		eventually(t, cp.Name+" has the dependent", func() bool { return w.isThere(cp, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}) })
+	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if w.namespace(may, ns) != nil {
+		t.Error("the namespace that is proved to be empty is still there")
+	}
+	left := w.namespace(mayNot, ns)
+	if left == nil || left.Annotations[mcowner.CreatedByAnnotation] != "" || left.Labels[mcowner.FleetLabel] != "" {
+		t.Errorf("where it cannot be proved, the namespace is %v", left)
+	}
+	for cp := range users {
+		if w.isThere(cp, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}) {
+			t.Errorf("%s still has the dependent", cp.Name)
+		}
 	}
 }

@@ -3,8 +3,11 @@ package dependents_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -173,4 +176,78 @@ func TestAPanicHoldsUpNoOtherCluster(t *testing.T) {
 			eventually(t, "the copy follows", func() bool { return value(cp, i) == "2" })
 		}
 	}
+}
+
+// TestAHundredOwnersAreRolledOut side by side: each to one cluster at a time, with the program killed in between.
+func TestAHundredOwnersAreRolledOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	const owners = 100
+	start := func(tap func(*http.Request) func()) *process {
+		r := w.spread()
+		r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1)}
+		p := w.run(r)
+		p.power.tap.Store(&tap)
+		return p
+	}
+	changing := inFlight{of: regexp.MustCompile(`/configmaps/(.+)-copy$`)}
+	p := start(changing.tap)
+	for i := range owners {
+		w.create(w.Local, w.owner(fmt.Sprint("a", i), w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
+	}
+	follow := func(value string) bool {
+		for _, cp := range w.Members {
+			copies := w.list(cp)
+			if len(copies) != owners || slices.ContainsFunc(copies, func(cm corev1.ConfigMap) bool { return cm.Data["value"] != value }) {
+				return false
+			}
+		}
+		return true
+	}
+	eventually(t, "each owner has all its copies", func() bool { return follow("1") })
+	for i := range owners {
+		w.change(w.Local, fmt.Sprint("a", i), func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+		if i == owners/2 {
+			p.kill()
+			p = start(changing.tap)
+		}
+	}
+	eventually(t, "all copies follow", func() bool { return follow("2") })
+	if most := changing.most(); most != 1 {
+		t.Errorf("up to %d clusters of one owner were changed at once, want 1", most)
+	}
+}
+
+// inFlight counts changes that are under way, for each name that the expression finds in their path.
+type inFlight struct {
+	of *regexp.Regexp
+
+	mu      sync.Mutex // guards what follows
+	now     map[string]int
+	highest int
+}
+
+func (f *inFlight) tap(req *http.Request) (answered func()) {
+	name := f.of.FindStringSubmatch(req.URL.Path)
+	if req.Method != http.MethodPatch || name == nil {
+		return nil
+	}
+	f.count(name[1], 1)
+	return func() { f.count(name[1], -1) }
+}
+
+func (f *inFlight) count(name string, by int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now == nil {
+		f.now = map[string]int{}
+	}
+	f.now[name] += by
+	f.highest = max(f.highest, f.now[name])
+}
+
+func (f *inFlight) most() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.highest
 }
