@@ -176,13 +176,13 @@ func TestTheRightsToCreateNamespacesSuffice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	may, mayNot := w.Members[0], w.Members[1]
-	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+	working := rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
 	}
 	listing := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"list"}}
 	users := map[*mctest.ControlPlane]*rest.Config{
-		may:    may.AddUser(t, "controller", append(rules, listing)...),
-		mayNot: mayNot.AddUser(t, "controller", rules...),
+		may:    may.AddUser(t, "controller", working, listing),
+		mayNot: mayNot.AddUser(t, "controller", working),
 	}
 	owner, ns := w.ownerIn("a", w.ns+"-new"), w.ns+"-new"
 	w.Members = nil // reported below

@@ -29,11 +29,11 @@ func TestTwoClustersOfOwnersTakeTurnsAtATarget(t *testing.T) {
 	open := sync.OnceFunc(func() { close(opened) })
 	defer open()
 	p := w.run(r)
-	tap := func(req *http.Request) func() {
+	tap := func(req *http.Request) (answered func()) {
 		if req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/configmaps") {
 			<-opened
 		}
-		return nil
+		return func() {}
 	}
 	p.power.tap.Store(&tap)
 

@@ -1,0 +1,290 @@
+package dependents
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// newAccounting returns what keeps the account of an owner whose record has these clusters, none of which is in the fleet.
+func newAccounting(t *testing.T, cfg config, p *plan, sites ...mcreconcile.ClusterName) *accounting {
+	t.Helper()
+	mgr, err := mcmanager.New(&rest.Config{Host: "https://127.0.0.1:1"}, &fleettest.Provider{}, mcmanager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r record.Record
+	for _, name := range sites {
+		r.Sites = append(r.Sites, record.Site{Name: name, Identity: "1"})
+	}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "1", Annotations: map[string]string{}}}
+	if p.owner != nil {
+		owner.Annotations = p.owner.GetAnnotations()
+	}
+	testKeys.Write(owner, r, true)
+	p.owner, p.ref = owner, mcowner.Reference{UID: "1"}
+	c := &engine{cfg: cfg, keys: testKeys, ledger: newLedger(), access: remote.NewAccess(mgr, "test", time.Second, true), works: &feed[work]{}}
+	o := c.ledger.of(mcreconcile.Request{})
+	c.ledger.replan(o, p, testKeys)
+	return &accounting{engine: c, o: o}
+}
+
+func (a *accounting) mustOpen(t *testing.T) {
+	t.Helper()
+	if !a.open() {
+		t.Fatal("there is nothing to account for")
+	}
+}
+
+func givingUp(names string) *plan {
+	return &plan{owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{GiveUpAnnotation: names}}}}
+}
+
+// TestWhatIsReleasedCountsUntilThatIsStored: a placement that runs meanwhile reads the record as it is certain to be.
+func TestWhatIsReleasedCountsUntilThatIsStored(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, givingUp("b"), "a", "b", "c")
+	a.mustOpen(t)
+	a.release()
+	if names := record.Names(a.record.Sites); !slices.Equal(names, []mcreconcile.ClusterName{"a", "c"}) || !a.record.GivenUp {
+		t.Errorf("what is to be stored is %+v", a.record)
+	}
+	if names := a.o.clusters(); !slices.Equal(names, []mcreconcile.ClusterName{"a", "b", "c"}) || a.o.record.GivenUp {
+		t.Errorf("what is certain is %+v", a.o.record)
+	}
+}
+
+// TestWhichClustersAreReleased, and when it is looked again.
+func TestWhichClustersAreReleased(t *testing.T) {
+	t.Parallel()
+	const never = 0
+	for name, tc := range map[string]struct {
+		after   time.Duration
+		plan    *plan
+		missing map[mcreconcile.ClusterName]time.Duration
+		left    []mcreconcile.ClusterName
+		until   time.Duration // at most, and not much less
+	}{
+		"nobody says so":       {plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": time.Hour}, left: []mcreconcile.ClusterName{"a", "b"}, until: never},
+		"the owner says so":    {plan: givingUp(" b ,x"), left: []mcreconcile.ClusterName{"a"}, until: never},
+		"it is missed so long": {after: time.Hour, plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": time.Hour}, left: []mcreconcile.ClusterName{"b"}, until: time.Hour},
+		"the first is next": {
+			after: time.Hour, plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": 20 * time.Minute, "b": 10 * time.Minute},
+			left: []mcreconcile.ClusterName{"a", "b"}, until: 40 * time.Minute,
+		},
+		"the last is next": {
+			after: time.Hour, plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": 10 * time.Minute, "b": 20 * time.Minute},
+			left: []mcreconcile.ClusterName{"a", "b"}, until: 40 * time.Minute,
+		},
+		"it is a target": {
+			after: time.Hour, plan: &plan{targets: []mcreconcile.ClusterName{"a"}}, missing: map[mcreconcile.ClusterName]time.Duration{"a": time.Hour, "b": time.Hour},
+			left: []mcreconcile.ClusterName{"a"}, until: never,
+		},
+		"the local cluster": {
+			after: time.Hour, plan: givingUp(""), missing: map[mcreconcile.ClusterName]time.Duration{"": time.Hour, "b": time.Hour},
+			left: []mcreconcile.ClusterName{"", "a"}, until: time.Hour,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sites := []mcreconcile.ClusterName{"a", "b"}
+			if slices.Contains(tc.left, mcreconcile.LocalCluster) {
+				sites = append(sites, mcreconcile.LocalCluster)
+			}
+			a := newAccounting(t, config{releaseAfter: tc.after}, tc.plan, sites...)
+			for name, since := range tc.missing {
+				a.engine.ledger.missing[record.Site{Name: name}] = time.Now().Add(-since)
+			}
+			a.mustOpen(t)
+			until := a.release()
+			if left := record.Names(a.record.Sites); !slices.Equal(left, tc.left) {
+				t.Errorf("it still waits for %q, want %q", left, tc.left)
+			}
+			if until > tc.until || until < tc.until-time.Minute || (until == never) != (tc.until == never) {
+				t.Errorf("it is looked again after %s, want %s", until, tc.until)
+			}
+			if released := len(tc.left) < len(sites); a.record.GivenUp != released || len(a.o.events) != len(sites)-len(tc.left) {
+				t.Errorf("that something may be left is noted: %t, with %d events", a.record.GivenUp, len(a.o.events))
+			}
+		})
+	}
+}
+
+// TestWhenAnOwnerKeepsTheFinalizer: while clusters are waited for, and while it is to be seen how it is deleted.
+func TestWhenAnOwnerKeepsTheFinalizer(t *testing.T) {
+	t.Parallel()
+	sites, targets := []record.Site{{Name: "a"}}, []mcreconcile.ClusterName{"a"}
+	refused := errors.New("refused")
+	for name, tc := range map[string]struct {
+		plan    plan
+		record  record.Record
+		held    bool
+		unnoted bool
+	}{
+		"nothing":                         {},
+		"a cluster to be emptied":         {plan: plan{mode: finishing}, record: record.Record{Sites: sites}, held: true},
+		"a target alone":                  {plan: plan{targets: targets}, held: true},
+		"given up, and it lives":          {record: record.Record{GivenUp: true}, held: true},
+		"given up, and it is let go":      {plan: plan{mode: retiring, propagation: metav1.DeletePropagationOrphan}, record: record.Record{GivenUp: true}},
+		"given up, and it is deleted":     {plan: plan{mode: finishing, propagation: metav1.DeletePropagationBackground}, record: record.Record{GivenUp: true}},
+		"given up, to stay, and not told": {plan: plan{mode: finishing, propagation: metav1.DeletePropagationOrphan}, record: record.Record{GivenUp: true}, held: true, unnoted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &plan{})
+			a.engine.tombs = &tombs{access: a.engine.access, name: "test", namespace: func() (string, error) { return "", refused }}
+			a.plan, a.record = &tc.plan, tc.record
+			held, err := a.hold(t.Context())
+			if held != tc.held || errors.Is(err, refused) != tc.unnoted {
+				t.Errorf("it is held: %t, %v, want %t", held, err, tc.held)
+			}
+		})
+	}
+}
+
+// TestWhatTheOwnerIsToldOfItsClusters: what is not done yet is pending, what has failed says so, and what is away is away.
+func TestWhatTheOwnerIsToldOfItsClusters(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{mcreconcile.LocalCluster, "away"}})
+	a.mustOpen(t)
+	a.plan.since = begun
+	local := func() Result { return a.results()[0] }
+	if got := local(); !errors.Is(got.Err, ErrPending) || !got.Targeted || !got.Since.Equal(begun) {
+		t.Errorf("before anything was done it is %+v", got)
+	}
+	refused := errors.New("refused")
+	for name, tc := range map[string]struct {
+		seq  uint64
+		err  error
+		want error
+	}{
+		"done":                       {seq: a.plan.seq},
+		"done for the plan before":   {seq: a.plan.seq - 1, want: ErrPending},
+		"failed":                     {seq: a.plan.seq, err: refused, want: refused},
+		"failed for the plan before": {seq: a.plan.seq - 1, err: refused, want: refused},
+	} {
+		a.o.report(mcreconcile.LocalCluster, view{plan: &plan{seq: tc.seq}}, report{Result: Result{Err: tc.err}})
+		if got := local(); !errors.Is(got.Err, tc.want) || (got.Err == nil) != (tc.want == nil) || !got.Targeted {
+			t.Errorf("%s: it is %+v, want %v", name, got, tc.want)
+		}
+	}
+	if got := a.results()[1]; got.Cluster != "away" || !errors.Is(got.Err, fleet.ErrUnknown) || !got.Targeted {
+		t.Errorf("a cluster that is not in the fleet is %+v", got)
+	}
+	if got := awaySince(&fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{Since: begun}}, time.Time{}); !got.Equal(begun) {
+		t.Errorf("it is away since %s", got)
+	}
+	if got := awaySince(&fleet.StateError{Err: fleet.ErrUnknown}, begun); !got.Equal(begun) {
+		t.Errorf("one that the fleet does not know is away since %s", got)
+	}
+}
+
+// TestWhichClustersAreWorkedOn after the account: those that have something to do, and no others.
+func TestWhichClustersAreWorkedOn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*accounting, *part)
+		want   int
+	}{
+		"nothing is to be done":    {change: func(*accounting, *part) {}},
+		"it was never done":        {change: func(_ *accounting, p *part) { p.done = false }, want: 1},
+		"it was for another plan":  {change: func(_ *accounting, p *part) { p.seq++ }, want: 1},
+		"it was no target":         {change: func(_ *accounting, p *part) { p.result.Targeted = false }, want: 1},
+		"it is in the record now":  {change: func(a *accounting, _ *part) { a.again["a"] = true }, want: 1},
+		"it has asked for that":    {change: func(a *accounting, _ *part) { a.asked["a"] = true }, want: 1},
+		"another cluster has that": {change: func(a *accounting, _ *part) { a.asked["b"], a.again["b"] = true, true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{"a"}}, "a")
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[work]())
+			defer queue.ShutDown()
+			if err := a.engine.works.Start(t.Context(), queue); err != nil {
+				t.Fatal(err)
+			}
+			a.o.report("a", view{plan: a.o.plan}, report{Result: Result{Targeted: true}})
+			a.mustOpen(t)
+			tc.change(a, a.o.parts["a"])
+			a.o.partLocked("gone")
+			a.o.partLocked("stray").stray = &record.Site{Name: "stray"}
+			a.distribute()
+			if tc.want > 0 {
+				if w, _ := queue.Get(); w.in != "a" || w.task != place {
+					t.Errorf("%s is to be done", w)
+				}
+			} else if n := queue.Len(); n > 0 {
+				t.Errorf("%d pieces of work are to be done", n)
+			}
+			if a.o.parts["gone"] != nil || a.o.parts["stray"] == nil || a.o.parts["a"] == nil {
+				t.Errorf("the parts are %v", a.o.parts)
+			}
+		})
+	}
+}
+
+// TestNewsAreInTheRecordOnce: those that came while it was stored stay for the next time.
+func TestNewsAreInTheRecordOnce(t *testing.T) {
+	t.Parallel()
+	pod := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	site, stray := record.Site{Name: "a", Identity: "1"}, record.Site{Name: "s", Identity: "2"}
+	news := report{drop: []record.Site{site}, givenUp: true, kinds: []schema.GroupVersionKind{pod, pod}, again: true}
+	a := newAccounting(t, config{}, &plan{}, "a", "b")
+	a.o.report("a", view{plan: a.o.plan}, news)
+	a.o.report("s", view{plan: a.o.plan}, report{stray: &stray})
+	a.mustOpen(t)
+	if names := record.Names(a.record.Sites); !slices.Equal(names, []mcreconcile.ClusterName{"b", "s"}) || !a.record.GivenUp ||
+		!slices.Equal(a.record.Kinds, []schema.GroupVersionKind{pod}) || !a.asked["a"] || a.asked["s"] {
+		t.Errorf("what is to be stored is %+v", a.record)
+	}
+	if names := a.o.clusters(); !slices.Equal(names, []mcreconcile.ClusterName{"b"}) {
+		t.Errorf("before that is stored there may be something in %q", names)
+	}
+	for _, late := range []bool{true, false} {
+		s := &apiServer{t: t, owner: a.plan.owner.DeepCopyObject().(*corev1.ConfigMap)} //nolint:forcetypeassert // so are all owners here
+		a.home = remote.Session{Cluster: s}
+		if late {
+			a.o.report("a", view{plan: a.o.plan}, news)
+		}
+		if err := a.store(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		if p := a.o.parts["a"]; (p.drop != nil) != late || (p.kinds != nil) != late || p.givenUp != late || p.again != late {
+			t.Errorf("after storing, with news that came meanwhile: %t, the news are %+v", late, p)
+		}
+		if late && a.o.parts["s"].stray != nil {
+			t.Error("what was stored is news again")
+		}
+		a.mustOpen(t)
+	}
+}
+
+// TestAnAccountOfManyClustersWaits for what else there is.
+func TestAnAccountOfManyClustersWaits(t *testing.T) {
+	t.Parallel()
+	for targets, want := range map[int]time.Duration{
+		0: 0, remote.AtOnce: 0, remote.AtOnce + 1: 100 * time.Millisecond, 100: 100 * time.Millisecond, 101: time.Second,
+	} {
+		if got := accountDelay(targets); got != want {
+			t.Errorf("that of %d clusters waits for %s, want %s", targets, got, want)
+		}
+	}
+}
