@@ -12,9 +12,9 @@
 //	identity.go    which cluster it is
 //	engagement.go  one connection, the work that joins it, and its drain
 //	handover.go    how one engagement takes the place of another
-//	health.go      when a member counts as unreachable
-//	kinds.go       what becomes of kinds that cannot be listed
-//	metrics.go     what is counted, and queues.go what controllers say of their queues
+//	health.go      when a member counts as unreachable, and probes.go when it is asked
+//	kinds.go       what becomes of kinds that cannot be listed, each by kind.go
+//	metrics.go     what is counted, and controller.go what controllers say of their queues
 //	changes.go     how controllers learn of all that
 //
 // Sources attach to engagements ([Fleet.Changes]); reconcilers run on them ([Fleet.Engagement]). Both join them

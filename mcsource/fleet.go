@@ -16,7 +16,8 @@ import (
 
 // Fleet returns the one source of a controller for events of many clusters: it runs each for every engaged member that
 // the selector matches. A nil selector matches all. A member is attached whenever it is engaged or its labels begin to
-// match, also long before or after the controller starts, and detached when that ends.
+// match, also long before or after the controller starts, and detached when that ends. A manager without a provider has no
+// members, and the source tells nothing.
 //
 // Start returns at once, and a controller does not wait for members to sync. No member holds up another: the source of each is
 // made and started in a goroutine of its own. If that fails, it is logged, once for each reason in a row, and tried again, after

@@ -12,7 +12,8 @@ import (
 // Policy says what is done about a dependent where there is a choice. The zero value is the safe choice of each. A [Reconciler]
 // has one for all dependents; annotations of what Desired returns override it for single ones.
 type Policy struct {
-	// Conflict says what is done if an object that nobody owns has the place of a dependent. Annotation: [ConflictAnnotation].
+	// Conflict says what is done if an object that is not this owner's has the place of a dependent. Annotation:
+	// [ConflictAnnotation].
 	Conflict ConflictPolicy
 	// Change says what is done about a dependent that is not as desired. Annotation: [ChangeAnnotation].
 	Change ChangePolicy
