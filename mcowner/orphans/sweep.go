@@ -350,37 +350,19 @@ func (s *sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 		log.V(1).Info("Left a dependent alone", "why", err.Error())
 		return
 	}
+	removal := log
 	var gone []mcowner.Reference
 	for _, owner := range references {
 		if owner.Fleet != s.Fleet || s.Controller != "" && owner.Manager != s.Controller {
 			continue
 		}
-		if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
-			found.unidentified++
-		}
-		if s.isAlive(ctx, owner, at.Name(), found) {
-			continue
-		}
-		is, err := s.prove(ctx, owner, at.Name(), found)
-		if err != nil {
-			found.unproven++
-			log.V(1).Info("Left a dependent alone", "owner", owner.String(), "why", err.Error())
-		}
-		if errors.Is(err, errAnotherCluster) {
-			found.strange[owner.Cluster]++
-		}
-		switch {
-		case err != nil:
-		case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil:
-			s.Stray(owner, at.Name())
-		case is.why == "":
-		default:
-			log = log.WithValues("owner", owner.String(), "why", is.why)
+		if why := s.whyGone(ctx, owner, at.Name(), found, log); why != "" {
+			removal = removal.WithValues("owner", owner.String(), "why", why)
 			gone = append(gone, owner)
 		}
 	}
 	if len(gone) > 0 {
-		if err := s.remove(ctx, at, k, obj, gone, log); err != nil {
+		if err := s.remove(ctx, at, k, obj, gone, removal); err != nil {
 			found.errs = append(found.errs, err)
 			if remote.IsHung(err) {
 				found.hanging++
@@ -388,6 +370,33 @@ func (s *sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 			}
 		}
 	}
+}
+
+// whyGone returns why it is proved that a dependent has this owner no more, and nothing if it is not. What only looks so is
+// counted, or told.
+func (s *sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings, log logr.Logger) string {
+	if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
+		found.unidentified++
+	}
+	if s.isAlive(ctx, owner, in, found) {
+		return ""
+	}
+	is, err := s.prove(ctx, owner, in, found)
+	if err != nil {
+		found.unproven++
+		log.V(1).Info("Left a dependent alone", "owner", owner.String(), "why", err.Error())
+	}
+	if errors.Is(err, errAnotherCluster) {
+		found.strange[owner.Cluster]++
+	}
+	switch {
+	case err != nil:
+		return ""
+	case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil:
+		s.Stray(owner, in)
+		return ""
+	}
+	return is.why
 }
 
 // prove asks the API server of the owner's cluster, see [proof.orphaned].
