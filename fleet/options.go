@@ -83,7 +83,8 @@ type Options struct {
 type HealthOptions struct {
 	// ProbeInterval is how long nothing may be heard from a member before it is asked. It is shorter by up to a tenth at
 	// random, and the first time by up to a half, so that members are not asked in step. Events of its watches count as
-	// heard for six intervals since it has last answered a request. Default: 10 seconds.
+	// heard for six intervals since it has last answered a request. One of which it is not known which cluster it is, is asked for
+	// that every six intervals. Default: 10 seconds.
 	ProbeInterval time.Duration
 	// RetryInterval is the time from one probe to the next once one has failed, or a request has. While a member is Ready,
 	// the next probe does not wait for the answer to the last. A request that has had no answer for half of this time is a

@@ -277,6 +277,30 @@ func TestNewsAreInTheRecordOnce(t *testing.T) {
 	}
 }
 
+// TestWhatTheRecordBeginsWith: a cluster that is noted is not noted again, and an owner that is let go as it is keeps nothing.
+func TestWhatTheRecordBeginsWith(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		plan  plan
+		stray record.Site
+		want  []record.Site
+	}{
+		"a stray that is noted":      {stray: record.Site{Name: "a", Identity: "1"}, want: []record.Site{{Name: "a", Identity: "1"}}},
+		"one of another cluster":     {stray: record.Site{Name: "a", Identity: "2"}, want: []record.Site{{Name: "a", Identity: "1"}, {Name: "a", Identity: "2"}}},
+		"an owner that is let go":    {plan: plan{mode: retiring}},
+		"one with dependents to end": {plan: plan{mode: retiring, propagation: metav1.DeletePropagationBackground}, want: []record.Site{{Name: "a", Identity: "1"}}},
+	} {
+		a := newAccounting(t, config{}, &tc.plan, "a")
+		if tc.stray != (record.Site{}) {
+			a.o.report("a", view{plan: a.o.plan}, report{stray: &tc.stray})
+		}
+		a.mustOpen(t)
+		if !slices.Equal(a.record.Sites, tc.want) {
+			t.Errorf("%s: the record begins with %v, want %v", name, a.record.Sites, tc.want)
+		}
+	}
+}
+
 // TestAnAccountOfManyClustersWaits for what else there is.
 func TestAnAccountOfManyClustersWaits(t *testing.T) {
 	t.Parallel()
