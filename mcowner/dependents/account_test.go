@@ -202,15 +202,15 @@ func TestWhatTheOwnerIsToldOfItsClusters(t *testing.T) {
 func TestWhichClustersAreWorkedOn(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change func(*accounting, *part)
-		want   int
+		change     func(*accounting, *part)
+		now, later int
 	}{
 		"nothing is to be done":    {change: func(*accounting, *part) {}},
-		"it was never done":        {change: func(_ *accounting, p *part) { p.done = false }, want: 1},
-		"it was for another plan":  {change: func(_ *accounting, p *part) { p.seq++ }, want: 1},
-		"it was no target":         {change: func(_ *accounting, p *part) { p.result.Targeted = false }, want: 1},
-		"it is in the record now":  {change: func(a *accounting, _ *part) { a.again["a"] = true }, want: 1},
-		"it has asked for that":    {change: func(a *accounting, _ *part) { a.asked["a"] = true }, want: 1},
+		"it was never done":        {change: func(_ *accounting, p *part) { p.done = false }, now: 1},
+		"it was for another plan":  {change: func(_ *accounting, p *part) { p.seq++ }, now: 1},
+		"it was no target":         {change: func(_ *accounting, p *part) { p.result.Targeted = false }, now: 1},
+		"it is in the record now":  {change: func(a *accounting, _ *part) { a.again["a"] = true }, now: 1},
+		"it has asked for that":    {change: func(a *accounting, _ *part) { a.asked["a"] = true }, later: 1},
 		"another cluster has that": {change: func(a *accounting, _ *part) { a.asked["b"], a.again["b"] = true, true }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -227,12 +227,13 @@ func TestWhichClustersAreWorkedOn(t *testing.T) {
 			a.o.partLocked("gone")
 			a.o.partLocked("stray").stray = &record.Site{Name: "stray"}
 			a.distribute()
-			if tc.want > 0 {
+			if n := queue.Len(); n != tc.now {
+				t.Fatalf("%d pieces of work are to be done now, want %d", n, tc.now)
+			}
+			if tc.now+tc.later > 0 {
 				if w, _ := queue.Get(); w.in != "a" || w.task != place {
 					t.Errorf("%s is to be done", w)
 				}
-			} else if n := queue.Len(); n > 0 {
-				t.Errorf("%d pieces of work are to be done", n)
 			}
 			if a.o.parts["gone"] != nil || a.o.parts["stray"] == nil || a.o.parts["a"] == nil {
 				t.Errorf("the parts are %v", a.o.parts)
@@ -269,6 +270,9 @@ func TestNewsAreInTheRecordOnce(t *testing.T) {
 		}
 		if p := a.o.parts["a"]; (p.drop != nil) != late || (p.kinds != nil) != late || p.givenUp != late || p.again != late {
 			t.Errorf("after storing, with news that came meanwhile: %t, the news are %+v", late, p)
+		}
+		if names := a.o.clusters(); !slices.Equal(names, []mcreconcile.ClusterName{"b", "s"}) {
+			t.Errorf("after storing there may be something in %q", names)
 		}
 		if late && a.o.parts["s"].stray != nil {
 			t.Error("what was stored is news again")
