@@ -62,6 +62,13 @@ type probed struct {
 	why      error // what was reported last
 }
 
+// asked returns how many probes there were.
+func (p *probed) asked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.probes
+}
+
 func (p *probed) probe(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -368,7 +375,7 @@ func TestARequestThatIsAnsweredSpeaksAgainstTheProbesBefore(t *testing.T) {
 		p.is(t, 5, Unreachable)
 
 		p.setBroken(nil)
-		for p.probes < 6 {
+		for p.asked() < 6 {
 			<-time.After(100 * time.Millisecond)
 			synctest.Wait()
 		}
