@@ -115,12 +115,13 @@ func (l *ledger) forgetLocked(req mcreconcile.Request) {
 	}
 }
 
-// forgetOrigin drops the owners of a name that is no member's any more, or another cluster's.
+// forgetOrigin drops the owners of a name that is no member's any more, or another cluster's. Those of the cluster that has the
+// name now may be known already.
 func (l *ledger) forgetOrigin(name mcreconcile.ClusterName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for req := range l.owners {
-		if req.ClusterName == name {
+	for req, o := range l.owners {
+		if req.ClusterName == name && !o.isAtHome() {
 			l.forgetLocked(req)
 		}
 	}

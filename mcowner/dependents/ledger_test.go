@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -125,6 +127,44 @@ func TestNothingIsLeftOfAnOwnerThatIsForgotten(t *testing.T) {
 	l.forget(requestFor("other", "a"))
 	if n := len(l.awaiting) + len(l.written) + len(l.owners); n > 0 {
 		t.Errorf("%d things are left of owners that are gone", n)
+	}
+}
+
+// nameless is a cluster that a provider made, of which a test needs nothing.
+type nameless struct{ cluster.Cluster }
+
+// TestOwnersOfTheClusterThatHasTheNameNowAreNotForgotten: they may be planned before it is seen that it is another cluster.
+func TestOwnersOfTheClusterThatHasTheNameNowAreNotForgotten(t *testing.T) {
+	t.Parallel()
+	f, _ := fleettest.Run(t, fleet.Options{})
+	engage := func(identity string) *fleet.Engagement {
+		if err := f.Set(fleet.Member{Name: "a", Cluster: nameless{}, Identity: identity}); err != nil {
+			t.Fatal(err)
+		}
+		for range f.Changes(t.Context()) {
+			if e, err := f.Engagement("a"); err == nil && e.Identity() == identity {
+				return e
+			}
+		}
+		t.Fatal("the member is not engaged")
+		return nil
+	}
+	l := newLedger()
+	planned := func(name string, home *fleet.Engagement) mcreconcile.Request {
+		req := requestFor("a", name)
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: types.UID(name)}}
+		l.replan(l.of(req), &plan{owner: owner, home: remote.Session{Engagement: home}, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
+		return req
+	}
+	before := planned("before", engage("1"))
+	now := planned("now", engage("2"))
+	l.forgetOrigin("a")
+	if l.get(before) != nil || l.get(now) == nil {
+		t.Errorf("of the cluster before is known: %t, of the one now: %t; want the latter alone", l.get(before) != nil, l.get(now) != nil)
+	}
+	<-f.Remove("a")
+	if l.forgetOrigin("a"); len(l.all()) > 0 {
+		t.Errorf("%d owners of a member that was removed are known", len(l.all()))
 	}
 }
 

@@ -117,6 +117,13 @@ func (o *ownerState) needs() ([]mcreconcile.ClusterName, []schema.GroupVersionKi
 	return o.clustersLocked(), kinds
 }
 
+// isAtHome reports whether the plan was made in an engagement of a member that goes on.
+func (o *ownerState) isAtHome() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.plan != nil && o.plan.home.Engagement != nil && o.plan.home.Engagement.Context().Err() == nil
+}
+
 // uid returns that of the owner, empty if there is no plan.
 func (o *ownerState) uid() types.UID {
 	o.mu.Lock()
