@@ -19,7 +19,7 @@ func (m *member) predecessor() *Engagement {
 // handOver publishes an engagement in the place of the one before. If that one is of another cluster, nothing of it may
 // be left when the new one begins: neither a reconcile nor a request.
 func (m *member) handOver(ctx context.Context, described Member, before, e *Engagement) error {
-	if before != nil && before.identity != e.identity {
+	if before != nil && !e.takesOver(before) {
 		if err := m.giveUp(described, before, e); err != nil {
 			return err
 		}
@@ -119,10 +119,32 @@ func (e *Engagement) dropLost() {
 	}
 }
 
-// inherit prepares an engagement to take the place of one before, which may be nil. Another cluster leaves nothing.
+// inherit prepares an engagement to take the place of one before, which may be nil, unless that is known to be another cluster's.
 func (e *Engagement) inherit(before *Engagement) {
-	if before != nil && before.identity == e.identity {
+	if before != nil && (before.identity == e.identity || before.identity == "" || e.identity == "") {
 		e.informers.Inherit(&before.informers)
+	}
+}
+
+// takesOver reports whether an engagement takes over what the one before leaves. From another cluster it takes nothing.
+func (e *Engagement) takesOver(before *Engagement) bool {
+	same := e.isOf(before)
+	if !same {
+		e.informers.Renounce()
+	}
+	return same
+}
+
+// isOf reports whether an engagement is of the same cluster as the one before. Where one identity is not known, their objects tell:
+// whether the right to read it is given or taken says nothing of the cluster.
+func (e *Engagement) isOf(before *Engagement) bool {
+	switch {
+	case before.identity == e.identity:
+		return true
+	case before.identity != "" && e.identity != "":
+		return false
+	default:
+		return e.informers.Shares(&before.informers)
 	}
 }
 

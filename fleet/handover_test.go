@@ -8,27 +8,35 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
 
-// TestTheSameClusterAloneLeavesWhatWasLost: what was in another cluster is no news of this one.
+// TestTheSameClusterAloneLeavesWhatWasLost: what was in another cluster is no news of this one. Where an identity is not known, an
+// object that stays shows that it is the same.
 func TestTheSameClusterAloneLeavesWhatWasLost(t *testing.T) {
 	for name, c := range map[string]struct {
-		before, after string
-		told          bool
-	}{"Same": {"x", "x", true}, "Another": {"x", "y", false}, "Unknown": {"x", "", false}, "Known": {"", "y", false}} {
+		before, after, stays string
+		told                 bool
+	}{
+		"Same": {before: "x", after: "x", told: true}, "Another": {before: "x", after: "y", stays: "stays"},
+		"Unknown": {before: "x"}, "UnknownAndTheSame": {before: "x", stays: "stays", told: true},
+		"Known": {after: "y"}, "KnownAndTheSame": {after: "y", stays: "stays", told: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				before, e := newEngagement(ctx, "a"), newEngagement(ctx, "a")
 				before.identity, e.identity = c.before, c.after
-				runInformer(ctx, t, before, "goes")
+				runInformer(ctx, t, before, "goes", c.stays)
 				synctest.Wait()
 				e.inherit(before)
-				heir := runInformer(ctx, t, e)
+				heir := runInformer(ctx, t, e, c.stays)
+				synctest.Wait()
+				e.takesOver(before)
 				e.informers.Open(ctx)
 				var told []string
 				if _, err := heir.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
@@ -48,13 +56,15 @@ func TestTheSameClusterAloneLeavesWhatWasLost(t *testing.T) {
 	}
 }
 
-// runInformer runs an informer of an engagement in which there are these objects.
+// runInformer runs an informer of an engagement in which there are these objects, whose names are their UIDs; none without a name.
 func runInformer(ctx context.Context, t *testing.T, e *Engagement, objects ...string) *informer.Informer {
 	t.Helper()
 	source := fcache.NewFakeControllerSource()
 	context.AfterFunc(ctx, source.Shutdown)
 	for _, name := range objects {
-		source.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		if name != "" {
+			source.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
+		}
 	}
 	i, ok := informer.New(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{}).(*informer.Informer)
 	if !ok {

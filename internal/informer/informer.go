@@ -331,24 +331,25 @@ func (in intake) Replace(list []any, resourceVersion string) error {
 			return err
 		}
 	}
-	first, err := in.replace(list, resourceVersion)
-	if first && in.legacy != nil {
-		in.legacy.settle()
+	due, err := in.replace(list, resourceVersion)
+	if due != nil {
+		due.settle()
 	}
 	return err
 }
 
-func (in intake) replace(list []any, resourceVersion string) (first bool, err error) {
+// replace returns the legacy that may be settled now, nil if there is none.
+func (in intake) replace(list []any, resourceVersion string) (due *legacy, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	news, err := in.differencesLocked(list)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if err := in.indexer.Replace(list, resourceVersion); err != nil {
-		return false, err
+		return nil, err
 	}
-	first = !in.HasSynced()
+	first := !in.HasSynced()
 	if first {
 		in.synced.Store(true) // before a handler is told, which may look
 		in.settleLocked()
@@ -365,8 +366,9 @@ func (in intake) replace(list []any, resourceVersion string) (first bool, err er
 		for l := range in.handlers {
 			l.Listed()
 		}
+		due = in.legacy
 	}
-	return first, nil
+	return due, nil
 }
 
 // differencesLocked returns what changes when the list takes the place of what is stored.

@@ -28,13 +28,31 @@ const legacyLasts = time.Minute
 func (l *legacy) add(i *Informer, keeps bool) {
 	i.mu.Lock()
 	i.legacy = l
-	if keeps {
+	if keeps && i.lost == nil {
 		i.lost = map[string]any{}
 	}
 	i.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heirs = append(l.heirs, i)
+}
+
+// inherit takes over what these informers know.
+func (l *legacy) inherit(from []*Informer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, i := range from {
+		if !slices.Contains(l.before, i) {
+			l.before = append(l.before, i)
+		}
+	}
+}
+
+// replaces notes in the place of how many informers these come.
+func (l *legacy) replaces(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.most = max(l.most, n)
 }
 
 // settle finds what was lost, once the old engagement is over and every new informer has its list.
@@ -94,6 +112,20 @@ func deletionMissed(key string, obj any) delivery.Event {
 		obj = gone.Obj
 	}
 	return delivery.Event{What: delivery.Deleted, Obj: toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj}}
+}
+
+// keepLost makes the informer keep what goes from now on, with what went and was not told yet.
+func (i *Informer) keepLost() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.lost == nil {
+		i.lost = map[string]any{}
+	}
+	for l := range i.handlers {
+		for _, obj := range l.UntoldDeletions() {
+			i.lostLocked(obj)
+		}
+	}
 }
 
 // lostLocked notes that an object is gone.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -394,4 +395,117 @@ func TestReplacementsThatFollowEachOtherKeepWhatIsLost(t *testing.T) {
 		}
 		stop(g)
 	})
+}
+
+func keyOf(kind string) Key {
+	return Key{GVK: corev1.SchemeGroupVersion.WithKind(kind), form: structuredForm}
+}
+
+// TestWhatWasLostIsToldOfAKindThatIsNewToTheOldEngagement: somebody begins to watch it while the next engagement is prepared.
+func TestWhatWasLostIsToldOfAKindThatIsNewToTheOldEngagement(t *testing.T) {
+	for name, listedEarly := range map[string]bool{"its place is taken before": true, "its place is taken afterwards": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGenerations(t)
+				g.before.KeepLost()
+				old := addInformer(t, g.before, keyOf("Pod"))
+				replace(t, intake{old}, "1", in("n1", "goes"), in("n1", "goes-early"), in("n1", "stays"))
+				busy := make(chan struct{})
+				if _, err := old.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-busy }}); err != nil {
+					t.Fatal(err)
+				}
+				if err := (intake{old}).Delete(in("n1", "goes-early")); err != nil {
+					t.Fatal(err)
+				}
+				var heir *Informer
+				if listedEarly {
+					heir = addInformer(t, g.e, keyOf("Pod"))
+					replace(t, intake{heir}, "2", in("n1", "stays"))
+				}
+				g.e.Open(t.Context())
+				if !listedEarly {
+					heir = addInformer(t, g.e, keyOf("Pod"))
+					replace(t, intake{heir}, "2", in("n1", "stays"))
+				}
+				want := []string{"add stays= initial", "delete of unknown time goes-early=", "delete of unknown time goes="}
+				for range 2 { // at once, and a moment later
+					l := newListener(t, heir)
+					synctest.Wait()
+					if diff := cmp.Diff(want, heard(l)); diff != "" {
+						t.Errorf("events (-want, +got):\n%s", diff)
+					}
+				}
+				close(busy)
+				old.stop()
+				heir.stop()
+				stop(g)
+			})
+		})
+	}
+}
+
+// TestAnInformerIsNotRetiredThatKeepsWhatWasLost: a handler that is added soon would never hear of that.
+func TestAnInformerIsNotRetiredThatKeepsWhatWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGenerations(t)
+		replace(t, intake{g.old[0]}, "1", in("n1", "goes"))
+		replace(t, intake{g.old[1]}, "1")
+		key := keyOf("ConfigMap")
+		if g.e.Retire(key) {
+			t.Error("retired before it has taken the place of the one before")
+		}
+		g.e.Open(t.Context())
+		<-time.After(legacyLasts + time.Second)
+		if g.e.Retire(key) {
+			t.Error("retired before it is known what was lost")
+		}
+		replace(t, intake{g.heirs[0]}, "2")
+		replace(t, intake{g.heirs[1]}, "2")
+		if !g.e.Retire(key) {
+			t.Error("not retired although nobody needs it")
+		}
+		stop(g)
+	})
+}
+
+// TestSetsThatShareAnObjectAreOfOneCluster, and what is kept is dropped where they do not.
+func TestSetsThatShareAnObjectAreOfOneCluster(t *testing.T) {
+	withUID := func(name, uid string) *corev1.ConfigMap {
+		cm := in("n1", name)
+		cm.UID = types.UID(uid)
+		return cm
+	}
+	for name, c := range map[string]struct {
+		heir *corev1.ConfigMap
+		want bool
+	}{
+		"the same UID":           {withUID("a", "1"), true},
+		"another UID":            {withUID("a", "2"), false},
+		"the UID of another":     {withUID("b", "1"), false},
+		"an object without UIDs": {withUID("without", ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGenerations(t)
+				replace(t, intake{g.old[0]}, "1", withUID("a", "1"), withUID("without", ""), withUID("goes", "3"))
+				replace(t, intake{g.old[1]}, "1")
+				replace(t, intake{g.heirs[0]}, "2")
+				replace(t, intake{g.heirs[1]}, "2", c.heir)
+				if got := g.e.Shares(g.before); got != c.want {
+					t.Errorf("they share an object: %t, want %t", got, c.want)
+				}
+				g.e.Renounce()
+				g.e.Open(t.Context())
+				l := listenTo(t, g.heirs)
+				synctest.Wait()
+				if got := heard(l...); slices.ContainsFunc(got, func(e string) bool { return e[0] == 'd' }) {
+					t.Errorf("told %q, want no deletion", got)
+				}
+				if err := (intake{g.heirs[1]}).Delete(c.heir); err != nil || len(g.heirs[1].lost) > 0 {
+					t.Errorf("it keeps %v for nobody, %v", g.heirs[1].lost, err)
+				}
+				stop(g)
+			})
+		})
+	}
 }

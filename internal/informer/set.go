@@ -6,6 +6,10 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // Set holds the informers of one engagement, by kind: several where a cache is limited to some namespaces, and none
@@ -13,6 +17,7 @@ import (
 type Set struct {
 	mu        sync.Mutex // guards what follows
 	kinds     []ofKind   // a map would take 1 KB for the first
+	before    *Set       // whose place it is about to take, if that leaves anything
 	legacies  map[Key]*legacy
 	closing   *time.Timer // closes the legacies
 	closed    bool        // no informer keeps what was lost for handlers that are added later
@@ -45,27 +50,35 @@ func (is *Set) Add(key Key, i *Informer) {
 		return
 	}
 	of.informers = append(of.informers, i)
+	if is.replacing {
+		i.keepLost()
+	}
 	if l := is.legacies[key]; l != nil {
 		l.add(i, !is.closed)
 	}
 }
 
 // Retire keeps handlers from being added to the informers of a kind, if they have none. They are to be removed then. The answer
-// is false if there are handlers, or informers that are not of this package.
+// is false if there are handlers, or informers that are not of this package, or that keep what was lost for handlers that are
+// added soon.
 func (is *Set) Retire(key Key) bool {
 	is.mu.Lock()
 	defer is.mu.Unlock()
 	informers := is.ofLocked(key).informers
+	if l := is.legacies[key]; l != nil && (!is.closed || len(l.left()) > 0) {
+		return false
+	}
 	return len(informers) > 0 && retire(informers)
 }
 
-// Remove ends the informers of a kind, and forgets them.
+// Remove ends the informers of a kind, and forgets them, with what was lost of it.
 func (is *Set) Remove(key Key) {
 	is.mu.Lock()
 	defer is.mu.Unlock()
 	for _, i := range is.ofLocked(key).informers {
 		i.Remove()
 	}
+	delete(is.legacies, key)
 	is.kinds = slices.DeleteFunc(is.kinds, func(k ofKind) bool { return k.key == key })
 }
 
@@ -94,16 +107,7 @@ func (is *Set) KeepLost() {
 	defer is.mu.Unlock()
 	is.replacing = true
 	for _, i := range is.allLocked() {
-		i.mu.Lock()
-		if i.lost == nil {
-			i.lost = map[string]any{}
-		}
-		for l := range i.handlers {
-			for _, obj := range l.UntoldDeletions() {
-				i.lostLocked(obj)
-			}
-		}
-		i.mu.Unlock()
+		i.keepLost()
 	}
 }
 
@@ -129,15 +133,83 @@ func (is *Set) dropLocked() {
 
 // Inherit prepares a set to take the place of the one before. It has no informers yet.
 func (is *Set) Inherit(before *Set) {
-	before.mu.Lock()
-	defer before.mu.Unlock()
-	is.legacies = make(map[Key]*legacy, len(before.kinds))
-	for _, old := range before.kinds {
-		l := &legacy{before: slices.Clone(old.informers), most: len(old.informers)}
-		if unsettled := before.legacies[old.key]; unsettled != nil {
-			l.before = append(l.before, unsettled.left()...)
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	is.before, is.legacies = before, map[Key]*legacy{}
+	is.inheritLocked()
+}
+
+// inheritLocked takes what the one before leaves of each kind, unless it has that already.
+func (is *Set) inheritLocked() {
+	is.before.mu.Lock()
+	defer is.before.mu.Unlock()
+	for _, old := range is.before.kinds {
+		l := is.legacies[old.key]
+		if l == nil {
+			l = &legacy{}
+			is.legacies[old.key] = l
+			for _, i := range is.ofLocked(old.key).informers {
+				l.add(i, true)
+			}
 		}
-		is.legacies[old.key] = l
+		l.inherit(old.informers)
+		if unsettled := is.before.legacies[old.key]; unsettled != nil {
+			l.inherit(unsettled.left())
+		}
+		l.replaces(len(old.informers))
+	}
+}
+
+// Shares reports whether an object of the one before is in this one. Servers give a UID to one object alone, so both sets are
+// of one cluster then.
+func (is *Set) Shares(before *Set) bool {
+	for _, key := range before.Keys() {
+		now := is.of(key)
+		for _, i := range before.of(key) {
+			if slices.ContainsFunc(now, func(other *Informer) bool { return shareObject(i.indexer, other.indexer) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// of returns the informers of a kind.
+func (is *Set) of(key Key) []*Informer {
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	for _, k := range is.kinds {
+		if k.key == key {
+			return slices.Clone(k.informers)
+		}
+	}
+	return nil
+}
+
+func shareObject(a, b toolscache.Store) bool {
+	return slices.ContainsFunc(a.List(), func(obj any) bool {
+		other, exists, err := b.Get(obj)
+		return err == nil && exists && uidOf(obj) != "" && uidOf(obj) == uidOf(other)
+	})
+}
+
+func uidOf(obj any) types.UID {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return ""
+	}
+	return accessor.GetUID()
+}
+
+// Renounce ends Inherit: the one before is of another cluster.
+func (is *Set) Renounce() {
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	is.before, is.legacies = nil, nil
+	for _, i := range is.allLocked() {
+		i.mu.Lock()
+		i.legacy, i.lost = nil, nil
+		i.mu.Unlock()
 	}
 }
 
@@ -145,9 +217,11 @@ func (is *Set) Inherit(before *Set) {
 func (is *Set) Open(ctx context.Context) {
 	is.mu.Lock()
 	defer is.mu.Unlock()
-	if is.legacies == nil {
+	if is.before == nil {
 		return
 	}
+	is.inheritLocked() // the kinds that were new there meanwhile
+	is.before = nil
 	for _, l := range is.legacies {
 		l.mu.Lock()
 		l.open = true

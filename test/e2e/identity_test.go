@@ -319,6 +319,72 @@ func TestWhatWasDeletedDuringAReplacementIsReconciled(t *testing.T) {
 	seen.mustAgree(t, "m", cp, ns)
 }
 
+// identityReader has the right to read which cluster it is.
+var identityReader = rbacv1.PolicyRule{
+	APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
+}
+
+// TestNothingIsLostWhenTheRightToReadTheIdentityIsOthers: it is given or taken while the member is away, and some of its objects
+// are deleted meanwhile. The others show that it is the same cluster.
+func TestNothingIsLostWhenTheRightToReadTheIdentityIsOthers(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	ns := inAll(t, f)
+	cp := f.Members[0]
+	for i := range 30 {
+		configMap(t, cp, ns, fmt.Sprintf("cm-%d", i))
+	}
+	users := map[string]*rest.Config{
+		"":                cp.AddUser(t, "nobody", configMapReader),
+		identityOf(t, cp): cp.AddUser(t, "somebody", configMapReader, identityReader),
+	}
+	m, seen := newWatchedManager(t, f.Local)
+	first := newProxy(t, cp)
+	m.set(fleet.Member{Name: "m", Config: first.through(users[""])})
+	m.start()
+	m.isCluster("")
+	seen.mustAgree(t, "m", cp, ns)
+	for i, identity := range []string{identityOf(t, cp), ""} {
+		first.hold(true, true)
+		for n := range 10 {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("cm-%d", 10*i+n)}}
+			if err := cp.Client().Delete(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first = newProxy(t, cp)
+		m.set(fleet.Member{Name: "m", Config: first.through(users[identity])})
+		m.isCluster(identity)
+		seen.mustAgree(t, "m", cp, ns)
+	}
+}
+
+// TestAClusterOfUnknownIdentityIsAnotherUnlessItHasTheSameObjects: nothing is told as deleted that the other one never had.
+func TestAClusterOfUnknownIdentityIsAnotherUnlessItHasTheSameObjects(t *testing.T) {
+	t.Parallel()
+	f, ns, a, b := twoClusters(t)
+	m, _ := newWatchedManager(t, f.Local)
+	seen := newRecord()
+	m.control(seen)
+	m.set(fleet.Member{Name: "m", Config: a.AddUser(t, "nobody", configMapReader)})
+	m.start()
+	eventually(t, "the objects of the first are reconciled", func() bool { return seen.count("m", ns, "only-in-"+a.Name) > 0 })
+	first := m.attached()
+	m.set(fleet.Member{Name: "m", Config: b.Config()})
+	m.isCluster(identityOf(t, b))
+	before := seen.count("m", ns, "only-in-"+a.Name)
+	configMap(t, b, ns, "after")
+	eventually(t, "the objects of the second are reconciled", func() bool {
+		return seen.count("m", ns, "only-in-"+b.Name) > 0 && seen.count("m", ns, "after") > 0
+	})
+	if n := seen.count("m", ns, "only-in-"+a.Name) - before; n > 0 {
+		t.Errorf("what is in the first alone was reconciled %d times in the second", n)
+	}
+	if cause := context.Cause(first.Context()); !errors.Is(cause, fleet.ErrAnotherCluster) {
+		t.Errorf("the engagement of the first cluster ended by %v, want ErrAnotherCluster", cause)
+	}
+}
+
 // TestAnEngagementIsSyncedBeforeItTakesThePlaceOfAnother: readers find everything in the new cache at once.
 func TestAnEngagementIsSyncedBeforeItTakesThePlaceOfAnother(t *testing.T) {
 	t.Parallel()
@@ -397,9 +463,7 @@ func TestAMemberOfUnknownIdentityWorks(t *testing.T) {
 	eventually(t, "a way that may lead elsewhere is connected anew", func() bool { return m.attached() != before })
 
 	before = m.attached()
-	m.set(fleet.Member{Name: "m", Config: cp.AddUser(t, "somebody", configMapReader, rbacv1.PolicyRule{
-		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
-	})})
+	m.set(fleet.Member{Name: "m", Config: cp.AddUser(t, "somebody", configMapReader, identityReader)})
 	m.isCluster(identityOf(t, cp))
 	if m.attached() == before {
 		t.Error("a cluster of unknown identity is taken for one of a known identity")
