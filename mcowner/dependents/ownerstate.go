@@ -163,13 +163,14 @@ func (o *ownerState) in(name mcreconcile.ClusterName) (view, bool) {
 }
 
 // begin is in, for a run that may put something there: what an earlier one has found gone may not be for long.
-func (o *ownerState) begin(name mcreconcile.ClusterName) (view, bool) {
+func (o *ownerState) begin(name mcreconcile.ClusterName) (v view, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if p, ok := o.parts[name]; ok {
+	v, ok = o.inLocked(name)
+	if p, is := o.parts[name]; is {
 		p.drop, p.runs = nil, p.runs+1
 	}
-	return o.inLocked(name)
+	return v, ok
 }
 
 func (o *ownerState) inLocked(name mcreconcile.ClusterName) (view, bool) {

@@ -305,6 +305,49 @@ func TestTheRecordHasWhatMayBeCreated(t *testing.T) {
 	}
 }
 
+// TestAClusterThatWasLeftIsNotForgottenBeforeThatIsStored: somebody writes to the owner meanwhile, and an event on what was there
+// has the cluster looked at once more. The owner would wait for it for ever.
+func TestAClusterThatWasLeftIsNotForgottenBeforeThatIsStored(t *testing.T) {
+	t.Parallel()
+	site := record.Site{Name: "member", Identity: "1"}
+	s := &apiServer{t: t, site: site, owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "1"}}}
+	testKeys.Write(s.owner, record.Record{Sites: []record.Site{site}}, true)
+	c := &engine{
+		keys: testKeys, ledger: newLedger(), access: &remote.Access{Timeout: time.Minute}, works: &feed[work]{},
+	}
+	o := c.ledger.of(mcreconcile.Request{})
+	planOnce := func() {
+		c.ledger.replan(o, &plan{
+			owner: s.read(false), ref: mcowner.Reference{UID: "1"}, mode: retiring, propagation: metav1.DeletePropagationBackground,
+		}, testKeys)
+	}
+	placeOnce := func() {
+		t.Helper()
+		at := remote.Session{ID: mcowner.ClusterID{Name: site.Name, UID: site.Identity}, Cluster: s}
+		if _, err := c.place(t.Context(), o, work{owner: o.req, in: site.Name, task: place}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accountOnce := func() error {
+		a := &accounting{engine: c, o: o, home: remote.Session{Cluster: s}}
+		if !a.open() {
+			t.Fatal("there is nothing to account for")
+		}
+		return a.store(t.Context(), len(a.record.Sites) > 0)
+	}
+	planOnce()
+	placeOnce()
+	s.read(true)
+	if err := accountOnce(); !apierrors.IsConflict(err) {
+		t.Fatalf("the record was stored: %v, want a conflict", err)
+	}
+	planOnce()
+	placeOnce()
+	if err := accountOnce(); err != nil || testKeys.Holds(s.owner) {
+		t.Errorf("the owner waits for a cluster in which nothing is left: %t, %v", testKeys.Holds(s.owner), err)
+	}
+}
+
 // TestAnAccountOfTheOwnerBefore changes nothing about the one that has the name now.
 func TestAnAccountOfTheOwnerBefore(t *testing.T) {
 	t.Parallel()

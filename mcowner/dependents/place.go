@@ -98,7 +98,9 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	case len(v.sites) > 0:
 		p.leave(ctx, &done, v.propagation)
 	default:
-		p.findStrays(ctx, &done)
+		if p.findStrays(ctx, &done); done.stray == nil {
+			done.drop = v.dropped // it may not be stored yet
+		}
 	}
 	return p.conclude(&done)
 }
