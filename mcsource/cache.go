@@ -1,6 +1,7 @@
 package mcsource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -144,13 +145,7 @@ func (i *engagedInformer) AddEventHandlerWithOptions(
 	gate := &gate{handler: h}
 	logger := log.FromContext(i.view.ctx)
 	opts.Logger = &logger
-	registration, err := i.informer.AddEventHandlerWithOptions(gate, opts)
-	if err != nil && i.another != nil && i.informer.IsStopped() { // it was removed this very moment
-		if another, failed := i.another(i.view.ctx); failed == nil {
-			i.informer = another
-			registration, err = another.AddEventHandlerWithOptions(gate, opts)
-		}
-	}
+	registration, err := i.add(gate, opts)
 	if err != nil {
 		i.view.handlers.Done()
 		return nil, err
@@ -162,6 +157,23 @@ func (i *engagedInformer) AddEventHandlerWithOptions(
 	})
 	i.view.has(registration)
 	return followed{registration}, nil
+}
+
+// add adds a handler to the informer, or to the one that takes its place if it was removed this very moment.
+func (i *engagedInformer) add(
+	h toolscache.ResourceEventHandler, opts toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	for {
+		registration, err := i.informer.AddEventHandlerWithOptions(h, opts)
+		if err == nil || i.another == nil || !i.informer.IsStopped() {
+			return registration, err
+		}
+		another, failed := i.another(i.view.ctx)
+		if failed != nil || another == i.informer { // a cache that has stopped has the same one for ever
+			return nil, cmp.Or(failed, err)
+		}
+		i.informer = another
+	}
 }
 
 // has notes the handler of the source.

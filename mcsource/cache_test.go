@@ -161,6 +161,68 @@ func TestAHandlerThatIsRefusedHoldsUpNothing(t *testing.T) {
 	})
 }
 
+// succession is a cache whose informers are removed one after the other.
+type succession struct {
+	cache.Cache
+	informers []*scripted
+	err       error // when there is none left
+}
+
+// GetInformer implements cache.Cache.
+func (s *succession) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	if len(s.informers) == 0 {
+		return nil, s.err
+	}
+	next := s.informers[0]
+	s.informers = s.informers[1:]
+	return next, nil
+}
+
+// TestAHandlerIsAddedToTheInformerThatFollowsOneThatWasRemoved, however often that happens, and it is removed from that one.
+func TestAHandlerIsAddedToTheInformerThatFollowsOneThatWasRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		removed, last := &scripted{refuse: errors.New("the informer has stopped")}, &scripted{handlers: map[*gate]bool{}}
+		another := &scripted{refuse: removed.refuse}
+		view := newEngagedCache(ctx, &succession{informers: []*scripted{removed, another, last}})
+		informer, err := view.GetInformer(ctx, &corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := informer.AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{}, toolscache.HandlerOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(last.handlers) != 1 {
+			t.Errorf("%d handlers are on the informer that is there, want one", len(last.handlers))
+		}
+		cancel()
+		view.wait()
+		if len(last.handlers) != 0 {
+			t.Errorf("%d handlers are left", len(last.handlers))
+		}
+	})
+}
+
+// TestWhyThereIsNoOtherInformerIsSaid when the kind's was removed.
+func TestWhyThereIsNoOtherInformerIsSaid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		why := errors.New("the engagement has ended")
+		view := newEngagedCache(ctx, &succession{informers: []*scripted{{refuse: errors.New("the informer has stopped")}}, err: why})
+		informer, err := view.GetInformer(ctx, &corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); !errors.Is(err, why) {
+			t.Errorf("the error is %v, want %v", err, why)
+		}
+		cancel()
+		view.wait()
+	})
+}
+
 // TestAViewGuardsEachWayToAddAHandler: whichever of them the kind source of another version calls, the handler is removed from
 // the cache when the view ends, and nobody waits for the registration to sync.
 func TestAViewGuardsEachWayToAddAHandler(t *testing.T) {
