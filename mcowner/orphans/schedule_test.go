@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -9,9 +10,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -152,4 +156,36 @@ func (s *schedule) looksAt(name string) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.looks[name]
+}
+
+// TestAListThatBreaksOffSaysNothingOfHowManyAreUnproven: the metric would fall for the time being.
+func TestAListThatBreaksOffSaysNothingOfHowManyAreUnproven(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1, 1)
+		unreadable := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mcowner.KeyPrefix + "hash": "{"}}}
+		seen, broken := 2, error(nil)
+		s.list = func(_ context.Context, _ remote.Session, _ remote.Kind, do func(client.Object) error) error {
+			for range seen {
+				if err := do(unreadable); err != nil {
+					return err
+				}
+			}
+			return broken
+		}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil}
+		c := s.memory("member-0")
+		for _, step := range []struct {
+			seen   int
+			broken error
+			want   int
+		}{{2, nil, 2}, {1, errors.New("no answer"), 2}, {1, nil, 1}} {
+			seen, broken = step.seen, step.broken
+			clear(c.due)
+			s.sweep(t.Context(), c, by)
+			if got := c.tallies[s.kinds[0].GroupVersionKind].unproven; got != step.want {
+				t.Errorf("after a list of %d with the error %v, %d dependents are unproven, want %d", step.seen, step.broken, got, step.want)
+			}
+		}
+	})
 }

@@ -263,13 +263,14 @@ func (s *sweeper) allKinds() []remote.Kind {
 	return append(slices.Clone(s.kinds), more...)
 }
 
-// eachListed calls do with the dependents of a kind as the API server of their cluster lists them, if that is due.
+// eachListed calls do with the dependents of a kind as the API server of their cluster lists them, if that is due. It did not if the
+// list broke off: how many there are is not known then.
 func (s *sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error) {
 	if time.Now().Before(c.due[k.GroupVersionKind]) {
 		return false, nil
 	}
 	if err := s.list(ctx, at, k, do); err != nil {
-		return true, err
+		return errors.Is(err, errHung), err
 	}
 	c.due[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
 	return true, nil
