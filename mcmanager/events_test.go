@@ -2,8 +2,10 @@ package mcmanager_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -119,5 +121,53 @@ func recordMany(cl cluster.Cluster, reason string) {
 	for i := range 5 {
 		now.Eventf(about, nil, corev1.EventTypeNormal, fmt.Sprint(reason, "-new-", i), "Test", "note")
 		old.Eventf(about, corev1.EventTypeNormal, fmt.Sprint(reason, "-old-", i), "note %d", i)
+	}
+}
+
+// hanging lets no watch of the core group begin, and refuses to stream a list.
+type hanging struct {
+	asked   atomic.Int32
+	through http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *hanging) RoundTrip(req *http.Request) (*http.Response, error) {
+	switch query := req.URL.Query(); {
+	case !strings.HasPrefix(req.URL.Path, "/api/v1/") || !query.Has("watch"):
+		return h.through.RoundTrip(req)
+	case query.Has("sendInitialEvents"):
+		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
+	}
+	h.asked.Add(1)
+	<-req.Context().Done()
+	return nil, req.Context().Err()
+}
+
+// WrappedRoundTripper lets idle connections of the transport be closed.
+func (h *hanging) WrappedRoundTripper() http.RoundTripper { return h.through }
+
+// TestThatTheManagerStopsIsNoErrorOfALocalWatch: one that is about to begin gets no answer any more.
+func TestThatTheManagerStopsIsNoErrorOfALocalWatch(t *testing.T) {
+	f := pool.Start(t, mctest.Options{})
+	cfg, hangs := f.Local.Config(), &hanging{}
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { hangs.through = through; return hangs })
+	log := &lineLog{}
+	mgr, err := mcmanager.New(cfg, &fleettest.Provider{}, mcmanager.Options{
+		Logger: log.logger(), Metrics: metricsserver.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &serving{Manager: mgr, t: t}
+	stop := s.start()
+	<-mgr.Elected()
+	if _, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(func() bool { return hangs.asked.Load() > 0 }, func() { t.Fatal("no watch begins") })
+	before := len(klogged.with("Failed to watch"))
+	stop()
+	if lines := append(log.with("Failed to watch"), klogged.with("Failed to watch")[before:]...); len(lines) > 0 {
+		t.Errorf("it is logged that\n%s", strings.Join(lines, "\n"))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,6 +29,9 @@ func newLocal(cfg *rest.Config, opts Options) (*local, error) {
 	if opts.Controller.Logger.GetSink() == nil {
 		opts.Controller.Logger = opts.Logger
 	}
+	if opts.Cache.DefaultWatchErrorHandler == nil {
+		opts.Cache.DefaultWatchErrorHandler = tellWatchError
+	}
 	l := &local{logger: opts.Logger}
 	opts.Logger = eventlog.Quiet(opts.Logger, fleet.ReasonOf)
 	made, err := manager.New(cfg, opts)
@@ -45,6 +49,13 @@ func newLocal(cfg *rest.Config, opts Options) (*local, error) {
 		})
 	}
 	return l, nil
+}
+
+// tellWatchError logs why a watch has failed, as client-go does, but not that the manager stops.
+func tellWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
+	if ctx.Err() == nil {
+		toolscache.DefaultWatchErrorHandler(ctx, r, err)
+	}
 }
 
 // Start implements manager.Manager.

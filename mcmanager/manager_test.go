@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -32,11 +33,12 @@ import (
 
 var pool mctest.Pool
 
-// klogged is what is logged by client-go with no logger of ours.
+// klogged is what is logged by client-go and controller-runtime with no logger of ours.
 var klogged lineLog
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(klogged.logger())
+	log.SetLogger(klogged.logger())
 	os.Exit(pool.Run(m))
 }
 
