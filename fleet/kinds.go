@@ -28,7 +28,7 @@ type kinds struct {
 	log      logr.Logger
 	most     time.Duration // the longest pause between attempts
 	indexes  *indexes      // the fleet's
-	missing  *outage       // the fleet's, of kinds that cannot be mapped or indexed
+	missing  *outage       // the fleet's, of kinds that cannot be mapped, indexed, listed or watched
 	join     func() (leave func(), err error)
 	restored func() <-chan struct{} // is closed when it is worth while to try again at once
 	onChange func()                 // called without the lock when a kind began or ceased to fail, or the reason is another

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -126,9 +127,16 @@ func try[T any](
 		if verdict != passing {
 			return result, oneline.Error(err, maxMessage)
 		}
-		retry.Pause(ctx, &pauses, r.kinds.restored())
+		r.kinds.pause(ctx, pauses.Step())
 		listed = false // that was a while ago
 	}
+}
+
+// pause waits for the next attempt to list or watch a kind, at least so long. Those of all members that wait take turns.
+func (k *kinds) pause(ctx context.Context, least time.Duration) {
+	k.missing.down.Add(1)
+	defer k.missing.down.Add(-1)
+	retry.PauseFor(ctx, k.missing.pause(least), k.restored())
 }
 
 // verdict is what becomes of an answer to a list or a watch.

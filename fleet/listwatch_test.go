@@ -181,3 +181,32 @@ func TestTheEndOfAnEngagementIsNoErrorOfItsWatches(t *testing.T) {
 		})
 	}
 }
+
+// TestKindsThatManyMembersRefuseToListAreAskedForAtARateOfTheFleet, as those are that they do not serve.
+func TestKindsThatManyMembersRefuseToListAreAskedForAtARateOfTheFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errNo)
+		r := &retrying{
+			key: informer.Key{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap")}, kinds: newKinds(t.Context(), "a"),
+			wire: &wire{health: newHealth(HealthOptions{}, nil, nil, nil)},
+			ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					asked++
+					return nil, refused
+				},
+			}),
+		}
+		r.kind = r.kinds.stateOf(r.key)
+		r.kinds.missing.down.Add(9999)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, _ = r.ListWithContext(ctx, metav1.ListOptions{})
+		if asked < 30 || asked > 60 {
+			t.Errorf("one of ten thousand was asked for %d times in an hour, want about every 100 seconds", asked)
+		}
+		if n := r.kinds.missing.down.Load(); n != 9999 {
+			t.Errorf("%d others are counted afterwards, want 9999", n)
+		}
+	})
+}

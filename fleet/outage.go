@@ -7,7 +7,7 @@ import (
 )
 
 // outage counts what is down in a fleet: the members that are Unreachable or fail to connect, or the kinds that members do not
-// serve. They are asked at a rate that is the fleet's and not each one's: however many they are, they cost no more CPU time, and
+// serve or may not be listed there. They are asked at a rate that is the fleet's and not each one's: however many they are, they cost no more CPU time, and
 // members no more look-ups of names.
 type outage struct{ down atomic.Int64 }
 

@@ -43,7 +43,12 @@ func Pauses(most time.Duration) wait.Backoff {
 // Pause waits for the next of the pauses. It returns earlier if wake has something to receive or is closed; it may be nil.
 // The answer is false if ctx is done.
 func Pause(ctx context.Context, pauses *wait.Backoff, wake <-chan struct{}) bool {
-	timer := time.NewTimer(pauses.Step())
+	return PauseFor(ctx, pauses.Step(), wake)
+}
+
+// PauseFor is [Pause] of a given length.
+func PauseFor(ctx context.Context, pause time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
