@@ -42,6 +42,25 @@ type watch[request comparable] struct {
 	each       TypedSource[request]
 	stop       context.CancelFunc // ends the source, nil before the controller starts
 	unfollow   func() bool        // ends that the engagement's end is followed
+	// told is closed when handlers have had every object that there was. It is nil for a watch that began before the member was
+	// about to leave: Replay tells of that one.
+	told chan struct{}
+}
+
+// ErrNotTold says that a member is about to leave, and that a watch on demand has begun since, of which not every object has been told.
+var ErrNotTold = errors.New("the cluster is about to leave, and not every object that is watched has been told yet")
+
+// isTold returns an error for a watch for which a reconcile in a member that leaves has to wait.
+func (w *watch[request]) isTold(ctx context.Context) error {
+	if w.told == nil || !mcreconcile.Leaving(ctx) {
+		return nil
+	}
+	select {
+	case <-w.told:
+		return nil
+	default:
+		return ErrNotTold
+	}
 }
 
 // isIn reports whether there is a watch, and it is that of a reconcile. Its engagement may be over.
@@ -85,7 +104,8 @@ func (d *TypedOnDemand[request]) String() string { return "watches on demand" }
 //
 // It waits for nothing. If the source cannot be started, that is logged and tried again, as in [Fleet], and a kind that the
 // member does not serve or may not be listed is in its status. An error says that the member cannot be used now; it wraps those of
-// fleet.Fleet.Engagement, or the cause of the end of the engagement, so a reconciler returns it.
+// fleet.Fleet.Engagement, or the cause of the end of the engagement, so a reconciler returns it. So it does [ErrNotTold]: in a member
+// that is about to leave, a watch that begins then is an error until its objects have been told, so that the member waits for them.
 func (d *TypedOnDemand[request]) Watch(ctx context.Context, name string, each TypedSource[request]) error {
 	in, _ := mcreconcile.ClusterNameFrom(ctx)
 	if name == "" || each == nil || in == mcreconcile.LocalCluster {
@@ -101,44 +121,68 @@ func (d *TypedOnDemand[request]) watch(ctx context.Context, key watchKey, each T
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if d.has(ctx, key) {
-		return nil
+	if w := d.get(ctx, key); w != nil {
+		return w.isTold(ctx)
 	}
 	e, err := d.fleet.Engagement(key.member)
 	if err != nil {
 		return err
 	}
 	w := &watch[request]{engagement: e, each: each}
+	if mcreconcile.Leaving(ctx) {
+		w.told = make(chan struct{})
+	}
 	if !w.isIn(ctx) {
 		return fmt.Errorf("%w: it was connected anew", fleet.ErrDisengaged)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if before := d.watches[key]; before != nil && before.engagement == e {
-		return nil
+		return before.isTold(ctx)
 	}
 	if err := d.beginLocked(w); err != nil {
 		return err
 	}
 	d.watches[key] = w // if there is another, its engagement is over
 	w.unfollow = context.AfterFunc(e.Context(), func() { d.forget(key, w) })
-	return nil
+	return w.isTold(ctx)
 }
 
-// has reports whether there is such a watch, without asking the fleet.
-func (d *TypedOnDemand[request]) has(ctx context.Context, key watchKey) bool {
+// get returns such a watch, nil if there is none, without asking the fleet.
+func (d *TypedOnDemand[request]) get(ctx context.Context, key watchKey) *watch[request] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := d.watches[key]
-	return w.isIn(ctx) && w.engagement.Context().Err() == nil
+	if w := d.watches[key]; w.isIn(ctx) && w.engagement.Context().Err() == nil {
+		return w
+	}
+	return nil
 }
 
 // beginLocked starts the source of a watch, if the controller has started.
 func (d *TypedOnDemand[request]) beginLocked(w *watch[request]) (err error) {
-	if d.ctx != nil {
-		w.stop, err = attach(d.ctx, w, w.engagement, w.each, d.queue, nil)
+	if d.ctx == nil {
+		return nil
 	}
+	var told func(source.TypedSource[request])
+	if w.told != nil {
+		told = func(started source.TypedSource[request]) { d.awaitTold(w, started) }
+	}
+	w.stop, err = attach(d.ctx, w, w.engagement, w.each, d.queue, told)
 	return err
+}
+
+// awaitTold waits in the background until a source, nil for one that never starts, has told all. The engagement's drain waits for that.
+func (d *TypedOnDemand[request]) awaitTold(w *watch[request], started source.TypedSource[request]) {
+	life, leave, err := w.engagement.Join(d.ctx, w)
+	if err != nil || started == nil {
+		close(w.told)
+		return
+	}
+	go func() { // ends with the engagement, or the controller
+		defer leave()
+		defer close(w.told)
+		_ = replaying[request]{d.fleet, d.ctx, w, w.engagement, w.each, d.queue}.await(life, started)
+	}()
 }
 
 // Unwatch ends a watch of the cluster that ctx carries, if there is one of that name. It returns at once; an event that is being

@@ -294,6 +294,45 @@ func TestWhatIsWatchedOnDemandIsToldAgain(t *testing.T) {
 	})
 }
 
+// TestAMemberThatLeavesWaitsForWatchesThatBeginThen: the reconcile that asks is not done before their objects were told.
+func TestAMemberThatLeavesWaitsForWatchesThatBeginThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := follow(t, labels.Nothing())
+		s.set("a", &existing{}, "prod")
+		e, err := s.fleet.Engagement("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		demand := mcsource.NewOnDemand(s.fleet.Fleet)
+		if err := demand.Start(s.controller, s.queue); err != nil {
+			t.Fatal(err)
+		}
+		stays := mcreconcile.WithCluster(e.Context(), "a", e.Cluster())
+		leaves := mcreconcile.WithLeaving(stays)
+		watch := func(ctx context.Context, name string, want error) {
+			t.Helper()
+			synctest.Wait()
+			if err := demand.Watch(ctx, name, mcsource.Func(s.forCluster)); !errors.Is(err, want) {
+				t.Errorf("Watch(%q) = %v, want %v", name, err, want)
+			}
+		}
+		synced := make(chan struct{})
+		s.will(func() { s.next.synced = synced })
+		watch(stays, "before", nil)
+		watch(leaves, "before", nil) // Replay tells of that one
+		for range 2 {
+			watch(leaves, "then", mcsource.ErrNotTold)
+		}
+		watch(stays, "then", nil) // it stays after all
+		close(synced)
+		watch(leaves, "then", nil)
+		s.will(func() { s.next.synced = make(chan struct{}) })
+		watch(leaves, "given up", mcsource.ErrNotTold)
+		demand.Unwatch(leaves, "given up")
+	})
+}
+
 // TestAllThatIsWatchedOnDemandInOneMemberIsToldAgain: two watches, and nothing of another member.
 func TestAllThatIsWatchedOnDemandInOneMemberIsToldAgain(t *testing.T) {
 	t.Parallel()
