@@ -617,7 +617,7 @@ func TestNothingIsCreatedInAClusterThatIsNotNoted(t *testing.T) {
 					}
 				})
 			}
-		case req.Method == http.MethodPost && req.URL.Host == hostOf(other) && strings.HasSuffix(req.URL.Path, "/configmaps"):
+		case req.Method == http.MethodPatch && req.URL.Host == hostOf(other) && strings.HasSuffix(req.URL.Path, "/configmaps/"+copyOf("a")):
 			created.Add(1)
 			owner := w.owner("a")
 			err := w.Local.Client().Get(t.Context(), client.ObjectKeyFromObject(owner), owner)

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -121,7 +119,12 @@ func (p *placement) keepIdentities(config *unstructured.Unstructured, existing c
 	return mcowner.SetControllerReference(p.asked.ref, config, p.at.ID)
 }
 
-// create creates a dependent. It does not apply, which could change an object that somebody else creates this very moment.
+// never is a resource version that no object has.
+const never = "9223372036854775807"
+
+// create creates a dependent. It applies, so that the fields count as applied from the start, and go when they are not desired
+// any more. An object that somebody else creates this very moment has another resource version than the one that is asked for:
+// the error is a conflict then, and nothing is changed.
 func (p *placement) create(ctx context.Context, w wanted, config *unstructured.Unstructured) (client.Object, State, error) {
 	desired, err := sealed(config)
 	if err != nil {
@@ -135,13 +138,12 @@ func (p *placement) create(ctx context.Context, w wanted, config *unstructured.U
 			return nil, "", err
 		}
 	}
-	bounded, cancel := p.engine.access.Bound(ctx)
-	defer cancel()
-	if err := p.writer.Create(bounded, config, client.FieldOwner(p.engine.cfg.name)); err != nil {
+	created, err := p.applyTo(ctx, config, "", never)
+	if err != nil {
 		return nil, "", fmt.Errorf("creating %s in %s: %w", w.kind.Describe(config), p.at, err)
 	}
 	p.o.did(EventCreated, p.at.Name(), w.kind.Describe(config))
-	obj, err := p.seen(w.kind, desired, config)
+	obj, err := p.seen(w.kind, desired, created)
 	return obj, Applied, err
 }
 
@@ -241,46 +243,22 @@ func (p *placement) recreate(ctx context.Context, w wanted, existing client.Obje
 // applyOver applies to an object as it was read: if it was changed since, it may no longer be the owner's, and the error is a
 // conflict.
 func (p *placement) applyOver(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, desired hash) (client.Object, error) {
-	result, err := p.applyOnce(ctx, w, existing, config)
-	if err != nil {
-		return nil, err
-	}
-	adopted, err := p.adoptFields(ctx, w.kind, result)
-	if err == nil && adopted { // now fields that are no longer desired can go
-		result, err = p.applyOnce(ctx, w, result, config)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p.seen(w.kind, desired, result)
-}
-
-func (p *placement) applyOnce(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	ctx, cancel := p.engine.access.Bound(ctx)
-	defer cancel()
-	result := config.DeepCopy()
-	result.SetUID(existing.GetUID())
-	result.SetResourceVersion(existing.GetResourceVersion())
-	err := p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(result), client.ForceOwnership, client.FieldOwner(p.engine.cfg.name))
+	applied, err := p.applyTo(ctx, config, existing.GetUID(), existing.GetResourceVersion())
 	if err != nil {
 		return nil, fmt.Errorf("applying %s to %s: %w", w.kind.Describe(config), p.at, err)
 	}
-	return result, nil
+	return p.seen(w.kind, desired, applied)
 }
 
-// adoptFields makes the fields with which the object was created those that were applied. Else the API server would keep
-// them once they are no longer desired, as they would stay somebody's without applying. An object is so at its first change.
-func (p *placement) adoptFields(ctx context.Context, k remote.Kind, obj *unstructured.Unstructured) (changed bool, err error) {
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(obj, sets.New(p.engine.cfg.name), p.engine.cfg.name)
-	if err != nil || patch == nil {
-		return false, err
-	}
+// applyTo applies to the object that has this UID and resource version, and returns it as it is then.
+func (p *placement) applyTo(ctx context.Context, config *unstructured.Unstructured, uid types.UID, version string) (*unstructured.Unstructured, error) {
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
-	if err := p.writer.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		return false, fmt.Errorf("taking over the fields of %s in %s: %w", k.Describe(obj), p.at, err)
-	}
-	return true, nil
+	applied := config.DeepCopy()
+	applied.SetUID(uid)
+	applied.SetResourceVersion(version)
+	err := p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner(p.engine.cfg.name))
+	return applied, err
 }
 
 // seen returns what came of writing in the object's type, and remembers it.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -441,6 +443,32 @@ func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
 		if diff := cmp.Diff(cm, w.get(one, copyOf(name))); diff != "" {
 			t.Errorf("%s has changed (-before, +after):\n%s", name, diff)
 		}
+	}
+}
+
+// TestWhatOthersCreateAtThatVeryMomentIsLeftAlone: creating must not change what is there, be it there for an instant.
+func TestWhatOthersCreateAtThatVeryMomentIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: copyOf("a")}, Data: map[string]string{"theirs": "yes"}}
+	p := w.run(w.spread())
+	var first sync.Once
+	tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
+		if req.Method != http.MethodGet && req.URL.Host == hostOf(one) && strings.Contains(req.URL.Path, "/configmaps") {
+			first.Do(func() {
+				if err := one.Client().Create(t.Context(), theirs); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return nil
+	}
+	p.power.tap.Store(&tap)
+	w.create(w.Local, w.owner("a", one.Name))
+	w.told(w.Local, "a", dependents.EventConflict, copyOf("a"))
+	if now := w.mustGet(one, copyOf("a")); theirs.ResourceVersion == "" || now.ResourceVersion != theirs.ResourceVersion {
+		t.Errorf("it is %v now, was %v", now, theirs)
 	}
 }
 

@@ -113,13 +113,13 @@ func TestConflictsBackOffAndAreTold(t *testing.T) {
 	cfg := one.Config()
 	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper {
 		return &refusing{through: through, answer: func(req *http.Request) *metav1.Status {
-			if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/configmaps") {
+			if req.Method != http.MethodPatch || !strings.HasSuffix(req.URL.Path, "/configmaps/"+copyOf("a")) {
 				return nil
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			tries = append(tries, time.Now())
-			return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists, Message: "there it is"}
+			return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "there it is"}
 		}}
 	})
 	p := w.run(w.spread())
