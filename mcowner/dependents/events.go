@@ -139,7 +139,7 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, errContended):
 		return EventContended
-	case errors.Is(err, ErrPending), isOutdated(err), errors.Is(err, errGoing), errors.Is(err, ErrWaiting):
+	case errors.Is(err, ErrPending), isOutdated(err), errors.Is(err, errGoing), errors.Is(err, ErrWaiting), isFirstAttempt(err):
 		return ""
 	case conflict:
 		return EventConflict
@@ -152,6 +152,13 @@ func reasonOf(err error) string {
 	default:
 		return EventFailed
 	}
+}
+
+// isFirstAttempt reports whether an error says that a member is being connected, and no attempt has failed yet. At each start of
+// the program, all members are.
+func isFirstAttempt(err error) bool {
+	state, ok := errors.AsType[*fleet.StateError](err)
+	return ok && state.Status.State == fleet.Connecting && state.Status.Reason == ""
 }
 
 // subjectOf returns what an error is about in a cluster: an object, or the state of the cluster.

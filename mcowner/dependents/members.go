@@ -27,6 +27,7 @@ type memberSeen struct {
 	engagement *fleet.Engagement
 	identity   types.UID
 	state      fleet.State
+	failing    bool // something keeps it from being connected
 	leaving    bool
 	labels     map[string]string
 	owners     bool // may be in it
@@ -57,7 +58,7 @@ func (m members) follow(ctx context.Context) {
 		m.ledger.present(record.Site{Name: name})
 		now := memberSeen{
 			engagement: change.Engagement, state: change.Status.State, leaving: change.Status.Leaving, labels: change.Status.Labels,
-			owners: m.access.Within(m.cfg.ownersIn, name),
+			failing: change.Status.State == fleet.Connecting && change.Status.Reason != "", owners: m.access.Within(m.cfg.ownersIn, name),
 		}
 		last := before[name]
 		now.identity = last.identity
@@ -88,7 +89,7 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 		m.seekIn(name)
 	}
 	relabelled := last.state == "" || !maps.Equal(last.labels, now.labels) || last.leaving != now.leaving
-	if relabelled || last.state != now.state || last.engagement != now.engagement {
+	if relabelled || last.state != now.state || last.failing != now.failing || last.engagement != now.engagement {
 		m.changed(name, relabelled || (last.state == fleet.Ready) != (now.state == fleet.Ready))
 	}
 	if now.engagement != nil && last.engagement != now.engagement || relabelled {

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -42,6 +45,40 @@ func TestADependentWaitsForANamespaceThatGoes(t *testing.T) {
 	if w.has(w.Local, "a", dependents.EventForbidden, "") {
 		t.Error("an event says that a right is missing")
 	}
+}
+
+// TestAMemberThatIsStillBeingConnectedIsNoNews: at each start of the program, all are. One that cannot be connected is news.
+func TestAMemberThatIsStillBeingConnectedIsNoNews(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	slow, absent := w.Members[0], w.Members[1]
+	absent.Stop(t)
+	w.connectTimeout = time.Hour
+	var results latest
+	r := w.spread()
+	r.Status = results.note
+	may := make(chan struct{})
+	w.Members = nil // reported below
+	p := w.run(r)
+	tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
+		if req.URL.Host == hostOf(slow) {
+			<-may
+		}
+		return nil
+	}
+	p.power.tap.Store(&tap)
+	p.add(slow, slow.Config())
+	w.create(w.Local, w.owner("a", slow.Name, absent.Name))
+	eventually(t, "the result says that the member is not ready", func() bool { return errors.Is(results.of("a", slow).Err, fleet.ErrNotReady) })
+	p.add(absent, absent.Config())
+	w.told(w.Local, "a", dependents.EventClusterNotReady, `"`+absent.Name+`": `+fleet.ErrNotReady.Error())
+	close(may)
+	w.told(w.Local, "a", dependents.EventCreated, slow.Name) // which comes after what was told before
+	if w.has(w.Local, "a", dependents.EventClusterNotReady, `"`+slow.Name+`": `+fleet.ErrNotReady.Error()) {
+		t.Error("an event says that a member was not connected yet")
+	}
+	absent.Restart(t)
+	w.isCopied(absent, "a")
 }
 
 // notes returns those of the events on an object.

@@ -58,6 +58,8 @@ type world struct {
 	t            *testing.T
 	ns           string
 	probeTimeout time.Duration // after two of which a frozen member is Unreachable
+	// connectTimeout bounds an attempt to connect a member, zero for the default.
+	connectTimeout time.Duration
 	// clusterOptions are those of members, nil for none.
 	clusterOptions func(fleet.Member) []cluster.Option
 }
@@ -265,7 +267,7 @@ func (w *world) runAs(local *rest.Config, setUp setUpFunc) *process {
 		Logger: logger(w.t), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	}, func(o *fleet.Options) {
-		o.MaxRetryPeriod, o.ClusterOptions = 500*time.Millisecond, w.clusterOptions
+		o.MaxRetryPeriod, o.ConnectTimeout, o.ClusterOptions = 500*time.Millisecond, w.connectTimeout, w.clusterOptions
 		o.Health = fleet.HealthOptions{
 			ProbeInterval: 500 * time.Millisecond, RetryInterval: 100 * time.Millisecond, ProbeTimeout: w.probeTimeout,
 			FailureThreshold: 2, SuccessThreshold: 1,
