@@ -79,6 +79,7 @@ func (p *placement) configuration(w wanted) (*unstructured.Unstructured, error) 
 	}
 	u := &unstructured.Unstructured{Object: withoutNulls(content)}
 	u.SetGroupVersionKind(gvk)
+	asStored(u)
 	// The rest is the API server's.
 	unstructured.RemoveNestedField(u.Object, "status")
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -246,6 +247,67 @@ func TestAfterARestart(t *testing.T) {
 	eventually(t, "all is at rest", p.isAtRest)
 	drifts()
 	eventually(t, "what others do now is undone", isUndone)
+}
+
+// TestWhatGoWritesOfFieldsThatWereLeftOut is not applied, and so neither written again after a restart, nor fought for.
+func TestWhatGoWritesOfFieldsThatWereLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	start := func() (*process, *reports, *requests) {
+		r := w.spread()
+		r.Kinds = []client.Object{&corev1.Service{}, &rbacv1.RoleBinding{}, &corev1.Secret{}}
+		r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+			meta := metav1.ObjectMeta{Namespace: owner.Namespace, Name: copyOf(owner.Name)}
+			return []client.Object{
+				&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+				&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}},
+				&corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"value": owner.Data["value"], "only-" + owner.Data["value"]: "yes"}},
+			}, nil
+		}
+		all := reportsOf(t, r)
+		p := w.run(r)
+		return p, all, requestsOf(p, w.ns, "")
+	}
+	are := func(all *reports, state ...dependents.State) func() bool {
+		return func() bool {
+			result, _ := all.first("a")
+			return result.Err == nil && len(result.Objects) == 3 && !slices.ContainsFunc(result.Objects, func(o dependents.ObjectResult) bool {
+				return !slices.Contains(state, o.State)
+			})
+		}
+	}
+	p, all, _ := start()
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "the dependents are there", are(all, dependents.Applied, dependents.Unchanged))
+	p.stop()
+
+	p, all, sent := start()
+	eventually(t, "all was looked at", are(all, dependents.Unchanged))
+	eventually(t, "all is at rest", p.isAtRest)
+	for _, req := range sent.sorted() {
+		if strings.Contains(req, copyOf("a")) {
+			t.Errorf("after a restart there was the request %s", req)
+		}
+	}
+	key, service := client.ObjectKey{Namespace: w.ns, Name: copyOf("a")}, &corev1.Service{}
+	if err := one.Client().Get(t.Context(), key, service); err != nil {
+		t.Fatal(err)
+	}
+	service.Spec.Ports[0].TargetPort = intstr.FromInt32(8080)
+	if err := one.Client().Update(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what somebody has set that was left out stays", func() bool {
+		result, _ := all.first("a")
+		return result.Objects[0].Object.GetResourceVersion() == service.ResourceVersion && are(all, dependents.Unchanged)()
+	})
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	secret := &corev1.Secret{}
+	eventually(t, "the Secret has what is desired now, and nothing else", func() bool {
+		err := one.Client().Get(t.Context(), key, secret)
+		return err == nil && cmp.Equal(secret.Data, map[string][]byte{"value": []byte("2"), "only-2": []byte("yes")})
+	})
 }
 
 // TestResultsOfObjects say what was done about each, and since when.
