@@ -8,10 +8,15 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -83,5 +88,80 @@ func TestAClusterThatIsBusyIsLookedAtAfterwards(t *testing.T) {
 	}
 	if n := mgr.asked.Load(); n != 2 {
 		t.Errorf("the cluster was swept %d times, want twice", n)
+	}
+}
+
+// known is a manager without members, whose cache has an owner, and counts how often that is read.
+type known struct {
+	mcmanager.Manager
+
+	owner *corev1.ConfigMap
+	reads atomic.Int32
+}
+
+// GetProvider implements mcmanager.Manager.
+func (*known) GetProvider() fleet.Provider { return nil }
+
+// GetCache implements cluster.Cluster.
+func (k *known) GetCache() cache.Cache { return knownCache{nil, k} }
+
+// GetAPIReader implements cluster.Cluster.
+func (k *known) GetAPIReader() client.Reader { return knownCache{nil, k} }
+
+// Get answers with the owner, or says which cluster it is.
+func (k *known) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	switch obj := obj.(type) {
+	case *corev1.ConfigMap:
+		k.reads.Add(1)
+		k.owner.DeepCopyInto(obj)
+	default: // the namespace kube-system
+		obj.SetUID("here")
+	}
+	return nil
+}
+
+// knownCache reads what is known.
+type knownCache struct {
+	cache.Cache
+
+	known *known
+}
+
+// Get implements client.Reader.
+func (c knownCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.known.Get(ctx, key, obj, opts...)
+}
+
+// TestASweepReadsAnOwnerOnce for all its dependents in a cluster: what is noted on an owner may be a thousand clusters.
+func TestASweepReadsAnOwnerOnce(t *testing.T) {
+	t.Parallel()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}}
+	mgr := &known{owner: owner}
+	access := remote.NewAccess(mgr, "test", 0, false)
+	kind := remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Proto: owner}
+	s := &sweeper{
+		Collector: &Collector{Fleet: "payments"}, log: logr.Discard(), metrics: newSweepMetrics("once"), access: access, visit: access.Visit,
+		proof: &proof{access: access, owners: []remote.Kind{kind}}, kinds: []remote.Kind{kind}, clusters: map[mcreconcile.ClusterName]*sweepMemory{},
+	}
+	in := mcowner.ClusterID{UID: "here"}
+	of, err := mcowner.ReferenceTo("payments", in, owner, scheme.Scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
+		for _, name := range []string{"b", "c", "d"} {
+			dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+			if err := mcowner.SetControllerReference(of, dependent, in); err != nil {
+				t.Error(err)
+			}
+			if err := do(dependent); err != nil {
+				t.Error(err)
+			}
+		}
+		return true, nil
+	}
+	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, func(c *sweepMemory) *pass { return &c.cached }, nil})
+	if n := mgr.reads.Load(); n != 1 {
+		t.Errorf("the owner was read %d times", n)
 	}
 }

@@ -142,10 +142,37 @@ func TestAProofDoesNotWaitBehindLists(t *testing.T) {
 			}
 			looks := len(s.looksAt("member-999"))
 			s.Look("member-999")
+			<-time.After(gatherLooks)
 			synctest.Wait()
 			if len(s.looksAt("member-999")) == looks {
 				t.Error("a cluster that was to be looked at soon waits behind the lists")
 			}
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// TestLooksAreGathered: a hundred owners that go one after the other ask for as many looks at a cluster.
+func TestLooksAreGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(2, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		<-time.After(time.Second)
+		other, before := len(s.looksAt("member-1")), len(s.looksAt("member-0"))
+		for range 100 {
+			s.Look("member-0")
+			<-time.After(10 * time.Millisecond)
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		if n := len(s.looksAt("member-0")) - before; n == 0 || n > 3 {
+			t.Errorf("there were %d looks within a second, want 3 at most", n)
+		}
+		if n := len(s.looksAt("member-1")) - other; n > 0 {
+			t.Errorf("there were %d looks that nobody has asked for", n)
 		}
 		cancel()
 		running.Wait()

@@ -71,12 +71,16 @@ type way struct {
 	awake <-chan struct{} // receives when there are clusters to look at
 }
 
+// gatherLooks is for how long it is gathered which clusters to look at. Owners often go by the hundred, and each asks for a look.
+const gatherLooks = 500 * time.Millisecond
+
 // rounds begins sweeps until ctx is done. Clusters are swept side by side, and one that is still being swept is left out of the
 // next round: a slow one does not hold up the others.
 func (s *sweeper) rounds(ctx context.Context, by way) {
 	var group errgroup.Group
 	defer func() { _ = group.Wait() }() // it has no errors
 	group.SetLimit(remote.AtOnce)
+	var gathered <-chan time.Time // nil if there is nothing to look at
 	for ctx.Err() == nil {
 		s.begin(ctx, &group, by, s.round(by))
 		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
@@ -85,6 +89,11 @@ func (s *sweeper) rounds(ctx context.Context, by way) {
 			case <-timer.C:
 				waiting = false
 			case <-by.awake:
+				if gathered == nil {
+					gathered = time.After(gatherLooks)
+				}
+			case <-gathered:
+				gathered = nil
 				s.begin(ctx, &group, by, s.toLookAt(by))
 			case <-ctx.Done():
 				waiting = false
@@ -194,6 +203,8 @@ type findings struct {
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	silent   map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
+	// alive are owners that were found to be there, and may have dependents in the cluster.
+	alive map[mcowner.Reference]struct{}
 }
 
 // ownersOf are the owners of a kind in a cluster.
@@ -209,7 +220,9 @@ var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep goes
 
 func (s *sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
-	found := findings{pass: by.pass(c), silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}}
+	found := findings{
+		pass: by.pass(c), silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[mcowner.Reference]struct{}{},
+	}
 	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error {
 		var errs []error
 		for _, k := range s.allKinds() {
@@ -379,7 +392,7 @@ func (s *sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
 		found.unidentified++
 	}
-	if s.isAlive(ctx, owner, in, found) {
+	if s.isKnownAlive(ctx, owner, in, found) {
 		return ""
 	}
 	is, err := s.prove(ctx, owner, in, found)
@@ -413,6 +426,17 @@ func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 		found.silent[owner.Cluster] = struct{}{}
 	}
 	return is, err
+}
+
+// isKnownAlive is isAlive, asked once for all dependents of an owner: what is noted on it may be a thousand clusters.
+func (s *sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) bool {
+	owner.Dependent = mcowner.Location{}
+	_, alive := found.alive[owner]
+	if !alive && s.isAlive(ctx, owner, in, found) {
+		found.alive[owner] = struct{}{}
+		return true
+	}
+	return alive
 }
 
 // isAlive reports whether the cache knows that an owner is there and may have dependents in the named cluster. It saves
