@@ -78,6 +78,7 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	results := a.results()
 	err := a.writeStatus(ctx, results)
 	o.tellUnnoted(unnoted)
+	o.tellUnclear(a.plan.unclear)
 	a.tellAll(results)
 	switch {
 	case unnoted != nil:
@@ -99,7 +100,7 @@ func (a *accounting) hold(ctx context.Context) (bool, error) {
 		return true, nil
 	case !a.record.GivenUp || a.plan.mode == retiring:
 		return false, nil
-	case a.plan.mode == serving:
+	case a.plan.mode == serving, a.plan.isUnclear():
 		return true, nil
 	case a.plan.propagation != metav1.DeletePropagationOrphan:
 		return false, nil

@@ -97,9 +97,14 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	if p.revision, err = c.revision(owner); err != nil {
 		return err
 	}
+	var said metav1.DeletionPropagation
+	said, p.unclear = saidPolicy(owner)
 	switch {
 	case !owner.GetDeletionTimestamp().IsZero():
-		p.mode, p.propagation = finishing, c.deletions.policyOf(owner)
+		p.mode = finishing
+		if p.propagation = said; said == "" && p.unclear == nil {
+			p.propagation = c.deletions.policyOf(owner)
+		}
 	case !stays:
 		p.mode, p.propagation = retiring, c.cfg.onOwnersLeaving.propagation()
 	case c.cfg.retire != "":

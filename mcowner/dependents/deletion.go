@@ -1,6 +1,8 @@
 package dependents
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -14,7 +16,8 @@ import (
 )
 
 // DeletionPolicyAnnotation on an owner says what becomes of its dependents when it is deleted: Background, Foreground or
-// Orphan, as in metav1.DeletionPropagation. It wins over what the deletion asks for.
+// Orphan, as in metav1.DeletionPropagation. It wins over what the deletion asks for. With any other value an event says so, and
+// an owner that is being deleted waits, with its dependents, until that is put right.
 //
 // The policy of a deletion shows in a finalizer of the owner, which Kubernetes' garbage collector may take within
 // milliseconds. The controller sees it in passing, and writes this annotation then; a deletion with the policy Orphan while
@@ -27,12 +30,21 @@ type deletions struct {
 	seen map[types.UID]metav1.DeletionPropagation
 }
 
-// policyOf returns what becomes of the dependents of an owner that is being deleted.
-func (d *deletions) policyOf(owner client.Object) metav1.DeletionPropagation {
-	switch said := metav1.DeletionPropagation(owner.GetAnnotations()[DeletionPolicyAnnotation]); said {
-	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
-		return said
+// errPolicy says that it is not known what is to become of dependents.
+var errPolicy = errors.New("while it is not known what is to become of its dependents, the owner is not deleted, and they stay")
+
+// saidPolicy returns what the owner's annotation says, empty if there is none. The error wraps errPolicy.
+func saidPolicy(owner client.Object) (policy metav1.DeletionPropagation, err error) {
+	err = override(&policy, owner.GetAnnotations(), DeletionPolicyAnnotation,
+		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errPolicy, err)
 	}
+	return policy, nil
+}
+
+// policyOf returns what becomes of the dependents of an owner that is being deleted, and whose annotation says nothing.
+func (d *deletions) policyOf(owner client.Object) metav1.DeletionPropagation {
 	d.note(owner)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -144,6 +144,36 @@ func TestOrphansStay(t *testing.T) {
 	})
 }
 
+// TestWhatIsNoPolicyDeletesNothing: an annotation that is misspelt is told, at once, and holds up the deletion until it is mended.
+func TestWhatIsNoPolicyDeletesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	var results latest
+	r := w.spread()
+	r.Status = results.note
+	p := w.run(r)
+	owner := w.owner("a", one.Name)
+	owner.Annotations[dependents.DeletionPolicyAnnotation] = "orphan"
+	w.create(w.Local, owner)
+	before := w.isCopied(one, "a")
+	w.told(w.Local, "a", dependents.EventInvalidPolicy, `"Orphan"`)
+	w.remove(w.Local, "a")
+	eventually(t, "the result says why the owner waits", func() bool {
+		err := results.of("a", one).Err
+		return err != nil && strings.Contains(err.Error(), dependents.DeletionPolicyAnnotation)
+	})
+	eventually(t, "all is at rest", p.isAtRest)
+	if now := w.mustGet(one, copyOf("a")); now.UID != before.UID || now.DeletionTimestamp != nil {
+		t.Errorf("the dependent is %v", now)
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = "Orphan" })
+	w.isGone(w.Local, "a")
+	if now := w.mustGet(one, copyOf("a")); now.UID != before.UID || now.DeletionTimestamp != nil || len(now.Labels) > 0 {
+		t.Errorf("the dependent is %v", now)
+	}
+}
+
 // TestDeletionWaitsForClusters that are not ready, that no provider has reported yet, or that were removed.
 func TestDeletionWaitsForClusters(t *testing.T) {
 	t.Parallel()

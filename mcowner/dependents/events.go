@@ -17,17 +17,19 @@ import (
 
 // Reasons of the events that a [Reconciler] records on an owner, in the owner's cluster. What goes on is told once.
 const (
-	EventCreated         = "Created"         // a dependent was created
-	EventUpdated         = "Updated"         // a dependent was changed, or changed back
-	EventDeleted         = "Deleted"         // a dependent was deleted
-	EventOrphaned        = "Orphaned"        // a dependent was left, without the reference
-	EventConflict        = "Conflict"        // an object that is somebody else's has the place of a dependent
-	EventContended       = "Contended"       // a dependent is changed by others whenever it is written
-	EventClusterNotReady = "ClusterNotReady" // a cluster cannot be used now
-	EventForbidden       = "Forbidden"       // a right is missing
-	EventFailed          = "Failed"          // an API server has refused for another reason
-	EventReleased        = "Released"        // the deletion no longer waits for a cluster that is not in the fleet
-	EventReplaced        = "ClusterReplaced" // the name of a cluster with dependents leads to another one now
+	EventCreated         = "Created"              // a dependent was created
+	EventUpdated         = "Updated"              // a dependent was changed, or changed back
+	EventDeleted         = "Deleted"              // a dependent was deleted
+	EventOrphaned        = "Orphaned"             // a dependent was left, without the reference
+	EventConflict        = "Conflict"             // an object that is somebody else's has the place of a dependent
+	EventContended       = "Contended"            // a dependent is changed by others whenever it is written
+	EventClusterNotReady = "ClusterNotReady"      // a cluster cannot be used now
+	EventForbidden       = "Forbidden"            // a right is missing
+	EventFailed          = "Failed"               // an API server has refused for another reason
+	EventReleased        = "Released"             // the deletion no longer waits for a cluster that is not in the fleet
+	EventReplaced        = "ClusterReplaced"      // the name of a cluster with dependents leads to another one now
+	EventTerminating     = "NamespaceTerminating" // a dependent waits for a namespace that is being deleted
+	EventInvalidPolicy   = "InvalidPolicy"        // an annotation does not say what becomes of the owner's dependents
 )
 
 // maxNote is the longest note that the API server takes, in bytes.
@@ -139,7 +141,8 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, errContended):
 		return EventContended
-	case errors.Is(err, ErrPending), isOutdated(err), errors.Is(err, errGoing), errors.Is(err, ErrWaiting), isFirstAttempt(err):
+	case errors.Is(err, ErrPending), isOutdated(err), errors.Is(err, errGoing), errors.Is(err, ErrWaiting),
+		errors.Is(err, errPolicy), isFirstAttempt(err): // what is unclear is told once for all clusters
 		return ""
 	case conflict:
 		return EventConflict
@@ -147,7 +150,9 @@ func reasonOf(err error) string {
 		return EventReplaced
 	case remote.IsAway(err):
 		return EventClusterNotReady
-	case apierrors.IsForbidden(err) && !isTerminating(err):
+	case isTerminating(err):
+		return EventTerminating
+	case apierrors.IsForbidden(err):
 		return EventForbidden
 	default:
 		return EventFailed
@@ -191,6 +196,13 @@ func (o *ownerState) tellUnnoted(err error) {
 		return
 	}
 	o.emit(ownerEvent{corev1.EventTypeWarning, reasonOf(err), "Delete", err.Error(), about(mcreconcile.LocalCluster, "ConfigMap")})
+}
+
+// tellUnclear tells why it is not known what becomes of the dependents when the owner goes, and forgets it once it is known.
+func (o *ownerState) tellUnclear(err error) {
+	if o.isNews("policy", text(err)) && err != nil {
+		o.emit(ownerEvent{corev1.EventTypeWarning, EventInvalidPolicy, actionDelete, err.Error(), about(o.req.ClusterName, DeletionPolicyAnnotation)})
+	}
 }
 
 // tellStatus tells why the status cannot be written.

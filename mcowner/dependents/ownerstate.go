@@ -44,9 +44,13 @@ type plan struct {
 	rollout     Rollout
 	revision    hash                                          // of what the owner says, if the rollout limits anything
 	propagation metav1.DeletionPropagation                    // of dependents that are removed
+	unclear     error                                         // why it is not known what becomes of dependents when the owner goes
 	targets     []mcreconcile.ClusterName                     // ordered, each once
 	usable      map[mcreconcile.ClusterName]*fleet.Engagement // that the owner may have dependents in, just before the targets were found
 }
+
+// isUnclear reports whether it is not known what becomes of dependents when the owner goes.
+func (p *plan) isUnclear() bool { return p.unclear != nil }
 
 // mode is what is done about an owner.
 type mode int8

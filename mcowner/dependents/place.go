@@ -132,8 +132,11 @@ func (p *placement) serve(ctx context.Context, done *report) {
 // leave takes the owner from its dependents in the cluster. The result has no error once that is done. If the name leads to
 // another cluster than those in which the owner may have dependents, nothing is done there.
 func (p *placement) leave(ctx context.Context, done *report, policy metav1.DeletionPropagation) {
-	if policy == "" {
-		return // they are to stay as they are
+	if policy == "" { // they are to stay as they are
+		if p.asked.mode == finishing {
+			done.Err = p.asked.unclear
+		}
+		return
 	}
 	here, before := divide(p.at, p.asked.sites)
 	if len(here) > 0 {
@@ -207,7 +210,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	_, conflict := errors.AsType[*ConflictError](done.Err)
 	_, replaced := errors.AsType[*ReplacedError](done.Err)
 	switch err := done.Err; {
-	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving):
+	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving), errors.Is(err, errPolicy):
 		return reconcile.Result{}, nil
 	case outdated:
 		if attempts >= contended {

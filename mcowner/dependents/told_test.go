@@ -42,8 +42,11 @@ func TestADependentWaitsForANamespaceThatGoes(t *testing.T) {
 	if err := results.of("a", one).Err; err == nil || !strings.Contains(err.Error(), "being terminated") {
 		t.Errorf("the result does not say why: %v", err)
 	}
-	if w.has(w.Local, "a", dependents.EventForbidden, "") {
-		t.Error("an event says that a right is missing")
+	w.told(w.Local, "a", dependents.EventTerminating, going)
+	for _, other := range []string{dependents.EventForbidden, dependents.EventFailed} {
+		if w.has(w.Local, "a", other, "") {
+			t.Errorf("there is an event %s", other)
+		}
 	}
 }
 
