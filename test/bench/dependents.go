@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,37 +40,72 @@ type spread struct {
 	targets  int
 	virtual  bool // targets are members of the provider of namespaces
 	requests *counter
+	swept    int64 // how many lists there will have been once all kinds were listed in all members
 
 	mu      sync.Mutex // guards what follows
-	version string     // that all targets are to have
+	is      state      // that all targets are to have
 	reached chan struct{}
 }
 
 // counter counts requests but for watches, and for what the benchmark does itself.
-type counter struct{ reads, writes atomic.Int64 }
+type counter struct{ reads, lists, probes, hub, members atomic.Int64 }
 
-func (c *counter) count(cfg *rest.Config) *rest.Config {
+// counts are what a counter has counted.
+type counts struct{ reads, lists, probes, hub, members int64 }
+
+func (c *counter) now() counts {
+	return counts{c.reads.Load(), c.lists.Load(), c.probes.Load(), c.hub.Load(), c.members.Load()}
+}
+
+func (c counts) since(before counts) counts {
+	return counts{c.reads - before.reads, c.lists - before.lists, c.probes - before.probes, c.hub - before.hub, c.members - before.members}
+}
+
+// count returns a config whose requests are counted. A member sees its own namespace alone, as if there was nothing else in its
+// cluster.
+func (c *counter) count(cfg *rest.Config, member string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
-	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return &counted{c, through} })
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return &counted{c, member, through} })
 	return cfg
 }
 
 type counted struct {
 	*counter
+
+	member  string // empty for the local cluster
 	through http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
 func (c *counted) RoundTrip(req *http.Request) (*http.Response, error) {
+	query := req.URL.Query()
+	inHub := strings.Contains(req.URL.Path, "/namespaces/"+metav1.NamespaceDefault+"/")
 	switch {
-	case req.URL.Query().Has("watch"), req.URL.Path == "/readyz":
+	case query.Has("watch"):
+	case req.URL.Path == "/readyz":
+		c.probes.Add(1)
+	case req.Method == http.MethodGet && query.Has("limit") && query.Has("labelSelector"):
+		c.lists.Add(1)
 	case req.Method == http.MethodGet:
 		c.reads.Add(1)
+	case inHub:
+		c.hub.Add(1)
 	default:
-		c.writes.Add(1)
+		c.members.Add(1)
 	}
-	return c.through.RoundTrip(req)
+	return c.through.RoundTrip(c.within(req))
+}
+
+// within returns a request for all objects of a kind as one for those of the member.
+func (c *counted) within(req *http.Request) *http.Request {
+	if c.member == "" || !req.URL.Query().Has("labelSelector") || strings.Contains(req.URL.Path, "/namespaces/") {
+		return req
+	}
+	req = req.Clone(req.Context())
+	version, kind := path.Split(req.URL.Path)
+	req.URL.Path = version + "namespaces/" + c.member + "/" + kind
+	return req
 }
 
 // WrappedRoundTripper lets idle connections of the transport be closed.
@@ -100,7 +137,17 @@ const (
 	benchOwner  = "owner"
 	targetLabel = "bench.fleet-runtime.dev/target"
 	versionKey  = "version"
+	noteKey     = "note"
+
+	oneKind = "one field of one kind changed"
 )
+
+// state is what the owner says: a version that all its dependents have, and a note that those of one kind have.
+type state struct{ version, note string }
+
+func (s state) data() map[string]string {
+	return map[string]string{versionKey: s.version, noteKey: s.note}
+}
 
 func (s *spread) target(i int) string { return fmt.Sprintf("target-%t-%04d", s.virtual, i) }
 
@@ -111,7 +158,7 @@ func (s *spread) table(ctx context.Context) error {
 	}
 	t := table{
 		title:  fmt.Sprintf("Dependents: one owner with 5 objects in each of %d %s", s.targets, what),
-		header: []string{"", "until done", "writes", "reads", "CPU of the program", "heap after"},
+		header: []string{"", "until done", "writes in members", "writes in the hub", "reads", "lists of the sweep", "probes", "CPU", "heap after"},
 	}
 	progressf("creating %d namespaces", s.targets)
 	if err := each(ctx, s.targets, func(ctx context.Context, i int) error {
@@ -128,15 +175,18 @@ func (s *spread) table(ctx context.Context) error {
 	owner.Labels = map[string]string{"virtual": strconv.FormatBool(s.virtual)}
 	steps := []struct {
 		name string
-		do   func() error
-		// version that all targets are to have then
-		version string
+		to   state
 	}{
-		{"first rollout", func() error { owner.Data = version("1"); return s.cp.Client().Create(ctx, owner) }, "1"},
-		{"one field of the owner changed", func() error { return s.change(ctx, owner, "2") }, "2"},
+		{"first rollout", state{"1", "1"}},
+		{"one field of all kinds changed", state{"2", "1"}},
+		{oneKind, state{"2", "2"}},
 	}
-	for _, step := range steps {
-		if err := s.step(ctx, &t, step.name, step.version, step.do); err != nil {
+	for i, step := range steps {
+		do := func() error { return s.change(ctx, owner, step.to) }
+		if i == 0 {
+			do = func() error { owner.Data = step.to.data(); return s.cp.Client().Create(ctx, owner) }
+		}
+		if err := s.step(ctx, &t, step.name, step.to, do); err != nil {
 			return errors.Join(err, stop())
 		}
 	}
@@ -149,7 +199,7 @@ func (s *spread) table(ctx context.Context) error {
 	if err := stop(); err != nil {
 		return err
 	}
-	err = s.step(ctx, &t, "restart", "2", func() error { stop, err = s.start(ctx); return err })
+	err = s.step(ctx, &t, "restart", steps[len(steps)-1].to, func() error { stop, err = s.start(ctx); return err })
 	if err != nil {
 		return err
 	}
@@ -161,26 +211,37 @@ func (s *spread) table(ctx context.Context) error {
 		<-time.After(100 * time.Millisecond)
 	}
 	t.print()
-	if s.virtual {
-		return stop()
-	}
-	fmt.Printf("\nFor comparison: one object in the hub for each object and cluster, as Karmada's Works, would be %d objects there, "+
-		"each written once and its status once more: %d writes in the hub beside those in the members.\n", 5*s.targets, 10*s.targets)
+	s.compare(t)
 	return stop()
 }
 
-func version(v string) map[string]string { return map[string]string{versionKey: v} }
+// compare prints what the shape of Karmada would write in the hub: an object for each object and cluster.
+func (s *spread) compare(t table) {
+	objects := 5 * s.targets
+	works := table{
+		title:  "Writes in the hub for that, beside those in the members, which are the same",
+		header: []string{"", t.header[3], "objects in the hub for each object and cluster, written and reported (computed)"},
+	}
+	for _, row := range t.rows[:3] {
+		changed := objects
+		if row[0] == oneKind {
+			changed = s.targets
+		}
+		works.add(row[0], row[3], strconv.Itoa(2*changed))
+	}
+	works.print()
+}
 
-func (s *spread) change(ctx context.Context, owner *corev1.ConfigMap, v string) error {
-	patch := fmt.Appendf(nil, `{"data":{"version":%q}}`, v)
+func (s *spread) change(ctx context.Context, owner *corev1.ConfigMap, to state) error {
+	patch := fmt.Appendf(nil, `{"data":{"version":%q,"note":%q}}`, to.version, to.note)
 	return s.cp.Client().Patch(ctx, owner, client.RawPatch("application/merge-patch+json", patch))
 }
 
-// step measures until all targets have a version.
-func (s *spread) step(ctx context.Context, t *table, name, v string, do func() error) error {
+// step measures until all targets are as they are to be.
+func (s *spread) step(ctx context.Context, t *table, name string, to state, do func() error) error {
 	progressf("%s", name)
 	s.mu.Lock()
-	s.version, s.reached = v, make(chan struct{})
+	s.is, s.reached = to, make(chan struct{})
 	reached := s.reached
 	s.mu.Unlock()
 	return s.measured(t, name, func() error {
@@ -203,17 +264,20 @@ func (s *spread) measured(t *table, name string, do func() error) error {
 	if err != nil {
 		return err
 	}
-	reads, writes, began := s.requests.reads.Load(), s.requests.writes.Load(), time.Now()
+	before, began := s.requests.now(), time.Now()
 	if err := do(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	took := time.Since(began)
+	took, sent := time.Since(began), s.requests.now().since(before)
 	after, err := measure.UsedCPU()
 	runtime.GC()
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	t.add(name, took.Round(time.Millisecond).String(), strconv.FormatInt(s.requests.writes.Load()-writes, 10),
-		strconv.FormatInt(s.requests.reads.Load()-reads, 10), (after - cpu).Round(time.Millisecond).String(), fmt.Sprintf("%d MB", stats.HeapAlloc>>20))
+	row := []string{name, took.Round(time.Millisecond).String()}
+	for _, n := range []int64{sent.members, sent.hub, sent.reads, sent.lists, sent.probes} {
+		row = append(row, strconv.FormatInt(n, 10))
+	}
+	t.add(append(row, (after - cpu).Round(time.Millisecond).String(), fmt.Sprintf("%d MB", stats.HeapAlloc>>20))...)
 	return err
 }
 
@@ -234,15 +298,17 @@ func (s *spread) drift(ctx context.Context, t *table) error {
 	})
 }
 
-// quiet measures while nothing is to be done.
+// quiet measures while nothing is to be done: events are written late, and after a start the sweep lists each kind of each member.
 func (s *spread) quiet(ctx context.Context, t *table) error {
-	for before := int64(-1); before != s.requests.writes.Load(); { // events are written late
-		before = s.requests.writes.Load()
+	progressf("waiting for the first sweep")
+	for before := (counts{members: -1}); before != s.requests.now() || before.lists < s.swept; {
+		before = s.requests.now()
 		select {
 		case <-time.After(5 * time.Second):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		before.probes = s.requests.probes.Load()
 	}
 	progressf("measuring a minute of nothing")
 	return s.measured(t, "a minute of nothing", func() error {
@@ -257,7 +323,7 @@ func (s *spread) quiet(ctx context.Context, t *table) error {
 
 // start runs the program until stop is called.
 func (s *spread) start(ctx context.Context) (stop func() error, err error) {
-	mgr, err := mcmanager.New(s.requests.count(s.cp.Config()), s.provider(), mcmanager.Options{
+	mgr, err := mcmanager.New(s.requests.count(s.cp.Config(), ""), s.provider(), mcmanager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: ptr.To(time.Minute),
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	}, func(o *fleet.Options) {
@@ -267,6 +333,7 @@ func (s *spread) start(ctx context.Context) (stop func() error, err error) {
 			}}
 		}
 	})
+	s.swept = s.requests.lists.Load() + int64(5*s.targets)
 	if err == nil {
 		err = s.reconciler().SetupWithManager(mgr)
 	}
@@ -288,7 +355,7 @@ func (s *spread) provider() fleet.Provider {
 	}
 	return fleet.NewProvider("targets", func(ctx context.Context, _ cluster.Cluster, members fleet.Members) error {
 		for i := range s.targets {
-			if err := members.Set(fleet.Member{Name: fleet.ClusterName(s.target(i)), Config: s.requests.count(s.cp.Config())}); err != nil {
+			if err := members.Set(fleet.Member{Name: fleet.ClusterName(s.target(i)), Config: s.requests.count(s.cp.Config(), s.target(i))}); err != nil {
 				return err
 			}
 		}
@@ -326,7 +393,7 @@ func fiveOf(owner *corev1.ConfigMap, namespace string) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: benchOwner, Labels: map[string]string{versionKey: owner.Data[versionKey]}}
 	app := map[string]string{"app": benchOwner}
 	return []client.Object{
-		&corev1.ConfigMap{ObjectMeta: meta, Data: owner.Data},
+		&corev1.ConfigMap{ObjectMeta: meta, Data: owner.Data}, // alone has the note
 		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{versionKey: []byte(owner.Data[versionKey])}},
 		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}}},
 		&corev1.ServiceAccount{ObjectMeta: meta},
@@ -340,7 +407,7 @@ func fiveOf(owner *corev1.ConfigMap, namespace string) []client.Object {
 	}
 }
 
-// see notes when all targets have the version.
+// see notes when all targets are as they are to be.
 func (s *spread) see(results []dependents.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,7 +420,7 @@ func (s *spread) see(results []dependents.Result) {
 			return
 		}
 		for _, obj := range there {
-			if obj.GetLabels()[versionKey] != s.version {
+			if cm, ok := obj.(*corev1.ConfigMap); obj.GetLabels()[versionKey] != s.is.version || ok && cm.Data[noteKey] != s.is.note {
 				return
 			}
 		}
