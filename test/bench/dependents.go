@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path"
+	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -312,6 +315,11 @@ func (s *spread) quiet(ctx context.Context, t *table) error {
 	}
 	progressf("measuring a minute of nothing")
 	return s.measured(t, "a minute of nothing", func() error {
+		stop, err := s.profile()
+		if err != nil {
+			return err
+		}
+		defer stop()
 		select {
 		case <-time.After(time.Minute):
 			return nil
@@ -319,6 +327,24 @@ func (s *spread) quiet(ctx context.Context, t *table) error {
 			return context.Cause(ctx)
 		}
 	})
+}
+
+// profile writes a CPU profile until stop is called, if the user wants one.
+func (s *spread) profile() (stop func(), err error) {
+	if *profiles == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(filepath.Join(*profiles, s.target(s.targets)+".cpu.pprof"))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = f.Close() // what is missing shows when it is read
+	}, nil
 }
 
 // start runs the program until stop is called.

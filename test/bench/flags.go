@@ -19,7 +19,7 @@ var (
 	oneRuns              = flag.Int("overhead-runs", 3, "runs in the overhead table, whose medians count; 15 take some six minutes")
 	idleDuration         = flag.Duration("idle-for", 2*time.Minute, "how long the idle table measures, in which Go collects garbage once at least; its figures are for a minute")
 	oursAlone            = flag.Bool("ours-alone", false, "leave the peers out, to see quickly what a change brings")
-	profiles             = flag.String("profiles", "", "a folder to which heap and goroutine profiles are written, and execution traces of the latencies in the overhead table")
+	profiles             = flag.String("profiles", "", "a folder to which heap and goroutine profiles are written, execution traces of the latencies in the overhead table, and CPU profiles of idleness in the dependents table")
 	outageSizes          = newSizes("outage-members", "numbers of members in the outage table, such as 300,1000,3000", 300)
 	dependentsTargets    = flag.Int("dependents-targets", 300, "members in the dependents table, 0 to leave these out")
 	dependentsNamespaces = flag.Int("dependents-namespaces", 1000, "members of the provider of namespaces in the dependents table, 0 to leave these out")
