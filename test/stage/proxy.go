@@ -92,7 +92,7 @@ func (a *Account) answered(resp *http.Response) error {
 	return nil
 }
 
-// judged notes what was refused. What is granted later was not known to the API server yet: it hears of new roles a moment after
+// judged notes what was refused, and what was created by applying. What is granted later was not known to the API server yet: it hears of new roles a moment after
 // they were created.
 func (a *Account) judged(r right, ok bool, status int) {
 	a.mu.Lock()
@@ -100,6 +100,13 @@ func (a *Account) judged(r right, ok bool, status int) {
 	switch {
 	case ok && status == http.StatusForbidden:
 		a.refused = append(a.refused, r)
+	case ok && status == http.StatusCreated && r.verb == "patch": // to apply what is absent takes the right to create it, too
+		created := r
+		created.verb, created.name = "create", ""
+		if !slices.Contains(a.asked, created) {
+			a.asked = append(a.asked, created)
+		}
+		fallthrough
 	case ok && status < http.StatusBadRequest:
 		a.refused = slices.DeleteFunc(a.refused, func(before right) bool { return before == r })
 	}
