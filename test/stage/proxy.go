@@ -100,7 +100,7 @@ func (a *Account) judged(r right, ok bool, status int) {
 	switch {
 	case ok && status == http.StatusForbidden:
 		a.refused = append(a.refused, r)
-	case ok && status == http.StatusCreated && r.verb == "patch": // to apply what is absent takes the right to create it, too
+	case ok && status == http.StatusCreated && r.verb == patch: // to apply what is absent takes the right to create it, too
 		created := r
 		created.verb, created.name = "create", ""
 		if !slices.Contains(a.asked, created) {

@@ -56,8 +56,11 @@ func (r right) tooMuch(asked []right) string {
 	return ""
 }
 
+// patch is the verb of what changes parts of an object, be it by applying.
+const patch = "patch"
+
 // isByChance reports whether it depends on timing whether the right is used: an event that repeats is patched.
-func (r right) isByChance() bool { return r.verb == "patch" && r.resource == "events" }
+func (r right) isByChance() bool { return r.verb == patch && r.resource == "events" }
 
 // holds asks the API server whether an account has the right.
 func (r right) holds(t *testing.T, cp *mctest.ControlPlane, account client.ObjectKey) bool {
