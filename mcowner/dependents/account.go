@@ -34,6 +34,8 @@ type accounting struct {
 	settled map[mcreconcile.ClusterName]uint64
 	// again are the clusters to be worked on once the record is stored, and asked those that have asked for that.
 	again, asked map[mcreconcile.ClusterName]bool
+	// later is when slices are to be written that were not, zero for never.
+	later time.Duration
 }
 
 // accountDelay is how long news of an owner with so many targets are gathered before they are written down.
@@ -53,14 +55,17 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 		return reconcile.Result{}, err
 	}
 	a := &accounting{engine: c, o: o, home: home}
+	if err := a.reopenBook(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
 	if !a.open() {
 		return reconcile.Result{}, nil
 	}
 	until := a.release()
 	a.addTargets(ctx)
 	held, unnoted := a.hold(ctx)
-	if err := a.store(ctx, held); err != nil {
-		if apierrors.IsConflict(err) && !mcreconcile.Leaving(ctx) {
+	if err := a.keep(ctx, held); err != nil {
+		if (apierrors.IsConflict(err) || errors.Is(err, record.ErrOutdated)) && !mcreconcile.Leaving(ctx) {
 			return reconcile.Result{RequeueAfter: pauseAfter(o.outdated(true))}, nil // the cache has another version soon
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -86,7 +91,7 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	case err == nil && a.plan.mode == retiring && mcreconcile.Leaving(ctx):
 		return reconcile.Result{}, errHeld
 	}
-	return reconcile.Result{RequeueAfter: until}, err
+	return reconcile.Result{RequeueAfter: sooner(until, a.later)}, err
 }
 
 // errHeld says that a member that leaves has an owner with the finalizer. The member waits until that is taken.
@@ -119,7 +124,7 @@ func (c *engine) retargeted(ctx context.Context, o *ownerState) error {
 		return nil
 	}
 	now := *p
-	err := c.aim(ctx, &now)
+	err := c.aim(ctx, o, &now)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
@@ -141,7 +146,8 @@ func (a *accounting) open() bool {
 	if o.plan == nil {
 		return false
 	}
-	a.plan, a.record = o.plan, a.engine.keys.Read(o.plan.owner)
+	a.plan, a.record = o.plan, o.readLocked(o.plan.owner, a.engine.keys)
+	a.record.Slices = nil // that is found anew
 	if a.record.Nonsense {
 		for _, name := range a.engine.access.Names(a.engine.cfg.dependentsIn) {
 			a.record.Sites = append(a.record.Sites, record.Site{Name: name})
@@ -250,10 +256,18 @@ func (c *engine) isLeaving(name mcreconcile.ClusterName) bool {
 	return status.Leaving
 }
 
-// store stores the record in the owner's metadata, with how it is being deleted, if that changes anything.
-func (a *accounting) store(ctx context.Context, held bool) error {
+// sooner returns which comes first, where zero is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// store stores a record in the owner's metadata, with how it is being deleted, if that changes anything.
+func (a *accounting) store(ctx context.Context, r record.Record, held bool) error {
 	changed := record.Changed(a.plan.owner, func(owner client.Object) {
-		a.engine.keys.Write(owner, a.record, held)
+		a.engine.keys.Write(owner, r, held)
 		policy := a.plan.propagation
 		if a.plan.mode == finishing && (policy == metav1.DeletePropagationForeground || policy == metav1.DeletePropagationOrphan) {
 			annotations := maps.Clone(owner.GetAnnotations())
@@ -261,31 +275,38 @@ func (a *accounting) store(ctx context.Context, held bool) error {
 			owner.SetAnnotations(annotations)
 		}
 	})
-	if changed != nil {
-		ctx, cancel := a.engine.access.Bound(ctx)
-		defer cancel()
-		answered := a.engine.ledger.writing(changed)
-		err := record.Store(ctx, a.home.Cluster.GetClient(), a.plan.owner, changed, a.engine.cfg.name)
-		answered(changed, err)
-		if err != nil {
-			return err
-		}
+	if changed == nil {
+		return nil
+	}
+	ctx, cancel := a.engine.access.Bound(ctx)
+	defer cancel()
+	answered := a.engine.ledger.writing(changed)
+	err := record.Store(ctx, a.home.Cluster.GetClient(), a.plan.owner, changed, a.engine.cfg.name)
+	answered(changed, err)
+	if err != nil {
+		return err
 	}
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	if a.o.plan.ref.UID != a.plan.ref.UID {
-		return nil // another owner has the name now, and its own record
-	}
-	a.o.record = a.record
-	if changed != nil {
+	if a.o.plan.ref.UID == a.plan.ref.UID { // else another owner has the name now
 		a.ownerStoredLocked(changed)
 	}
+	return nil
+}
+
+// settle notes that the record is stored.
+func (a *accounting) settle() {
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	if a.o.plan.ref.UID != a.plan.ref.UID {
+		return // another owner has the name now, and its own record
+	}
+	a.o.record = a.record
 	for name, runs := range a.settled {
 		if p := a.o.parts[name]; p != nil && p.runs == runs {
 			p.drop, p.stray, p.kinds, p.givenUp, p.again = nil, nil, nil, false, false
 		}
 	}
-	return nil
 }
 
 // ownerStoredLocked has the plan know the owner as it was stored.

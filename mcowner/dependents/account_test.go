@@ -265,7 +265,7 @@ func TestNewsAreInTheRecordOnce(t *testing.T) {
 		if late {
 			a.o.report("a", view{plan: a.o.plan}, news)
 		}
-		if err := a.store(t.Context(), true); err != nil {
+		if err := a.keep(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if p := a.o.parts["a"]; (p.drop != nil) != late || (p.kinds != nil) != late || p.givenUp != late || p.again != late {

@@ -53,7 +53,7 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	switch {
 	case apierrors.IsNotFound(err):
 		c.gone(req)
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, c.dropSlices(ctx, home, req)
 	case !inside && (apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
 		return reconcile.Result{}, nil // anybody who may write a reference can bring a request here
 	case err != nil:
@@ -92,6 +92,9 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	}
 	ref.Manager, ref.Controller = c.cfg.name, true
 	o := c.ledger.of(req)
+	if err := c.openBook(ctx, o, home, ref, owner); err != nil {
+		return err
+	}
 	o.retargeting()
 	p := &plan{home: home, owner: owner, ref: ref, rollout: c.cfg.rollout, propagation: metav1.DeletePropagationBackground}
 	if p.revision, err = c.revision(owner); err != nil {
@@ -110,7 +113,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	case c.cfg.retire != "":
 		p.mode, p.propagation = retiring, c.cfg.retire.propagation()
 	default:
-		if err := c.aim(ctx, p); err != nil {
+		if err := c.aim(ctx, o, p); err != nil {
 			return err
 		}
 	}
@@ -125,9 +128,9 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 
 // aim finds the targets. A cluster that can be used only after that may be missing among them for that reason alone, so what the
 // owner has there is not taken for no longer wanted.
-func (c *engine) aim(ctx context.Context, p *plan) (err error) {
+func (c *engine) aim(ctx context.Context, o *ownerState, p *plan) (err error) {
 	p.usable = map[mcreconcile.ClusterName]*fleet.Engagement{}
-	for _, name := range record.Names(c.keys.Read(p.owner).Sites) {
+	for _, name := range record.Names(o.read(p.owner, c.keys).Sites) {
 		if name == mcreconcile.LocalCluster {
 			p.usable[name] = nil
 		} else if e, err := c.access.Manager.GetFleet().Engagement(name); err == nil {
@@ -195,6 +198,12 @@ func (c *engine) report(o *ownerState, w work, v view, r report) {
 		c.works.addAfter(accountOf(w.owner), accountDelay(len(v.targets)))
 	}
 	c.advance(o)
+}
+
+// isPlaced reports whether an owner has, or is to have, dependents in a cluster.
+func (c *engine) isPlaced(owner mcowner.Reference, in mcreconcile.ClusterName) bool {
+	o := c.ledger.get(owner.Request())
+	return o != nil && o.uid() == owner.UID && o.concerns(in)
 }
 
 // stray is told by the collector of a dependent in a cluster in which its owner has none by its record, or whose owner has a

@@ -31,6 +31,10 @@ type ownerState struct {
 	events    []ownerEvent      // to be recorded
 	conflicts int               // of storing it, in a row
 	progress  *progress         // nil if clusters need not wait for others
+
+	book         *record.Book // nil if there are no slices, or they were not read yet
+	bookOutdated bool         // slices are to be read again
+	bookWritten  time.Time
 }
 
 // plan is what an owner asks for. It is not changed: the next one is another.
@@ -307,6 +311,22 @@ func (o *ownerState) outdated(again bool) int {
 	return o.conflicts
 }
 
+// readLocked returns the record of an owner as it is stored.
+func (o *ownerState) readLocked(owner client.Object, keys record.Keys) record.Record {
+	r := keys.Read(owner)
+	if o.book.IsOf(owner.GetUID()) {
+		return r.With(o.book)
+	}
+	return r
+}
+
+// read is readLocked.
+func (o *ownerState) read(owner client.Object, keys record.Keys) record.Record {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readLocked(owner, keys)
+}
+
 // replan notes what the owner asks for now.
 func (o *ownerState) replan(p *plan, keys record.Keys) {
 	o.mu.Lock()
@@ -314,9 +334,9 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 	p.seq, p.since = 1, time.Now()
 	switch before := o.plan; {
 	case before == nil:
-		o.record = keys.Read(p.owner)
+		o.record = o.readLocked(p.owner, keys)
 	case before.ref.UID != p.ref.UID:
-		o.record, o.parts, p.seq = keys.Read(p.owner), map[mcreconcile.ClusterName]*part{}, before.seq+1
+		o.record, o.parts, p.seq = o.readLocked(p.owner, keys), map[mcreconcile.ClusterName]*part{}, before.seq+1
 		o.progress = nil
 	default:
 		p.seq = before.seq + 1

@@ -281,7 +281,7 @@ func TestTheRecordHasWhatMayBeCreated(t *testing.T) {
 		if len(a.plan.targets) > 0 && !site.IsNoted(a.record.Sites) {
 			a.record.Sites = append(a.record.Sites, site)
 		}
-		if err := a.store(t.Context(), len(a.record.Sites) > 0); err != nil && !apierrors.IsConflict(err) {
+		if err := a.keep(t.Context(), len(a.record.Sites) > 0); err != nil && !apierrors.IsConflict(err) {
 			t.Error(err)
 		}
 	}
@@ -333,7 +333,7 @@ func TestAClusterThatWasLeftIsNotForgottenBeforeThatIsStored(t *testing.T) {
 		if !a.open() {
 			t.Fatal("there is nothing to account for")
 		}
-		return a.store(t.Context(), len(a.record.Sites) > 0)
+		return a.keep(t.Context(), len(a.record.Sites) > 0)
 	}
 	planOnce()
 	placeOnce()
@@ -364,7 +364,7 @@ func TestAnAccountOfTheOwnerBefore(t *testing.T) {
 	}
 	now := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "2", ResourceVersion: "5"}}
 	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "2"}, targets: []mcreconcile.ClusterName{site.Name}}, testKeys)
-	if err := a.store(t.Context(), true); err != nil {
+	if err := a.keep(t.Context(), true); err != nil {
 		t.Error(err)
 	}
 	if v, _ := o.in(site.Name); len(v.sites) > 0 {

@@ -115,6 +115,10 @@ type Reconciler[T client.Object] struct {
 	// policy Orphan while a cluster was given up. Default: the namespace that the program runs in.
 	StateNamespace string
 
+	// Slices has what the controller notes of an owner's clusters in objects of their own. Default: annotations of the owner have
+	// the clusters, and nothing has what came of them but Status.
+	Slices *Slices
+
 	// Workers is how many clusters are worked on at once, at most half of them for one cluster. Default: 16.
 	Workers int
 
@@ -171,7 +175,7 @@ func (r *Reconciler[T]) config() config {
 		fleet: r.Fleet, name: r.Name, ownersIn: r.OwnersIn, dependentsIn: r.DependentsIn, protos: r.Kinds,
 		namespaces: r.Namespaces, user: r.User, releaseAfter: r.ReleaseAfter, requestTimeout: r.Timeout, sweep: r.Sweep,
 		createNamespaces: r.CreateNamespaces, moreKinds: r.MoreKinds, policy: r.Policy, rollout: r.Rollout, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
-		retire: r.Retire, decommissioned: r.OwnersDecommissioned, byName: r.ByName, workers: r.Workers, stateNamespace: r.StateNamespace,
+		retire: r.Retire, decommissioned: r.OwnersDecommissioned, byName: r.ByName, workers: r.Workers, stateNamespace: r.StateNamespace, slices: r.Slices,
 		newOwner: r.newOwner,
 		desired: func(ctx context.Context, owner client.Object, target Target) ([]client.Object, error) {
 			return r.Desired(ctx, owner.(T), target) //nolint:forcetypeassert // newOwner has made it
@@ -220,6 +224,7 @@ type config struct {
 	decommissioned         []mcowner.ClusterID
 	byName                 bool
 	stateNamespace         string
+	slices                 *Slices // may be nil
 	workers                int
 	requestTimeout         time.Duration
 	sweep                  orphans.Sweep

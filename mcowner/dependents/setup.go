@@ -37,6 +37,10 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 	owners := mcbuilder.ControllerManagedBy(mgr).Named(c.cfg.name).WithOptions(mcbuilder.Options{RateLimiter: retries[mcreconcile.Request]()}).
 		For(c.cfg.newOwner(), append(watchIn(c.cfg.ownersIn), mcbuilder.WithPredicates(c.deletions.predicate(), c.ledger.predicate()))...).
 		WatchesRawSource(c.owners)
+	if c.cfg.slices != nil {
+		w := sliceWatch{c}
+		owners.WatchesMetadata(w.proto(), w.in, watchIn(c.cfg.ownersIn)...)
+	}
 	for _, add := range more {
 		add(owners)
 	}
@@ -148,7 +152,7 @@ func (c *engine) newCollector() *orphans.Collector {
 		Manager: c.access.Manager, Fleet: c.cfg.fleet, Controller: c.cfg.name, Owners: []client.Object{c.owner.Proto}, OwnersIn: c.cfg.ownersIn,
 		Kinds: kinds, MoreKinds: c.moreKindsFound, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Sweep: sweep,
 		User: c.cfg.user, ByName: c.cfg.byName, Decommissioned: c.cfg.decommissioned,
-		Watched: c.watches.isWatched, Stray: c.stray, Keep: c.tombs.has,
+		Watched: c.watches.isWatched, Stray: c.stray, Keep: c.tombs.has, Placed: c.isPlaced,
 	}
 }
 

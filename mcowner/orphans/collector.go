@@ -66,6 +66,9 @@ type Collector struct {
 	// Watched reports whether a controller of the manager watches a kind in a cluster, as an object of the type in Kinds. It
 	// must not wait for anything. It may be nil, for none.
 	Watched func(in mcreconcile.ClusterName, kind schema.GroupVersionKind) bool
+	// Placed reports whether a controller of the manager knows that an owner may have dependents in a cluster. It saves asking
+	// for the slices of owners that have some, see dependents.Slices. It must not wait for anything. It may be nil.
+	Placed func(owner mcowner.Reference, in mcreconcile.ClusterName) bool
 	// ByName allows clusters of which it cannot be told which they are, see mcowner.ClusterID.
 	ByName bool
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -51,19 +49,25 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 		defer cancel()
 		err := home.Cluster.GetAPIReader().Get(ctx, owner.NamespacedName(), obj)
 		switch {
-		case isNotThere(err, owner.Name):
+		case remote.IsNotThere(err, owner.Name):
 			found.why = "its owner is gone"
 		case err != nil:
 			return err
 		case obj.UID != owner.UID:
 			found.why = "its owner is gone, and another one has the name"
-		case isStray(obj, owner, in):
-			found.stray = true
-			if !wasGivenUp(obj, owner) {
-				found.why = "its owner has no dependents in this cluster any more"
-			}
 		default:
-			found.noted = owner.Manager != "" && record.NewKeys(owner.Fleet, owner.Manager).On(obj)
+			stray, err := p.isStray(ctx, home, obj, owner, in)
+			switch {
+			case err != nil:
+				return err
+			case stray:
+				found.stray = true
+				if !wasGivenUp(obj, owner) {
+					found.why = "its owner has no dependents in this cluster any more"
+				}
+			default:
+				found.noted = owner.Manager != "" && record.NewKeys(owner.Fleet, owner.Manager).On(obj)
+			}
 		}
 		if found.why != "" || found.stray {
 			return p.sameCluster(outside, home, owner)
@@ -122,27 +126,30 @@ func (p *proof) sameCluster(ctx context.Context, home remote.Session, owner mcow
 	return nil
 }
 
-// isNotThere reports whether an error is the API server's word that there is no such object. It also says not found when it
-// does not serve the kind, and so may whatever is between.
-func isNotThere(err error, name string) bool {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok || !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return false
-	}
-	details := status.ErrStatus.Details
-	return details != nil && details.Name == name
-}
-
-// isStray reports whether an owner that exists has noted that it has no dependents in the named cluster. An owner that is being
-// deleted, or has no record, may have them anywhere.
-func isStray(owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName) bool {
+// notedBy returns where an owner that exists has noted that it may have dependents. One that is being deleted, or has no record,
+// may have them anywhere: then the answer is false.
+func notedBy(owner client.Object, ref mcowner.Reference) (record.Record, bool) {
 	if ref.Manager == "" || !owner.GetDeletionTimestamp().IsZero() {
-		return false
+		return record.Record{}, false
 	}
 	keys := record.NewKeys(ref.Fleet, ref.Manager)
-	r := keys.Read(owner)
-	return keys.Holds(owner) && !r.Nonsense && (len(r.Sites) > 0 || r.GivenUp) &&
-		!slices.ContainsFunc(r.Sites, func(s record.Site) bool { return s.Name == in })
+	return keys.Read(owner), keys.Holds(owner)
+}
+
+// isStray reports whether an owner that exists has noted that it has no dependents in the named cluster. Its slices are read if
+// its metadata leaves that open.
+func (p *proof) isStray(
+	ctx context.Context, home remote.Session, owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName,
+) (bool, error) {
+	noted, ok := notedBy(owner, ref)
+	if ok && noted.IsOpen(in) {
+		book, err := record.Load(ctx, home.Cluster.GetAPIReader(), ref, *noted.Slices)
+		if err != nil {
+			return false, err
+		}
+		noted = noted.With(book)
+	}
+	return ok && noted.Excludes(in), nil
 }
 
 // wasGivenUp reports whether an owner may have dependents in clusters that it has not noted any more: its controller alone can

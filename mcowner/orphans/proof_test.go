@@ -1,15 +1,10 @@
 package orphans
 
 import (
-	"errors"
-	"fmt"
-	"net/http"
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,34 +12,6 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
-
-func TestOnlyTheAPIServersWordProvesThatAnOwnerIsGone(t *testing.T) {
-	t.Parallel()
-	pods := schema.GroupResource{Resource: "pods"}
-	cases := map[string]struct {
-		err  error
-		want bool
-	}{
-		"NotFound":          {apierrors.NewNotFound(pods, "a"), true},
-		"NotFoundAndMore":   {fmt.Errorf("reading: %w", apierrors.NewNotFound(pods, "a")), true},
-		"AnotherObject":     {apierrors.NewNotFound(pods, "b"), false},
-		"PageNotFound":      {apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", pods, "a", "404 page not found", 0, true), false},
-		"KindNotServed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Pod"}}, false},
-		"Forbidden":         {apierrors.NewForbidden(pods, "a", errors.New("no right")), false},
-		"Expired":           {apierrors.NewResourceExpired("a"), false},
-		"NoAnswer":          {errors.New("connection refused"), false},
-		"NoError":           {nil, false},
-		"NotFoundInGeneral": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound}}, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := isNotThere(tc.err, "a"); got != tc.want {
-				t.Errorf("isNotThere(%v) = %v, want %v", tc.err, got, tc.want)
-			}
-		})
-	}
-}
 
 // TestAnOwnersRecordSaysWhereItMayHaveDependents, and nothing is taken from an owner whose record says nothing.
 func TestAnOwnersRecordSaysWhereItMayHaveDependents(t *testing.T) {
@@ -55,6 +22,7 @@ func TestAnOwnersRecordSaysWhereItMayHaveDependents(t *testing.T) {
 	noted := func(owner *corev1.ConfigMap) {
 		keys.Write(owner, record.Record{Sites: []record.Site{{Name: "east"}}}, true)
 	}
+	s := &sweeper{Collector: &Collector{}}
 	cases := map[string]struct {
 		change func(*corev1.ConfigMap)
 		ref    mcowner.Reference
@@ -76,10 +44,10 @@ func TestAnOwnersRecordSaysWhereItMayHaveDependents(t *testing.T) {
 			t.Parallel()
 			owner := &corev1.ConfigMap{}
 			tc.change(owner)
-			if got := !isStray(owner, tc.ref, "west"); got != tc.want {
+			if got := s.isPlaced(owner, tc.ref, "west"); got != tc.want {
 				t.Errorf("there may be some: %t, want %t", got, tc.want)
 			}
-			if isStray(owner, tc.ref, "east") {
+			if !s.isPlaced(owner, tc.ref, "east") {
 				t.Error("nothing may be there in the cluster that is noted")
 			}
 		})
@@ -87,7 +55,7 @@ func TestAnOwnersRecordSaysWhereItMayHaveDependents(t *testing.T) {
 	deleted := metav1.Now()
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &deleted}}
 	noted(owner)
-	if isStray(owner, ref, "west") {
+	if !s.isPlaced(owner, ref, "west") {
 		t.Error("an owner that is being deleted may have dependents anywhere, as its record shrinks")
 	}
 }

@@ -452,7 +452,7 @@ func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 		defer cancel()
 		obj := k.NewObject()
 		err := home.Cluster.GetCache().Get(ctx, owner.NamespacedName(), obj)
-		alive = err == nil && obj.GetUID() == owner.UID && !isStray(obj, owner, in)
+		alive = err == nil && obj.GetUID() == owner.UID && s.isPlaced(obj, owner, in)
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // the cache's own error does not say so
 		}
@@ -462,6 +462,15 @@ func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 		found.unsynced[owners] = struct{}{}
 	}
 	return alive
+}
+
+// isPlaced reports whether it is known without asking anybody that an owner may have dependents in the named cluster.
+func (s *sweeper) isPlaced(obj client.Object, owner mcowner.Reference, in mcreconcile.ClusterName) bool {
+	noted, ok := notedBy(obj, owner)
+	if ok && noted.IsOpen(in) {
+		return s.Placed != nil && s.Placed(owner, in)
+	}
+	return !ok || !noted.Excludes(in)
 }
 
 // remove removes what was proved to be orphaned, or lets it stay if an owner's deletion asked for that.

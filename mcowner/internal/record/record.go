@@ -19,14 +19,14 @@ import (
 )
 
 // Keys are where an owner has the record of a controller: a finalizer, an annotation with the names of clusters, one with
-// their identities, one with kinds, and one that says that a cluster was given up. Another controller on the same owners has
-// keys of its own.
-type Keys struct{ Finalizer, Clusters, Identities, Kinds, GivenUp string }
+// their identities, one with kinds, one that says that a cluster was given up, and one that says which slices there are. Another
+// controller on the same owners has keys of its own.
+type Keys struct{ Finalizer, Clusters, Identities, Kinds, GivenUp, Slices string }
 
 // NewKeys returns the keys of a controller.
 func NewKeys(fleet, controller string) Keys {
 	domain := controller + "." + fleet + ".fleet-runtime.dev/"
-	return Keys{domain + "dependents", domain + "placed-in", domain + "identities", domain + "kinds", domain + "given-up"}
+	return Keys{domain + "dependents", domain + "placed-in", domain + "identities", domain + "kinds", domain + "given-up", domain + "slices"}
 }
 
 // Record says where an owner may have dependents. A cluster is in it from before the first dependent is created there until
@@ -39,6 +39,14 @@ type Record struct {
 	GivenUp bool
 	// Nonsense says that somebody has written what cannot be read in place of the clusters: there may be dependents anywhere.
 	Nonsense bool
+	// Slices says which slices have clusters besides those in Sites, nil if none have, see [Book].
+	Slices *Slices
+}
+
+// Slices says where the slices of an owner are, and which there are at least.
+type Slices struct {
+	Namespace string `json:"namespace"`
+	Numbers   []int  `json:"numbers,omitempty"`
 }
 
 // Site is a cluster in which an owner may have dependents: what it is called, and which it is, if that is known.
@@ -76,10 +84,25 @@ func Names(sites []Site) []mcreconcile.ClusterName {
 	return slices.Compact(names)
 }
 
+// Has reports whether a cluster of this name is in the record.
+func (r Record) Has(name mcreconcile.ClusterName) bool {
+	return slices.ContainsFunc(r.Sites, func(s Site) bool { return s.Name == name })
+}
+
+// IsOpen reports whether slices alone can say whether there may be dependents in the named cluster.
+func (r Record) IsOpen(name mcreconcile.ClusterName) bool { return r.Slices != nil && !r.Nonsense && !r.Has(name) }
+
+// Excludes reports whether it is certain that the record does not have the named cluster. One that says nothing, and was not
+// given up anywhere, is no certainty.
+func (r Record) Excludes(name mcreconcile.ClusterName) bool {
+	return !r.Nonsense && (len(r.Sites) > 0 || r.GivenUp) && !r.Has(name)
+}
+
 // On reports whether the owner has the record.
 func (k Keys) On(owner client.Object) bool {
 	_, annotated := owner.GetAnnotations()[k.Clusters]
-	return annotated || k.Holds(owner)
+	_, sliced := owner.GetAnnotations()[k.Slices]
+	return annotated || sliced || k.Holds(owner)
 }
 
 // Holds reports whether the owner has the finalizer.
@@ -96,6 +119,10 @@ func (k Keys) Read(owner client.Object) Record {
 		if gvk, _ := schema.ParseKindArg(text); gvk != nil {
 			r.Kinds = append(r.Kinds, *gvk)
 		}
+	}
+	if content, ok := annotations[k.Slices]; ok {
+		r.Slices = &Slices{}
+		r.Nonsense = json.Unmarshal([]byte(content), r.Slices) != nil
 	}
 	content, ok := annotations[k.Clusters]
 	if !ok {
@@ -147,6 +174,7 @@ func (k Keys) Write(owner client.Object, r Record, held bool) {
 	put(annotations, k.Identities, asJSON(known), len(known) > 0)
 	put(annotations, k.Kinds, kindsText(r.Kinds), len(r.Kinds) > 0)
 	put(annotations, k.GivenUp, "true", r.GivenUp)
+	put(annotations, k.Slices, asJSON(r.Slices), r.Slices != nil)
 	owner.SetAnnotations(annotations)
 }
 

@@ -1,0 +1,145 @@
+// Package v1alpha1 holds the kind DependentSlice, in which a dependents.Reconciler with Slices keeps where an owner has
+// dependents, and how they are. Its CRD is crd.yaml, see [CRD].
+package v1alpha1
+
+import (
+	_ "embed" // of the CRD
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+//go:embed crd.yaml
+var crd string //nolint:gochecknoglobals // embed needs a variable; nobody writes to it
+
+// CRD returns the manifest of the CustomResourceDefinition, for every cluster with owners.
+func CRD() string { return crd }
+
+const (
+	group   = "dependents.fleet-runtime.dev"
+	version = "v1alpha1"
+
+	// OwnerLabel is on every slice, with a hash of the owner's kind, namespace and name, and of the controller.
+	OwnerLabel = group + "/owner"
+	// FleetLabel and ControllerLabel are on every slice, with the names of the installation and of the controller.
+	FleetLabel      = group + "/fleet"
+	ControllerLabel = group + "/controller"
+	// OwnerNamespaceAnnotation and OwnerNameAnnotation name the owner, for those that read the metadata alone.
+	OwnerNamespaceAnnotation = group + "/owner-namespace"
+	OwnerNameAnnotation      = group + "/owner-name"
+	// Finalizer keeps a slice for as long as the controller needs it.
+	Finalizer = group + "/record"
+)
+
+// GroupVersion returns the API group of slices, and its version.
+func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Group: group, Version: version} }
+
+// AddToScheme adds slices to a scheme, for programs that read them. The Reconciler does not need it.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion(), &DependentSlice{}, &DependentSliceList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion())
+	return nil
+}
+
+// DependentSlice says of some clusters whether an owner may have dependents there, and how they are. An owner has as many
+// slices as its clusters need, in its namespace. The controller writes them, and they are for others to read.
+type DependentSlice struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	Owner Owner `json:"owner"`
+	// Clusters are ordered by name.
+	Clusters []Cluster `json:"clusters,omitempty"`
+}
+
+// Owner names the object that the dependents belong to. It is in the slice's cluster.
+type Owner struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Namespace  string    `json:"namespace,omitempty"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid"`
+}
+
+// Cluster is what is known of one cluster.
+type Cluster struct {
+	// Name is empty for the controller's own cluster.
+	Name string `json:"name"`
+	// MayHaveDependents is true from before the first dependent is created there until the last one is known to be gone.
+	MayHaveDependents bool `json:"mayHaveDependents,omitempty"`
+	// Identities tell the clusters in which there may be dependents from others of the same name.
+	Identities []types.UID `json:"identities,omitempty"`
+	// Targeted says whether there are to be dependents.
+	Targeted bool `json:"targeted,omitempty"`
+	// Error says what keeps the cluster from being as desired, and Since is when that began.
+	Error string      `json:"error,omitempty"`
+	Since metav1.Time `json:"since,omitzero"`
+	// Objects are the dependents. Omitted is how many are left out, since there is no room: those that are as desired first.
+	Objects []Object `json:"objects,omitempty"`
+	Omitted int32    `json:"omitted,omitempty"`
+}
+
+// Object is one dependent.
+type Object struct {
+	// Kind is written as kubectl's arguments are: Deployment.v1.apps.
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid,omitempty"`
+	// State is one of dependents.State, and Since is when it began.
+	State string      `json:"state"`
+	Error string      `json:"error,omitempty"`
+	Since metav1.Time `json:"since,omitzero"`
+}
+
+// DependentSliceList is a list of slices.
+type DependentSliceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	Items []DependentSlice `json:"items"`
+}
+
+// DeepCopyInto makes out a copy that shares nothing with s.
+func (s *DependentSlice) DeepCopyInto(out *DependentSlice) {
+	*out = *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Clusters = slices.Clone(s.Clusters)
+	for i := range out.Clusters {
+		c := &out.Clusters[i]
+		c.Identities, c.Objects = slices.Clone(c.Identities), slices.Clone(c.Objects)
+	}
+}
+
+// DeepCopy returns a copy that shares nothing with s.
+func (s *DependentSlice) DeepCopy() *DependentSlice {
+	out := &DependentSlice{}
+	s.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyObject implements [runtime.Object].
+func (s *DependentSlice) DeepCopyObject() runtime.Object { return s.DeepCopy() }
+
+// DeepCopyInto makes out a copy that shares nothing with l.
+func (l *DependentSliceList) DeepCopyInto(out *DependentSliceList) {
+	*out = *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = make([]DependentSlice, len(l.Items))
+	for i := range l.Items {
+		l.Items[i].DeepCopyInto(&out.Items[i])
+	}
+}
+
+// DeepCopy returns a copy that shares nothing with l.
+func (l *DependentSliceList) DeepCopy() *DependentSliceList {
+	out := &DependentSliceList{}
+	l.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyObject implements [runtime.Object].
+func (l *DependentSliceList) DeepCopyObject() runtime.Object { return l.DeepCopy() }

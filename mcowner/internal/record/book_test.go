@@ -1,0 +1,235 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+func someOwner() mcowner.Reference {
+	return mcowner.Reference{Fleet: "test", Manager: "spread", APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "web", UID: "1"}
+}
+
+// clustersWith returns so many clusters, each with so many objects.
+func clustersWith(n, objects int) []v1alpha1.Cluster {
+	all := make([]v1alpha1.Cluster, n)
+	for i := range all {
+		all[i] = v1alpha1.Cluster{
+			Name: fmt.Sprintf("cluster-%05d", i), MayHaveDependents: true, Targeted: true,
+			Identities: []types.UID{types.UID(fmt.Sprintf("0b6e7c1c-0000-4000-8000-%012d", i))},
+		}
+		for k := range objects {
+			all[i].Objects = append(all[i].Objects, v1alpha1.Object{
+				Kind: "Deployment.v1.apps", Namespace: "some-namespace", Name: fmt.Sprintf("object-%d", k),
+				UID: "0b6e7c1c-0000-4000-8000-000000000000", State: "Unchanged",
+			})
+		}
+	}
+	return all
+}
+
+// lay lays clusters out, checks what always holds, and returns the book as if all was written.
+func lay(t *testing.T, b *Book, clusters []v1alpha1.Cluster, most int, renew bool) (*Book, Layout) {
+	t.Helper()
+	layout, err := b.Lay(clusters, most, renew)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := &Book{of: b.of, ref: b.ref, pages: map[int]page{}}
+	var names []string
+	for number, leaves := range layout.pages {
+		if got := size(leaves); got > most || len(leaves) == 0 || len(leaves) > mostClusters {
+			t.Fatalf("slice %d has %d clusters in %d bytes, and may have %d", number, len(leaves), got, most)
+		}
+		p := page{hash: hashOf(leaves)}
+		for _, l := range leaves {
+			p.names = append(p.names, l.Name)
+			p.sites = append(p.sites, SitesOf([]v1alpha1.Cluster{l.Cluster})...)
+		}
+		if !slices.IsSorted(p.names) {
+			t.Fatalf("the clusters of slice %d are not ordered: %q", number, p.names)
+		}
+		names = append(names, p.names...)
+		next.pages[number] = p
+	}
+	slices.Sort(names)
+	var want []string
+	for _, c := range clusters {
+		want = append(want, c.Name)
+	}
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Fatalf("slices have the clusters %q, want %q, each once", names, want)
+	}
+	return next, layout
+}
+
+func changed(a, b *Book) (n int) {
+	for number, p := range b.pages {
+		if a.pages[number].hash != p.hash {
+			n++
+		}
+	}
+	return n
+}
+
+func TestTenThousandClustersFitIntoSlicesOfWhichOneClusterChangesOne(t *testing.T) {
+	t.Parallel()
+	for objects, most := range map[int]int{0: 30, 5: 160} {
+		clusters := clustersWith(10_000, objects)
+		book, _ := lay(t, NewBook(someOwner(), "ns"), clusters, DefaultBytes, false)
+		if n := len(book.pages); n > most {
+			t.Errorf("with %d objects in each cluster there are %d slices, want at most %d", objects, n, most)
+		}
+		t.Logf("10,000 clusters with %d objects: %d slices", objects, len(book.pages))
+		clusters[5000].Error = strings.Repeat("x", 500)
+		next, _ := lay(t, book, clusters, DefaultBytes, false)
+		if n := changed(book, next); n != 1 {
+			t.Errorf("a change of one cluster writes %d slices, want 1", n)
+		}
+		fewer := slices.Delete(slices.Clone(clusters), 100, 101)
+		last, _ := lay(t, next, fewer, DefaultBytes, false)
+		if n := changed(next, last); n != 1 {
+			t.Errorf("that one cluster goes writes %d slices, want 1", n)
+		}
+	}
+}
+
+func TestClustersAreInASliceAtAllTimes(t *testing.T) {
+	t.Parallel()
+	const most = 4 << 10
+	random := rand.New(rand.NewPCG(1, 2))
+	book := NewBook(someOwner(), "ns")
+	clusters := clustersWith(40, 2)
+	for range 300 {
+		c := &clusters[random.IntN(len(clusters))]
+		switch random.IntN(4) {
+		case 0:
+			c.Error = strings.Repeat("x", random.IntN(500))
+		case 1:
+			c.Objects = slices.Repeat([]v1alpha1.Object{{Kind: "ConfigMap.v1.", Name: "a", State: "Failed"}}, random.IntN(100))
+		case 2:
+			clusters = slices.DeleteFunc(clusters, func(o v1alpha1.Cluster) bool { return o.Name == c.Name && len(clusters) > 10 })
+		case 3:
+			more := clustersWith(60, 1)[random.IntN(60)]
+			if !slices.ContainsFunc(clusters, func(o v1alpha1.Cluster) bool { return o.Name == more.Name }) {
+				clusters = append(clusters, more)
+			}
+		}
+		next, layout := lay(t, book, clusters, most, true)
+		stays := map[mcreconcile.ClusterName]bool{}
+		for _, s := range next.Sites() {
+			stays[s.Name] = true
+		}
+		stored := book.pages
+		for _, number := range layout.order() { // each write may be the last one before a crash
+			now := &Book{of: book.of, pages: map[int]page{}}
+			for n, p := range stored {
+				now.pages[n] = p
+			}
+			now.pages[number] = next.pages[number]
+			stored = now.pages
+			has := Names(now.Sites())
+			for _, s := range book.Sites() {
+				if _, is := slices.BinarySearch(has, s.Name); !is && stays[s.Name] {
+					t.Fatalf("cluster %s is in no slice after slice %d was written", s.Name, number)
+				}
+			}
+		}
+		book = next
+	}
+}
+
+func TestSlicesThatAreBeingDeletedAreEmptied(t *testing.T) {
+	t.Parallel()
+	book, _ := lay(t, NewBook(someOwner(), "ns"), clustersWith(30, 0), 2<<10, true)
+	p := book.pages[1]
+	p.deleting = true
+	book.pages[1] = p
+	if kept, _ := lay(t, book, clustersWith(30, 0), 2<<10, false); len(kept.pages[1].names) == 0 {
+		t.Error("a slice of an owner that goes too is emptied")
+	}
+	next, _ := lay(t, book, clustersWith(30, 0), 2<<10, true)
+	if _, there := next.pages[1]; there {
+		t.Error("a slice that is being deleted is still used")
+	}
+}
+
+func TestObjectsWithErrorsAreKeptWhenThereIsNoRoom(t *testing.T) {
+	t.Parallel()
+	c := clustersWith(1, 5000)[0]
+	c.Objects[4999].Error = "it failed"
+	l, err := within(c, 4<<10)
+	if err != nil || len(l.json) > 4<<10 || int(l.Omitted)+len(l.Objects) != 5000 || l.Objects[0].Error == "" {
+		t.Errorf("%d bytes with %d objects and %d omitted, error %v", len(l.json), len(l.Objects), l.Omitted, err)
+	}
+}
+
+func TestASliceThatIsMissingMeansAnywhere(t *testing.T) {
+	t.Parallel()
+	b := NewBook(someOwner(), "ns")
+	b.absent = true
+	if r := (Record{Sites: []Site{{Name: "a"}}}).With(b); !r.Nonsense || len(r.Sites) != 1 {
+		t.Errorf("the record is %+v", r)
+	}
+}
+
+func TestSlicesOfAnEarlierOwnerAreNotTheRecordUnlessTheOwnerSaysSo(t *testing.T) {
+	t.Parallel()
+	s := &unstructured.Unstructured{Object: map[string]any{
+		"owner": map[string]any{"uid": "0"}, "clusters": []any{map[string]any{"name": "a", "mayHaveDependents": true}},
+	}}
+	if p := pageOf(s, someOwner(), false); len(p.sites) > 0 || p.strange {
+		t.Errorf("a slice of another owner says %+v", p)
+	}
+	if p := pageOf(s, someOwner(), true); len(p.sites) != 1 {
+		t.Errorf("a slice that the owner names says %+v", p)
+	}
+}
+
+func FuzzSlicesOfStrangersAreRead(f *testing.F) {
+	f.Add([]byte(`{"owner":{"uid":"1"},"clusters":[{"name":"a","mayHaveDependents":true,"identities":["x",""]}]}`))
+	f.Add([]byte(`{"owner":{"uid":"1"},"clusters":"nonsense"}`))
+	f.Add([]byte(`{"owner":7,"clusters":[{"name":7,"since":"never"}]}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		s := &unstructured.Unstructured{}
+		if json.Unmarshal(content, &s.Object) != nil || s.Object == nil {
+			return
+		}
+		p := pageOf(s, someOwner(), true)
+		if p.strange && p.hash != (hash{}) {
+			t.Error("a slice that cannot be read counts as written by the controller")
+		}
+		b := NewBook(someOwner(), "ns")
+		b.pages[0] = p
+		for name, sites := range ByName(b.Sites()) {
+			if len(sites) > MostSites*max(1, len(p.names)) {
+				t.Errorf("%d clusters of the name %q", len(sites), name)
+			}
+		}
+	})
+}
+
+func BenchmarkLayingOutTenThousandClusters(b *testing.B) {
+	book, clusters := NewBook(someOwner(), "ns"), clustersWith(10_000, 5)
+	b.ReportAllocs()
+	for b.Loop() {
+		layout, err := book.Lay(clusters, DefaultBytes, false)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, leaves := range layout.pages {
+			hashOf(leaves)
+		}
+	}
+}

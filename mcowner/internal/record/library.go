@@ -1,0 +1,216 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
+)
+
+// ErrNoKind says that a cluster with owners does not have the CRD of slices.
+var ErrNoKind = errors.New("the cluster does not serve DependentSlices: install the manifest that v1alpha1.CRD returns")
+
+// ErrOutdated says that slices are not as they were thought to be. Read them again.
+var ErrOutdated = errors.New("slices were changed by others")
+
+// errNoPlace says that slices cannot be made where they are to be.
+var errNoPlace = errors.New("its namespace, or its kind, is not there")
+
+// atOnce is how many slices are read at once: each may have 1.5 MB, if somebody has written that.
+const atOnce = 10
+
+// mostSlices is how many slices of an owner are read. Beyond that, somebody else has made them.
+const mostSlices = 2000
+
+// Load reads the slices of an owner from the API server. said is what the owner says of them.
+func Load(ctx context.Context, from client.Reader, owner mcowner.Reference, said Slices) (*Book, error) {
+	b := NewBook(owner, said.Namespace)
+	err := each(ctx, from, b.of, func(s *unstructured.Unstructured) bool {
+		if number, ok := b.of.number(s.GetName()); ok {
+			b.pages[number] = pageOf(s, owner, slices.Contains(said.Numbers, number))
+		}
+		b.absent = b.absent || len(b.pages) >= mostSlices
+		return len(b.pages) < mostSlices
+	})
+	for _, number := range said.Numbers {
+		_, there := b.pages[number]
+		b.absent = b.absent || !there
+	}
+	return b, err
+}
+
+// each calls do with the slices of an owner, until it returns false.
+func each(ctx context.Context, from client.Reader, of shelf, do func(*unstructured.Unstructured) bool) error {
+	for token, more := "", true; more; {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("DependentSliceList"))
+		err := from.List(ctx, list, client.InNamespace(of.namespace), client.MatchingLabels{v1alpha1.OwnerLabel: of.owner},
+			client.Limit(atOnce), client.Continue(token))
+		if err != nil {
+			return fmt.Errorf("reading the slices of an owner: %w", told(err))
+		}
+		for i := range list.Items {
+			if !do(&list.Items[i]) {
+				return nil
+			}
+		}
+		token = list.GetContinue()
+		more = token != ""
+	}
+	return nil
+}
+
+// told says what to do about an error.
+func told(err error) error {
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("%w: %w", ErrNoKind, err)
+	}
+	return err
+}
+
+// pageOf reads a slice. One of an earlier owner of the name is not this one's record, unless this one says so.
+func pageOf(s *unstructured.Unstructured, owner mcowner.Reference, said bool) page {
+	p := page{uid: s.GetUID(), version: s.GetResourceVersion(), deleting: s.GetDeletionTimestamp() != nil}
+	read := &v1alpha1.DependentSlice{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.Object, read)
+	if err == nil && read.Owner.UID != owner.UID && !said {
+		return p
+	}
+	p.strange = err != nil
+	p.sites = SitesOf(read.Clusters)
+	var leaves []leaf
+	for _, c := range read.Clusters {
+		p.names = append(p.names, c.Name)
+		content, _ := json.Marshal(c) //nolint:errchkjson // it was JSON before
+		leaves = append(leaves, leaf{c, content})
+	}
+	if err == nil && read.Owner.UID == owner.UID {
+		p.hash = hashOf(leaves)
+	}
+	return p
+}
+
+// Write makes the slices as they are laid out. It returns what is known to be there then, also with an error. The error wraps
+// [ErrOutdated] if the slices are to be read again first.
+func (b *Book) Write(ctx context.Context, to client.Client, layout Layout, fieldManager string) (*Book, error) {
+	now := &Book{of: b.of, ref: b.ref, pages: map[int]page{}, absent: b.absent}
+	for number, p := range b.pages {
+		now.pages[number] = p
+	}
+	for _, number := range layout.order() {
+		written, err := b.writePage(ctx, to, number, layout.pages[number], fieldManager)
+		if err != nil {
+			return now, err
+		}
+		now.pages[number] = written
+	}
+	for number, p := range b.pages {
+		if _, stays := layout.pages[number]; stays {
+			continue
+		}
+		if err := remove(ctx, to, b.empty(number, p)); err != nil {
+			return now, err
+		}
+		delete(now.pages, number)
+	}
+	now.absent = false
+	return now, nil
+}
+
+// writePage writes a slice, unless that changes nothing.
+func (b *Book) writePage(ctx context.Context, to client.Client, number int, leaves []leaf, fieldManager string) (page, error) {
+	before, there := b.pages[number]
+	hash := hashOf(leaves)
+	if there && before.hash == hash && !before.strange {
+		return before, nil
+	}
+	s := b.empty(number, before)
+	clusters := make([]v1alpha1.Cluster, len(leaves))
+	names := make([]string, len(leaves))
+	for i, l := range leaves {
+		clusters[i], names[i] = l.Cluster, l.Name
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.DependentSlice{Owner: b.ownerNamed(), Clusters: clusters})
+	if err != nil {
+		return page{}, fmt.Errorf("writing slice %s: %w", s.GetName(), err)
+	}
+	s.Object["owner"], s.Object["clusters"] = content["owner"], content["clusters"]
+	if there {
+		err = to.Update(ctx, s, client.FieldOwner(fieldManager))
+	} else if err = to.Create(ctx, s, client.FieldOwner(fieldManager)); apierrors.IsNotFound(err) {
+		err = fmt.Errorf("%w: %v", errNoPlace, err) //nolint:errorlint // for callers, not found is about the owner
+	}
+	if err != nil {
+		return page{}, fmt.Errorf("writing slice %s: %w", s.GetName(), outdated(told(err)))
+	}
+	return page{
+		uid: s.GetUID(), version: s.GetResourceVersion(), deleting: s.GetDeletionTimestamp() != nil,
+		sites: SitesOf(clusters), names: names, hash: hash,
+	}, nil
+}
+
+func (b *Book) ownerNamed() v1alpha1.Owner {
+	return v1alpha1.Owner{APIVersion: b.ref.APIVersion, Kind: b.ref.Kind, Namespace: b.ref.Namespace, Name: b.ref.Name, UID: b.ref.UID}
+}
+
+// empty returns a slice without its clusters. A new one has no resource version.
+func (b *Book) empty(number int, p page) *unstructured.Unstructured {
+	s := &unstructured.Unstructured{}
+	s.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("DependentSlice"))
+	s.SetNamespace(b.of.namespace)
+	s.SetName(b.of.name(number))
+	s.SetUID(p.uid)
+	s.SetResourceVersion(p.version)
+	s.SetFinalizers([]string{v1alpha1.Finalizer})
+	s.SetLabels(map[string]string{
+		v1alpha1.OwnerLabel: b.of.owner, v1alpha1.FleetLabel: b.ref.Fleet, v1alpha1.ControllerLabel: b.ref.Manager,
+	})
+	s.SetAnnotations(map[string]string{v1alpha1.OwnerNamespaceAnnotation: b.ref.Namespace, v1alpha1.OwnerNameAnnotation: b.ref.Name})
+	return s
+}
+
+// outdated marks errors that say that a slice is not as it was thought to be.
+func outdated(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", ErrOutdated, err)
+	}
+	return err
+}
+
+// remove deletes a slice, whoever has changed it since, and takes the finalizer from it.
+func remove(ctx context.Context, to client.Client, s *unstructured.Unstructured) error {
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(s.GroupVersionKind())
+	meta.Namespace, meta.Name = s.GetNamespace(), s.GetName()
+	uid := s.GetUID()
+	err := to.Delete(ctx, meta, client.Preconditions{UID: &uid})
+	if err == nil {
+		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, uid)
+		err = to.Patch(ctx, meta, client.RawPatch("application/merge-patch+json", patch))
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing slice %s: %w", s.GetName(), outdated(err))
+	}
+	return nil
+}
+
+// Remove removes the slices of an owner that is gone.
+func Remove(ctx context.Context, from client.Reader, to client.Client, owner mcowner.Reference, namespace string) error {
+	var errs []error
+	err := each(ctx, from, shelfOf(owner, namespace), func(s *unstructured.Unstructured) bool {
+		errs = append(errs, remove(ctx, to, s))
+		return true
+	})
+	return errors.Join(append(errs, err)...)
+}
