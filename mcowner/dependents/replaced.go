@@ -21,7 +21,8 @@ type ReplacedError struct {
 	// fleet.Engagement.Identity.
 	Before []types.UID
 	Now    types.UID
-	// Annotation is that of the owner with the identities. Without them, the one that has the name counts as the same.
+	// Annotation is that of the owner with the identities. Without them, the one that has the name counts as the same. It is
+	// empty if slices have the identities.
 	Annotation string
 }
 
@@ -30,9 +31,13 @@ func (e *ReplacedError) Error() string {
 	for i, identity := range e.Before {
 		before[i] = fmt.Sprintf("%.64q", string(identity))
 	}
+	way := "remove that identity from the owner's annotation " + e.Annotation
+	if e.Annotation == "" {
+		way = "put the cluster's name into the owner's annotation " + GiveUpAnnotation
+	}
 	return fmt.Sprintf("%s is another cluster now: there may be dependents in the one with the identity %s, and it is %.64q. "+
-		"If its credentials lead to the wrong cluster, mend them. If the other one is gone for good, remove that identity from the owner's annotation %s, or set ReleaseAfter",
-		remote.ClusterText(e.Cluster), strings.Join(before, " and "), string(e.Now), e.Annotation)
+		"If its credentials lead to the wrong cluster, mend them. If the other one is gone for good, %s, or set ReleaseAfter",
+		remote.ClusterText(e.Cluster), strings.Join(before, " and "), string(e.Now), way)
 }
 
 // divide tells the clusters that may be this one from those that had its name before.
@@ -53,6 +58,9 @@ func (c *engine) replaced(at remote.Session, before []record.Site) error {
 		return nil
 	}
 	err := &ReplacedError{Cluster: at.Name(), Now: at.ID.UID, Annotation: c.keys.Identities}
+	if c.cfg.slices != nil {
+		err.Annotation = ""
+	}
 	for _, s := range before {
 		err.Before = append(err.Before, s.Identity)
 	}

@@ -24,12 +24,14 @@ const (
 
 	// OwnerLabel is on every slice, with a hash of the owner's kind, namespace and name, and of the controller.
 	OwnerLabel = group + "/owner"
-	// FleetLabel and ControllerLabel are on every slice, with the names of the installation and of the controller.
-	FleetLabel      = group + "/fleet"
+	// FleetLabel is on every slice, with the name of the installation.
+	FleetLabel = group + "/fleet"
+	// ControllerLabel is on every slice, with the name of the controller.
 	ControllerLabel = group + "/controller"
-	// OwnerNamespaceAnnotation and OwnerNameAnnotation name the owner, for those that read the metadata alone.
+	// OwnerNamespaceAnnotation is on every slice, for those that read the metadata alone.
 	OwnerNamespaceAnnotation = group + "/owner-namespace"
-	OwnerNameAnnotation      = group + "/owner-name"
+	// OwnerNameAnnotation is on every slice, for those that read the metadata alone.
+	OwnerNameAnnotation = group + "/owner-name"
 	// Finalizer keeps a slice for as long as the controller needs it.
 	Finalizer = group + "/record"
 )

@@ -164,7 +164,7 @@ func (b *Book) Lay(clusters []v1alpha1.Cluster, most int, renew bool) (Layout, e
 	at := b.places()
 	var homeless []leaf
 	for _, c := range clusters {
-		l, err := within(c, most/4)
+		l, err := within(c, most/2)
 		if err != nil {
 			return layout, err
 		}

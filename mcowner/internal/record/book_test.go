@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -63,9 +64,9 @@ func lay(t *testing.T, b *Book, clusters []v1alpha1.Cluster, most int, renew boo
 		next.pages[number] = p
 	}
 	slices.Sort(names)
-	var want []string
-	for _, c := range clusters {
-		want = append(want, c.Name)
+	want := make([]string, len(clusters))
+	for i, c := range clusters {
+		want[i] = c.Name
 	}
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
@@ -133,10 +134,7 @@ func TestClustersAreInASliceAtAllTimes(t *testing.T) {
 		}
 		stored := book.pages
 		for _, number := range layout.order() { // each write may be the last one before a crash
-			now := &Book{of: book.of, pages: map[int]page{}}
-			for n, p := range stored {
-				now.pages[n] = p
-			}
+			now := &Book{of: book.of, pages: maps.Clone(stored)}
 			now.pages[number] = next.pages[number]
 			stored = now.pages
 			has := Names(now.Sites())

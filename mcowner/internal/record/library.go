@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,10 +104,7 @@ func pageOf(s *unstructured.Unstructured, owner mcowner.Reference, said bool) pa
 // Write makes the slices as they are laid out. It returns what is known to be there then, also with an error. The error wraps
 // [ErrOutdated] if the slices are to be read again first.
 func (b *Book) Write(ctx context.Context, to client.Client, layout Layout, fieldManager string) (*Book, error) {
-	now := &Book{of: b.of, ref: b.ref, pages: map[int]page{}, absent: b.absent}
-	for number, p := range b.pages {
-		now.pages[number] = p
-	}
+	now := &Book{of: b.of, ref: b.ref, pages: maps.Clone(b.pages), absent: b.absent}
 	for _, number := range layout.order() {
 		written, err := b.writePage(ctx, to, number, layout.pages[number], fieldManager)
 		if err != nil {
@@ -190,14 +187,11 @@ func outdated(err error) error {
 
 // remove deletes a slice, whoever has changed it since, and takes the finalizer from it.
 func remove(ctx context.Context, to client.Client, s *unstructured.Unstructured) error {
-	meta := &metav1.PartialObjectMetadata{}
-	meta.SetGroupVersionKind(s.GroupVersionKind())
-	meta.Namespace, meta.Name = s.GetNamespace(), s.GetName()
 	uid := s.GetUID()
-	err := to.Delete(ctx, meta, client.Preconditions{UID: &uid})
+	err := to.Delete(ctx, s, client.Preconditions{UID: &uid})
 	if err == nil {
 		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, uid)
-		err = to.Patch(ctx, meta, client.RawPatch("application/merge-patch+json", patch))
+		err = to.Patch(ctx, s, client.RawPatch("application/merge-patch+json", patch))
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing slice %s: %w", s.GetName(), outdated(err))

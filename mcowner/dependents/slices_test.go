@@ -1,0 +1,324 @@
+package dependents_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+const (
+	keysDomain  = controller + "." + fleetName + ".fleet-runtime.dev"
+	slicesKey   = keysDomain + "/slices"
+	placedInKey = keysDomain + "/placed-in"
+)
+
+// newSlicedWorld is a world whose clusters have the CRD of slices.
+func newSlicedWorld(t *testing.T, members int) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := pool.Start(t, mctest.Options{Clusters: members, CRDPaths: []string{"v1alpha1/crd.yaml"}, Scheme: scheme})
+	w := &world{Fleet: f, t: t, ns: f.Local.CreateNamespace(t), probeTimeout: 3 * time.Second}
+	for _, cp := range f.Members {
+		w.create(cp, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}})
+	}
+	return w
+}
+
+// sliced is spread with two copies, and slices that have room for two clusters.
+func (w *world) sliced() *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	r.Slices = &dependents.Slices{Bytes: 1280}
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		return append(all, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name + "-second-copy"}}), err
+	}
+	return r
+}
+
+// slices returns those of the namespace.
+func (w *world) slices() []v1alpha1.DependentSlice {
+	w.t.Helper()
+	list := &v1alpha1.DependentSliceList{}
+	if err := w.Local.Client().List(w.t.Context(), list, client.InNamespace(w.ns)); err != nil {
+		w.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// inSlices returns what slices say of clusters, by name.
+func (w *world) inSlices() map[string]v1alpha1.Cluster {
+	w.t.Helper()
+	all := map[string]v1alpha1.Cluster{}
+	for _, s := range w.slices() {
+		for _, c := range s.Clusters {
+			all[c.Name] = c
+		}
+	}
+	return all
+}
+
+// areSliced waits until slices alone say that these members have, for the owner a, what is desired, and no others have anything.
+func (w *world) areSliced(members ...*mctest.ControlPlane) {
+	w.t.Helper()
+	eventually(w.t, "slices have what came of the members", func() bool {
+		all, cm := w.inSlices(), w.get(w.Local, "a")
+		_, annotated := cm.Annotations[placedInKey]
+		good := !annotated && len(all) == len(members)
+		for _, cp := range members {
+			c := all[cp.Name]
+			good = good && c.MayHaveDependents && c.Error == "" && len(c.Objects) == 2 && c.Objects[0].UID != "" && len(c.Identities) == 1
+		}
+		return good
+	})
+}
+
+func names(members []*mctest.ControlPlane) (all []string) {
+	for _, cp := range members {
+		all = append(all, cp.Name)
+	}
+	return all
+}
+
+func TestSlicesHaveTheRecordAndWhatCameOfEachCluster(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	p := w.run(w.sliced())
+	w.create(w.Local, w.owner("a", names(w.Members)...))
+	w.areSliced(w.Members...)
+	if n := len(w.slices()); n < 2 {
+		t.Errorf("there are %d slices, and three clusters do not fit into one", n)
+	}
+	eventually(t, "the program is at rest", p.isAtRest)
+	before := map[string]string{}
+	for _, s := range w.slices() {
+		before[s.Name] = s.ResourceVersion
+	}
+	w.create(w.Members[1], &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "unrelated"}})
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = names(w.Members)[0] })
+	w.areSliced(w.Members[0])
+	w.isGone(w.Members[1], copyOf("a"))
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	w.isGone(w.Members[0], copyOf("a"))
+	if left := w.slices(); len(left) > 0 {
+		t.Errorf("of an owner that is gone there is a slice: %+v", left[0])
+	}
+}
+
+func TestAMemberThatFailsShowsInItsSliceAndNoOtherIsWritten(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	p := w.run(w.sliced())
+	w.create(w.Local, w.owner("a", names(w.Members)...))
+	w.areSliced(w.Members...)
+	eventually(t, "the program is at rest", p.isAtRest)
+	of := func(name string) v1alpha1.DependentSlice {
+		all := w.slices()
+		i := slices.IndexFunc(all, func(s v1alpha1.DependentSlice) bool {
+			return slices.ContainsFunc(s.Clusters, func(c v1alpha1.Cluster) bool { return c.Name == name })
+		})
+		return all[i]
+	}
+	first, last := w.Members[0].Name, w.Members[2].Name
+	before := of(last)
+	if of(first).Name == before.Name {
+		t.Fatal("the first and the last member have the same slice")
+	}
+	<-p.members.Remove(fleet.ClusterName(first))
+	eventually(t, "the slice says that the member is not in the fleet", func() bool { return w.inSlices()[first].Error != "" })
+	if after := of(last); after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the slice of another member was written: %+v, before %+v", after, before)
+	}
+}
+
+// TestNothingIsCreatedBeforeItsClusterIsInASlice: whatever request of the program is the last one that gets through.
+func TestNothingIsCreatedBeforeItsClusterIsInASlice(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	for _, request := range []string{"PATCH owner", "POST slice", "POST copy", "PATCH owner"} {
+		p := w.run(w.sliced())
+		w.cutAfter(p, request)
+		if w.get(w.Local, "a") == nil {
+			w.create(w.Local, w.owner("a", names(w.Members)...))
+		} else {
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] += "1" })
+		}
+		eventually(t, "the program has come to "+request+", or has nothing to do", func() bool { return p.power.isOff() || p.isAtRest() })
+		p.kill()
+		noted := w.inSlices()
+		for _, cp := range w.Members {
+			if w.get(cp, copyOf("a")) != nil && !noted[cp.Name].MayHaveDependents {
+				t.Errorf("killed after %s: %s has a dependent, and the slices say %v", request, cp.Name, noted)
+			}
+		}
+	}
+	p := w.run(w.sliced())
+	w.areSliced(w.Members...)
+	// The owner forgets its targets and goes while a member is away: the slices alone know of it.
+	<-p.members.Remove(fleet.ClusterName(w.Members[2].Name))
+	p.kill()
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	w.remove(w.Local, "a")
+	w.run(w.sliced())
+	w.isGone(w.Local, "a")
+	for _, cp := range w.Members {
+		w.isGone(cp, copyOf("a"))
+	}
+}
+
+// cutAfter takes the power from a program once a request was answered.
+func (w *world) cutAfter(p *process, what string) {
+	method, object, _ := strings.Cut(what, " ")
+	part := map[string]string{"owner": "/configmaps/a", "slice": "/dependentslices", "copy": "/configmaps"}[object]
+	var once sync.Once
+	tap := func(req *http.Request) func() {
+		if req.Method != method || !strings.HasSuffix(req.URL.Path, part) && !strings.Contains(req.URL.Path, part+"?") {
+			return nil
+		}
+		return func() { once.Do(p.power.off) }
+	}
+	p.power.tap.Store(&tap)
+}
+
+func TestTheRecordMovesToSlicesAndBack(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	p := w.run(w.spread())
+	w.create(w.Local, w.owner("a", names(w.Members)...))
+	for _, cp := range w.Members {
+		w.isCopied(cp, "a")
+	}
+	uid := w.mustGet(w.Members[0], copyOf("a")).UID
+	p.stop()
+	p = w.run(w.sliced())
+	w.areSliced(w.Members...)
+	p.stop()
+	p = w.run(w.spread())
+	eventually(t, "the annotation has the record again, and there are no slices", func() bool {
+		annotations := w.mustGet(w.Local, "a").Annotations
+		_, sliced := annotations[slicesKey]
+		return !sliced && len(w.slices()) == 0 && strings.Contains(annotations[placedInKey], w.Members[2].Name)
+	})
+	if now := w.mustGet(w.Members[0], copyOf("a")); now.UID != uid {
+		t.Error("a dependent was made anew")
+	}
+	p.stop()
+}
+
+func TestWhatOthersDoToSlicesLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	p := w.run(w.sliced())
+	w.create(w.Local, w.owner("a", names(w.Members)...))
+	w.areSliced(w.Members...)
+	eventually(t, "the program is at rest", p.isAtRest)
+	victim := w.slices()[0]
+	if err := w.Local.Client().Delete(t.Context(), &victim); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the slice is gone, and others have its clusters", func() bool {
+		return !slices.ContainsFunc(w.slices(), func(s v1alpha1.DependentSlice) bool { return s.UID == victim.UID })
+	})
+	w.areSliced(w.Members...)
+	// An edit is overwritten with the next change.
+	edited := w.slices()[0]
+	edited.Clusters = append(edited.Clusters, v1alpha1.Cluster{Name: "no-such-cluster", MayHaveDependents: true})
+	if err := w.Local.Client().Update(t.Context(), &edited); err != nil {
+		t.Fatal(err)
+	}
+	// While nobody looks, all slices are taken by force: the record is lost, and the owner knows that.
+	p.stop()
+	for _, s := range w.slices() {
+		s.Finalizers = nil
+		if err := w.Local.Client().Update(t.Context(), &s); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Local.Client().Delete(t.Context(), &s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	w.run(w.sliced())
+	for _, cp := range w.Members {
+		w.isGone(cp, copyOf("a"))
+	}
+}
+
+func TestSlicesOfOwnersThatAreGoneAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 1)
+	p := w.run(w.sliced())
+	w.create(w.Local, w.owner("a", w.Members[0].Name))
+	w.create(w.Local, w.owner("b", w.Members[0].Name))
+	for _, name := range []string{"a", "b"} {
+		w.isCopied(w.Members[0], name)
+	}
+	eventually(t, "both have slices", func() bool { return len(w.slices()) == 2 })
+	eventually(t, "the program is at rest", p.isAtRest)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+	p.stop()
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	w.run(w.sliced())
+	eventually(t, "the slice of the owner that is gone is removed", func() bool {
+		all := w.slices()
+		return len(all) == 1 && all[0].Owner.Name == "b"
+	})
+}
+
+func TestSlicesAreNotWrittenMoreThanOnceASecond(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 1)
+	r := w.sliced()
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", w.Members[0].Name))
+	w.areSliced(w.Members...)
+	var last, shortest atomic.Int64
+	shortest.Store(int64(time.Hour))
+	tap := func(req *http.Request) (answered func()) { //nolint:unparam // others are called
+		if req.Method == http.MethodPut && strings.Contains(req.URL.Path, "/dependentslices/") {
+			now := time.Now().UnixNano()
+			if before := last.Swap(now); before != 0 {
+				shortest.Store(min(shortest.Load(), now-before))
+			}
+		}
+		return nil
+	}
+	p.power.tap.Store(&tap)
+	for range 20 {
+		uid := w.mustGet(w.Members[0], copyOf("a")).UID
+		w.remove(w.Members[0], copyOf("a"))
+		eventually(t, "the copy is there again", func() bool {
+			cm := w.get(w.Members[0], copyOf("a"))
+			return cm != nil && cm.UID != uid
+		})
+	}
+	uid := w.mustGet(w.Members[0], copyOf("a")).UID
+	eventually(t, "the slice has the last copy", func() bool { return w.inSlices()[w.Members[0].Name].Objects[0].UID == uid })
+	if d := time.Duration(shortest.Load()); d < 900*time.Millisecond {
+		t.Errorf("a slice was written again after %s", d)
+	}
+}

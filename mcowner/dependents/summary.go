@@ -1,0 +1,99 @@
+package dependents
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Summary is what came of all clusters, for the status of an owner.
+type Summary struct {
+	// Targets are the clusters that are to have dependents. Each is Done, Pending, Unreachable or Failed.
+	Targets, Done, Pending, Unreachable, Failed int
+	// Leaving are clusters that are no target, from which dependents are still to be removed. What keeps them counts for
+	// FirstError alone.
+	Leaving int
+	// FirstError is that of the first cluster, by name, that has failed; else of the first that is unreachable. It is nil if
+	// nothing is in the way.
+	FirstError error
+	// FirstCluster has it.
+	FirstCluster mcreconcile.ClusterName
+}
+
+// Summarize counts results.
+func Summarize(results []Result) Summary {
+	var s Summary
+	unreachable := false // FirstError is of a cluster that is
+	for _, r := range results {
+		pending, away := errors.Is(r.Err, ErrPending), remote.IsAway(r.Err)
+		switch {
+		case !r.Targeted:
+			s.Leaving++
+		case r.Err == nil:
+			s.Targets, s.Done = s.Targets+1, s.Done+1
+		case pending:
+			s.Targets, s.Pending = s.Targets+1, s.Pending+1
+		case away:
+			s.Targets, s.Unreachable = s.Targets+1, s.Unreachable+1
+		default:
+			s.Targets, s.Failed = s.Targets+1, s.Failed+1
+		}
+		if r.Err != nil && !pending && (s.FirstError == nil || unreachable && !away) {
+			s.FirstError, s.FirstCluster, unreachable = r.Err, r.Cluster, away
+		}
+	}
+	return s
+}
+
+// Types of conditions that [Summary.SetConditions] sets, and their reasons.
+const (
+	ConditionSynced      = "Synced"      // all clusters are as desired
+	ConditionProgressing = "Progressing" // some are not yet, and nothing is known to be in the way
+
+	ReasonDone        = "Done"
+	ReasonPending     = "Pending"
+	ReasonUnreachable = "Unreachable"
+	ReasonFailed      = "Failed"
+)
+
+// longestMessage bounds messages of conditions, in bytes.
+const longestMessage = 1024
+
+// SetConditions sets [ConditionSynced] and [ConditionProgressing] among the conditions of an owner of a generation.
+func (s Summary) SetConditions(conditions *[]metav1.Condition, generation int64) {
+	synced := metav1.Condition{Type: ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: generation}
+	progressing := metav1.Condition{Type: ConditionProgressing, Status: metav1.ConditionFalse, ObservedGeneration: generation}
+	switch {
+	case s.Failed > 0:
+		synced.Reason = ReasonFailed
+	case s.Unreachable > 0 || s.FirstError != nil:
+		synced.Reason = ReasonUnreachable
+	case s.Pending > 0 || s.Leaving > 0:
+		synced.Reason = ReasonPending
+	default:
+		synced.Reason, synced.Status = ReasonDone, metav1.ConditionTrue
+	}
+	progressing.Reason = synced.Reason
+	if s.Pending > 0 || s.Leaving > 0 && s.FirstError == nil {
+		progressing.Reason, progressing.Status = ReasonPending, metav1.ConditionTrue
+	}
+	synced.Message = oneline.Text(s.String(), longestMessage)
+	progressing.Message = fmt.Sprintf("%d clusters are pending, %d are being left", s.Pending, s.Leaving)
+	meta.SetStatusCondition(conditions, synced)
+	meta.SetStatusCondition(conditions, progressing)
+}
+
+// String says how many clusters are as desired, and what is in the way first.
+func (s Summary) String() string {
+	text := fmt.Sprintf("%d of %d clusters are as desired", s.Done, s.Targets)
+	if s.FirstError != nil {
+		text += fmt.Sprintf("; %s: %v", remote.ClusterText(s.FirstCluster), s.FirstError)
+	}
+	return text
+}
