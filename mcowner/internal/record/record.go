@@ -90,7 +90,9 @@ func (r Record) Has(name mcreconcile.ClusterName) bool {
 }
 
 // IsOpen reports whether slices alone can say whether there may be dependents in the named cluster.
-func (r Record) IsOpen(name mcreconcile.ClusterName) bool { return r.Slices != nil && !r.Nonsense && !r.Has(name) }
+func (r Record) IsOpen(name mcreconcile.ClusterName) bool {
+	return r.Slices != nil && !r.Nonsense && !r.Has(name)
+}
 
 // Excludes reports whether it is certain that the record does not have the named cluster. One that says nothing, and was not
 // given up anywhere, is no certainty.
