@@ -34,8 +34,10 @@ type accounting struct {
 	settled map[mcreconcile.ClusterName]uint64
 	// again are the clusters to be worked on once the record is stored, and asked those that have asked for that.
 	again, asked map[mcreconcile.ClusterName]bool
-	// later is when slices are to be written that were not, zero for never.
-	later time.Duration
+	// later is when slices are to be written that were not, zero for never. lingers says that they have clusters that the record
+	// does not have any more.
+	later   time.Duration
+	lingers bool
 }
 
 // accountDelay is how long news of an owner with so many targets are gathered before they are written down.
@@ -56,7 +58,7 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	}
 	a := &accounting{engine: c, o: o, home: home}
 	if err := a.reopenBook(ctx); err != nil {
-		return reconcile.Result{}, err
+		return reconcile.Result{}, a.unnoted(err)
 	}
 	if !a.open() {
 		return reconcile.Result{}, nil
@@ -68,9 +70,10 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 		if (apierrors.IsConflict(err) || errors.Is(err, record.ErrOutdated)) && !mcreconcile.Leaving(ctx) {
 			return reconcile.Result{RequeueAfter: pauseAfter(o.outdated(true))}, nil // the cache has another version soon
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, a.unnoted(client.IgnoreNotFound(err))
 	}
 	o.outdated(false)
+	o.tellRecord(nil)
 	if a.plan.mode != serving && !held {
 		a.tellAll(nil)
 		c.deletions.forget(a.plan.owner)
@@ -92,6 +95,15 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 		return reconcile.Result{}, errHeld
 	}
 	return reconcile.Result{RequeueAfter: sooner(until, a.later)}, err
+}
+
+// unnoted tells of an error that keeps the record from being read or stored.
+func (a *accounting) unnoted(err error) error {
+	if err != nil && a.plan != nil && !remote.IsAway(err) {
+		a.o.tellRecord(err)
+		a.tellAll(nil)
+	}
+	return err
 }
 
 // errHeld says that a member that leaves has an owner with the finalizer. The member waits until that is taken.
@@ -304,7 +316,10 @@ func (a *accounting) settle() {
 	a.o.record = a.record
 	for name, runs := range a.settled {
 		if p := a.o.parts[name]; p != nil && p.runs == runs {
-			p.drop, p.stray, p.kinds, p.givenUp, p.again = nil, nil, nil, false, false
+			p.stray, p.kinds, p.givenUp, p.again = nil, nil, false, false
+			if !a.lingers {
+				p.drop = nil
+			}
 		}
 	}
 }
@@ -347,7 +362,7 @@ func (a *accounting) distribute() {
 	}
 	maps.DeleteFunc(a.o.parts, func(name mcreconcile.ClusterName, p *part) bool {
 		_, is := slices.BinarySearch(names, name)
-		return !is && p.stray == nil
+		return !is && p.stray == nil && len(p.drop) == 0
 	})
 }
 

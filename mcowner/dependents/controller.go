@@ -53,7 +53,7 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	switch {
 	case apierrors.IsNotFound(err):
 		c.gone(req)
-		return reconcile.Result{}, c.dropSlices(ctx, home, req)
+		return reconcile.Result{}, nil
 	case !inside && (apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
 		return reconcile.Result{}, nil // anybody who may write a reference can bring a request here
 	case err != nil:
@@ -77,6 +77,9 @@ func (c *engine) getOwner(ctx context.Context, home remote.Session, req mcreconc
 
 // gone forgets an owner that is gone. The collector proves that, and removes what is left.
 func (c *engine) gone(req mcreconcile.Request) {
+	if c.cfg.slices != nil && c.ledger.get(req) != nil {
+		c.works.add(work{req, req.ClusterName, discard})
+	}
 	for _, name := range c.ledger.forget(req) {
 		c.collector.Look(name)
 	}
@@ -93,6 +96,8 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	ref.Manager, ref.Controller = c.cfg.name, true
 	o := c.ledger.of(req)
 	if err := c.openBook(ctx, o, home, ref, owner); err != nil {
+		o.tellRecord(err)
+		c.recordEvents(o, home, owner)
 		return err
 	}
 	o.retargeting()
@@ -163,7 +168,9 @@ func (c worker) Reconcile(ctx context.Context, w work) (reconcile.Result, error)
 	switch {
 	case w.task == seek && err == nil:
 		return reconcile.Result{}, c.seek(ctx, at)
-	case w.task == seek:
+	case w.task == discard && err == nil:
+		return reconcile.Result{}, c.discard(ctx, at, w.owner)
+	case w.task == seek, w.task == discard:
 		return reconcile.Result{}, err
 	case w.task == account && (o == nil || err != nil):
 		return reconcile.Result{}, err

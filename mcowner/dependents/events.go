@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
@@ -74,13 +75,18 @@ func (a *accounting) tellAll(results []Result) {
 	for _, r := range results {
 		a.o.tell(r.Cluster, r.Err)
 	}
-	a.o.mu.Lock()
-	events := a.o.events
-	a.o.events = nil
-	a.o.mu.Unlock()
-	recorder := a.home.Cluster.GetEventRecorder(a.engine.cfg.name)
+	a.engine.recordEvents(a.o, a.home, a.plan.owner)
+}
+
+// recordEvents records the events that wait.
+func (c *engine) recordEvents(o *ownerState, home remote.Session, owner client.Object) {
+	o.mu.Lock()
+	events := o.events
+	o.events = nil
+	o.mu.Unlock()
+	recorder := home.Cluster.GetEventRecorder(c.cfg.name)
 	for _, e := range gathered(events) {
-		recorder.Eventf(a.plan.owner, &e.about, e.kind, e.reason, e.action, "%s", oneline.Text(e.note, maxNote))
+		recorder.Eventf(owner, &e.about, e.kind, e.reason, e.action, "%s", oneline.Text(e.note, maxNote))
 	}
 }
 
@@ -202,6 +208,16 @@ func (o *ownerState) tellUnnoted(err error) {
 func (o *ownerState) tellUnclear(err error) {
 	if o.isNews("policy", text(err)) && err != nil {
 		o.emit(ownerEvent{corev1.EventTypeWarning, EventInvalidPolicy, actionDelete, err.Error(), about(o.req.ClusterName, DeletionPolicyAnnotation)})
+	}
+}
+
+// tellRecord tells why it cannot be read, or stored, where there are dependents. Until it can, nothing is done for the owner.
+func (o *ownerState) tellRecord(err error) {
+	if err != nil && (reasonOf(err) == "" || errors.Is(err, record.ErrOutdated)) {
+		return // it is tried again at once
+	}
+	if o.isNews("record", text(err)) && err != nil {
+		o.emit(ownerEvent{corev1.EventTypeWarning, reasonOf(err), "Note", err.Error(), about(o.req.ClusterName, "record")})
 	}
 }
 

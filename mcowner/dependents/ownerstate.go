@@ -31,10 +31,7 @@ type ownerState struct {
 	events    []ownerEvent      // to be recorded
 	conflicts int               // of storing it, in a row
 	progress  *progress         // nil if clusters need not wait for others
-
-	book         *record.Book // nil if there are no slices, or they were not read yet
-	bookOutdated bool         // slices are to be read again
-	bookWritten  time.Time
+	library   library           // of slices
 }
 
 // plan is what an owner asks for. It is not changed: the next one is another.
@@ -170,13 +167,13 @@ func (o *ownerState) in(name mcreconcile.ClusterName) (view, bool) {
 	return o.inLocked(name)
 }
 
-// begin is in, for a run that may put something there: what an earlier one has found gone may not be for long.
-func (o *ownerState) begin(name mcreconcile.ClusterName) (v view, ok bool) {
+// begin is in, for a run that may put something there if it is a target: what an earlier one has found gone may not be for long.
+func (o *ownerState) begin(name mcreconcile.ClusterName) (view, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	v, ok = o.inLocked(name)
-	if p, is := o.parts[name]; is {
-		p.drop, p.runs = nil, p.runs+1
+	v, ok := o.inLocked(name)
+	if p, known := o.parts[name]; known && v.targeted {
+		v.dropped, p.drop, p.runs = nil, nil, p.runs+1
 	}
 	return v, ok
 }
@@ -205,10 +202,14 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 	p := o.partLocked(name)
 	r.Since = since(p.result.Since, text(p.result.Err) != text(r.Err) || !p.done)
 	r.Objects = aged(p.result.Objects, r.Objects)
+	o.library.age(&r)
 	news = !p.done || p.seq != v.seq || !sameResult(p.result, r.Result) ||
 		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
 	p.seq, p.done, p.result, p.runs = v.seq, true, r.Result, p.runs+1
-	p.drop, p.givenUp, p.stray, p.kinds, p.again = r.drop, p.givenUp || r.givenUp, r.stray, r.kinds, r.again
+	p.givenUp, p.stray, p.kinds, p.again = p.givenUp || r.givenUp, r.stray, r.kinds, r.again
+	if v.targeted || r.stray != nil || len(r.drop) > 0 {
+		p.drop = r.drop
+	} // else nothing was put there since, and nothing is found there
 	o.progressedLocked(name, v, r)
 	return news
 }
@@ -309,22 +310,6 @@ func (o *ownerState) outdated(again bool) int {
 		o.conflicts = 0
 	}
 	return o.conflicts
-}
-
-// readLocked returns the record of an owner as it is stored.
-func (o *ownerState) readLocked(owner client.Object, keys record.Keys) record.Record {
-	r := keys.Read(owner)
-	if o.book.IsOf(owner.GetUID()) {
-		return r.With(o.book)
-	}
-	return r
-}
-
-// read is readLocked.
-func (o *ownerState) read(owner client.Object, keys record.Keys) record.Record {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.readLocked(owner, keys)
 }
 
 // replan notes what the owner asks for now.

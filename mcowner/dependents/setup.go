@@ -34,6 +34,9 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 	if err != nil {
 		return fmt.Errorf("setting up controller %q: %w", cfg.name, err)
 	}
+	if err := cfg.checkSlices(mgr); err != nil {
+		return fmt.Errorf("setting up controller %q: %w", cfg.name, err)
+	}
 	owners := mcbuilder.ControllerManagedBy(mgr).Named(c.cfg.name).WithOptions(mcbuilder.Options{RateLimiter: retries[mcreconcile.Request]()}).
 		For(c.cfg.newOwner(), append(watchIn(c.cfg.ownersIn), mcbuilder.WithPredicates(c.deletions.predicate(), c.ledger.predicate()))...).
 		WatchesRawSource(c.owners)

@@ -48,7 +48,7 @@ func newSlicedWorld(t *testing.T, members int) *world {
 // sliced is spread with two copies, and slices that have room for two clusters.
 func (w *world) sliced() *dependents.Reconciler[*corev1.ConfigMap] {
 	r := w.spread()
-	r.Slices = &dependents.Slices{Bytes: 1280}
+	r.Slices = dependents.SlicesOf(1000)
 	desired := r.Desired
 	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
 		all, err := desired(ctx, owner, target)

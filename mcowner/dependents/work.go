@@ -28,6 +28,8 @@ const (
 	account
 	// seek finds owners of the controller in a cluster that is not one of owners any more.
 	seek
+	// discard, in the owner's cluster, removes the slices of an owner that is gone.
+	discard
 )
 
 // Cluster implements mcreconcile.ClusterAware.
@@ -46,6 +48,8 @@ func (w work) String() string {
 		return "the account of " + w.owner.String()
 	case seek:
 		return "the search for owners"
+	case discard:
+		return "the slices of " + w.owner.String()
 	case place:
 	}
 	return "the dependents of " + w.owner.String()

@@ -143,7 +143,7 @@ func (p *proof) isStray(
 ) (bool, error) {
 	noted, ok := notedBy(owner, ref)
 	if ok && noted.IsOpen(in) {
-		book, err := record.Load(ctx, home.Cluster.GetAPIReader(), ref, *noted.Slices)
+		book, _, err := record.Load(ctx, home.Cluster.GetAPIReader(), ref, *noted.Slices)
 		if err != nil {
 			return false, err
 		}

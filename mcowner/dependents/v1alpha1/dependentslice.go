@@ -19,6 +19,9 @@ var crd string //nolint:gochecknoglobals // embed needs a variable; nobody write
 func CRD() string { return crd }
 
 const (
+	// Kind is that of slices.
+	Kind = "DependentSlice"
+
 	group   = "dependents.fleet-runtime.dev"
 	version = "v1alpha1"
 

@@ -23,7 +23,8 @@ type Book struct {
 	of     shelf
 	ref    mcowner.Reference
 	pages  map[int]page
-	absent bool // some slice that the owner says there is was not found
+	absent bool   // some slice that the owner says there is was not found
+	lost   []Site // that others have taken from slices since these were written
 }
 
 // page is one slice.
@@ -32,8 +33,10 @@ type page struct {
 	version  string
 	deleting bool
 	strange  bool // it cannot be read as it was written
+	foreign  bool // it is of an earlier owner of the name, and says nothing about this one
 	sites    []Site
 	names    []string // of clusters, also where there are no dependents
+	size     int      // of what was read, in bytes
 	hash     hash     // of the clusters as they were written; zero if others may have written it
 }
 
@@ -86,7 +89,13 @@ func (b *Book) IsDeleting() bool {
 
 // Slices says where the slices are, and which there are.
 func (b *Book) Slices() *Slices {
-	return &Slices{Namespace: b.of.namespace, Numbers: slices.Sorted(maps.Keys(b.pages))}
+	said := &Slices{Namespace: b.of.namespace}
+	for _, number := range slices.Sorted(maps.Keys(b.pages)) {
+		if !b.pages[number].foreign {
+			said.Numbers = append(said.Numbers, number)
+		}
+	}
+	return said
 }
 
 // IsEmpty reports whether there are no slices.
@@ -94,11 +103,36 @@ func (b *Book) IsEmpty() bool { return b == nil || len(b.pages) == 0 }
 
 // Sites returns the clusters in which there may be dependents, ordered by name, each once.
 func (b *Book) Sites() []Site {
-	var all []Site
+	all := slices.Clone(b.lost)
 	for _, number := range slices.Sorted(maps.Keys(b.pages)) {
 		all = append(all, b.pages[number].sites...)
 	}
 	return distinct(all)
+}
+
+// Recalling returns the book with the clusters that slices had when they were written or read before. Nobody else takes clusters
+// from the record.
+func (b *Book) Recalling(before *Book) *Book {
+	if !before.IsOf(b.ref.UID) {
+		return b
+	}
+	now := *b
+	here := map[Site]bool{}
+	for _, s := range b.Sites() {
+		here[s] = true
+	}
+	now.lost = slices.DeleteFunc(before.Sites(), func(s Site) bool { return here[s] })
+	return &now
+}
+
+// IsWhole reports whether slices are this owner's, and have all that they had when they were written.
+func (b *Book) IsWhole() bool {
+	for _, p := range b.pages {
+		if p.foreign {
+			return false
+		}
+	}
+	return len(b.lost) == 0 && !b.isStrange()
 }
 
 // distinct returns sites ordered by name, each once, and none without an identity where one is known.
@@ -158,7 +192,8 @@ type leaf struct {
 }
 
 // Lay finds which slice has which cluster. A cluster stays where it is, unless its slice is too large or, with renew, being
-// deleted. New ones go where half of the room is left, since what is said of clusters grows.
+// deleted. New ones go where half of the room is left, since what is said of clusters grows. Without renew they may go to a slice
+// that is being deleted, as its namespace may be, in which nothing new can be made.
 func (b *Book) Lay(clusters []v1alpha1.Cluster, most int, renew bool) (Layout, error) {
 	layout := Layout{map[int][]leaf{}, map[int]bool{}}
 	at := b.places()
@@ -185,7 +220,7 @@ func (b *Book) Lay(clusters []v1alpha1.Cluster, most int, renew bool) (Layout, e
 			homeless = append(homeless, leaves[fit:]...)
 		}
 	}
-	layout.settle(b, homeless, most/2)
+	layout.settle(b, homeless, most/2, renew)
 	for _, leaves := range layout.pages {
 		slices.SortFunc(leaves, func(x, y leaf) int { return cmp.Compare(x.Name, y.Name) })
 	}
@@ -204,14 +239,14 @@ func (b *Book) places() map[string]int {
 }
 
 // settle finds slices for clusters that are in none.
-func (l Layout) settle(b *Book, homeless []leaf, most int) {
+func (l Layout) settle(b *Book, homeless []leaf, most int, renew bool) {
 	slices.SortFunc(homeless, func(x, y leaf) int { return cmp.Compare(x.Name, y.Name) })
 	number, room, count := -1, 0, 0
 	for _, h := range homeless {
 		for number < 0 || room < len(h.json)+1 || count >= mostClusters/2 {
 			number++
 			room, count = most-size(l.pages[number]), len(l.pages[number])
-			if l.moved[number] || b.pages[number].deleting {
+			if l.moved[number] || renew && b.pages[number].deleting {
 				room = 0
 			} else if count == 0 {
 				room = max(room, len(h.json)+1)
@@ -246,7 +281,7 @@ func within(c v1alpha1.Cluster, most int) (leaf, error) {
 		if keep < len(c.Objects) {
 			kept := slices.Clone(c.Objects)
 			slices.SortStableFunc(kept, func(x, y v1alpha1.Object) int { return failedFirst(x) - failedFirst(y) })
-			short.Objects, short.Omitted = kept[:keep:keep], int32(len(c.Objects)-keep) //nolint:gosec // no cluster has so many
+			short.Objects, short.Omitted = kept[:keep:keep], c.Omitted+int32(len(c.Objects)-keep) //nolint:gosec // no cluster has so many
 		}
 		content, err := json.Marshal(short)
 		if err != nil {

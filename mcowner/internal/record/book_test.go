@@ -187,10 +187,10 @@ func TestSlicesOfAnEarlierOwnerAreNotTheRecordUnlessTheOwnerSaysSo(t *testing.T)
 	s := &unstructured.Unstructured{Object: map[string]any{
 		"owner": map[string]any{"uid": "0"}, "clusters": []any{map[string]any{"name": "a", "mayHaveDependents": true}},
 	}}
-	if p := pageOf(s, someOwner(), false); len(p.sites) > 0 || p.strange {
+	if p, _ := pageOf(s, someOwner(), false); len(p.sites) > 0 || p.strange {
 		t.Errorf("a slice of another owner says %+v", p)
 	}
-	if p := pageOf(s, someOwner(), true); len(p.sites) != 1 {
+	if p, _ := pageOf(s, someOwner(), true); len(p.sites) != 1 {
 		t.Errorf("a slice that the owner names says %+v", p)
 	}
 }
@@ -204,7 +204,7 @@ func FuzzSlicesOfStrangersAreRead(f *testing.F) {
 		if json.Unmarshal(content, &s.Object) != nil || s.Object == nil {
 			return
 		}
-		p := pageOf(s, someOwner(), true)
+		p, _ := pageOf(s, someOwner(), true)
 		if p.strange && p.hash != (hash{}) {
 			t.Error("a slice that cannot be read counts as written by the controller")
 		}

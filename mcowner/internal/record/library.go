@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -30,38 +32,50 @@ var errNoPlace = errors.New("its namespace, or its kind, is not there")
 // atOnce is how many slices are read at once: each may have 1.5 MB, if somebody has written that.
 const atOnce = 10
 
-// mostSlices is how many slices of an owner are read. Beyond that, somebody else has made them.
-const mostSlices = 2000
+// mostSlices and mostRead are how many slices of an owner, and bytes of them, are read. Beyond that, somebody else has made them.
+const (
+	mostSlices = 1000
+	mostRead   = 256 << 20
+)
 
-// Load reads the slices of an owner from the API server. said is what the owner says of them.
-func Load(ctx context.Context, from client.Reader, owner mcowner.Reference, said Slices) (*Book, error) {
-	b := NewBook(owner, said.Namespace)
-	err := each(ctx, from, b.of, func(s *unstructured.Unstructured) bool {
-		if number, ok := b.of.number(s.GetName()); ok {
-			b.pages[number] = pageOf(s, owner, slices.Contains(said.Numbers, number))
-		}
-		b.absent = b.absent || len(b.pages) >= mostSlices
-		return len(b.pages) < mostSlices
+// Load reads the slices of an owner from the API server, and what they say of clusters. said is what the owner says of them. Those
+// of an owner in a namespace are there, whatever it says.
+func Load(ctx context.Context, from client.Reader, owner mcowner.Reference, said Slices) (*Book, []v1alpha1.Cluster, error) {
+	b := NewBook(owner, cmp.Or(owner.Namespace, said.Namespace))
+	var clusters []v1alpha1.Cluster
+	read := 0
+	err := each(ctx, from, b.of, func(s *unstructured.Unstructured, number int) bool {
+		p, has := pageOf(s, owner, slices.Contains(said.Numbers, number))
+		b.pages[number] = p
+		clusters = append(clusters, has...)
+		read += p.size
+		b.absent = b.absent || len(b.pages) >= mostSlices || read >= mostRead
+		return !b.absent
 	})
 	for _, number := range said.Numbers {
 		_, there := b.pages[number]
 		b.absent = b.absent || !there
 	}
-	return b, err
+	return b, clusters, err
 }
 
-// each calls do with the slices of an owner, until it returns false.
-func each(ctx context.Context, from client.Reader, of shelf, do func(*unstructured.Unstructured) bool) error {
+// each calls do with the slices of an owner, and their numbers, until it returns false. What others have given its label has another
+// name, and is left out.
+func each(ctx context.Context, from client.Reader, of shelf, do func(s *unstructured.Unstructured, number int) bool) error {
 	for token, more := "", true; more; {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("DependentSliceList"))
+		list.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.Kind + "List"))
 		err := from.List(ctx, list, client.InNamespace(of.namespace), client.MatchingLabels{v1alpha1.OwnerLabel: of.owner},
 			client.Limit(atOnce), client.Continue(token))
+		if apierrors.IsNotFound(err) { // for callers, not found is about the owner
+			err = fmt.Errorf("%w: %v", ErrNoKind, err) //nolint:errorlint // see above
+		}
 		if err != nil {
-			return fmt.Errorf("reading the slices of an owner: %w", told(err))
+			return fmt.Errorf("reading the slices of an owner: %w", unserved(err))
 		}
 		for i := range list.Items {
-			if !do(&list.Items[i]) {
+			s := &list.Items[i]
+			if number, ours := of.number(s.GetName()); ours && !do(s, number) {
 				return nil
 			}
 		}
@@ -71,21 +85,23 @@ func each(ctx context.Context, from client.Reader, of shelf, do func(*unstructur
 	return nil
 }
 
-// told says what to do about an error.
-func told(err error) error {
+// unserved marks errors that say that the kind is not there.
+func unserved(err error) error {
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("%w: %w", ErrNoKind, err)
 	}
 	return err
 }
 
-// pageOf reads a slice. One of an earlier owner of the name is not this one's record, unless this one says so.
-func pageOf(s *unstructured.Unstructured, owner mcowner.Reference, said bool) page {
+// pageOf reads a slice, and what it says of clusters. One of an earlier owner of the name is not this one's record, unless this one
+// says so.
+func pageOf(s *unstructured.Unstructured, owner mcowner.Reference, said bool) (page, []v1alpha1.Cluster) {
 	p := page{uid: s.GetUID(), version: s.GetResourceVersion(), deleting: s.GetDeletionTimestamp() != nil}
 	read := &v1alpha1.DependentSlice{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.Object, read)
 	if err == nil && read.Owner.UID != owner.UID && !said {
-		return p
+		p.foreign = true
+		return p, nil
 	}
 	p.strange = err != nil
 	p.sites = SitesOf(read.Clusters)
@@ -95,16 +111,17 @@ func pageOf(s *unstructured.Unstructured, owner mcowner.Reference, said bool) pa
 		content, _ := json.Marshal(c) //nolint:errchkjson // it was JSON before
 		leaves = append(leaves, leaf{c, content})
 	}
+	p.size = size(leaves)
 	if err == nil && read.Owner.UID == owner.UID {
 		p.hash = hashOf(leaves)
 	}
-	return p
+	return p, read.Clusters
 }
 
 // Write makes the slices as they are laid out. It returns what is known to be there then, also with an error. The error wraps
 // [ErrOutdated] if the slices are to be read again first.
 func (b *Book) Write(ctx context.Context, to client.Client, layout Layout, fieldManager string) (*Book, error) {
-	now := &Book{of: b.of, ref: b.ref, pages: maps.Clone(b.pages), absent: b.absent}
+	now := &Book{of: b.of, ref: b.ref, pages: maps.Clone(b.pages), absent: b.absent, lost: b.lost}
 	for _, number := range layout.order() {
 		written, err := b.writePage(ctx, to, number, layout.pages[number], fieldManager)
 		if err != nil {
@@ -121,7 +138,7 @@ func (b *Book) Write(ctx context.Context, to client.Client, layout Layout, field
 		}
 		delete(now.pages, number)
 	}
-	now.absent = false
+	now.absent, now.lost = false, nil
 	return now, nil
 }
 
@@ -145,16 +162,29 @@ func (b *Book) writePage(ctx context.Context, to client.Client, number int, leav
 	s.Object["owner"], s.Object["clusters"] = content["owner"], content["clusters"]
 	if there {
 		err = to.Update(ctx, s, client.FieldOwner(fieldManager))
-	} else if err = to.Create(ctx, s, client.FieldOwner(fieldManager)); apierrors.IsNotFound(err) {
-		err = fmt.Errorf("%w: %v", errNoPlace, err) //nolint:errorlint // for callers, not found is about the owner
+	} else {
+		err = create(ctx, to, s, fieldManager)
 	}
 	if err != nil {
-		return page{}, fmt.Errorf("writing slice %s: %w", s.GetName(), outdated(told(err)))
+		return page{}, fmt.Errorf("writing slice %s: %w", s.GetName(), outdated(unserved(err)))
 	}
 	return page{
 		uid: s.GetUID(), version: s.GetResourceVersion(), deleting: s.GetDeletionTimestamp() != nil,
 		sites: SitesOf(clusters), names: names, hash: hash,
 	}, nil
+}
+
+// create makes a slice. One that was not found, and is there, has lost its label, and gets it back.
+func create(ctx context.Context, to client.Client, s *unstructured.Unstructured, fieldManager string) error {
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, v1alpha1.OwnerLabel, s.GetLabels()[v1alpha1.OwnerLabel])
+	err := to.Create(ctx, s, client.FieldOwner(fieldManager))
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %v", errNoPlace, err) //nolint:errorlint // for callers, not found is about the owner
+	case apierrors.IsAlreadyExists(err):
+		return errors.Join(err, client.IgnoreNotFound(to.Patch(ctx, s, client.RawPatch(types.MergePatchType, label))))
+	}
+	return err
 }
 
 func (b *Book) ownerNamed() v1alpha1.Owner {
@@ -164,7 +194,7 @@ func (b *Book) ownerNamed() v1alpha1.Owner {
 // empty returns a slice without its clusters. A new one has no resource version.
 func (b *Book) empty(number int, p page) *unstructured.Unstructured {
 	s := &unstructured.Unstructured{}
-	s.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("DependentSlice"))
+	s.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.Kind))
 	s.SetNamespace(b.of.namespace)
 	s.SetName(b.of.name(number))
 	s.SetUID(p.uid)
@@ -180,7 +210,7 @@ func (b *Book) empty(number int, p page) *unstructured.Unstructured {
 // outdated marks errors that say that a slice is not as it was thought to be.
 func outdated(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w: %w", ErrOutdated, err)
+		return fmt.Errorf("%w: %v", ErrOutdated, err) //nolint:errorlint // for callers, not found and conflict are about the owner
 	}
 	return err
 }
@@ -191,7 +221,7 @@ func remove(ctx context.Context, to client.Client, s *unstructured.Unstructured)
 	err := to.Delete(ctx, s, client.Preconditions{UID: &uid})
 	if err == nil {
 		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, uid)
-		err = to.Patch(ctx, s, client.RawPatch("application/merge-patch+json", patch))
+		err = to.Patch(ctx, s, client.RawPatch(types.MergePatchType, patch))
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing slice %s: %w", s.GetName(), outdated(err))
@@ -202,7 +232,7 @@ func remove(ctx context.Context, to client.Client, s *unstructured.Unstructured)
 // Remove removes the slices of an owner that is gone.
 func Remove(ctx context.Context, from client.Reader, to client.Client, owner mcowner.Reference, namespace string) error {
 	var errs []error
-	err := each(ctx, from, shelfOf(owner, namespace), func(s *unstructured.Unstructured) bool {
+	err := each(ctx, from, shelfOf(owner, namespace), func(s *unstructured.Unstructured, _ int) bool {
 		errs = append(errs, remove(ctx, to, s))
 		return true
 	})
