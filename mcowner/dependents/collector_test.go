@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -24,7 +25,13 @@ import (
 // collect runs a collector of ConfigMaps whose owners are ConfigMaps of any cluster.
 func (w *world) collect(change ...func(*orphans.Collector)) *process {
 	w.t.Helper()
-	return w.runWith(func(mgr mcmanager.Manager) error {
+	return w.collectAs(w.Local.Config(), change...)
+}
+
+// collectAs is collect with a config of the local cluster.
+func (w *world) collectAs(local *rest.Config, change ...func(*orphans.Collector)) *process {
+	w.t.Helper()
+	return w.runAs(local, func(mgr mcmanager.Manager) error {
 		c := &orphans.Collector{
 			Manager: mgr, Fleet: fleetName, Name: w.ns,
 			Owners: []client.Object{&corev1.ConfigMap{}}, Kinds: []client.Object{&corev1.ConfigMap{}},

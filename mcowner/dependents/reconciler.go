@@ -160,7 +160,7 @@ func (r *Reconciler[T]) validate() error {
 	if r.CreateNamespaces && len(r.Namespaces) > 0 {
 		errs = append(errs, errors.New("CreateNamespaces needs all namespaces, and Namespaces names some"))
 	}
-	errs = append(errs, r.Policy.validate(), r.Rollout.validate())
+	errs = append(errs, r.Policy.validate(), r.Rollout.validate(), r.Slices.validate())
 	for field, policy := range map[string]LeavePolicy{
 		"OnMemberLeaving": r.OnMemberLeaving, "OnOwnersLeaving": r.OnOwnersLeaving, "Retire": r.Retire,
 	} {

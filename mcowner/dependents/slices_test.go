@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -287,38 +286,4 @@ func TestSlicesOfOwnersThatAreGoneAreRemoved(t *testing.T) {
 		all := w.slices()
 		return len(all) == 1 && all[0].Owner.Name == "b"
 	})
-}
-
-func TestSlicesAreNotWrittenMoreThanOnceASecond(t *testing.T) {
-	t.Parallel()
-	w := newSlicedWorld(t, 1)
-	r := w.sliced()
-	p := w.run(r)
-	w.create(w.Local, w.owner("a", w.Members[0].Name))
-	w.areSliced(w.Members...)
-	var last, shortest atomic.Int64
-	shortest.Store(int64(time.Hour))
-	tap := func(req *http.Request) (answered func()) { //nolint:unparam // others are called
-		if req.Method == http.MethodPut && strings.Contains(req.URL.Path, "/dependentslices/") {
-			now := time.Now().UnixNano()
-			if before := last.Swap(now); before != 0 {
-				shortest.Store(min(shortest.Load(), now-before))
-			}
-		}
-		return nil
-	}
-	p.power.tap.Store(&tap)
-	for range 20 {
-		uid := w.mustGet(w.Members[0], copyOf("a")).UID
-		w.remove(w.Members[0], copyOf("a"))
-		eventually(t, "the copy is there again", func() bool {
-			cm := w.get(w.Members[0], copyOf("a"))
-			return cm != nil && cm.UID != uid
-		})
-	}
-	uid := w.mustGet(w.Members[0], copyOf("a")).UID
-	eventually(t, "the slice has the last copy", func() bool { return w.inSlices()[w.Members[0].Name].Objects[0].UID == uid })
-	if d := time.Duration(shortest.Load()); d < 900*time.Millisecond {
-		t.Errorf("a slice was written again after %s", d)
-	}
 }

@@ -1,0 +1,317 @@
+package dependents_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// editSlice changes the slice that has a cluster, as somebody else would.
+func (w *world) editSlice(cluster string, change func(*v1alpha1.DependentSlice)) {
+	w.t.Helper()
+	all := w.slices()
+	i := slices.IndexFunc(all, func(s v1alpha1.DependentSlice) bool {
+		return slices.ContainsFunc(s.Clusters, func(c v1alpha1.Cluster) bool { return c.Name == cluster })
+	})
+	if i < 0 {
+		w.t.Fatalf("no slice has %s", cluster)
+	}
+	patch := client.MergeFrom(all[i].DeepCopy())
+	change(&all[i])
+	if err := w.Local.Client().Patch(w.t.Context(), &all[i], patch); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestWhatIsTakenFromASliceIsNotForgotten: somebody takes a cluster from it that is away, and the owner's part there is to go.
+func TestWhatIsTakenFromASliceIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	first, last := w.Members[0], w.Members[2]
+	p := w.run(w.sliced())
+	w.create(w.Local, w.owner("a", names(w.Members)...))
+	w.areSliced(w.Members...)
+	<-p.members.Remove(fleet.ClusterName(last.Name))
+	eventually(t, "the slice says that the member is away", func() bool { return w.inSlices()[last.Name].Error != "" })
+	eventually(t, "the program is at rest", p.isAtRest)
+	w.editSlice(last.Name, func(s *v1alpha1.DependentSlice) { s.Clusters = nil })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = first.Name })
+	w.isGone(w.Members[1], copyOf("a"))
+	eventually(t, "the slice has the member again", func() bool { return w.inSlices()[last.Name].MayHaveDependents })
+	w.remove(w.Local, "a")
+	w.isGone(first, copyOf("a"))
+	if err := p.members.Set(p.member(last)); err != nil {
+		t.Fatal(err)
+	}
+	w.isGone(last, copyOf("a"))
+	w.isGone(w.Local, "a")
+}
+
+// TestSlicesOfStrangers: what has the owner's labels, or the name of a slice, and is none of the controller's.
+func TestSlicesOfStrangers(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 2)
+	p := w.run(w.sliced())
+	w.create(w.Local, w.owner("a", names(w.Members)...))
+	w.areSliced(w.Members...)
+	eventually(t, "the program is at rest", p.isAtRest)
+	p.stop()
+	like := w.slices()[0]
+	prefix := like.Name[:strings.LastIndex(like.Name, "-")+1]
+	another := func(name string, clusters int) *v1alpha1.DependentSlice {
+		s := &v1alpha1.DependentSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: like.Labels, Annotations: like.Annotations}, Owner: like.Owner,
+		}
+		s.Owner.UID = "forged"
+		for i := range clusters {
+			s.Clusters = append(s.Clusters, v1alpha1.Cluster{Name: fmt.Sprintf("%0300d", i), MayHaveDependents: true})
+		}
+		if err := w.Local.Client().Create(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	stranger := another("stranger", 1)
+	another(prefix+"7", 4096) // 1.3 MB
+	for i := range 20 {
+		another(fmt.Sprintf("%s%d", prefix, 100+i), 1)
+	}
+	before := w.mustGet(w.Members[0], copyOf("a"))
+	w.run(w.sliced())
+	w.areSlicedBut(stranger.Name, w.Members...)
+	if now := w.mustGet(w.Members[0], copyOf("a")); now.UID != before.UID {
+		t.Error("a dependent was made anew")
+	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	for _, cp := range w.Members {
+		w.isGone(cp, copyOf("a"))
+	}
+	if left := w.slices(); len(left) != 1 || left[0].Name != stranger.Name || left[0].UID != stranger.UID {
+		t.Errorf("there are %d slices, and the stranger's alone is to stay", len(left))
+	}
+}
+
+// areSlicedBut waits until all slices but one have these members alone.
+func (w *world) areSlicedBut(but string, members ...*mctest.ControlPlane) {
+	w.t.Helper()
+	eventually(w.t, "slices have the members alone", func() bool {
+		var found []string
+		for _, s := range w.slices() {
+			for _, c := range s.Clusters {
+				if s.Name != but {
+					found = append(found, c.Name)
+				}
+			}
+		}
+		slices.Sort(found)
+		return slices.Equal(found, names(members))
+	})
+}
+
+// TestTheCollectorReadsSlices: of an owner whose record is in slices nothing is removed but what is in none of them, and nothing
+// while they cannot be read.
+func TestTheCollectorReadsSlices(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	placed, other := w.Members[:2], w.Members[2]
+	p := w.run(w.sliced())
+	w.create(w.Local, w.owner("a", names(placed)...))
+	w.areSliced(placed...)
+	eventually(t, "the program is at rest", p.isAtRest)
+	p.stop()
+	w.owned(other, "stray", w.to(w.mustGet(w.Local, "a"), func(r *mcowner.Reference) { r.Manager = controller }))
+	before := []*corev1.ConfigMap{w.mustGet(placed[0], copyOf("a")), w.mustGet(placed[1], copyOf("a"))}
+	readers := func(resources ...string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{
+			{APIGroups: []string{"", "dependents.fleet-runtime.dev"}, Resources: resources, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		}
+	}
+	blind := w.collectAs(w.Local.AddUser(t, "blind", readers("configmaps")...))
+	w.swept(other, 3)
+	if w.get(other, "stray") == nil {
+		t.Error("a dependent was removed although the slices of its owner cannot be read")
+	}
+	if n := w.metric("fleet_runtime_unproven_dependents", other, "", ""); n != 1 {
+		t.Errorf("%v dependents are unproven, want 1", n)
+	}
+	blind.stop()
+	w.collectAs(w.Local.AddUser(t, "seeing", readers("configmaps", "dependentslices")...))
+	w.isGone(other, "stray")
+	for i, cp := range placed {
+		w.swept(cp, 3)
+		w.unharmed(cp, before[i])
+	}
+}
+
+// TestTheCollectorWithoutASliceRemovesNothing: the owner says that there is one, and somebody has taken it.
+func TestTheCollectorWithoutASliceRemovesNothing(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	p := w.run(w.sliced())
+	w.create(w.Local, w.owner("a", names(w.Members)...))
+	w.areSliced(w.Members...)
+	eventually(t, "the program is at rest", p.isAtRest)
+	p.stop()
+	all := w.slices()
+	if len(all) < 2 {
+		t.Fatal("there is one slice alone")
+	}
+	w.editSlice(all[0].Clusters[0].Name, func(s *v1alpha1.DependentSlice) { s.Finalizers = nil })
+	if err := w.Local.Client().Delete(t.Context(), &all[0]); err != nil {
+		t.Fatal(err)
+	}
+	w.collect(func(c *orphans.Collector) { c.OwnersIn = mcowner.Clusters{Local: true} })
+	for _, cp := range w.Members {
+		w.swept(cp, 3)
+		if w.get(cp, copyOf("a")) == nil {
+			t.Errorf("%s has no dependent any more", cp.Name)
+		}
+	}
+}
+
+// TestSlicesWithoutTheirKind are an error at set-up where that can be told, and an event on the owner elsewhere, which gets its
+// dependents once the kind is there.
+func TestSlicesWithoutTheirKind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	var locally error
+	w.runWith(func(mgr mcmanager.Manager) error {
+		r := w.spread()
+		r.Slices = &dependents.Slices{}
+		locally = r.SetupWithManager(mgr)
+		r.OwnersIn = mcowner.Clusters{Members: named(one.Name)}
+		return r.SetupWithManager(mgr)
+	})
+	if locally == nil || !strings.Contains(locally.Error(), "install the manifest") {
+		t.Errorf("the set-up for the local cluster says %v", locally)
+	}
+	w.create(one, w.owner("a", two.Name))
+	w.told(one, "a", dependents.EventFailed, "install the manifest that v1alpha1.CRD returns")
+	if w.get(two, copyOf("a")) != nil {
+		t.Error("a dependent was created that is noted nowhere")
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(v1alpha1.CRD()), &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	w.create(one, crd)
+	w.isCopied(two, "a")
+	w.remove(one, "a")
+	w.isGone(one, "a")
+	w.isGone(two, copyOf("a"))
+}
+
+// TestTheRightsOfTheDocsSufficeForSlices, and one that is missing is told by its name.
+func TestTheRightsOfTheDocsSufficeForSlices(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	rights := func(user string, verbs ...string) fleet.Member {
+		return fleet.Member{Name: fleet.ClusterName(one.Name), Labels: map[string]string{"name": one.Name}, Config: one.AddUser(t, user, []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "patch"}},
+			{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}},
+			{APIGroups: []string{"dependents.fleet-runtime.dev"}, Resources: []string{"dependentslices"}, Verbs: verbs},
+		}...)}
+	}
+	r := w.sliced()
+	r.OwnersIn, r.DependentsIn = mcowner.Clusters{Members: named(one.Name)}, mcowner.Clusters{Members: named(two.Name)}
+	w.Members = w.Members[1:] // the other is reported below
+	p := w.run(r)
+	if err := p.members.Set(rights("reader", "get", "list", "watch")); err != nil {
+		t.Fatal(err)
+	}
+	w.create(one, w.owner("a", two.Name))
+	w.told(one, "a", dependents.EventForbidden, `cannot create resource "dependentslices"`)
+	if w.get(two, copyOf("a")) != nil {
+		t.Error("a dependent was created that is noted nowhere")
+	}
+	all := rights("writer", "get", "list", "watch", "create", "update", "patch", "delete")
+	all.Revision = "2"
+	if err := p.members.Set(all); err != nil {
+		t.Fatal(err)
+	}
+	w.isCopied(two, "a")
+	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	w.isGone(two, copyOf("a"))
+	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = two.Name })
+	w.isCopied(two, "a")
+	w.remove(one, "a")
+	w.isGone(one, "a")
+	list := &v1alpha1.DependentSliceList{}
+	if err := one.Client().List(t.Context(), list, client.InNamespace(w.ns)); err != nil || len(list.Items) > 0 {
+		t.Errorf("%d slices are left, error %v", len(list.Items), err)
+	}
+}
+
+// TestAControllerRetiresWithItsSlices, and nothing of the owner keeps its namespace from being deleted.
+func TestAControllerRetiresWithItsSlices(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	r := w.sliced()
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", names(w.Members)...))
+	w.areSliced(w.Members...)
+	eventually(t, "the program is at rest", p.isAtRest)
+	before := w.mustGet(w.Members[0], copyOf("a"))
+	p.stop()
+	r.Retire = dependents.LeaveAsIs
+	w.run(r)
+	w.hasNothing(w.Local, "a")
+	if left := w.slices(); len(left) > 0 {
+		t.Errorf("%d slices are left", len(left))
+	}
+	w.unharmed(w.Members[0], before)
+}
+
+// TestABurstWritesFewSlices: a hundred dependents go, one after the other, and come back.
+func TestABurstWritesFewSlices(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 1)
+	one := w.Members[0]
+	p := w.run(w.sliced())
+	w.create(w.Local, w.owner("a", one.Name))
+	w.areSliced(one)
+	eventually(t, "the program is at rest", p.isAtRest)
+	sent, begun := requestsOf(p, w.ns, "dependentslices"), time.Now()
+	uid := w.mustGet(one, copyOf("a")).UID
+	for range 100 {
+		w.remove(one, copyOf("a"))
+		eventually(t, "the copy is there again", func() bool {
+			cm := w.get(one, copyOf("a"))
+			if cm == nil || cm.UID == uid {
+				return false
+			}
+			uid = cm.UID
+			return true
+		})
+	}
+	eventually(t, "the slice has the last copy", func() bool { return w.inSlices()[one.Name].Objects[0].UID == uid })
+	took := time.Since(begun)
+	writes := slices.DeleteFunc(sent.sorted(), func(s string) bool { return strings.HasPrefix(s, http.MethodGet) })
+	t.Logf("%d requests wrote slices in %s", len(writes), took)
+	if most := 2 + int(took/time.Second); len(writes) > most {
+		t.Errorf("%d requests wrote slices in %s", len(writes), took)
+	}
+}
