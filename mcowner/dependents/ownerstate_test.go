@@ -394,3 +394,31 @@ func TestEventsWaitInBounds(t *testing.T) {
 		t.Errorf("%d events wait", len(o.events))
 	}
 }
+
+// TestWhatIsGoneStaysGoneUntilThatIsNoted: a later run that puts nothing there does not bring it back, and one that may does.
+func TestWhatIsGoneStaysGoneUntilThatIsNoted(t *testing.T) {
+	t.Parallel()
+	site := record.Site{Name: "member", Identity: "1"}
+	o := newOwnerState(mcreconcile.Request{})
+	o.replan(&plan{owner: &corev1.ConfigMap{}, ref: mcowner.Reference{UID: "1"}}, testKeys)
+	view, _ := o.begin(site.Name)
+	o.report(site.Name, view, report{drop: []record.Site{site}})
+	view, _ = o.begin(site.Name)
+	o.report(site.Name, view, report{Result: Result{Err: errGoing}})
+	if view, _ = o.in(site.Name); !slices.Equal(view.dropped, []record.Site{site}) {
+		t.Errorf("after a run that has found nothing, %v are gone", view.dropped)
+	}
+	stray := site
+	o.report(site.Name, view, report{stray: &stray})
+	if view, _ = o.in(site.Name); len(view.dropped) > 0 {
+		t.Errorf("with a stray there, %v are gone", view.dropped)
+	}
+	o.report(site.Name, view, report{drop: []record.Site{site}})
+	o.replan(&plan{owner: &corev1.ConfigMap{}, ref: mcowner.Reference{UID: "1"}, targets: []mcreconcile.ClusterName{site.Name}}, testKeys)
+	if view, _ = o.begin(site.Name); len(view.dropped) > 0 {
+		t.Errorf("a run that may put something there believes that %v are gone", view.dropped)
+	}
+	if view, _ = o.in(site.Name); len(view.dropped) > 0 {
+		t.Errorf("after that, %v are gone", view.dropped)
+	}
+}

@@ -36,7 +36,9 @@ func TestARestartWritesNoSliceThatIsAsItShouldBe(t *testing.T) {
 	w := newSlicedWorld(t, 4)
 	inTheWay := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: copyOf("a")}}
 	w.create(w.Members[1], inTheWay)
-	p := w.run(w.sliced())
+	r := w.sliced()
+	r.Slices = dependents.SlicesOf(2500) // what there is to say of a conflict takes half of that
+	p := w.run(r)
 	w.create(w.Local, w.owner("a", names(w.Members)...))
 	eventually(t, "slices have what came of all members", func() bool {
 		all := w.inSlices()
@@ -49,7 +51,6 @@ func TestARestartWritesNoSliceThatIsAsItShouldBe(t *testing.T) {
 	eventually(t, "the program is at rest", p.isAtRest)
 	p.stop()
 	before, said := w.versions(), w.inSlices()
-	r := w.sliced()
 	all := reportsOf(t, r)
 	p = w.run(r)
 	eventually(t, "all members were looked at", func() bool {

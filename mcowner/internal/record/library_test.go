@@ -88,7 +88,7 @@ func TestSlicesAreAsLargeAsPromisedAndAreWrittenOnce(t *testing.T) {
 			s, owner := newShelves(t)
 			book := s.write(t, NewBook(owner, owner.Namespace), clusters)
 			for i := range clusters {
-				clusters[i].Error = strings.Repeat("e", 100)
+				clusters[i].Error = strings.Repeat("e", 380)
 			}
 			book = s.write(t, book, clusters)
 			list := &unstructured.UnstructuredList{}
