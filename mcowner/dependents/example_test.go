@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -47,6 +48,29 @@ func ExampleReconciler() {
 		},
 	}
 	if err := copier.SetupWithManager(mgr); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// What came of thousands of clusters is in slices, and conditions of the owner count it.
+func ExampleSlices() {
+	spread := &dependents.Reconciler[*policyv1.PodDisruptionBudget]{
+		Fleet:    "payments",
+		Name:     "budgets",
+		OwnersIn: mcowner.Clusters{Local: true},
+		Kinds:    []client.Object{&policyv1.PodDisruptionBudget{}},
+		Desired: func(_ context.Context, owner *policyv1.PodDisruptionBudget, _ dependents.Target) ([]client.Object, error) {
+			return []client.Object{&policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}, Spec: owner.Spec,
+			}}, nil
+		},
+	}
+	spread.Slices = &dependents.Slices{}
+	spread.Status = func(_ context.Context, owner *policyv1.PodDisruptionBudget, results []dependents.Result) error {
+		dependents.Summarize(results).SetConditions(&owner.Status.Conditions, owner.Generation)
+		return nil
+	}
+	if err := spread.SetupWithManager(mgr); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -115,8 +115,8 @@ type Reconciler[T client.Object] struct {
 	// policy Orphan while a cluster was given up. Default: the namespace that the program runs in.
 	StateNamespace string
 
-	// Slices has what the controller notes of an owner's clusters in objects of their own. Default: annotations of the owner have
-	// the clusters, and nothing has what came of them but Status.
+	// Slices says that what the controller notes of an owner's clusters is in objects of their own, for owners with many clusters.
+	// Default: annotations of the owner have the clusters, which is enough for about 3000, and Status alone has what came of them.
 	Slices *Slices
 
 	// Workers is how many clusters are worked on at once, at most half of them for one cluster. Default: 16.

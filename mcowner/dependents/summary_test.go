@@ -21,11 +21,15 @@ func ExampleSummarize() {
 		{Cluster: "b", Targeted: true, Err: dependents.ErrPending},
 		{Cluster: "c", Targeted: true, Err: errors.New("quota exceeded")},
 	}
-	var conditions []metav1.Condition // of the owner's status
-	summary := dependents.Summarize(results)
-	summary.SetConditions(&conditions, 1)
-	fmt.Println(summary.Done, "of", summary.Targets)
-	for _, c := range conditions {
+	var status struct { // of an owner
+		dependents.Summary
+
+		Conditions []metav1.Condition
+	}
+	status.Summary = dependents.Summarize(results)
+	status.SetConditions(&status.Conditions, 1)
+	fmt.Println(status.Done, "of", status.Targets)
+	for _, c := range status.Conditions {
 		fmt.Println(c.Type, c.Status, c.Reason, c.Message)
 	}
 	// Output:
@@ -47,19 +51,23 @@ func TestASummaryCountsEachTargetOnceAndHasTheFirstFailure(t *testing.T) {
 		"nothing": {nil, dependents.Summary{}, dependents.ReasonDone, false, true},
 		"a failure after a cluster that is away": {
 			[]dependents.Result{
-				{Cluster: "a", Targeted: true, Err: away}, {Cluster: "b", Targeted: true, Err: failed},
-				{Cluster: "c", Targeted: true}, {Cluster: "d", Targeted: true, Err: dependents.ErrPending},
+				{Cluster: "a", Targeted: true, Err: away},
+				{Cluster: "b", Targeted: true, Err: failed},
+				{Cluster: "c", Targeted: true},
+				{Cluster: "d", Targeted: true, Err: dependents.ErrPending},
 			},
 			dependents.Summary{Targets: 4, Done: 1, Pending: 1, Unreachable: 1, Failed: 1, FirstError: failed, FirstCluster: "b"},
 			dependents.ReasonFailed, true, false,
 		},
 		"a cluster that is away and to be left": {
 			[]dependents.Result{{Cluster: "a", Err: away}},
-			dependents.Summary{Leaving: 1, FirstError: away, FirstCluster: "a"}, dependents.ReasonUnreachable, false, false,
+			dependents.Summary{Leaving: 1, FirstError: away, FirstCluster: "a"},
+			dependents.ReasonUnreachable, false, false,
 		},
 		"a cluster that is being left": {
 			[]dependents.Result{{Cluster: "a", Err: dependents.ErrPending}},
-			dependents.Summary{Leaving: 1}, dependents.ReasonPending, true, false,
+			dependents.Summary{Leaving: 1},
+			dependents.ReasonPending, true, false,
 		},
 	} {
 		got := dependents.Summarize(c.results)
