@@ -156,16 +156,17 @@ func TestAMemberThatFailsShowsInItsSliceAndNoOtherIsWritten(t *testing.T) {
 func TestNothingIsCreatedBeforeItsClusterIsInASlice(t *testing.T) {
 	t.Parallel()
 	w := newSlicedWorld(t, 3)
-	for _, request := range []string{"PATCH owner", "POST slice", "POST copy", "PATCH owner"} {
-		p := w.run(w.sliced())
-		w.cutAfter(p, request)
-		if w.get(w.Local, "a") == nil {
-			w.create(w.Local, w.owner("a", names(w.Members)...))
+	for i, request := range []string{
+		"1 PATCH owner", "1 POST slice", "1 POST copy", "1 until done", "2 POST copy", "2 until done", "3 POST slice", "3 POST copy",
+	} {
+		targets, what, _ := strings.Cut(request, " ")
+		n := int(targets[0] - '0')
+		if i == 0 {
+			w.create(w.Local, w.owner("a", names(w.Members[:n])...))
 		} else {
-			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] += "1" })
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = strings.Join(names(w.Members[:n]), ",") })
 		}
-		eventually(t, "the program has come to "+request+", or has nothing to do", func() bool { return p.power.isOff() || p.isAtRest() })
-		p.kill()
+		w.runUntil(w.sliced(), what, n)
 		noted := w.inSlices()
 		for _, cp := range w.Members {
 			if w.get(cp, copyOf("a")) != nil && !noted[cp.Name].MayHaveDependents {
@@ -187,13 +188,40 @@ func TestNothingIsCreatedBeforeItsClusterIsInASlice(t *testing.T) {
 	}
 }
 
+// runUntil runs a reconciler, and kills it after a request, or when it has nothing to do in so many targets of the owner a.
+func (w *world) runUntil(r *dependents.Reconciler[*corev1.ConfigMap], request string, targets int) {
+	w.t.Helper()
+	all := reportsOf(w.t, r)
+	p := w.run(r)
+	w.cutAfter(p, request)
+	isDone := func() bool {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		done := 0
+		for _, result := range all.of["a"] {
+			if len(result.Objects) > 0 && result.Err == nil {
+				done++
+			}
+		}
+		return done == targets
+	}
+	eventually(w.t, "the program has come to "+request+", or has nothing to do", func() bool {
+		return p.power.isOff() || isDone() && p.isAtRest()
+	})
+	p.kill()
+}
+
 // cutAfter takes the power from a program once a request was answered.
 func (w *world) cutAfter(p *process, what string) {
 	method, object, _ := strings.Cut(what, " ")
 	part := map[string]string{"owner": "/configmaps/a", "slice": "/dependentslices", "copy": "/configmaps"}[object]
 	var once sync.Once
 	tap := func(req *http.Request) func() {
-		if req.Method != method || !strings.HasSuffix(req.URL.Path, part) && !strings.Contains(req.URL.Path, part+"?") {
+		path := req.URL.Path
+		if object == "slice" && method != http.MethodPost {
+			path = path[:strings.LastIndex(path, "/")]
+		}
+		if req.Method != method || !strings.HasSuffix(path, part) {
 			return nil
 		}
 		return func() { once.Do(p.power.off) }
@@ -224,6 +252,46 @@ func TestTheRecordMovesToSlicesAndBack(t *testing.T) {
 		t.Error("a dependent was made anew")
 	}
 	p.stop()
+}
+
+// TestAClusterIsInTheRecordWhileThatMoves from annotations to slices and back, whatever request is the last one that gets through.
+func TestAClusterIsInTheRecordWhileThatMoves(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 3)
+	p := w.run(w.spread())
+	w.create(w.Local, w.owner("a", names(w.Members)...))
+	for _, cp := range w.Members {
+		w.isCopied(cp, "a")
+	}
+	uid := w.mustGet(w.Members[0], copyOf("a")).UID
+	eventually(t, "the program is at rest", p.isAtRest)
+	p.stop()
+	for _, request := range []string{
+		"forth POST slice", "back PATCH owner", "forth PATCH owner", "back DELETE slice", "forth PUT slice", "back PATCH slice", "forth PATCH owner", "back PATCH owner",
+	} {
+		where, what, _ := strings.Cut(request, " ")
+		r := w.sliced()
+		if where == "back" {
+			r.Slices = nil
+		}
+		w.runUntil(r, what, 3)
+		noted, annotation := w.inSlices(), placedIn(w.mustGet(w.Local, "a"))
+		for _, cp := range w.Members {
+			if !strings.Contains(annotation, cp.Name) && !noted[cp.Name].MayHaveDependents {
+				t.Errorf("killed after %s: %s is neither in %q nor in %v", request, cp.Name, annotation, noted)
+			}
+		}
+	}
+	p = w.run(w.sliced())
+	w.areSliced(w.Members...)
+	if now := w.mustGet(w.Members[0], copyOf("a")); now.UID != uid {
+		t.Error("a dependent was made anew")
+	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if n := len(w.slices()); n > 0 {
+		t.Errorf("%d slices are left", n)
+	}
 }
 
 func TestWhatOthersDoToSlicesLosesNothing(t *testing.T) {
