@@ -282,7 +282,7 @@ func TestAClusterIsInTheRecordWhileThatMoves(t *testing.T) {
 			}
 		}
 	}
-	p = w.run(w.sliced())
+	w.run(w.sliced())
 	w.areSliced(w.Members...)
 	if now := w.mustGet(w.Members[0], copyOf("a")); now.UID != uid {
 		t.Error("a dependent was made anew")

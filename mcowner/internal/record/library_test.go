@@ -22,7 +22,7 @@ import (
 // shelves is a cluster with slices, and a client that counts what it writes.
 type shelves struct {
 	client.Client
-	ctx    context.Context //nolint:containedctx // of the test
+	ctx    context.Context // of the test
 	writes atomic.Int32
 }
 
