@@ -180,7 +180,7 @@ func TestOwnersWithoutANamespaceHaveSlicesInOneThatIsSaid(t *testing.T) {
 	}
 }
 
-// TestAHundredOwnersHaveSlicesOfTheirOwn, and none are left when these go.
+// TestAHundredOwnersHaveSlicesOfTheirOwn, and none are left when these go, as they do with their namespace.
 func TestAHundredOwnersHaveSlicesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	w := newSlicedWorld(t, 2)
@@ -205,8 +205,10 @@ func TestAHundredOwnersHaveSlicesOfTheirOwn(t *testing.T) {
 	})
 	eventually(t, "the program is at rest", p.isAtRest)
 	t.Logf("%d requests have written something", p.power.writes.Load())
-	if err := w.Local.Client().DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(w.ns)); err != nil {
-		t.Fatal(err)
+	for _, kind := range []client.Object{&v1alpha1.DependentSlice{}, &corev1.ConfigMap{}} {
+		if err := w.Local.Client().DeleteAllOf(t.Context(), kind, client.InNamespace(w.ns)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	eventually(t, "all is gone", func() bool { return len(w.slices())+len(w.list(w.Members[0]))+len(w.list(w.Members[1])) == 0 })
 }

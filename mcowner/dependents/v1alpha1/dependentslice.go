@@ -94,7 +94,7 @@ type Object struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid,omitempty"`
-	// State is one of dependents.State, and Since is when it began.
+	// State is one of dependents.State, and Applied for all that is as desired. Since is when it began, if the object is not.
 	State string      `json:"state"`
 	Error string      `json:"error,omitempty"`
 	Since metav1.Time `json:"since,omitzero"`
