@@ -1,6 +1,7 @@
 package dependents_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,8 +13,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
@@ -186,6 +190,45 @@ func TestTheCollectorWithoutASliceRemovesNothing(t *testing.T) {
 		if w.get(cp, copyOf("a")) == nil {
 			t.Errorf("%s has no dependent any more", cp.Name)
 		}
+	}
+}
+
+// TestSlicesOfAnOwnerThatTheCacheDoesNotHaveStay: its API server alone says whether it is gone.
+func TestSlicesOfAnOwnerThatTheCacheDoesNotHaveStay(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	w.clusterOptions = func(fleet.Member) []cluster.Option {
+		return []cluster.Option{func(o *cluster.Options) {
+			o.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{"owner": "yes"})}}
+		}}
+	}
+	r := w.sliced()
+	r.OwnersIn, r.Kinds = mcowner.Clusters{Members: named(one.Name)}, []client.Object{&corev1.Secret{}}
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		return []client.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: copyOf(owner.Name)}}}, nil
+	}
+	p := w.run(r)
+	owner := w.owner("a", two.Name)
+	owner.Labels = map[string]string{"owner": "yes"}
+	w.create(one, owner)
+	list := &v1alpha1.DependentSliceList{}
+	in := func() int {
+		if err := one.Client().List(t.Context(), list, client.InNamespace(w.ns)); err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	eventually(t, "there is a slice that says that all is done", func() bool {
+		return in() == 1 && len(list.Items[0].Clusters) == 1 && len(list.Items[0].Clusters[0].Objects) == 1
+	})
+	eventually(t, "the program is at rest", p.isAtRest)
+	sent := requestsOf(p, w.ns, "configmaps")
+	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Labels = nil })
+	eventually(t, "the API server was asked for the owner", func() bool { return slices.Contains(sent.sorted(), "GET a") })
+	eventually(t, "the program is at rest", p.isAtRest)
+	if n := in(); n != 1 {
+		t.Errorf("there are %d slices", n)
 	}
 }
 
