@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -213,8 +214,8 @@ func (o *ownerState) tellUnclear(err error) {
 
 // tellRecord tells why it cannot be read, or stored, where there are dependents. Until it can, nothing is done for the owner.
 func (o *ownerState) tellRecord(err error) {
-	if err != nil && (reasonOf(err) == "" || errors.Is(err, record.ErrOutdated)) {
-		return // it is tried again at once
+	if err != nil && (reasonOf(err) == "" || errors.Is(err, record.ErrOutdated) || errors.Is(err, context.Canceled)) {
+		return // it is tried again at once, or not by this process
 	}
 	if o.isNews("record", text(err)) && err != nil {
 		o.emit(ownerEvent{corev1.EventTypeWarning, reasonOf(err), "Note", err.Error(), about(o.req.ClusterName, "record")})
