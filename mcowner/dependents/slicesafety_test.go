@@ -159,7 +159,9 @@ func TestTheCollectorReadsSlices(t *testing.T) {
 		t.Errorf("%v dependents are unproven, want 1", n)
 	}
 	blind.stop()
-	w.collectAs(w.Local.AddUser(t, "seeing", readers("configmaps", "dependentslices")...))
+	w.collectAs(w.Local.AddUser(t, "seeing", readers("configmaps", "dependentslices")...), func(c *orphans.Collector) {
+		c.OwnersIn = mcowner.Clusters{Local: true} // the cache knows that the owner is there
+	})
 	w.isGone(other, "stray")
 	for i, cp := range placed {
 		w.swept(cp, 3)
