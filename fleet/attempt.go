@@ -59,6 +59,7 @@ func (m *member) engage(attempt, life context.Context, described Member, before 
 	defer expire()
 	e := newEngagement(retry.WithLongest(logr.NewContext(life, m.log), m.fleet.opts.MaxRetryPeriod), m.name)
 	e.kinds.configure(m, e)
+	e.gate, e.epoch = m.currentGate()
 	err = m.open(attempt, e, described, before)
 	if err != nil {
 		e.end(err)
@@ -104,7 +105,7 @@ func (m *member) useServer(described Member) {
 func (m *member) begin(described Member, interrupt context.CancelFunc) bool {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if m.withdrawn || !sameAccess(described, m.described) {
+	if m.endsLocked() || !sameAccess(described, m.described) {
 		return false
 	}
 	m.interrupt = interrupt
@@ -120,7 +121,7 @@ func (m *member) failed(described Member, err error) error {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	m.interrupt = func() {}
-	if m.withdrawn || !sameAccess(described, m.described) {
+	if m.endsLocked() || !sameAccess(described, m.described) {
 		return errOutdated
 	}
 	if apierrors.IsUnauthorized(err) {

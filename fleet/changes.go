@@ -20,9 +20,12 @@ type Change struct {
 // other quickly are yielded once, with what holds then.
 //
 // Each loop is told on its own, and may be as slow as it likes. A member is not yielded while the body for it runs.
-func (f *Fleet) Changes(ctx context.Context) iter.Seq[Change] {
+func (f *Fleet) Changes(ctx context.Context) iter.Seq[Change] { return f.changes(ctx, false) }
+
+// changes is Changes, if wanted with the local cluster where that has an owner.
+func (f *Fleet) changes(ctx context.Context, withLocal bool) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
-		s := f.subscribe()
+		s := f.subscribe(withLocal)
 		defer f.unsubscribe(s)
 		for {
 			for name, ok := s.next(); ok; name, ok = s.next() {
@@ -43,12 +46,12 @@ func (f *Fleet) Changes(ctx context.Context) iter.Seq[Change] {
 func (f *Fleet) now(name ClusterName) Change {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m, ok := f.members[name]
-	if !ok {
+	m := f.memberLocked(name)
+	if m == nil {
 		return Change{Status: Status{Name: name}}
 	}
 	now := Change{Status: m.statusLocked()}
-	if now.Status.Engaged() && !m.withdrawn {
+	if now.Status.Engaged() && !m.endsLocked() {
 		now.Engagement = m.engagement
 	}
 	return now
@@ -56,7 +59,8 @@ func (f *Fleet) now(name ClusterName) Change {
 
 // subscription collects the names that one loop over Changes has yet to see, each once, in order.
 type subscription struct {
-	wake chan struct{} // has a token when names may be waiting
+	wake      chan struct{} // has a token when names may be waiting
+	withLocal bool
 
 	mu    sync.Mutex // guards what follows
 	dirty map[ClusterName]struct{}
@@ -86,13 +90,16 @@ func (s *subscription) next() (ClusterName, bool) {
 	return name, true
 }
 
-func (f *Fleet) subscribe() *subscription {
-	s := &subscription{wake: make(chan struct{}, 1), dirty: map[ClusterName]struct{}{}}
+func (f *Fleet) subscribe(withLocal bool) *subscription {
+	s := &subscription{wake: make(chan struct{}, 1), withLocal: withLocal, dirty: map[ClusterName]struct{}{}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.subscriptions[s] = struct{}{}
 	for name := range f.members {
 		s.add(name)
+	}
+	if f.home != nil && withLocal {
+		s.add(localName)
 	}
 	return s
 }
@@ -106,7 +113,9 @@ func (f *Fleet) unsubscribe(s *subscription) {
 // changedLocked tells every subscription. The caller holds f.mu.
 func (f *Fleet) changedLocked(name ClusterName) {
 	for s := range f.subscriptions {
-		s.add(name)
+		if name != localName || s.withLocal {
+			s.add(name)
+		}
 	}
 }
 

@@ -121,7 +121,7 @@ func TestNewsThatChangeNoAccessAreTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := running(t, Options{})
 				set(t, f, Member{Name: "a", Cluster: cl})
-				s := f.subscribe()
+				s := f.subscribe(false)
 				defer f.unsubscribe(s)
 				s.next()
 				set(t, f, news)

@@ -13,6 +13,10 @@ import (
 // a cache. before is the engagement whose place it takes, if there is one.
 func (m *member) open(attempt context.Context, e *Engagement, described Member, before *Engagement) (err error) {
 	e.identity = described.Identity
+	if described.Name == localName {
+		e.cluster = described.Cluster // the manager itself, which is no member
+		return nil
+	}
 	if described.Cluster != nil {
 		return e.openExisting(attempt, described.Cluster)
 	}
@@ -20,12 +24,13 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 	if err != nil {
 		return err
 	}
-	first, err := newGeneration(cfg, &m.plugin)
+	first, err := newGeneration(cfg, &m.plugin, e.gate)
 	if err != nil {
 		return err
 	}
 	e.drained = m.fleet.clientSeries.Begin(cfg)
 	e.wire = m.newWire(cfg, described, before)
+	e.wire.gate = e.gate
 	e.wire.current.Store(first)
 	defer func() {
 		if err != nil {
@@ -54,7 +59,7 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 
 // openExisting makes an engagement of a cluster that the provider made.
 func (e *Engagement) openExisting(attempt context.Context, made cluster.Cluster) error {
-	e.cluster = made
+	e.cluster = gatedCluster(made, e.gate)
 	e.identifyCluster(attempt)
 	e.ownIndexes()
 	return e.addIndexes(attempt)

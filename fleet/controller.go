@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,7 +22,9 @@ type Controller struct {
 // Controller returns the part of the controller of that name, which is a label of metrics.
 func (f *Fleet) Controller(name string) *Controller { return &Controller{fleet: f, name: name} }
 
-// Begin begins a reconcile on the engagement of a member. It is [Fleet.Engagement] and [Engagement.Join], with their errors.
+// Begin begins a reconcile on the engagement of a member. It is [Fleet.Engagement] and [Engagement.Join], with their errors. Where
+// several replicas share the members, the reconcile also ends when this one cannot prove any more that it owns the member, which is
+// a [StateError], and what it sends to change anything, in whatever cluster, is refused then.
 // The reconcile runs on the returned context. It ends with end, which is given what the reconciler has returned, for the
 // metrics of the member.
 func (c *Controller) Begin(ctx context.Context, name ClusterName, what fmt.Stringer) (
@@ -30,7 +33,7 @@ func (c *Controller) Begin(ctx context.Context, name ClusterName, what fmt.Strin
 	if e, err = c.fleet.Engagement(name); err != nil {
 		return nil, nil, nil, err
 	}
-	joined, leave, err := e.Join(ctx, what)
+	joined, leave, err := e.reconcile(ctx, what)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -39,6 +42,10 @@ func (c *Controller) Begin(ctx context.Context, name ClusterName, what fmt.Strin
 		leave()
 	}, nil
 }
+
+// Changes is [Fleet.Changes] for the controller's queue. Where several replicas share the members, and share what the controller
+// reconciles in the local cluster, it also yields the local cluster, under its name.
+func (c *Controller) Changes(ctx context.Context) iter.Seq[Change] { return c.fleet.changes(ctx, true) }
 
 // Queue is what a fleet shows of a controller's queue, such as that of a mcqueue.Queue.
 type Queue interface {

@@ -140,7 +140,7 @@ func (d *departure) withdraw(e *Engagement, leavers []*leaver) (left bool) {
 	m := d.member
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if m.withdrawn || m.leaving != d.leaving || !slices.Equal(leavers, m.fleet.leavers) || len(leavers) > 0 && m.engagement != e {
+	if d.isOverLocked() || !slices.Equal(leavers, m.fleet.leavers) || len(leavers) > 0 && m.engagement != e {
 		return false
 	}
 	d.tellLeftLocked(e)
@@ -162,6 +162,12 @@ func (d *departure) tellLeftLocked(e *Engagement) {
 		"not be listed there: "+strings.Join(refused, ", "))
 }
 
+// isOverLocked reports whether the member is not this departure's any more: it stays, is drained, or is another replica's.
+func (d *departure) isOverLocked() bool {
+	m := d.member
+	return m.endsLocked() || !m.ownedLocked() || m.leaving != d.leaving
+}
+
 // refused returns which kinds may not be listed or watched.
 func (e *Engagement) refused() (kinds []string) {
 	if e == nil {
@@ -180,7 +186,7 @@ func (d *departure) giveUp() {
 	m, undone := d.member, d.undone()
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if m.withdrawn || m.leaving != d.leaving {
+	if d.isOverLocked() {
 		return
 	}
 	m.log.Info("The member leaves although not all is done: its time is up", "undone", oneline.Text(undone, maxMessage))
@@ -221,7 +227,7 @@ func (d *departure) tellUndoneNow() {
 	m, undone := d.member, d.undone()
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if !m.withdrawn && m.leaving == d.leaving {
+	if !d.isOverLocked() {
 		d.problemLocked(ReasonLeaving, fmt.Sprintf("it is about to leave, until %s at the latest: %s", d.until.UTC().Format(time.RFC3339), undone))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 	"github.com/fleet-runtime/fleet-runtime/internal/life"
 )
@@ -40,9 +41,15 @@ type Engagement struct {
 	background sync.WaitGroup
 	drained    func() // is called when nothing runs any more, perhaps more than once
 
+	gate  *gate.Gate // for what is sent on behalf of the member, nil for none
+	epoch int64      // in which it is owned
+
 	mu   sync.Mutex // guards what follows
 	work map[*work]struct{}
 	idle chan struct{} // closed when the engagement is over and no work is left
+	// reconciling is the life of reconciles, which ends with the engagement, and while it is suspended.
+	reconciling context.Context //nolint:containedctx // as ctx
+	interrupt   context.CancelCauseFunc
 }
 
 func newEngagement(parent context.Context, name ClusterName) *Engagement {
@@ -54,6 +61,7 @@ func newEngagement(parent context.Context, name ClusterName) *Engagement {
 		drained: func() {},
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithValue(parent, life.LeavingKey{}, &e.leaving))
+	e.reconciling = e.ctx
 	e.kinds = newKinds(e.ctx, name)
 	return e
 }
@@ -86,11 +94,21 @@ func (e *Engagement) Context() context.Context { return e.ctx }
 // may be called again. what is named where a drain takes long. An error is the cause of the end of the engagement: nothing may
 // be started then.
 func (e *Engagement) Join(ctx context.Context, what fmt.Stringer) (joined context.Context, leave func(), err error) {
-	w := &work{Context: ctx, what: what, engagement: e.ctx}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.ctx.Err() != nil {
-		return nil, nil, context.Cause(e.ctx)
+	return e.joinLocked(&work{Context: ctx, what: what, engagement: e.ctx, until: e.ctx})
+}
+
+// reconcile is Join for a reconcile, which also ends when the engagement is suspended. That is the error while it is.
+func (e *Engagement) reconcile(ctx context.Context, what fmt.Stringer) (joined context.Context, leave func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.joinLocked(&work{Context: ctx, what: what, engagement: e.ctx, until: e.reconciling})
+}
+
+func (e *Engagement) joinLocked(w *work) (joined context.Context, leave func(), err error) {
+	if w.until.Err() != nil {
+		return nil, nil, context.Cause(w.until)
 	}
 	e.work[w] = struct{}{}
 	return w, func() {
@@ -106,6 +124,30 @@ func (e *Engagement) leave(w *work) {
 	if len(e.work) == 0 && e.ctx.Err() != nil {
 		e.becomeIdleLocked()
 	}
+}
+
+// suspend ends the reconciles that run, and lets none begin, until resume is called.
+func (e *Engagement) suspend(why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.interrupt == nil {
+		e.beginReconcilesLocked()
+	}
+	e.interrupt(why)
+}
+
+// resume lets reconciles begin, whose requests pass the engagement's gate if it has one.
+func (e *Engagement) resume() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gate != nil && (e.interrupt == nil || e.reconciling.Err() != nil) {
+		e.beginReconcilesLocked()
+	}
+}
+
+func (e *Engagement) beginReconcilesLocked() {
+	life := context.WithValue(gate.With(e.ctx, e.gate), life.EpochKey{}, e.epoch)
+	e.reconciling, e.interrupt = context.WithCancelCause(life)
 }
 
 // end ends the engagement for the given reason. What runs for it is told; drain waits for that.

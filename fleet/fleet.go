@@ -42,6 +42,7 @@ type Fleet struct {
 	refresher     Refresher              // the provider, nil if it cannot be asked
 	ctx           context.Context        //nolint:containedctx // the life of the members' goroutines, nil before Run
 	elected       <-chan struct{}        // closed when this replica works on the members
+	home          *member                // the local cluster where it has an owner too, nil if it has none or before Run
 	stopped       bool
 	running       sync.WaitGroup // the members' goroutines
 }
@@ -85,13 +86,10 @@ func (f *Fleet) set(described Member) error {
 func (f *Fleet) addLocked(reported report) {
 	m := newMember(f, reported.Member)
 	f.members[m.name] = m
-	f.series.addLocked(m, f.opts.MaxMemberSeries)
 	f.gone.Remove(m.name)
 	f.changedLocked(m.name)
-	f.runLocked(m)
-	if reported.leaving != nil {
-		m.beginLeavingLocked(reported.leaving)
-	}
+	m.leaving = reported.leaving
+	m.claimLocked()
 }
 
 func (f *Fleet) remove(name ClusterName) (drained <-chan struct{}) {
@@ -114,8 +112,15 @@ func (f *Fleet) remove(name ClusterName) (drained <-chan struct{}) {
 
 // endedLocked forgets a member that is drained. If it was reported again meanwhile, its successor begins.
 func (f *Fleet) endedLocked(m *member) {
+	if f.Shared() {
+		f.opts.Ownership.Forget(m.name)
+	}
+	if m == f.home {
+		f.home = nil
+		close(m.ended)
+		return
+	}
 	delete(f.members, m.name)
-	f.series.removeLocked(m)
 	f.gone.Add(m.name, nil)
 	f.changedLocked(m.name)
 	close(m.ended)
@@ -131,7 +136,7 @@ func (f *Fleet) endedLocked(m *member) {
 func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m, ok := f.members[name]; ok && m.state == Ready {
+	if m := f.memberLocked(name); m != nil && m.state == Ready {
 		return m.engagement, nil
 	}
 	return nil, f.notReadyLocked(name)
@@ -139,8 +144,8 @@ func (f *Fleet) Engagement(name ClusterName) (*Engagement, error) {
 
 // notReadyLocked returns why a name cannot be used.
 func (f *Fleet) notReadyLocked(name ClusterName) *StateError {
-	if m, ok := f.members[name]; ok {
-		return &StateError{Err: ErrNotReady, Status: m.statusLocked()}
+	if m := f.memberLocked(name); m != nil {
+		return m.stateErrorLocked()
 	}
 	if f.room.waits(name) {
 		return &StateError{Err: ErrNotReady, Status: f.leftOutLocked(name)}
@@ -149,6 +154,14 @@ func (f *Fleet) notReadyLocked(name ClusterName) *StateError {
 		return &StateError{Err: ErrGone, Status: Status{Name: name}}
 	}
 	return &StateError{Err: ErrUnknown, Status: Status{Name: name}}
+}
+
+// memberLocked returns a member, or the local cluster where that has an owner, or nil.
+func (f *Fleet) memberLocked(name ClusterName) *member {
+	if name == localName {
+		return f.home
+	}
+	return f.members[name]
 }
 
 // Status returns what is known of a member, and whether it is a member.

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/connrotation"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 )
 
 // generation is the wire with one set of credentials: client-go's transport, with connections of its own that were made
@@ -22,8 +24,13 @@ import (
 type generation struct {
 	http.RoundTripper
 	dialer *connrotation.Dialer // nil where the config brings its own transport
-	heard  atomic.Int64         // when bytes last arrived, in nanoseconds since 1970
-	files  files                // the credentials that were read from files
+	gate   *gate.Gate           // of the wire
+	// changing counts the requests under way that may change something, and until is when the last of them has had its time,
+	// nil where members are not shared.
+	changing atomic.Int64
+	until    atomic.Pointer[time.Time]
+	heard    atomic.Int64 // when bytes last arrived, in nanoseconds since 1970
+	files    files        // the credentials that were read from files
 
 	mu       sync.Mutex // guards what follows
 	retired  bool
@@ -38,7 +45,8 @@ const (
 
 // newGeneration reads the files that cfg names, and connects to nothing. plugin is where the member waits for programs
 // that provide credentials.
-func newGeneration(cfg *rest.Config, plugin *plugin) (*generation, error) {
+// What changes anything leaves through the gate, nil for one that is always open.
+func newGeneration(cfg *rest.Config, plugin *plugin, gate *gate.Gate) (*generation, error) {
 	cfg, read, err := inlined(cfg)
 	if err != nil {
 		return nil, err
@@ -47,7 +55,7 @@ func newGeneration(cfg *rest.Config, plugin *plugin) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{files: read, idle: make(chan struct{})}
+	g := &generation{files: read, gate: gate, idle: make(chan struct{})}
 	if config.Transport == nil {
 		g.dialOwn(config)
 		if cfg.Dial == nil { // the connections of other dialers may know no deadlines
@@ -66,6 +74,29 @@ func newGeneration(cfg *rest.Config, plugin *plugin) (*generation, error) {
 	return g, nil
 }
 
+// admit notes until when a request may change something.
+func (g *generation) admit(until time.Time) {
+	for {
+		before := g.until.Load()
+		if before != nil && !until.After(*before) || g.until.CompareAndSwap(before, &until) {
+			return
+		}
+	}
+}
+
+// late returns an error if the gate is closed, and what is under way has had its time, by the monotonic clock or by the wall clock.
+func (g *generation) late() error {
+	if g.changing.Load() == 0 {
+		return nil
+	}
+	_, err := g.gate.Check()
+	now, until := time.Now(), g.until.Load()
+	if err == nil || until != nil && now.Before(*until) && now.Round(0).Before(until.Round(0)) {
+		return nil
+	}
+	return err
+}
+
 // dialOwn gives the transport connections of its own. client-go would share them among all members whose TLS settings
 // are equal, and keep them for the life of the process, except where there is a function for the proxy.
 func (g *generation) dialOwn(config *transport.Config) {
@@ -79,7 +110,7 @@ func (g *generation) dialOwn(config *transport.Config) {
 		if err != nil {
 			return nil, err
 		}
-		return newLine(ctx, conn, &g.heard), nil
+		return newLine(ctx, conn, g), nil
 	}}
 	if config.Proxy == nil {
 		config.Proxy = http.ProxyFromEnvironment
@@ -180,6 +211,18 @@ func (g *generation) discard() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	g.retire(ended)
+}
+
+// finish retires a generation once what it has under way that may change the member was answered, or has had its time.
+func (g *generation) finish() {
+	until := g.until.Load()
+	if until == nil || g.changing.Load() == 0 {
+		g.discard()
+		return
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), *until)
+	defer cancel()
+	g.retire(ctx)
 }
 
 func (g *generation) closeAll() {

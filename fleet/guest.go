@@ -124,7 +124,7 @@ func (m *member) openGuest(attempt context.Context, g *Guest, described Member) 
 
 // newGuestWire returns the wire of a guest, which is closed with it. Nobody probes it.
 func (m *member) newGuestWire(g *Guest, cfg *rest.Config, described Member) (*wire, error) {
-	first, err := newGeneration(cfg, &m.plugin)
+	first, err := newGeneration(cfg, &m.plugin, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -142,9 +142,12 @@ func (m *member) newGuestWire(g *Guest, cfg *rest.Config, described Member) (*wi
 
 // newGuestClient returns a client without a cache that has the options of members' clients.
 func (m *member) newGuestClient(described Member, cfg *rest.Config, httpClient *http.Client, mapper meta.RESTMapper) (client.Client, error) {
-	o := cluster.Options{Scheme: m.fleet.opts.Scheme, NewClient: client.New}
+	o := cluster.Options{Scheme: m.fleet.opts.Scheme}
 	for _, apply := range m.fleet.opts.ClusterOptions(described) {
 		apply(&o)
+	}
+	if o.NewClient == nil {
+		o.NewClient = client.New
 	}
 	options := o.Client
 	options.HTTPClient, options.Mapper, options.Scheme, options.Cache = httpClient, mapper, o.Scheme, nil

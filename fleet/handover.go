@@ -36,7 +36,7 @@ func (m *member) handOver(ctx context.Context, described Member, before, e *Enga
 func (m *member) giveUp(described Member, before, e *Engagement) error {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if m.withdrawn || !sameAccess(described, m.described) {
+	if m.endsLocked() || !sameAccess(described, m.described) {
 		return errOutdated
 	}
 	if twins := m.fleet.identities.othersLocked(e); len(twins) > 0 && m.fleet.opts.RefuseDuplicates {
@@ -55,7 +55,7 @@ func (m *member) engaged(described Member, e *Engagement) error {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	m.interrupt = func() {}
-	if m.withdrawn || !sameAccess(described, m.described) {
+	if m.endsLocked() || !sameAccess(described, m.described) {
 		return errOutdated
 	}
 	twins := m.fleet.identities.othersLocked(e)
@@ -73,8 +73,7 @@ func (m *member) engaged(described Member, e *Engagement) error {
 	m.leaving.wake()
 	m.logEngagedLocked(e, twins)
 	m.attempts, m.problem = 0, problem{}
-	// It may have fallen silent while its caches were filled.
-	m.setStateLocked(e.state, classify(e.why), message(e.why))
+	m.publishLocked(e)            // it may have fallen silent while its caches were filled
 	m.fleet.changedLocked(m.name) // a replaced engagement is news, although the state is the same
 	m.fleet.identifiedLocked(e)   // before the other is not any more: that they have twins does not end
 	if before != nil {

@@ -131,10 +131,19 @@ func (m *member) stayLocked(described Member) {
 
 // beginLeavingLocked lets a member that is not withdrawn leave.
 func (m *member) beginLeavingLocked(l *leaving) {
-	var ctx context.Context
-	ctx, l.cancel = context.WithCancelCause(m.fleet.ctx)
 	m.leaving = l
 	m.tellLeaving()
+	m.departLocked()
+}
+
+// departLocked asks the controllers about a member that leaves, if that is this replica's to do.
+func (m *member) departLocked() {
+	l := m.leaving
+	if l == nil || !m.ownedLocked() || m.endsLocked() {
+		return
+	}
+	var ctx context.Context
+	ctx, l.cancel = context.WithCancelCause(m.fleet.ctx)
 	m.fleet.running.Go(func() { m.depart(ctx, l) }) // ends when it has left, or with ctx
 }
 

@@ -13,8 +13,8 @@ import (
 // member's cluster: what answers at an address may be another one than before, behind a proxy or after a failover.
 type line struct {
 	net.Conn
-	heard *atomic.Int64 // when bytes last arrived on any line of the generation, in nanoseconds since 1970
-	made  time.Time
+	generation *generation
+	made       time.Time
 
 	opened  sync.Once // ends the deadline of newLine
 	proved  atomic.Bool
@@ -37,8 +37,8 @@ func openingMeanwhile(ctx context.Context) context.Context {
 }
 
 // newLine returns the line of a connection that was dialed with ctx.
-func newLine(ctx context.Context, conn net.Conn, heard *atomic.Int64) *line {
-	l := &line{Conn: conn, heard: heard, made: time.Now(), proving: make(chan struct{}, 1)}
+func newLine(ctx context.Context, conn net.Conn, g *generation) *line {
+	l := &line{Conn: conn, generation: g, made: time.Now(), proving: make(chan struct{}, 1)}
 	until := l.made.Add(openWithin)
 	if later, _ := ctx.Value(openUntil{}).(time.Time); later.After(until) {
 		until = later
@@ -77,9 +77,18 @@ func isShared(conn net.Conn) bool {
 func (l *line) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	if n > 0 {
-		l.heard.Store(time.Now().UnixNano())
+		l.generation.heard.Store(time.Now().UnixNano())
 	}
 	return n, err
+}
+
+// Write implements net.Conn. While anything is under way that may change the member, nothing leaves once that has had its time:
+// what was cut off in the middle, by a process that was stopped for a while, does not arrive.
+func (l *line) Write(p []byte) (int, error) {
+	if err := l.generation.late(); err != nil {
+		return 0, err
+	}
+	return l.Conn.Write(p)
 }
 
 // proveWithin is how long a line may take to be proved until a request that was waiting for that gives it up.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,7 +46,7 @@ func TestAConnectionMayTakeAsLongToOpenAsItsProbe(t *testing.T) {
 				}
 				near, far := net.Pipe()
 				defer func() { _ = far.Close() }()
-				l := newLine(<-dialed, near, new(atomic.Int64))
+				l := newLine(<-dialed, near, &generation{})
 				begin := time.Now()
 				if tc.opened {
 					l.open()
@@ -77,7 +76,7 @@ func TestARequestMayTakeLongerThanItsConnectionToOpen(t *testing.T) {
 				}()
 				return near, nil
 			},
-		}, &plugin{})
+		}, &plugin{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +96,7 @@ func TestOnlyCustomDialersKeepTheLimitOfNetHTTP(t *testing.T) {
 		"Own":    {Host: "https://a"},
 		"Custom": {Host: "https://a", Dial: (&net.Dialer{}).DialContext},
 	} {
-		g, err := newGeneration(cfg, &plugin{})
+		g, err := newGeneration(cfg, &plugin{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,6 +50,7 @@ type member struct {
 	impostor   bool               // another cluster answers at the address of engagement
 	interrupt  context.CancelFunc // ends the attempt to connect that is under way
 	resting    bool               // run has ended until there is news
+	share      share
 	measured   measured
 
 	// replaced engagements are drained beside the one that took their place. Only run adds to it.
@@ -82,6 +83,7 @@ func (m *member) describeLocked(described Member) {
 	if !maps.Equal(before.Labels, described.Labels) || !before.Expires.Equal(described.Expires) {
 		m.fleet.changedLocked(m.name)
 	}
+	m.relabelledLocked()
 	if !sameAccess(before, described) || described.Err != nil {
 		m.interrupt()
 		m.dismissLocked(errReplaced)
@@ -101,9 +103,9 @@ func (m *member) tellLocked(of chan<- struct{}) {
 	m.resumeLocked()
 }
 
-// resumeLocked starts run again if it rests.
+// resumeLocked starts run again if it rests. There is nothing to do for a member that is not owned until it ends.
 func (m *member) resumeLocked() {
-	if m.resting {
+	if m.resting && (m.ownedLocked() || m.withdrawn || m.fleet.stopped) {
 		m.resting = false
 		m.fleet.runLocked(m)
 	}
@@ -136,8 +138,8 @@ func (m *member) withdrawLocked() {
 func (m *member) run(ctx context.Context) {
 	pauses := retry.Pauses(m.fleet.opts.MaxRetryPeriod)
 	for ctx.Err() == nil {
-		described, engaged, withdrawn := m.read()
-		if withdrawn {
+		described, engaged, over := m.read()
+		if over {
 			break
 		}
 		switch {
@@ -161,13 +163,13 @@ func (m *member) run(ctx context.Context) {
 	m.drain(ctx)
 }
 
-// read returns the latest description, and whether the member is engaged as it says.
-func (m *member) read() (described Member, engaged, withdrawn bool) {
+// read returns the latest description, whether the member is engaged as it says, and whether it is to be drained.
+func (m *member) read() (described Member, engaged, over bool) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	e := m.engagement
 	engaged = e != nil && e.ctx.Err() == nil && !m.impostor && sameAccess(m.engagedAs, m.described)
-	return m.described, engaged, m.withdrawn
+	return m.described, engaged, m.withdrawn || !m.ownedLocked() || m.share.over != nil
 }
 
 // wait returns at news, at the end of ctx, or after the given time if it is not zero. Credentials that are not accepted
@@ -227,7 +229,7 @@ func (m *member) noProblem() {
 func (m *member) invalid(why error) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if m.withdrawn {
+	if m.endsLocked() {
 		return
 	}
 	if m.engagement == nil {
@@ -244,7 +246,15 @@ func (m *member) health(e *Engagement, state State, why error) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	e.state, e.why = state, why
-	if m.engagement != e || m.withdrawn || e.ctx.Err() != nil {
+	if m.engagement == e && !m.share.suspended {
+		m.healthLocked(e)
+	}
+}
+
+// healthLocked takes over what the probes of the member's engagement found last.
+func (m *member) healthLocked(e *Engagement) {
+	state, why := e.state, e.why
+	if m.endsLocked() || e.ctx.Err() != nil {
 		return
 	}
 	if m.state != state || m.reason != classify(why) {
@@ -260,19 +270,9 @@ func (m *member) health(e *Engagement, state State, why error) {
 	}
 }
 
-// drain ends what runs for the member and forgets it.
+// drain ends what runs for the member and forgets it, unless it goes to another replica: then its description stays.
 func (m *member) drain(ctx context.Context) {
-	why := errRemoved
-	m.fleet.mu.Lock()
-	switch {
-	case !m.withdrawn:
-		why, m.stopped = ErrStopped, true
-		m.withdrawLocked()
-	case m.departs:
-		why = errLeft
-	}
-	e := m.engagement
-	m.fleet.mu.Unlock()
+	e, why := m.whyDrained()
 	if e != nil {
 		e.end(why)
 		m.awaitDrain(context.WithoutCancel(ctx), e) // what is still running holds the member until it returns
@@ -282,11 +282,36 @@ func (m *member) drain(ctx context.Context) {
 
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	m.log.Info("Disengaged", "why", why.Error())
+	if m.ownedLocked() {
+		m.log.Info("Disengaged", "why", why.Error())
+	}
 	if e != nil {
 		m.fleet.notIdentifiedLocked(e)
 	}
-	m.fleet.endedLocked(m)
+	m.releaseLocked()
+	if m.withdrawn {
+		m.fleet.endedLocked(m)
+		return
+	}
+	m.claimLocked()
+}
+
+// whyDrained returns the last engagement, nil if there is none, and why it ends. A member that is neither withdrawn nor goes to
+// another replica ends with the fleet.
+func (m *member) whyDrained() (*Engagement, error) {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	switch {
+	case m.withdrawn && m.departs:
+		return m.engagement, errLeft
+	case m.withdrawn:
+		return m.engagement, errRemoved
+	case m.share.over != nil && !m.fleet.stopped:
+		return m.engagement, m.share.over
+	}
+	m.stopped = true
+	m.withdrawLocked()
+	return m.engagement, ErrStopped
 }
 
 // setStateLocked notes a state, and tells of it if it is another one or has another reason. A message alone is no news: it
@@ -340,6 +365,7 @@ func (m *member) statusLocked() Status {
 		Name: m.name, Labels: maps.Clone(m.described.Labels), State: m.state, Leaving: m.leaving != nil,
 		Reason: m.reason, Message: m.message, Since: m.since, Attempts: m.attempts, Expires: m.described.Expires,
 	}
+	m.share.tell(&s)
 	if m.engagement == nil {
 		return s
 	}

@@ -37,7 +37,7 @@ func TestFilesThatAnOptionNamesAreFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := newGeneration(cfg, &m.plugin)
+	g, err := newGeneration(cfg, &m.plugin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

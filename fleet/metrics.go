@@ -189,6 +189,9 @@ func (f *Fleet) figures() (states map[State]int, each []memberFigures, others *t
 	rest.add(f.series.gone)
 	for _, m := range f.members {
 		states[m.state]++
+		if !m.ownedLocked() {
+			continue
+		}
 		if !m.measured.ownSeries {
 			rest.add(m.totalsLocked())
 			continue

@@ -57,6 +57,9 @@ type Options struct {
 	// Default: 1 GiB.
 	MaxResponseBytes int64
 
+	// Ownership shares the members among several replicas. Default: this replica works on all members.
+	Ownership Ownership
+
 	// Health says how a member's health is found out.
 	Health HealthOptions
 

@@ -413,7 +413,7 @@ func TestAMessageAloneIsNoNews(t *testing.T) {
 		f := running(t, Options{})
 		describe(t, f, "a", nil)
 		synctest.Wait()
-		s := f.subscribe()
+		s := f.subscribe(false)
 		defer f.unsubscribe(s)
 		s.next()
 		m := f.members["a"]

@@ -16,7 +16,7 @@ func (m *member) refresh(ctx context.Context) {
 	defer interrupt()
 	m.fleet.mu.Lock()
 	provider := m.fleet.refresher
-	if provider == nil || m.withdrawn {
+	if provider == nil || m.endsLocked() {
 		m.fleet.mu.Unlock()
 		return
 	}

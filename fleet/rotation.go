@@ -44,7 +44,7 @@ func (m *member) rotate(ctx context.Context, described Member, e *Engagement) er
 	if err != nil {
 		return m.failed(described, err)
 	}
-	next, err := newGeneration(cfg, &m.plugin)
+	next, err := newGeneration(cfg, &m.plugin, e.gate)
 	if err != nil {
 		return m.failed(described, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -24,6 +25,7 @@ func (f *Fleet) Run(ctx context.Context, local cluster.Cluster, provider Provide
 		return err
 	}
 	defer f.exportMetrics()()
+	given := f.takePart(ctx, local, cancel)
 	if provider != nil {
 		f.running.Go(func() {
 			if err := provider.Run(ctx, local, members{f}); err != nil {
@@ -38,7 +40,34 @@ func (f *Fleet) Run(ctx context.Context, local cluster.Cluster, provider Provide
 		return f.giveUp(failed.error)
 	}
 	f.running.Wait()
+	given()
+	if failed, ok := context.Cause(ctx).(partFailed); ok { //nolint:errorlint // as above
+		return failed.error
+	}
 	return nil
+}
+
+// takePart lets this replica share the members with others, if several do. given waits until it has given up what it owned.
+func (f *Fleet) takePart(ctx context.Context, local cluster.Cluster, stop context.CancelCauseFunc) (given func()) {
+	if !f.Shared() {
+		return func() {}
+	}
+	var taking sync.WaitGroup
+	taking.Go(func() {
+		if err := f.opts.Ownership.Run(ctx, local, f.ownershipChanged); err != nil {
+			stop(partFailed{fmt.Errorf("sharing the members with other replicas: %w", err)}) // unless ctx is done
+		}
+	})
+	f.claimHome(local)
+	return taking.Wait
+}
+
+// claimHome claims the local cluster: requests for it, of controllers that run on every replica, are one replica's too.
+func (f *Fleet) claimHome(local cluster.Cluster) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.home = newMember(f, Member{Name: localName, Cluster: local})
+	f.home.claimLocked()
 }
 
 // providerFailed is why a fleet ends by itself.
@@ -46,6 +75,12 @@ type providerFailed struct{ error }
 
 // Unwrap returns the provider's error.
 func (f providerFailed) Unwrap() error { return f.error }
+
+// partFailed is why a fleet ends that cannot be shared.
+type partFailed struct{ error }
+
+// Unwrap returns the error of the [Ownership].
+func (f partFailed) Unwrap() error { return f.error }
 
 func (f *Fleet) begin(ctx context.Context, local cluster.Cluster, provider Provider) error {
 	f.mu.Lock()
@@ -56,7 +91,7 @@ func (f *Fleet) begin(ctx context.Context, local cluster.Cluster, provider Provi
 	f.ctx = ctx
 	f.refresher, _ = provider.(Refresher)
 	f.elected = closed.Channel()
-	if m, ok := local.(interface{ Elected() <-chan struct{} }); ok {
+	if m, ok := local.(interface{ Elected() <-chan struct{} }); ok && !f.Shared() {
 		f.elected = m.Elected()
 	}
 	return nil
@@ -69,6 +104,9 @@ func (f *Fleet) end() {
 	f.stopped = true
 	for _, m := range f.members {
 		m.resumeLocked()
+	}
+	if f.home != nil {
+		f.home.resumeLocked()
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 // State is a stage in the life of a member:
 //
 //	Pending → Connecting → Ready ⇄ Unreachable → Draining → gone
+//
+// Where several replicas share the members, those of others are NotOwned, and Suspended are those that are owned perhaps.
 type State string
 
 const (
@@ -20,18 +22,30 @@ const (
 	Ready State = "Ready"
 	// Unreachable members are engaged, but their API server does not answer, or refuses the credentials.
 	Unreachable State = "Unreachable"
-	// Draining members were removed, or another cluster is about to take their place; what still runs for them is ending.
+	// Suspended members are engaged, but this replica cannot prove now that it owns them, as while the local cluster does not
+	// answer. Nothing is reconciled; their caches and connections stay.
+	Suspended State = "Suspended"
+	// Draining members were removed, or go to another replica, or another cluster is about to take their place; what still runs
+	// for them is ending.
 	Draining State = "Draining"
+	// NotOwned members are worked on by another replica, or by none. Of them this one has the description alone.
+	NotOwned State = "NotOwned"
 )
 
 // allStates are the states in the order of a life.
-func allStates() []State { return []State{Pending, Connecting, Ready, Unreachable, Draining} }
+func allStates() []State {
+	return []State{Pending, Connecting, Ready, Unreachable, Suspended, Draining, NotOwned}
+}
 
 // Status is what the fleet knows of a member at one moment.
 type Status struct {
 	Name   ClusterName       `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
 	State  State             `json:"state"`
+	// Owner is the replica that works on the member, where several share the members. It is empty while there is none.
+	Owner string `json:"owner,omitempty"`
+	// Epoch is that of this replica's [Tenure], zero if it does not own the member.
+	Epoch int64 `json:"epoch,omitempty"`
 	// Leaving says that the member is about to leave: see [Members.Leave]. It is engaged as before meanwhile.
 	Leaving bool `json:"leaving,omitempty"`
 	// Identity tells which cluster it is: see [Engagement.Identity]. It is that of the last engagement.
@@ -53,8 +67,10 @@ type Status struct {
 	NotSynced []NotSynced `json:"notSynced,omitempty"`
 }
 
-// Engaged reports whether the member has an engagement: whether it is [Ready] or [Unreachable].
-func (s Status) Engaged() bool { return s.State == Ready || s.State == Unreachable }
+// Engaged reports whether the member has an engagement: whether it is [Ready], [Unreachable] or [Suspended].
+func (s Status) Engaged() bool {
+	return s.State == Ready || s.State == Unreachable || s.State == Suspended
+}
 
 // What the fleet answers when it is asked for a member that cannot be used. [StateError] wraps one of these.
 var (
@@ -64,7 +80,7 @@ var (
 	ErrNotReady = errors.New("the cluster is not ready")
 	// ErrGone says that the member was removed.
 	ErrGone = errors.New("the cluster was removed")
-	// ErrNotOwned says that another replica works on the member.
+	// ErrNotOwned says that another replica works on the member, or none. [Fleet.Guest] reaches it all the same.
 	ErrNotOwned = errors.New("another replica works on the cluster")
 )
 

@@ -9,7 +9,7 @@ import (
 func TestAMemberIsEngagedFromReadyToDraining(t *testing.T) {
 	t.Parallel()
 	for _, state := range allStates() {
-		if got, want := (Status{State: state}).Engaged(), state == Ready || state == Unreachable; got != want {
+		if got, want := (Status{State: state}).Engaged(), state == Ready || state == Unreachable || state == Suspended; got != want {
 			t.Errorf("a member that is %s is engaged: %t, want %t", state, got, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 )
 
@@ -33,6 +34,8 @@ type wire struct {
 
 	// identify reads which cluster answers. Nil stands for one whose identity the provider says.
 	identify func(context.Context, http.RoundTripper) (string, error)
+
+	gate *gate.Gate // for what changes the member, nil for none
 
 	before string // the identity of the engagement whose place it is to take, if there is one
 
@@ -64,7 +67,7 @@ func (w *wire) carry(req *http.Request, x *exchange) (*http.Response, error) {
 	if err != nil {
 		g.end()
 		w.ended(x)
-		if x != nil {
+		if x != nil && !isRefused(err) {
 			w.noteError(g, req)
 			err = w.explained(req, err)
 		}
@@ -163,11 +166,57 @@ func (w *wire) watched(resp *http.Response, g *generation, release func()) *watc
 
 // send sends a request on a line that is proved. release must be called when the answer was read.
 func (w *wire) send(g *generation, req *http.Request) (resp *http.Response, release func(), err error) {
+	if gate.Changes(req) {
+		return w.sendChange(g, req)
+	}
+	return w.sendAdmitted(nil, g, req) //nolint:staticcheck // it does not outlive its caller
+}
+
+// sendChange sends a request that may change something, if this replica owns the member, and the one on whose behalf it is sent. Where
+// members are shared, it waits for the answer although its caller may not, for as long as the gates allow: what was given up under way
+// could change the member after the next owner has begun.
+func (w *wire) sendChange(g *generation, req *http.Request) (resp *http.Response, release func(), err error) {
+	var caller context.Context // of a request that outlives it
+	theirs := gate.From(req.Context())
+	if (w.gate != nil || theirs != nil) && req.Header.Get("Upgrade") == "" {
+		caller = req.Context()
+		req = req.WithContext(context.WithoutCancel(caller))
+	}
+	admitted, done, err := gate.Admit(req, w.gate, theirs)
+	if err != nil {
+		return nil, func() {}, &refusedError{err}
+	}
+	if until, ends := admitted.Context().Deadline(); ends && caller != nil {
+		g.admit(until)
+	}
+	g.changing.Add(1)
+	end := func() { g.changing.Add(-1); done() }
+	resp, sent, err := w.sendAdmitted(caller, g, admitted)
+	if err != nil {
+		end()
+		return resp, sent, err
+	}
+	return resp, func() { sent(); end() }, nil
+}
+
+// refusedError is why a request was not sent. That says nothing about the member.
+type refusedError struct{ error }
+
+// Unwrap returns why.
+func (e *refusedError) Unwrap() error { return e.error }
+
+func isRefused(err error) bool {
+	_, is := errors.AsType[*refusedError](err)
+	return is
+}
+
+// sendAdmitted sends a request. One that outlives its caller ends with that before it is sent.
+func (w *wire) sendAdmitted(caller context.Context, g *generation, req *http.Request) (resp *http.Response, release func(), err error) {
 	reconcile := pulse.From(req.Context())
 	reconcile.Wait(string(w.name))
 	defer reconcile.Heard(string(w.name))
 	for range mostLines {
-		resp, release, err = w.sendOnce(g, req)
+		resp, release, err = w.sendOnce(caller, g, req)
 		if !errors.Is(err, errOtherLine) {
 			break
 		}
@@ -203,10 +252,25 @@ func rewind(req *http.Request) (*http.Request, bool) {
 	return &again, true
 }
 
-func (w *wire) sendOnce(g *generation, req *http.Request) (resp *http.Response, release func(), err error) {
+func (w *wire) sendOnce(caller context.Context, g *generation, req *http.Request) (resp *http.Response, release func(), err error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
+	stay := func() error { return nil }
+	if caller != nil {
+		detach := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
+		defer detach()
+		stay = func() error {
+			detach()
+			return context.Cause(caller)
+		}
+	}
 	sent := req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
-		if err := w.prove(ctx, g, got.Conn); err != nil {
+		err := w.prove(ctx, g, got.Conn)
+		if err == nil && gate.Changes(req) {
+			if err = cmp.Or(stay(), w.recheck(ctx)); err != nil {
+				spare(got.Conn)
+			}
+		}
+		if err != nil {
 			cancel(err) // nothing is sent
 		}
 	}}))
@@ -219,6 +283,24 @@ func (w *wire) sendOnce(g *generation, req *http.Request) (resp *http.Response, 
 	}
 	cancel(nil)
 	return resp, func() {}, err
+}
+
+// spare closes a connection that was got for a request which must not be sent. With HTTP/1, the request may be about to leave although
+// it was cancelled. With HTTP/2 it is not, and others share the connection.
+func spare(conn net.Conn) {
+	if l := lineOf(conn); l != nil && !isShared(conn) {
+		_ = l.Close()
+	}
+}
+
+// recheck looks once more whether a request may change something, right before it is sent: it may have waited for a connection.
+func (w *wire) recheck(ctx context.Context) error {
+	for _, g := range []*gate.Gate{w.gate, gate.From(ctx)} {
+		if _, err := g.Check(); err != nil {
+			return &refusedError{err}
+		}
+	}
+	return nil
 }
 
 // prove proves that a connection leads to the member's cluster.
@@ -348,7 +430,7 @@ func (w *wire) close() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	w.current.Load().discard()
+	w.current.Load().finish()
 }
 
 // errTooLarge ends an answer that does not end.

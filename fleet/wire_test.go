@@ -24,7 +24,7 @@ import (
 // newTestGeneration returns the way to a server of a test.
 func newTestGeneration(t *testing.T, server *httptest.Server) *generation {
 	t.Helper()
-	g, err := newGeneration(&rest.Config{Host: server.URL}, &plugin{})
+	g, err := newGeneration(&rest.Config{Host: server.URL}, &plugin{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestAConnectionIsProvedByItsOwnAnswer(t *testing.T) {
 				}
 				return resp.Header.Get("Cluster"), resp.Body.Close()
 			}
-			g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{})
+			g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +194,7 @@ func TestARequestThatEndsHarmsNoOtherOnItsConnection(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	w := newTestWire(t, server, func() (string, error) { return "a", nil })
-	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{})
+	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,10 +308,9 @@ func TestWhileAPluginHangsNoOtherRequestWaitsForIt(t *testing.T) {
 
 // TestALineIsFoundBelowTLS: also below that of a proxy.
 func TestALineIsFoundBelowTLS(t *testing.T) {
-	var heard atomic.Int64
 	near, far := net.Pipe()
 	defer func() { _, _ = near.Close(), far.Close() }()
-	l := newLine(t.Context(), near, &heard)
+	l := newLine(t.Context(), near, &generation{})
 	for name, conn := range map[string]net.Conn{"plain": l, "TLS": wrapped{l}, "TLS in TLS": wrapped{wrapped{l}}} {
 		if lineOf(conn) != l {
 			t.Errorf("%s: the line is not found", name)
@@ -391,7 +390,7 @@ func TestAConnectionIsProvedOnce(t *testing.T) {
 	t.Cleanup(server.Close)
 	proofs, now := 0, "a"
 	w := newTestWire(t, server, func() (string, error) { proofs++; return now, nil })
-	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{})
+	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

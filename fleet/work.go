@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 	"github.com/fleet-runtime/fleet-runtime/internal/life"
 )
 
@@ -15,7 +16,8 @@ type work struct {
 	context.Context //nolint:containedctx // in which it began
 
 	what       fmt.Stringer
-	engagement context.Context //nolint:containedctx // it is half of this very context
+	engagement context.Context //nolint:containedctx // the life of what it uses
+	until      context.Context //nolint:containedctx // it is half of this very context: the engagement's, or one below it
 
 	mu     sync.Mutex // guards what follows
 	ended  bool
@@ -48,6 +50,9 @@ func (w *work) Value(key any) any {
 	case life.LeavingKey{}:
 		return w.engagement.Value(key)
 	}
+	if (gate.Is(key) || key == life.EpochKey{}) && w.until != w.engagement { // of a reconcile; what it joins beside is done on its behalf
+		return w.until.Value(key)
+	}
 	if c := w.tiedOrOver(); c != nil {
 		return c.Value(key)
 	}
@@ -58,7 +63,7 @@ func (w *work) Value(key any) any {
 func (w *work) tiedOrOver() context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended || w.Context.Err() != nil || w.engagement.Err() != nil {
+	if w.ended || w.Context.Err() != nil || w.until.Err() != nil {
 		w.tieLocked()
 	}
 	return w.tied
@@ -72,10 +77,10 @@ func (w *work) tieLocked() {
 	switch {
 	case w.ended:
 		w.cancel(nil)
-	case w.engagement.Err() != nil:
-		w.cancel(context.Cause(w.engagement))
+	case w.until.Err() != nil:
+		w.cancel(context.Cause(w.until))
 	default:
-		w.stop = context.AfterFunc(w.engagement, func() { w.cancel(context.Cause(w.engagement)) })
+		w.stop = context.AfterFunc(w.until, func() { w.cancel(context.Cause(w.until)) })
 	}
 }
 
@@ -83,7 +88,7 @@ func (w *work) tieLocked() {
 func (w *work) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.engagement.Err() != nil {
+	if w.until.Err() != nil {
 		w.tieLocked() // that was the first
 	}
 	w.ended = true

@@ -74,6 +74,14 @@ func WithLeaving(ctx context.Context) context.Context {
 	return context.WithValue(ctx, life.LeavingKey{}, leaving)
 }
 
+// Epoch returns in which epoch this replica owns the cluster of the request, where several replicas share the clusters: it is
+// greater for each owner than for the one before. It is 0 otherwise. What is sent to clusters needs none, since it is refused when
+// the replica may not own the cluster any more; an external system that keeps the greatest it has seen can refuse as well.
+func Epoch(ctx context.Context) int64 {
+	epoch, _ := ctx.Value(life.EpochKey{}).(int64)
+	return epoch
+}
+
 // noCluster says what to do about a context without a cluster.
 const noCluster = "the context carries no cluster: pass on the context that Reconcile was called with, by a controller that " +
 	"mcbuilder built; in tests, make one with mcreconcile.WithCluster. mcreconcile.ClusterNameFrom tells whether there is one"

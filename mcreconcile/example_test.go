@@ -62,6 +62,16 @@ func ExampleLeaving() {
 	// Output: false true
 }
 
+// A system outside of Kubernetes can refuse what a replica sends that has lost the cluster, if it is told the epoch.
+func ExampleEpoch() {
+	register := func(_ mcreconcile.ClusterName, _ string, _ int64) error { return nil }
+	var _ mcreconcile.Reconciler = mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, register(req.ClusterName, req.Name, mcreconcile.Epoch(ctx))
+	})
+	fmt.Println(mcreconcile.Epoch(context.Background()))
+	// Output: 0
+}
+
 // greeter was written for one cluster.
 type greeter struct{ greets string }
 

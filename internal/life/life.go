@@ -7,6 +7,10 @@ import "context"
 // has joined an engagement answers it, and so does one of [With].
 type Key struct{}
 
+// EpochKey is the key of a context's value that is the epoch in which this replica owns the cluster: an int64. There is none where
+// replicas do not share clusters.
+type EpochKey struct{}
+
 // LeavingKey is the key of a context's value that says whether the cluster is about to leave: an *atomic.Bool.
 type LeavingKey struct{}
 

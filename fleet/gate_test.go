@@ -1,0 +1,304 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/gate"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// ownedMember runs a fleet that owns the member "a", and not "b", which is the same cluster.
+func ownedMember(t *testing.T) (*Fleet, *shares, *Engagement, *corev1.Namespace) {
+	t.Helper()
+	cp := pool.Share(t, mctest.Options{})
+	s := newShares("a")
+	f := running(t, Options{Ownership: s})
+	for _, name := range []ClusterName{"a", "b"} {
+		mustSet(t, f, Member{Name: name, Config: cp.Config()})
+	}
+	mustBecome(func() bool { _, err := f.Engagement("a"); return err == nil })
+	e, err := f.Engagement("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, s, e, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cp.CreateNamespace(t)}}
+}
+
+func create(ctx context.Context, c client.Client, ns *corev1.Namespace) error {
+	return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, GenerateName: "a-"}})
+}
+
+func read(ctx context.Context, c client.Client, ns *corev1.Namespace) error {
+	return c.Get(ctx, client.ObjectKeyFromObject(ns), &corev1.Namespace{})
+}
+
+// TestNothingIsWrittenToAMemberWhoseOwnershipIsNotProved: from the moment on at which time is up, though the fleet has not heard yet.
+func TestNothingIsWrittenToAMemberWhoseOwnershipIsNotProved(t *testing.T) {
+	t.Parallel()
+	f, s, e, ns := ownedMember(t)
+	c := e.Cluster().GetClient()
+	if err := create(t.Context(), c, ns); err != nil {
+		t.Fatal(err)
+	}
+	s.proveUntold(0)
+	for what, err := range map[string]error{
+		"creating": create(t.Context(), c, ns), "its status": c.Status().Update(t.Context(), ns), "deleting": c.Delete(t.Context(), ns),
+	} {
+		state, ok := errors.AsType[*StateError](err)
+		if !ok || !errors.Is(err, ErrNotReady) || state.Status.State != Suspended || state.Status.Reason != ReasonUnproved {
+			t.Errorf("%s: %v, want a StateError that says Suspended", what, err)
+		}
+	}
+	if err := e.Cluster().GetAPIReader().Get(t.Context(), client.ObjectKeyFromObject(ns), &corev1.Namespace{}); err != nil {
+		t.Errorf("reading: %v", err)
+	}
+	if s, _ := f.Status("a"); s.State != Ready {
+		t.Errorf("refusals made the member %s (%s)", s.State, s.Reason)
+	}
+	s.proveUntold(time.Hour)
+	if err := create(t.Context(), c, ns); err != nil {
+		t.Errorf("when it is proved again: %v", err)
+	}
+	s.giveUntold("a", "other")
+	if err := create(t.Context(), c, ns); !errors.Is(err, ErrNotOwned) {
+		t.Errorf("when another replica is to own it: %v, want ErrNotOwned", err)
+	}
+}
+
+// TestARequestThatIsUnderWayEndsBeforeOwnershipDoes: it says so to the server too, which is asked to give up.
+func TestARequestThatIsUnderWayEndsBeforeOwnershipDoes(t *testing.T) {
+	t.Parallel()
+	_, s, e, ns := ownedMember(t)
+	s.proveUntold(time.Nanosecond)
+	if err := create(t.Context(), e.Cluster().GetClient(), ns); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with a nanosecond left: %v, want that its time is up", err)
+	}
+}
+
+// TestWhatIsDoneForAMemberElsewhereEndsWithIt: as a guest, and in members that this replica does own.
+func TestWhatIsDoneForAMemberElsewhereEndsWithIt(t *testing.T) {
+	t.Parallel()
+	f, s, e, ns := ownedMember(t)
+	ctx, _, end, err := f.Controller("things").Begin(t.Context(), "a", named("a reconcile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end(reconcile.Result{}, nil)
+	if epoch := mcreconcile.Epoch(ctx); epoch != 7 {
+		t.Errorf("the epoch of the reconcile is %d, want 7", epoch)
+	}
+	guest, err := f.Guest(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := create(ctx, guest.Client(), ns); err != nil {
+		t.Errorf("writing as a guest: %v", err)
+	}
+	inner, leave, err := e.Join(ctx, named("what it does beside"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	s.giveUntold("a", "other")
+	for what, ctx := range map[string]context.Context{"the reconcile": ctx, "what it joined": inner} {
+		if err := create(ctx, guest.Client(), ns); !errors.Is(err, ErrNotOwned) {
+			t.Errorf("%s writes as a guest: %v, want ErrNotOwned", what, err)
+		}
+		if err := read(ctx, guest.Client(), ns); err != nil {
+			t.Errorf("%s reads as a guest: %v", what, err)
+		}
+	}
+	if err := create(t.Context(), guest.Client(), ns); err != nil {
+		t.Errorf("a guest that acts for nobody: %v", err)
+	}
+}
+
+// gatedServer counts the requests that arrive whole. The gate of the wire to it is open until shut is called, as if its time was up.
+func gatedServer(t *testing.T, dial func(ctx context.Context, network, address string) (net.Conn, error)) (w *wire, server *httptest.Server, arrived *atomic.Int64, shut func()) {
+	t.Helper()
+	arrived = &atomic.Int64{}
+	server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err == nil {
+			arrived.Add(1)
+		}
+	}))
+	t.Cleanup(server.Close)
+	var closed atomic.Bool
+	own := &gate.Gate{
+		Remaining: func() time.Duration {
+			if closed.Load() {
+				return 0
+			}
+			return time.Hour
+		},
+		Refusal: func() error { return ErrNotOwned },
+	}
+	g, err := newGeneration(&rest.Config{Host: server.URL, Dial: dial}, &plugin{}, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.discard)
+	w = newTestWire(t, server, nil)
+	w.gate, w.identify = own, nil
+	w.current.Store(g)
+	return w, server, arrived, func() {
+		closed.Store(true)
+		g.until.Store(&time.Time{})
+	}
+}
+
+// TestARequestThatWaitedForAConnectionIsRefused if the gate has closed meanwhile.
+func TestARequestThatWaitedForAConnectionIsRefused(t *testing.T) {
+	t.Parallel()
+	var shut func()
+	w, server, arrived, closes := gatedServer(t, func(ctx context.Context, network, address string) (net.Conn, error) {
+		shut()
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	})
+	shut = closes
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.RoundTrip(req); !errors.Is(err, ErrNotOwned) || arrived.Load() > 0 { //nolint:bodyclose // it fails
+		t.Errorf("the request ended with %v, and %d arrived, want it refused", err, arrived.Load())
+	}
+	if w.health.doubt {
+		t.Error("what this replica does not send casts doubt on the member")
+	}
+}
+
+// TestARequestOnBehalfOfAnotherMemberEndsWithThatOnesGate: before it is sent, while it waits for a connection, and after some time.
+func TestARequestOnBehalfOfAnotherMemberEndsWithThatOnesGate(t *testing.T) {
+	t.Parallel()
+	var shut func()
+	w, server, arrived, closes := gatedServer(t, func(ctx context.Context, network, address string) (net.Conn, error) {
+		shut()
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	})
+	shut = closes
+	own := w.gate
+	w.gate, w.current.Load().gate = nil, nil
+	hurried := &gate.Gate{Remaining: func() time.Duration { return time.Nanosecond }, Refusal: own.Refusal}
+	for _, tc := range []struct {
+		gate *gate.Gate
+		want error
+	}{{own, ErrNotOwned}, {own, ErrNotOwned}, {hurried, context.DeadlineExceeded}} {
+		req, err := http.NewRequestWithContext(gate.With(t.Context(), tc.gate), http.MethodPost, server.URL, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.RoundTrip(req); !errors.Is(err, tc.want) || arrived.Load() > 0 { //nolint:bodyclose // it fails
+			t.Errorf("the request ended with %v, and %d arrived, want %v", err, arrived.Load(), tc.want)
+		}
+	}
+}
+
+// TestARequestIsCutOffInTheMiddle by a gate that closes: the process may have been stopped there for long.
+func TestARequestIsCutOffInTheMiddle(t *testing.T) {
+	t.Parallel()
+	w, server, arrived, shut := gatedServer(t, nil)
+	body, writer := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(writer, "the first half")
+		shut()
+		_, _ = io.WriteString(writer, "the second half")
+		_ = writer.Close()
+	}()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.RoundTrip(req); err == nil || arrived.Load() > 0 { //nolint:bodyclose // it fails
+		t.Errorf("the request ended with %v, and %d arrived whole, want none", err, arrived.Load())
+	}
+	reading, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := w.RoundTrip(reading)
+	if err != nil {
+		t.Fatalf("reading: %v", err)
+	}
+	_ = resp.Body.Close()
+	if n := w.current.Load().changing.Load(); n != 0 {
+		t.Errorf("%d requests count as under way", n)
+	}
+}
+
+// TestWhatIsUnderWayIsAnswered although its caller gives up, the gate closes and the engagement ends: the next owner must not begin
+// before that.
+func TestWhatIsUnderWayIsAnswered(t *testing.T) {
+	t.Parallel()
+	arrived, carriedOut := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(arrived)
+		<-carriedOut
+	}))
+	t.Cleanup(server.Close)
+	var closed atomic.Bool
+	own := &gate.Gate{Refusal: func() error { return ErrNotOwned }, Remaining: func() time.Duration {
+		if closed.Load() {
+			return 0
+		}
+		return time.Hour
+	}}
+	g, err := newGeneration(&rest.Config{Host: server.URL}, &plugin{}, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newTestWire(t, server, nil)
+	w.gate, w.identify = own, nil
+	w.current.Store(g)
+
+	ctx, giveUp := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error)
+	go func() {
+		resp, err := w.RoundTrip(req)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		answered <- err
+	}()
+	<-arrived
+	giveUp()
+	closed.Store(true)
+	ended := make(chan struct{})
+	go func() {
+		w.close()
+		close(ended)
+	}()
+	mustBecome(g.isRetired)
+	select {
+	case <-ended:
+		t.Error("the connections are closed while a request is under way that may change the member")
+	case err := <-answered:
+		t.Fatalf("the request ended with %v before it was carried out", err)
+	default:
+	}
+	close(carriedOut)
+	if err := <-answered; err != nil {
+		t.Errorf("the request ended with %v, want its answer", err)
+	}
+	<-ended
+}
