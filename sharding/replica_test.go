@@ -1,0 +1,49 @@
+package sharding
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
+)
+
+func TestOneReplicaOwnsAllMembers(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	a := s.start("a")
+	s.becomesShared(a)
+	a.stop()
+	if left := s.leases(); len(left) != 1 || left[0].Name != "test.table" {
+		t.Errorf("left are %d Leases, want the table alone: %v", len(left), left)
+	}
+}
+
+func TestThreeReplicasShareMembersWithoutOverlap(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 60)
+	a, b, c := s.start("a"), s.start("b"), s.start("c")
+	s.becomesShared(a, b, c)
+	begun := time.Now()
+	b.stop()
+	t.Logf("b left within %s", time.Since(begun))
+	s.becomesShared(a, c)
+	d := s.start("d")
+	s.becomesShared(a, c, d)
+	stage.Eventually(t, "nothing moves any more", func() bool {
+		status := a.replica.Status()
+		return len(status.Moves) == 0 && status.MaxOverMean <= 1.1 && status.MembersWithoutOwner == 0
+	})
+}
+
+func TestWhatAKilledReplicaOwnedIsTakenOverAfterTheLease(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 30)
+	a, b, c := s.start("a"), s.start("b"), s.start("c")
+	s.becomesShared(a, b, c)
+	begun := time.Now()
+	a.kill()
+	stage.Within(t, s.lease+2*time.Second, "the others own all members", func() bool {
+		return len(b.holds())+len(c.holds()) == 30
+	})
+	t.Logf("taken over %s after the kill, with a lease of %s", time.Since(begun), s.lease)
+}

@@ -1,0 +1,177 @@
+package sharding
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
+)
+
+// table returns the table as it is now.
+func (s *scene) table() *coordinationv1.Lease {
+	s.t.Helper()
+	lease := &coordinationv1.Lease{}
+	if err := s.cp.Client().Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "test.table"}, lease); err != nil {
+		s.t.Fatal(err)
+	}
+	return lease
+}
+
+// rewrite changes the text of the table, whoever writes to it meanwhile.
+func (s *scene) rewrite(change func(text string) string) {
+	s.t.Helper()
+	stage.Eventually(s.t, "the table can be written", func() bool {
+		lease := s.table()
+		lease.Annotations[annotationBuckets] = change(lease.Annotations[annotationBuckets])
+		return s.cp.Client().Update(s.t.Context(), lease) == nil
+	})
+}
+
+func TestATableThatCannotBeReadChangesNothingAndSaysSo(t *testing.T) {
+	t.Parallel()
+	for name, garbage := range map[string]func(text string) string{
+		"Empty":        func(string) string { return "" },
+		"NotJSON":      func(string) string { return "{" },
+		"OtherVersion": func(text string) string { return strings.Replace(text, `"v":1`, `"v":9`, 1) },
+		"OtherNumber":  func(text string) string { return strings.Replace(text, `"buckets":64`, `"buckets":63`, 1) },
+		"Large":        func(string) string { return strings.Repeat("x", 200<<10) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, 20)
+			a, b := s.start("a"), s.start("b")
+			s.becomesShared(a, b)
+			stage.Eventually(t, "nothing moves any more", func() bool { return len(a.replica.Status().Moves) == 0 })
+			var good string
+			s.rewrite(func(text string) string {
+				good = text
+				return garbage(text)
+			})
+			before := s.owners()
+			problem := func() bool { return a.replica.Status().Problem != "" && b.replica.Status().Problem != "" }
+			stage.Eventually(t, "both replicas say that there is a problem", problem)
+			c := s.start("c")
+			stage.Eventually(t, "a new one says so too", func() bool { return c.replica.Status().Problem != "" })
+			if got := s.owners(); !maps.Equal(got, before) || len(c.holds()) > 0 {
+				t.Errorf("owners were %v and are %v", before, got)
+			}
+			s.rewrite(func(string) string { return good })
+			s.becomesShared(a, b, c)
+		})
+	}
+}
+
+func TestForgedSessionsOwnNothingForLong(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	a := s.start("a")
+	s.becomesShared(a)
+	a.stop() // so that all buckets are free
+	s.rewrite(func(text string) string {
+		table, err := protocol.Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table = table.Next()
+		for i := range 5 {
+			if err := table.Join(protocol.Member{Session: fmt.Sprintf("forged-%d", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for b := range table.Owner {
+			if err := table.Claim(b, table.Sessions[b%5].Session); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text, err = table.Encode(); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	})
+	b := s.start("b")
+	s.becomesShared(b)
+	if n := len(b.replica.Status().Replicas); n != 1 {
+		t.Errorf("%d sessions are left in the table, want one", n)
+	}
+}
+
+// Other Leases have the label too, and names that may be taken for ours.
+func TestForeignLeasesAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	for _, name := range []string{"other", "test", "test.s", "test.s.x", "test.big.table", "test.s.table", "tester.s.a-12345678"} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.namespace, Name: name, Labels: map[string]string{labelSharding: "test"},
+		}}
+		if err := s.cp.Client().Create(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := s.start("a"), s.start("b")
+	s.becomesShared(a, b)
+	b.kill()
+	stage.Eventually(t, "what is killed is taken over, and its Lease is gone", func() bool {
+		return len(a.holds()) == 20 && len(s.leases()) == 7+2
+	})
+}
+
+// The number of buckets in the table counts, whatever a replica was told.
+func TestATableKeepsItsNumberOfBuckets(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	a := s.start("a")
+	s.becomesShared(a)
+	b := s.start("b", func(o *Options) { o.Buckets = 128 })
+	s.becomesShared(a, b)
+	if got := b.replica.Status().Buckets; got != 64 {
+		t.Errorf("%d buckets, want 64", got)
+	}
+}
+
+func TestManyReplicasJoinAtOnce(t *testing.T) {
+	t.Parallel()
+	const replicas = 100
+	s := newScene(t, 300)
+	s.lease = 30 * time.Second // so that little is written beside
+	all := make([]*actor, replicas)
+	for i := range all {
+		all[i] = s.start(fmt.Sprint("r", i), func(o *Options) { o.Settle, o.Buckets = time.Second, 256 })
+	}
+	stage.Eventually(t, "all have joined", func() bool { return len(all[0].replica.Status().Replicas) == replicas })
+	stage.Eventually(t, "each member has an owner, and nothing moves", func() bool {
+		status := all[0].replica.Status()
+		return len(s.owners()) == 300 && len(status.Moves) == 0 && status.MembersWithoutOwner == 0
+	})
+	writes := 0
+	for _, a := range all {
+		writes += a.faults.written()
+	}
+	t.Logf("%d replicas joined and balanced with %d writes, at generation %+d", replicas, writes,
+		all[0].replica.Status().Generation)
+}
+
+// The table is as it was earlier, such as after a restore from a backup: what was owned since then is not in it.
+func TestATableThatGoesBackMakesAllBeginAnew(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	a := s.start("a")
+	s.becomesShared(a)
+	early := s.table().Annotations[annotationBuckets]
+	b := s.start("b")
+	s.becomesShared(a, b)
+	sessions := []string{a.session(), b.session()}
+	s.rewrite(func(string) string { return early })
+	stage.Eventually(t, "all have new sessions", func() bool {
+		return a.session() != sessions[0] && b.session() != sessions[1]
+	})
+	s.becomesShared(a, b)
+	stage.Eventually(t, "the old sessions are gone", func() bool { return len(a.replica.Status().Replicas) == 2 })
+}

@@ -1,0 +1,313 @@
+package sharding
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
+)
+
+// peer is a session as this replica sees it, its own included.
+type peer struct {
+	lease *coordinationv1.Lease // as last seen, nil if it never was
+	gone  bool                  // the Lease is not there, or was not seen yet
+	// heard is when the session was last seen to be renewed, or when this replica looked first.
+	heard instant
+}
+
+// fenced reports whether the session cannot be renewed any more.
+func (p *peer) fenced(session string) bool {
+	return p.gone || protocol.Fenced(session, true, holderOf(p.lease))
+}
+
+func (p *peer) draining() bool {
+	return p.lease != nil && p.lease.Annotations[annotationDraining] == "true"
+}
+
+// silentAfter is how long the session may be silent: what it said itself, if that is longer than what this replica thinks.
+func (p *peer) silentAfter(lease time.Duration) time.Duration {
+	if p.lease == nil {
+		return lease
+	}
+	own := time.Duration(ptr.Deref(p.lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return min(longestLease, max(lease, own))
+}
+
+// judge returns what others do about the session, once each has waited for those before it.
+func (p *peer) judge(session string, now instant, lease, wait time.Duration) (verdict protocol.Verdict, left time.Duration) {
+	left = p.silentAfter(lease) + wait - now.since(p.heard)
+	holder := ""
+	if !p.gone {
+		holder = holderOf(p.lease)
+	}
+	return protocol.Judge(session, !p.gone, holder, left <= 0), left
+}
+
+// heldTable is the table as this replica last saw it.
+type heldTable struct {
+	lease   *coordinationv1.Lease // nil before
+	content *protocol.Table       // the last that could be read; nil before
+	text    string
+	// problem says why the content of the Lease cannot be read. Nothing is written to the table then.
+	problem error
+	// doubt is set when what was seen may mean that the table was deleted, or was restored from a backup.
+	doubt bool
+	moves map[int]instant // since when buckets are known to be moving
+}
+
+// view is what the watch of the Leases writes to. It implements client-go's ReflectorStore.
+type view struct{ *Replica }
+
+// Add implements ReflectorStore.
+func (v view) Add(obj any) error { return v.Update(obj) }
+
+// Update implements ReflectorStore.
+func (v view) Update(obj any) error {
+	lease, ok := obj.(*coordinationv1.Lease)
+	if !ok {
+		return fmt.Errorf("%T is no Lease", obj)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.sawLocked(lease)
+	return nil
+}
+
+// Delete implements ReflectorStore.
+func (v view) Delete(obj any) error {
+	lease, ok := obj.(*coordinationv1.Lease)
+	if !ok {
+		return fmt.Errorf("%T is no Lease", obj)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.goneLocked(lease.Name)
+	return nil
+}
+
+// Replace implements ReflectorStore.
+func (v view) Replace(objs []any, _ string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	there := make(map[string]bool, len(objs))
+	for _, obj := range objs {
+		if lease, ok := obj.(*coordinationv1.Lease); ok {
+			there[lease.Name] = true
+			v.sawLocked(lease)
+		}
+	}
+	if !there[v.opts.tableName()] && v.table.lease != nil {
+		v.goneLocked(v.opts.tableName())
+	}
+	for session := range v.peers {
+		if name := v.opts.leaseName(session); !there[name] {
+			v.goneLocked(name)
+		}
+	}
+	return nil
+}
+
+// Resync implements ReflectorStore.
+func (view) Resync() error { return nil }
+
+// sawLocked notes what a Lease looks like now.
+func (r *Replica) sawLocked(lease *coordinationv1.Lease) {
+	if lease.Name == r.opts.tableName() {
+		r.sawTableLocked(lease)
+		return
+	}
+	session, ok := r.opts.sessionOf(lease.Name)
+	if !ok || numberOf(lease) == 0 || lease.Annotations[annotationPool] != r.opts.Pool {
+		return
+	}
+	before := r.peers[session]
+	now := &peer{lease: lease, heard: r.clock.now()}
+	known := before != nil && before.lease != nil && before.lease.UID == lease.UID
+	switch {
+	case known && !before.gone && before.fenced(session):
+		return // it stays so, whatever an older event says
+	case known && !before.gone && before.lease.ResourceVersion == lease.ResourceVersion:
+		return
+	case known && now.fenced(session):
+		now.heard = before.heard
+	}
+	r.peers[session] = now
+	if before == nil || before.fenced(session) != now.fenced(session) || before.draining() != now.draining() {
+		r.inputLocked()
+	}
+}
+
+// goneLocked notes that a Lease is gone, or seems to be.
+func (r *Replica) goneLocked(name string) {
+	if name == r.opts.tableName() {
+		r.table.doubt = r.table.lease != nil
+		r.work.send()
+		return
+	}
+	if session, ok := r.opts.sessionOf(name); ok && r.peers[session] != nil && !r.peers[session].gone {
+		p := *r.peers[session]
+		p.gone = true
+		r.peers[session] = &p
+		r.inputLocked()
+	}
+}
+
+// sawTableLocked notes what the table looks like now.
+func (r *Replica) sawTableLocked(lease *coordinationv1.Lease) {
+	held := &r.table
+	if held.lease != nil && held.lease.UID != lease.UID {
+		held.doubt = true
+		r.work.send()
+		return
+	}
+	text := lease.Annotations[annotationBuckets]
+	if held.lease != nil && held.text == text && held.problem == nil {
+		held.lease = lease
+		return
+	}
+	content, err := protocol.Decode(text)
+	switch {
+	case err != nil:
+		held.lease, held.text, held.problem = lease, text, oneline.Error(err, maxError)
+		r.work.send()
+		return
+	case held.content != nil && content.Gen < held.content.Gen:
+		held.doubt = true // mostly an event that is late
+		r.work.send()
+		return
+	}
+	r.takeTableLocked(lease, text, content)
+}
+
+// takeTableLocked makes the content what this replica goes by.
+func (r *Replica) takeTableLocked(lease *coordinationv1.Lease, text string, content *protocol.Table) {
+	now := r.clock.now()
+	held, before := &r.table, r.table.content
+	moves := make(map[int]instant, len(content.Moving))
+	for b, to := range content.Moving {
+		moves[b] = now
+		if before != nil && before.Moving[b] == to {
+			moves[b] = held.moves[b]
+		}
+	}
+	if before == nil || joined(before, content) {
+		r.settling.came(now)
+	}
+	*held = heldTable{lease: lease, content: content, text: text, moves: moves}
+	for _, m := range content.Sessions {
+		if r.peers[m.Session] == nil {
+			r.peers[m.Session] = &peer{gone: true, heard: now}
+		}
+	}
+	r.newest = max(r.newest, content.Gen)
+	r.inputLocked()
+	r.planFrom = now
+	r.applyLocked()
+}
+
+// inputLocked notes that a plan may have to be another.
+func (r *Replica) inputLocked() {
+	if r.planned == r.inputs {
+		r.planFrom = r.clock.now()
+	}
+	r.inputs++
+	r.work.send()
+}
+
+// joined reports whether a session is in the table that was not before.
+func joined(before, now *protocol.Table) bool {
+	for _, m := range now.Sessions {
+		if !before.Has(m.Session) {
+			return true
+		}
+	}
+	return false
+}
+
+// watch follows the Leases until ctx ends.
+func (r *Replica) watch(ctx context.Context) {
+	ctx = klog.NewContext(ctx, logr.Discard()) // client-go would log each failure
+	for ctx.Err() == nil {
+		once, cancel := context.WithCancel(ctx)
+		r.mu.Lock()
+		r.watchAnew, r.watching = cancel, r.clock.now()
+		r.mu.Unlock()
+		r.reflector().RunWithContext(once)
+		cancel()
+	}
+}
+
+// lister lists before it watches. That shows who owns what even where watches stand still, which lists as streams do not.
+type lister struct{ *toolscache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is asked for by reflectors.
+func (lister) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (r *Replica) reflector() *toolscache.Reflector {
+	selector := labels.Set{labelSharding: r.opts.ID}.String()
+	leases := r.hub.watching
+	lw := &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			opts.LabelSelector, opts.ResourceVersion = selector, "" // from the storage: a server's cache may be late
+			list, err := ask(ctx, leases, func(ctx context.Context) (*coordinationv1.LeaseList, error) { return leases.List(ctx, opts) })
+			return list, r.watched(ctx, err)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			opts.LabelSelector = selector
+			watching, err := leases.Watch(ctx, opts)
+			return watching, r.watched(ctx, err)
+		},
+	}
+	return toolscache.NewReflectorWithOptions(lister{lw}, &coordinationv1.Lease{}, view{r}, toolscache.ReflectorOptions{
+		Name:    "sharding",
+		Backoff: &wait.Backoff{Duration: r.times.step / 4, Cap: r.times.try, Factor: 2, Jitter: 0.5, Steps: math.MaxInt},
+	})
+}
+
+// watched logs that lists and watches have begun to fail. It is called by one goroutine at a time.
+func (r *Replica) watched(ctx context.Context, err error) error {
+	reason := ""
+	if err != nil && ctx.Err() == nil {
+		reason = fleet.ReasonOf(err)
+	}
+	if reason != r.watchFailed && reason != "" {
+		r.log.Info("Cannot watch the Leases of replicas", "reason", reason, "error", oneline.Text(err.Error(), maxError))
+	}
+	r.watchFailed = reason
+	return err
+}
+
+// checkWatch watches anew if nothing is seen of the session's renewals, although they work: the connection leads nowhere, or the
+// server behind it is late. It returns when to look again.
+func (r *Replica) checkWatch(s *session) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.watching
+	if own := r.peers[s.name]; own != nil && own.heard.mono > last.mono {
+		last = own.heard
+	}
+	silent := r.clock.now().since(last)
+	if silent < r.times.valid || s.remaining() <= 0 || r.watchAnew == nil {
+		return max(r.times.valid-silent, r.times.step)
+	}
+	r.log.Info("The watch of the Leases shows nothing of this session's renewals; watching anew", "session", s.name)
+	r.hub.watching.redial()
+	r.watchAnew()
+	r.watchAnew = nil
+	return r.times.valid
+}
