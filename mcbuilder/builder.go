@@ -164,7 +164,12 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 
 	options := b.options
 	waiting := &waiting[request]{}
-	reconciler := &reconciler[request]{inner: r, mgr: b.mgr, controller: b.name, part: b.mgr.GetFleet().Controller(b.name), waiting: waiting}
+	reconciler := &reconciler[request]{
+		inner: r, mgr: b.mgr, controller: b.name, part: b.mgr.GetFleet().Controller(b.name), waiting: waiting, shared: b.isShared(),
+	}
+	if reconciler.shared {
+		options.NeedLeaderElection = new(false)
+	}
 	options.Reconciler = reconciler
 	options.LogConstructor = logConstructor(b.logger(), b.name, gvk, options.LogConstructor)
 	options.MaxConcurrentReconciles = b.workers(gvk)
@@ -220,11 +225,20 @@ func (b *TypedBuilder[request]) check(r reconcile.TypedReconciler[request]) (gvk
 			errs = append(errs, err)
 		}
 	}
+	if len(errs) == 0 && b.isShared() && b.options.NeedLeaderElection != nil && *b.options.NeedLeaderElection {
+		errs = append(errs, errors.New("the option NeedLeaderElection is for controllers of the local cluster alone: "+
+			"replicas share the members, and this one has some whether it is the leader or not"))
+	}
 	if len(errs) == 0 && b.primary != nil {
 		gvk, err = apiutil.GVKForObject(b.primary, b.mgr.GetScheme())
 		errs = append(errs, err)
 	}
 	return gvk, errors.Join(errs...)
+}
+
+// isShared reports whether several replicas share what the controller reconciles. One of the local cluster alone runs on the leader.
+func (b *TypedBuilder[request]) isShared() bool {
+	return b.mgr.GetFleet().Shared() && b.where() != inLocalCluster+" alone"
 }
 
 // logger is that of the controller's options, or of the manager.

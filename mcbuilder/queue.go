@@ -122,20 +122,24 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 	a.waiting.served.Store(true)
 	defer a.waiting.served.Store(false)
 	members := map[fleet.ClusterName]attended{}
-	for change := range a.fleet.Changes(ctx) {
+	for change := range a.fleet.Controller(a.controller).Changes(ctx) {
 		name := change.Status.Name
+		if name == mcreconcile.LocalCluster {
+			a.followLocal(members, change, q)
+			continue
+		}
 		switch change.Status.State {
 		case "":
 			q.Purge(name)
 			a.waiting.purge(name)
 			a.waiting.queue(change.Status, q) // they are told that it is gone
-		case fleet.Draining:
+		case fleet.Draining, fleet.NotOwned:
 			a.purge(members, name, q)
 		case fleet.Ready:
 			q.Resume(name)
 			a.weigh(change.Status, q)
 			a.waiting.queue(change.Status, q)
-		case fleet.Pending, fleet.Connecting, fleet.Unreachable:
+		case fleet.Pending, fleet.Connecting, fleet.Unreachable, fleet.Suspended:
 			q.Pause(name)
 			a.weigh(change.Status, q)
 		}
@@ -144,6 +148,19 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 	for _, m := range members {
 		m.leave()
 	}
+}
+
+// followLocal parks the requests of the local cluster while another replica reconciles them. Every replica hears of all objects
+// there, so that the next one needs no list.
+func (a attendance[request]) followLocal(members map[fleet.ClusterName]attended, change fleet.Change, q *mcqueue.Queue[request]) {
+	name := change.Status.Name
+	if change.Status.State == fleet.Ready {
+		q.Resume(name)
+		a.waiting.queue(change.Status, q)
+	} else {
+		q.Pause(name)
+	}
+	a.attend(members, name, change.Engagement)
 }
 
 // weigh tells the queue the weight of a member. The function is a user's, and what it gets a stranger's: it may panic.

@@ -27,6 +27,7 @@ type reconciler[request mcreconcile.ClusterAware[request]] struct {
 	controller string
 	part       *fleet.Controller // that it has in the fleet
 	waiting    *waiting[request]
+	shared     bool // several replicas share what it reconciles, also in the local cluster
 	// queue is where reconciles yield that wait for silent clusters, nil if they do not. It is set before the workers start.
 	queue *mcqueue.Queue[request]
 	// started is the context of the controller, nil before its start. It is set before the workers start.
@@ -42,7 +43,7 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 		defer this.pulse.End()
 		ctx = &this.pulse
 	}
-	if req.Cluster() == mcreconcile.LocalCluster {
+	if req.Cluster() == mcreconcile.LocalCluster && !r.shared {
 		if r.started != nil {
 			ctx = life.With(ctx, r.started)
 		}
@@ -51,7 +52,7 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 	}
 	joined, engagement, end, err := r.part.Begin(ctx, req.Cluster(), this)
 	switch {
-	case errors.Is(err, fleet.ErrNotReady):
+	case errors.Is(err, fleet.ErrNotReady), errors.Is(err, fleet.ErrNotOwned) && req.Cluster() == mcreconcile.LocalCluster:
 		return r.again(req, nil), nil // the queue is about to park it
 	case errors.Is(err, fleet.ErrDisengaged):
 		return r.disengaged(req), nil
@@ -70,6 +71,10 @@ var errPanicked = errors.New("the reconciler panicked")
 // engaged reconciles on a context that has joined the engagement.
 func (r *reconciler[request]) engaged(ctx context.Context, e *fleet.Engagement, req request) (reconcile.Result, error) {
 	result, err := r.inner.Reconcile(mcreconcile.WithCluster(ctx, e.Name(), e.Cluster()), req)
+	if err != nil && errors.Is(context.Cause(ctx), fleet.ErrNotReady) {
+		log.FromContext(ctx).Info("The reconcile was ended", "why", context.Cause(ctx).Error(), "result", oneline.Text(err.Error(), maxError))
+		return r.again(req, result.Priority), nil // the queue has parked it
+	}
 	if errors.Is(context.Cause(e.Context()), fleet.ErrAnotherCluster) {
 		return reconcile.Result{}, nil // the request was for the cluster that had the name before
 	}
@@ -82,7 +87,7 @@ func (r *reconciler[request]) engaged(ctx context.Context, e *fleet.Engagement, 
 
 // disengaged says what becomes of a request whose engagement ended: it is for the next engagement, if there is one.
 func (r *reconciler[request]) disengaged(req request) reconcile.Result {
-	if _, known := r.mgr.GetFleet().Status(req.Cluster()); !known {
+	if _, known := r.mgr.GetFleet().Status(req.Cluster()); !known && req.Cluster() != mcreconcile.LocalCluster {
 		return reconcile.Result{}
 	}
 	return r.again(req, nil)
@@ -106,7 +111,7 @@ const (
 // answer lets a request that needs other clusters wait until one of them is ready, and drops it if they are gone. Neither
 // is an error of the reconciler's: the members' states show what is wrong.
 func (r *reconciler[request]) answer(ctx context.Context, req request, result reconcile.Result, err error) (reconcile.Result, error) {
-	var what complaint
+	what := complaint{own: req.Cluster()}
 	if err != nil {
 		what.add(err)
 	}
@@ -117,7 +122,7 @@ func (r *reconciler[request]) answer(ctx context.Context, req request, result re
 	needs := slices.DeleteFunc(slices.Clone(what.missing), func(n need) bool { return n == itself })
 	own, known := r.mgr.GetFleet().Status(req.Cluster())
 	switch {
-	case len(needs) < len(what.missing) && known && own.State != fleet.Draining:
+	case len(needs) < len(what.missing) && (known && own.State != fleet.Draining || req.Cluster() == mcreconcile.LocalCluster):
 		return r.again(req, result.Priority), nil // the queue is about to park it
 	case len(needs) == 0 && !what.kinds:
 		log.FromContext(ctx).Info("Dropped the request: what it needs is gone, or is no member", "why", oneline.Text(err.Error(), maxError))
@@ -156,9 +161,10 @@ const maxError = 4096
 
 // complaint is what an error says of clusters that cannot be used.
 type complaint struct {
-	missing []need // clusters that are not ready, or not known, and kinds that are not synced
-	kinds   bool   // something is not ready that may need to be asked for again
-	another bool   // the error is about something else, or about that too
+	own     fleet.ClusterName // of the request
+	missing []need            // clusters that are not ready, or not known, and kinds that are not synced
+	kinds   bool              // something is not ready that may need to be asked for again
+	another bool              // the error is about something else, or about that too
 }
 
 // add goes down the tree of an error: of several that were joined, each counts.
@@ -168,6 +174,8 @@ func (c *complaint) add(err error) {
 		if errors.Is(e, fleet.ErrNotReady) || errors.Is(e, fleet.ErrUnknown) {
 			c.missing = append(c.missing, need{cluster: e.Status.Name})
 		}
+		// Nobody tells when this replica owns it, if ever: the reconciler should be its guest.
+		c.another = c.another || errors.Is(e, fleet.ErrNotOwned) && e.Status.Name != c.own
 	case interface {
 		NotSynced() (fleet.ClusterName, schema.GroupKind)
 	}:

@@ -24,6 +24,7 @@ func TestWhatAnErrorSaysOfClusters(t *testing.T) {
 		return &fleet.StateError{Err: why, Status: fleet.Status{Name: name}}
 	}
 	west, east, gone := state(fleet.ErrNotReady, "west"), state(fleet.ErrUnknown, "east"), state(fleet.ErrGone, "south")
+	theirs, mine := state(fleet.ErrNotOwned, "theirs"), state(fleet.ErrNotOwned, "mine")
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "one", errors.New("too old"))
 	cases := map[string]struct {
 		err  error
@@ -32,6 +33,8 @@ func TestWhatAnErrorSaysOfClusters(t *testing.T) {
 		"AState":                   {west, complaint{missing: ready("west")}},
 		"AStateWithContext":        {fmt.Errorf("applying: %w", west), complaint{missing: ready("west")}},
 		"Gone":                     {gone, complaint{}},
+		"AnotherReplicas":          {theirs, complaint{own: "mine", another: true}},
+		"AnotherReplicasByNow":     {mine, complaint{own: "mine"}},
 		"ASentinel":                {fmt.Errorf("applying: %w", fleet.ErrNotReady), complaint{kinds: true}},
 		"ASentinelThatIsFinal":     {fmt.Errorf("applying: %w", fleet.ErrGone), complaint{}},
 		"SeveralStates":            {errors.Join(gone, west, fmt.Errorf("applying: %w", east)), complaint{missing: ready("west", "east")}},
@@ -48,7 +51,7 @@ func TestWhatAnErrorSaysOfClusters(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var got complaint
+			got := complaint{own: tc.want.own}
 			got.add(tc.err)
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(complaint{}, need{})); diff != "" {
 				t.Errorf("%v (-want, +got):\n%s", tc.err, diff)

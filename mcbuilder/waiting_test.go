@@ -103,6 +103,8 @@ func TestARequestIsTriedAgainWhenThatMayHelp(t *testing.T) {
 		"AClusterThatIsUnknown":    {err: missing(fleet.ErrUnknown, "b"), waits: ready("b")},
 		"AClusterThatIsReadyNow":   {err: missing(fleet.ErrNotReady, "ready"), from: soon, to: soon, waits: ready("ready")},
 		"AClusterThatIsGone":       {err: missing(fleet.ErrGone, "b")},
+		"AnotherReplicasCluster":   {err: missing(fleet.ErrNotOwned, "b"), own: fleet.ErrNotOwned},
+		"ItselfAnotherReplicas":    {err: missing(fleet.ErrNotOwned, "a")},
 		"AKind":                    {err: unsynced{}, from: later, to: later + later/5},
 		"AKindThatWorksNow":        {err: unsyncedIn{"a"}, from: soon, to: soon, waits: []need{{"a", secrets}}},
 		"AKindOfAClusterThatLeft":  {err: unsyncedIn{"left"}, from: soon, to: soon, waits: []need{{"left", secrets}}},

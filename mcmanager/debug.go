@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
 // debugPath is where the metrics server shows the members.
@@ -21,8 +22,9 @@ const debugPath = "/debug/fleet"
 // for those that accept it, or ask for it with ?format=json. It has what status, labels and queues say, and no credentials.
 // It is safe for concurrent use.
 type debugPage struct {
-	fleet *fleet.Fleet
-	role  func() role
+	fleet   *fleet.Fleet
+	role    func() role
+	sharing func() *sharding.Status // nil if this replica shares the members with no others
 }
 
 // role says what a replica does.
@@ -54,16 +56,27 @@ func (m *mcManager) showMembers(opts Options) error {
 	if opts.Metrics.BindAddress == "0" { // there is none
 		return nil
 	}
-	if err := m.AddMetricsServerExtraHandler(debugPath, debugPage{m.fleet, roleOf(opts, m.Elected())}); err != nil {
+	if err := m.AddMetricsServerExtraHandler(debugPath, debugPage{m.fleet, roleOf(opts, m.Elected()), m.sharing}); err != nil {
 		return fmt.Errorf("showing the members at %s of the metrics server: %w", debugPath, err)
 	}
 	return nil
+}
+
+// sharing says how the replicas share the members.
+func (m *mcManager) sharing() *sharding.Status {
+	replica, ok := m.ownership.(*sharding.Replica)
+	if !ok {
+		return nil
+	}
+	status := replica.Status()
+	return &status
 }
 
 // members is what the page shows.
 type members struct {
 	Time     time.Time           `json:"time"`
 	Role     role                `json:"role"`
+	Sharding *sharding.Status    `json:"sharding,omitempty"`
 	States   map[fleet.State]int `json:"states"`
 	Problems []fleet.Problem     `json:"problems"`
 	Members  []memberRow         `json:"members"`
@@ -122,7 +135,7 @@ func wantsJSON(req *http.Request) bool {
 func (p debugPage) json(now time.Time, chosen filter) ([]byte, error) {
 	list := p.fleet.List(nil)
 	all := members{
-		Time: now.UTC(), Role: p.role(), States: countStates(list),
+		Time: now.UTC(), Role: p.role(), Sharding: p.sharing(), States: countStates(list),
 		Problems: chosen.problems(p.fleet.Problems()), Members: make([]memberRow, 0, len(list)),
 	}
 	for _, status := range chosen.members(list) {
@@ -134,7 +147,7 @@ func (p debugPage) json(now time.Time, chosen filter) ([]byte, error) {
 // html has the worst of it first, and no more than a browser shows well.
 func (p debugPage) html(now time.Time, chosen filter) ([]byte, error) {
 	t := newTable(p.fleet.List(nil), p.fleet.Problems(), chosen)
-	t.Time, t.Role = now.UTC(), p.role()
+	t.Time, t.Role, t.Sharding = now.UTC(), p.role(), p.sharing()
 	for i, row := range t.Rows {
 		t.Rows[i].Queues = busy(p.fleet.Queues(row.Name))
 	}

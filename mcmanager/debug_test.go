@@ -18,9 +18,45 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
 func withoutElection() role { return alone }
+
+func unshared() *sharding.Status { return nil }
+
+// TestAReplicaThatSharesMembersShowsWhoHasWhat: with the session that is silent, what moves, and what nobody owns.
+func TestAReplicaThatSharesMembersShowsWhoHasWhat(t *testing.T) {
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	f, _ := fleettest.Run(t, fleet.Options{})
+	status := &sharding.Status{
+		Replica: "shop-1", Session: "shop.s.shop-1-x", Pool: "large", State: sharding.Suspended, SuspendedSince: at, Problem: "<b>hub</b>",
+		MembersWithoutOwner: 3, MaxOverMean: 1.25, Replicas: []sharding.ReplicaStatus{
+			{Session: "shop.s.shop-1-x", Replica: "shop-1", Revision: "r2", Live: true, Members: 7, Weight: 9, Capacity: 2},
+			{Session: "shop.s.shop-2-y", Replica: "shop-2", SilentSeconds: 12.4, Capacity: 1},
+			{Replica: "shop-3", Live: true, Draining: true},
+		},
+		Moves: []sharding.Move{{From: "shop.s.shop-3-z", To: "shop.s.shop-1-x", Members: 4, Since: at.Add(-time.Minute)}},
+	}
+	page := debugPage{f.Fleet, withoutElection, func() *sharding.Status { return status }}
+	html, err := page.html(at, filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"one of those that share the members", "<th>Owner</th>", "3 members have no owner", "&lt;b&gt;hub", "1.25 of the mean", "of pool large",
+		"silent for 12 s", `<span class="Leaving">leaving</span>`, "4 members move from shop.s.shop-3-z to shop.s.shop-1-x", ">1m0s</time>",
+		`is <span class="Suspended">Suspended</span> since <time datetime="2030-01-02T03:04:05Z">`,
+	} {
+		if !strings.Contains(string(html), want) {
+			t.Errorf("the page has no %q:\n%s", want, html)
+		}
+	}
+	data, err := page.json(at, filter{})
+	if err != nil || !strings.Contains(string(data), `"membersWithoutOwner": 3`) {
+		t.Errorf("the JSON has no status of sharding: %v\n%s", err, data)
+	}
+}
 
 // TestTheTableShowsEveryMemberAndEscapes: names, labels and messages are other people's words.
 func TestTheTableShowsEveryMemberAndEscapes(t *testing.T) {
@@ -74,7 +110,7 @@ func TestProblemsOfDiscoveryShow(t *testing.T) {
 		"/debug/fleet": "<td>Secret fleet/east</td>", "/debug/fleet?format=json": `"about": "Secret fleet/east"`,
 	} {
 		resp := httptest.NewRecorder()
-		debugPage{f.Fleet, withoutElection}.ServeHTTP(resp, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+		debugPage{f.Fleet, withoutElection, unshared}.ServeHTTP(resp, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
 		if !strings.Contains(resp.Body.String(), want) {
 			t.Errorf("%s has no %q:\n%s", target, want, resp.Body)
 		}
@@ -104,7 +140,7 @@ func TestThePageIsHTMLForPeopleAndJSONForPrograms(t *testing.T) {
 			req := httptest.NewRequestWithContext(t.Context(), tc.method, tc.target, nil)
 			req.Header.Set("Accept", tc.accept)
 			resp := httptest.NewRecorder()
-			debugPage{f.Fleet, withoutElection}.ServeHTTP(resp, req)
+			debugPage{f.Fleet, withoutElection, unshared}.ServeHTTP(resp, req)
 			if resp.Code != tc.code || resp.Header().Get("Content-Type") != tc.contentType {
 				t.Errorf("answered %d with %s, want %d with %s", resp.Code, resp.Header().Get("Content-Type"), tc.code, tc.contentType)
 			}
@@ -145,7 +181,7 @@ func TestThePageShowsQueuesThatHaveWork(t *testing.T) {
 		}
 	}
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	page, err := debugPage{f.Fleet, func() role { return leader }}.html(now, filter{})
+	page, err := debugPage{f.Fleet, func() role { return leader }, unshared}.html(now, filter{})
 	if err != nil {
 		t.Fatal(err)
 	}

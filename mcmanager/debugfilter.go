@@ -27,7 +27,9 @@ const maxFilter = 256
 
 // worstFirst are the states in the order in which members are shown.
 func worstFirst() []fleet.State {
-	return []fleet.State{fleet.Unreachable, fleet.Connecting, fleet.Pending, fleet.Draining, fleet.Ready}
+	return []fleet.State{
+		fleet.Unreachable, fleet.Connecting, fleet.Pending, fleet.Suspended, fleet.Draining, fleet.Ready, fleet.NotOwned,
+	}
 }
 
 // choices are the values that a filter's State may have.

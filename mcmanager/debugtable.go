@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
 const (
@@ -24,6 +25,7 @@ const (
 type table struct {
 	Time     time.Time
 	Role     role
+	Sharding *sharding.Status // nil if no others share the members
 	Counts   []count
 	Filter   filter
 	Choices  []string
@@ -96,6 +98,8 @@ func badness(s fleet.Status) int {
 		return 4
 	case s.State == fleet.Ready && (s.Reason != "" || len(s.NotSynced) > 0):
 		return 3
+	case s.State == fleet.NotOwned:
+		return -1
 	case s.State != fleet.Ready, s.Leaving: // as it should
 		return 2
 	case len(s.Duplicates) > 0:

@@ -149,7 +149,7 @@ func TestARowHasSomeLabelsAndKindsAndSaysHowManyMore(t *testing.T) {
 // TestHostileQueriesAreRefused: what cannot be meant is told, and nothing of it comes back as HTML.
 func TestHostileQueriesAreRefused(t *testing.T) {
 	f, _ := fleettest.Run(t, fleet.Options{})
-	page := debugPage{f.Fleet, withoutElection}
+	page := debugPage{f.Fleet, withoutElection, unshared}
 	for query, code := range map[string]int{
 		"text=" + strings.Repeat("a", 256):                            200,
 		"text=" + strings.Repeat("a", 257):                            400,

@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
 // A manager has the options of controller-runtime's, and more of them for its fleet.
@@ -30,6 +31,16 @@ func ExampleNew() {
 	}
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		log.Fatal(err)
+	}
+}
+
+// Replicas of a Deployment share the members. In a pod the options need nothing; elsewhere the three that the pod would tell.
+func ExampleSharded() {
+	provider := kubeconfig.Provider{Namespace: "fleet"}
+	inPod := mcmanager.Sharded(sharding.Options{})
+	elsewhere := mcmanager.Sharded(sharding.Options{ID: "shop", Namespace: "shop-system", Name: "shop-1"})
+	for _, sharded := range []mcmanager.FleetOption{inPod, elsewhere} {
+		_, _ = mcmanager.New(ctrl.GetConfigOrDie(), provider, mcmanager.Options{}, sharded)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -23,9 +22,6 @@ type local struct {
 }
 
 func newLocal(cfg *rest.Config, opts Options) (*local, error) {
-	if opts.Logger.GetSink() == nil {
-		opts.Logger = log.Log
-	}
 	if opts.Controller.Logger.GetSink() == nil {
 		opts.Controller.Logger = opts.Logger
 	}

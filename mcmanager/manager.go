@@ -4,13 +4,17 @@ package mcmanager
 import (
 	"context"
 	"fmt"
+	"net/http"
 
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -62,18 +66,30 @@ type FleetOption func(*fleet.Options)
 //
 // What would connect members with the local cluster is an error, such as a REST mapper in the options of the cache.
 func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...FleetOption) (Manager, error) {
+	if opts.Logger.GetSink() == nil {
+		opts.Logger = log.Log
+	}
+	options := fleet.Options{Scheme: opts.Scheme, Logger: opts.Logger.WithName("fleet")}
+	if options.Scheme == nil {
+		options.Scheme = scheme.Scheme
+	}
+	for _, apply := range fleetOpts {
+		apply(&options)
+	}
+	if broken, ok := options.Ownership.(unusable); ok {
+		return nil, broken.err
+	}
+	if options.Ownership != nil {
+		cfg = gated(cfg)
+	}
 	local, err := newLocal(cfg, opts)
 	if err != nil {
 		return nil, err
 	}
-	options := fleet.Options{Scheme: local.GetScheme(), Logger: local.GetLogger().WithName("fleet")}
-	for _, apply := range fleetOpts {
-		apply(&options)
-	}
 	if options.ClusterOptions, err = memberOptions(opts, options.ClusterOptions); err != nil && provider != nil {
 		return nil, err
 	}
-	m := &mcManager{local: local, fleet: fleet.New(options), provider: provider, controllers: &controllers{}}
+	m := &mcManager{local: local, fleet: fleet.New(options), provider: provider, ownership: options.Ownership, controllers: &controllers{}}
 	if err := m.Add(life{m}); err != nil {
 		return nil, fmt.Errorf("adding the fleet to the manager: %w", err)
 	}
@@ -83,10 +99,20 @@ func New(cfg *rest.Config, provider fleet.Provider, opts Options, fleetOpts ...F
 	return m, m.showMembers(opts)
 }
 
+// gated returns a config with which requests that are sent on behalf of a member, or of the local cluster, change nothing after
+// another replica may own that.
+func gated(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return gate.Transport{RoundTripper: rt} })
+	return cfg
+}
+
 type mcManager struct {
 	*local
 	fleet    *fleet.Fleet
 	provider fleet.Provider
+	// ownership is nil if no other replicas share the members.
+	ownership fleet.Ownership
 
 	controllers *controllers
 }
