@@ -14,6 +14,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 const (
@@ -49,7 +50,7 @@ type plane struct {
 type chaosMember struct {
 	name    fleet.ClusterName
 	plane   *plane
-	between *proxy
+	between *stage.Network
 	secret  *corev1.Secret // nil while it is no member
 }
 
@@ -142,7 +143,7 @@ func (c *chaos) cycle() {
 // join makes a member of a cluster. From then on it may be reconciled.
 func (c *chaos) join(member *chaosMember) {
 	c.seen.allow(member.name)
-	member.secret = c.m.join(string(member.name), member.between.through(member.plane.Config()))
+	member.secret = c.m.join(string(member.name), member.between.Through(member.plane.Config()))
 }
 
 // leave removes a member, whatever is wrong with it, and forbids its reconciles once it is gone.
@@ -209,7 +210,7 @@ func (c *chaos) rewrite(member *chaosMember) string {
 		return c.toggleMember(member)
 	}
 	user := c.rng.IntN(len(member.plane.users))
-	cfg := member.between.through(member.plane.users[user])
+	cfg := member.between.Through(member.plane.users[user])
 	said := fmt.Sprintf("has the right kubeconfig, of user %d", user)
 	switch c.rng.IntN(4) {
 	case 0:
@@ -227,19 +228,19 @@ func (c *chaos) rewrite(member *chaosMember) string {
 func (c *chaos) network(member *chaosMember) string {
 	switch c.rng.IntN(7) {
 	case 0:
-		member.between.hold(true, true)
+		member.between.Hold(true, true)
 		return "is cut off"
 	case 1:
-		member.between.hold(true, false)
+		member.between.Hold(true, false)
 		return "is cut off one way"
 	case 2:
-		member.between.hold(false, true)
+		member.between.Hold(false, true)
 		return "is cut off the other way"
 	case 3:
-		member.between.refuse()
+		member.between.Refuse()
 		return "refuses connections"
 	case 4:
-		member.between.strand()
+		member.between.Strand()
 		return "loses its connections silently"
 	default:
 		c.connect(member)
@@ -248,8 +249,8 @@ func (c *chaos) network(member *chaosMember) string {
 }
 
 func (c *chaos) connect(member *chaosMember) {
-	member.between.hold(false, false)
-	if err := member.between.reopen(); err != nil {
+	member.between.Hold(false, false)
+	if err := member.between.Reopen(); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -290,7 +291,7 @@ func (c *chaos) repair() {
 		if member.secret == nil {
 			c.join(member)
 		} else {
-			c.m.rejoin(member.secret, member.between.through(member.plane.Config()))
+			c.m.rejoin(member.secret, member.between.Through(member.plane.Config()))
 		}
 	}
 }

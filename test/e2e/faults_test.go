@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 // longEnv asks for the tests that must outlast client-go's HTTP/2 pings, which end a dead connection after 45 seconds.
@@ -179,19 +180,19 @@ func TestTheStorageOfAMemberFails(t *testing.T) {
 // TestTheNetworkToAMemberFails: the member runs on, and its objects change meanwhile.
 func TestTheNetworkToAMemberFails(t *testing.T) {
 	t.Parallel()
-	hold := func(up, down bool) func(*proxy) error {
-		return func(p *proxy) error {
-			p.hold(up, down)
+	hold := func(up, down bool) func(*stage.Network) error {
+		return func(p *stage.Network) error {
+			p.Hold(up, down)
 			return nil
 		}
 	}
-	refuse := func(p *proxy) error {
-		p.refuse()
+	refuse := func(p *stage.Network) error {
+		p.Refuse()
 		return nil
 	}
 	timeout := []string{fleet.ReasonTimeout}
 	cases := map[string]struct {
-		fail, repair func(*proxy) error
+		fail, repair func(*stage.Network) error
 		reasons      []string
 		// ask sends a request, since events that flow back are signs of life as long as nobody asks for anything.
 		ask   bool
@@ -201,7 +202,7 @@ func TestTheNetworkToAMemberFails(t *testing.T) {
 		"BothWays":       {fail: hold(true, true), repair: hold(false, false), reasons: timeout},
 		"TowardsIt":      {fail: hold(true, false), repair: hold(false, false), reasons: timeout, ask: true},
 		"BackFromIt":     {fail: hold(false, true), repair: hold(false, false), reasons: timeout},
-		"Refused":        {fail: refuse, repair: (*proxy).reopen, reasons: []string{fleet.ReasonRefused}},
+		"Refused":        {fail: refuse, repair: (*stage.Network).Reopen, reasons: []string{fleet.ReasonRefused}},
 		"ForAMinute":     {fail: hold(true, true), repair: hold(false, false), reasons: timeout, lasts: time.Minute, long: true},
 		"BackForAMinute": {fail: hold(false, true), repair: hold(false, false), reasons: timeout, lasts: time.Minute, long: true},
 	}
@@ -215,7 +216,7 @@ func TestTheNetworkToAMemberFails(t *testing.T) {
 			cp := f.Members[0]
 			between := newProxy(t, cp)
 			m, seen := newWatchedManager(t, f.Local)
-			m.set(fleet.Member{Name: "m", Config: between.through(cp.Config())})
+			m.set(fleet.Member{Name: "m", Config: between.Through(cp.Config())})
 			m.start()
 			m.is("m", fleet.Ready)
 			writes := startLoad(t, cp, ns, 100)
@@ -250,12 +251,12 @@ func TestConnectionsThatDieSilently(t *testing.T) {
 	cp := f.Members[0]
 	between := newProxy(t, cp)
 	m, seen := newWatchedManager(t, f.Local)
-	m.set(fleet.Member{Name: "m", Config: between.through(cp.Config())})
+	m.set(fleet.Member{Name: "m", Config: between.Through(cp.Config())})
 	m.start()
 	m.is("m", fleet.Ready)
 	writes := startLoad(t, cp, ns, 100)
 	writes.reaches(t, 100)
-	between.strand()
+	between.Strand()
 	writes.reaches(t, 100)
 	writes.end(t)
 	seen.mustAgree(t, "m", cp, ns)
@@ -266,26 +267,26 @@ func TestConnectionsThatDieSilently(t *testing.T) {
 func TestAMemberMayBeRemovedAtAnyMoment(t *testing.T) {
 	cases := map[string]struct {
 		rate  int
-		begin func(between *proxy)
-		until func(m *manager, between *proxy) bool
+		begin func(between *stage.Network)
+		until func(m *manager, between *stage.Network) bool
 	}{
 		"WhileItsFirstListIsOnTheWay": {
 			rate: 50 << 10,
-			until: func(m *manager, between *proxy) bool {
-				return m.status("m").State == fleet.Ready && between.passed.Load() > 100<<10
+			until: func(m *manager, between *stage.Network) bool {
+				return m.status("m").State == fleet.Ready && between.Passed() > 100<<10
 			},
 		},
 		"WhileItIsConnecting": {
-			begin: func(between *proxy) { between.hold(false, true) },
-			until: func(m *manager, _ *proxy) bool { return m.status("m").Attempts > 0 },
+			begin: func(between *stage.Network) { between.Hold(false, true) },
+			until: func(m *manager, _ *stage.Network) bool { return m.status("m").Attempts > 0 },
 		},
 		"WhileItsListHangs": {
 			rate: 50 << 10,
-			until: func(m *manager, between *proxy) bool {
-				if m.status("m").State != fleet.Ready || between.passed.Load() < 50<<10 {
+			until: func(m *manager, between *stage.Network) bool {
+				if m.status("m").State != fleet.Ready || between.Passed() < 50<<10 {
 					return false
 				}
-				between.hold(true, true)
+				between.Hold(true, true)
 				return true
 			},
 		},
@@ -306,7 +307,7 @@ func TestAMemberMayBeRemovedAtAnyMoment(t *testing.T) {
 				tc.begin(between)
 			}
 			before := goroutinesOfManager()
-			m.set(fleet.Member{Name: "m", Config: between.through(cp.Config())})
+			m.set(fleet.Member{Name: "m", Config: between.Through(cp.Config())})
 			eventually(t, "the moment has come", func() bool { return tc.until(m, between) })
 			begin := time.Now()
 			select {
@@ -320,14 +321,14 @@ func TestAMemberMayBeRemovedAtAnyMoment(t *testing.T) {
 				t.Errorf("it is still a member: %+v", status)
 			}
 			eventually(t, "as many goroutines run as before", func() bool { return goroutinesOfManager() <= before })
-			between.hold(false, false)
+			between.Hold(false, false)
 			seen.mustHeed(t)
 		})
 	}
 }
 
 // proxyCode is in the stack of every goroutine of a proxy.
-const proxyCode = "e2e.(*proxy)"
+const proxyCode = "stage.(*Network)"
 
 // goroutinesOfManager counts as goroutines does, without those of proxies.
 func goroutinesOfManager() int {

@@ -302,19 +302,19 @@ func TestWhatWasDeletedDuringAReplacementIsReconciled(t *testing.T) {
 	}
 	first, second := newProxy(t, cp), newProxy(t, cp)
 	m, seen := newWatchedManager(t, f.Local)
-	m.set(fleet.Member{Name: "m", Config: first.through(cp.Config())})
+	m.set(fleet.Member{Name: "m", Config: first.Through(cp.Config())})
 	m.start()
 	m.is("m", fleet.Ready)
 	seen.mustAgree(t, "m", cp, ns)
 	before := m.attached()
-	first.hold(true, true)
+	first.Hold(true, true)
 	for i := range 10 {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("cm-%d", i)}}
 		if err := cp.Client().Delete(t.Context(), cm); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m.set(fleet.Member{Name: "m", Config: second.through(cp.Config())})
+	m.set(fleet.Member{Name: "m", Config: second.Through(cp.Config())})
 	eventually(t, "the member is engaged at its other address", func() bool { return m.attached() != before })
 	seen.mustAgree(t, "m", cp, ns)
 }
@@ -340,12 +340,12 @@ func TestNothingIsLostWhenTheRightToReadTheIdentityIsOthers(t *testing.T) {
 	}
 	m, seen := newWatchedManager(t, f.Local)
 	first := newProxy(t, cp)
-	m.set(fleet.Member{Name: "m", Config: first.through(users[""])})
+	m.set(fleet.Member{Name: "m", Config: first.Through(users[""])})
 	m.start()
 	m.isCluster("")
 	seen.mustAgree(t, "m", cp, ns)
 	for i, identity := range []string{identityOf(t, cp), ""} {
-		first.hold(true, true)
+		first.Hold(true, true)
 		for n := range 10 {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("cm-%d", 10*i+n)}}
 			if err := cp.Client().Delete(t.Context(), cm); err != nil {
@@ -353,7 +353,7 @@ func TestNothingIsLostWhenTheRightToReadTheIdentityIsOthers(t *testing.T) {
 			}
 		}
 		first = newProxy(t, cp)
-		m.set(fleet.Member{Name: "m", Config: first.through(users[identity])})
+		m.set(fleet.Member{Name: "m", Config: first.Through(users[identity])})
 		m.isCluster(identity)
 		seen.mustAgree(t, "m", cp, ns)
 	}
@@ -399,7 +399,7 @@ func TestAnEngagementIsSyncedBeforeItTakesThePlaceOfAnother(t *testing.T) {
 	m.is("m", fleet.Ready)
 	seen.mustAgree(t, "m", cp, ns)
 	before := m.attached()
-	m.set(fleet.Member{Name: "m", Config: slow.through(cp.Config())})
+	m.set(fleet.Member{Name: "m", Config: slow.Through(cp.Config())})
 	eventually(t, "the member is engaged at its other address", func() bool { return m.attached() != before })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // far less than the list takes
 	defer cancel()
@@ -499,7 +499,7 @@ func TestTwoMembersThatAreOneClusterAreTold(t *testing.T) {
 	cp := f.Members[0]
 	m, _ := newWatchedManager(t, f.Local)
 	m.set(fleet.Member{Name: "m", Config: cp.Config()})
-	m.set(fleet.Member{Name: "twin", Config: newProxy(t, cp).through(cp.Config())})
+	m.set(fleet.Member{Name: "twin", Config: newProxy(t, cp).Through(cp.Config())})
 	m.start()
 	eventually(t, "each shows the other", func() bool {
 		return slices.Equal(m.status("m").Duplicates, []fleet.ClusterName{"twin"}) &&

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 // wire is a network namespace that is connected by one virtual cable, on which packets can be lost.
@@ -146,9 +147,9 @@ func TestPacketsAreLost(t *testing.T) {
 			ns := inAll(t, f)
 			cp := f.Members[0]
 			w.lose(t, false, false)
-			between := newProxyOn(t, w.listen(t), cp, 0)
+			between := stage.NewNetworkOn(t, w.listen(t), stage.AddressOf(t, cp))
 			m, seen := newWatchedManager(t, f.Local)
-			m.set(fleet.Member{Name: "m", Config: between.through(cp.Config())})
+			m.set(fleet.Member{Name: "m", Config: between.Through(cp.Config())})
 			m.start()
 			m.is("m", fleet.Ready)
 			writes := startLoad(t, cp, ns, 100)

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 // trap is an internal server that should never be asked.
@@ -211,20 +212,20 @@ func TestACAInAFileIsFollowed(t *testing.T) {
 	cp := f.Members[0]
 	first, second := newAuthority(t), newAuthority(t)
 	g, next := newGateway(t, first, cp), newGateway(t, second, cp)
-	front := newProxyTo(t, strings.TrimPrefix(g.server.URL, "https://"))
+	front := stage.NewNetwork(t, strings.TrimPrefix(g.server.URL, "https://"))
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(path, g.ca, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cfg := g.config()
-	cfg.Host, cfg.CAData, cfg.CAFile = "https://"+front.addr, nil, path
+	cfg.Host, cfg.CAData, cfg.CAFile = "https://"+front.Address, nil, path
 	m, seen := newWatchedManager(t, f.Local)
 	m.set(fleet.Member{Name: "m", Config: cfg})
 	m.start()
 	m.is("m", fleet.Ready)
 	seen.mustAgree(t, "m", cp, ns)
 	before := m.attached()
-	front.leadTo(strings.TrimPrefix(next.server.URL, "https://"))
+	front.LeadTo(strings.TrimPrefix(next.server.URL, "https://"))
 	m.becomes(fleet.Unreachable, fleet.ReasonCertificate)
 	if err := os.WriteFile(path, next.ca, 0o600); err != nil {
 		t.Fatal(err)
@@ -250,7 +251,7 @@ func TestASlowServerIsNotCut(t *testing.T) {
 	})
 	seen := newLedger()
 	m.control(seen)
-	m.set(fleet.Member{Name: "m", Config: slow.through(cp.Config())})
+	m.set(fleet.Member{Name: "m", Config: slow.Through(cp.Config())})
 	m.start()
 	seen.mustAgree(t, "m", cp, ns)
 }

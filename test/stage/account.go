@@ -1,7 +1,6 @@
 package stage
 
 import (
-	"encoding/pem"
 	"maps"
 	"os"
 	"path/filepath"
@@ -40,14 +39,8 @@ func NewAccount(t *testing.T, cp *mctest.ControlPlane, file string) *Account {
 	Apply(t, cp, file)
 	key, rights := granted(t, file)
 	a := &Account{file: file, granted: rights, held: map[string]chan struct{}{}}
-	proxy := a.proxy(t, cp)
-	a.config = &rest.Config{
-		Host:        proxy.URL,
-		BearerToken: token(t, cp, key),
-		TLSClientConfig: rest.TLSClientConfig{
-			CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}),
-		},
-	}
+	a.config = configFor(a.proxy(t, cp))
+	a.config.BearerToken = token(t, cp, key)
 	for _, r := range rights { // the API server learns of them by a watch
 		Eventually(t, "the rights of "+file+" hold", func() bool { return r.holds(t, cp, key) })
 	}

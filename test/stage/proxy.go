@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"encoding/pem"
 	"io"
 	stdlog "log"
 	"net/http"
@@ -16,34 +17,47 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
-// proxy passes requests on to the control plane. When that cannot be reached, connections break.
+// proxy passes requests on to the control plane, and takes notes.
 func (a *Account) proxy(t *testing.T, cp *mctest.ControlPlane) *httptest.Server {
 	t.Helper()
 	config := cp.Config()
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	quiet := stdlog.New(io.Discard, "", 0)
-	through := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ModifyResponse: a.answered,
-		Transport:      transport,
-		FlushInterval:  -1, // watches
-		ErrorLog:       quiet,
-		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	through := passOn(t, &rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
+	through.ModifyResponse = a.answered
+	return serve(t, func(w http.ResponseWriter, req *http.Request) {
 		if a.note(req) {
 			through.ServeHTTP(w, req)
 		} else {
 			doNotStream(w)
 		}
-	}))
+	})
+}
+
+// passOn passes requests on to an API server. When that cannot be reached, connections break.
+func passOn(t *testing.T, config *rest.Config) *httputil.ReverseProxy {
+	t.Helper()
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ErrorLog:      quiet,
+		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+}
+
+var quiet = stdlog.New(io.Discard, "", 0)
+
+// serve serves by HTTPS until the test ends.
+func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = true
 	server.Config.ErrorLog = quiet
 	server.StartTLS()
@@ -52,6 +66,12 @@ func (a *Account) proxy(t *testing.T, cp *mctest.ControlPlane) *httptest.Server 
 		server.Close()
 	})
 	return server
+}
+
+// configFor is the way to reach a server, without credentials.
+func configFor(server *httptest.Server) *rest.Config {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
 // note notes what a request asks for, and reports whether it is passed on. The first of its kind that asks for a list as a
