@@ -26,7 +26,7 @@ func run(ctx context.Context, d *demo.Demo) error {
 	provider := kubeconfig.Provider{Namespace: "fleet"}
 	mgr, err := mcmanager.New(d.LocalConfig(), d.ProviderOr(provider), mcmanager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"}, // none
-	})
+	}, d.Sharded()...)
 	if err != nil {
 		return err
 	}

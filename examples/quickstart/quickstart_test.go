@@ -192,6 +192,38 @@ func TestTheDemoShowsWhatItPromises(t *testing.T) {
 	}
 }
 
+// TestProcessesShareTheMembers: one is killed and one ends, and the third works on everything then.
+func TestProcessesShareTheMembers(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--replicas=3")
+	if code := p.end(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	p.leavesNothing(nil)
+	owner := regexp.MustCompile(`^\d\d:\d\d:\d\d (member-\d) Ready in (replica-\d)`)
+	owners, last := map[string]bool{}, map[string]string{}
+	for _, line := range p.lines {
+		if match := owner.FindStringSubmatch(line); match != nil {
+			owners[match[2]], last[match[1]] = true, match[2]
+		}
+	}
+	if len(owners) < 2 {
+		t.Errorf("members were with %v alone", owners)
+	}
+	want := map[string]string{"member-1": "replica-2", "member-2": "replica-2", "member-3": "replica-2", "member-4": "replica-2"}
+	if diff := cmp.Diff(want, last); diff != "" {
+		t.Errorf("owners in the end (-want, +got):\n%s", diff)
+	}
+	summary := p.lines[slices.Index(p.lines, "What was shown:"):]
+	for _, want := range []string{
+		`- 3 processes shared 4 members\.`, `- replica-3 was killed\. .* That took \d`, `- replica-1 handed over, and ended\. That took \d`,
+	} {
+		if !slices.ContainsFunc(summary, regexp.MustCompile("^"+want).MatchString) {
+			t.Errorf("the summary lacks %q:\n%s", want, strings.Join(summary, "\n"))
+		}
+	}
+}
+
 // states lists the lasting states of a member that lines have shown, without repetitions.
 func (p *program) states(name string) []fleet.State {
 	state := regexp.MustCompile(`^\d\d:\d\d:\d\d ` + name + ` (\w+)`)

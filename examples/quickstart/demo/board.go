@@ -29,6 +29,8 @@ type members map[fleet.ClusterName]*member
 type member struct {
 	state           fleet.State
 	reason, message string
+	owner           string // the replica that works on it, "" where one process works on all
+	epoch           int64
 	objects         map[types.NamespacedName]string // the version that was reconciled last, "" once it is gone
 	reconciles      int
 	event           string
@@ -39,6 +41,7 @@ type member struct {
 type row struct {
 	name                fleet.ClusterName
 	state               string
+	owner               string
 	objects, reconciles int
 	event               string
 	at                  time.Time
@@ -48,13 +51,19 @@ func newBoard() *board {
 	return &board{members: members{}, changed: make(chan struct{})}
 }
 
-// follow notes the states of the members until ctx is done.
-func (b *board) follow(ctx context.Context, f *fleet.Fleet) {
+// audience is told what happens to members. A board is, and what tells the board of another process.
+type audience interface {
+	note(s fleet.Status)
+	reconciled(req mcreconcile.Request, version string)
+}
+
+// follow tells of the states of the members until ctx is done.
+func follow(ctx context.Context, f *fleet.Fleet, to audience) {
 	for change := range f.Changes(ctx) {
 		if change.Status.State == "" {
 			change.Status.State = stateGone
 		}
-		b.note(change.Status)
+		to.note(change.Status)
 	}
 }
 
@@ -62,7 +71,10 @@ func (b *board) note(s fleet.Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m := b.memberLocked(s.Name)
-	if m.state == s.State && m.reason == s.Reason && m.message == s.Message {
+	if s.State == fleet.NotOwned || s.Epoch < m.epoch && s.State != stateGone {
+		return // its owner tells
+	}
+	if m.state == s.State && m.reason == s.Reason && m.message == s.Message && m.epoch == s.Epoch {
 		return
 	}
 	event := "is " + string(s.State)
@@ -72,7 +84,7 @@ func (b *board) note(s fleet.Status) {
 	if s.State == stateGone {
 		clear(m.objects)
 	}
-	m.state, m.reason, m.message = s.State, s.Reason, s.Message
+	m.state, m.reason, m.message, m.owner, m.epoch = s.State, s.Reason, s.Message, s.Owner, s.Epoch
 	b.happenedLocked(m, event)
 }
 
@@ -94,6 +106,18 @@ func (b *board) reconciled(req mcreconcile.Request, version string) {
 		event = "unchanged "
 	}
 	b.happenedLocked(m, event+req.NamespacedName.String())
+}
+
+// ended notes that a replica is no more, so that nobody works on what it owned.
+func (b *board) ended(replica, how string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.members {
+		if m.owner == replica {
+			m.state, m.reason, m.message, m.owner = fleet.NotOwned, "", "", ""
+			b.happenedLocked(m, replica+" "+how)
+		}
+	}
 }
 
 func (b *board) memberLocked(name fleet.ClusterName) *member {
@@ -124,7 +148,7 @@ func (b *board) rows() ([]row, <-chan struct{}) {
 }
 
 func (m *member) row(name fleet.ClusterName) row {
-	r := row{name: name, state: string(m.state), reconciles: m.reconciles, event: m.event, at: m.at}
+	r := row{name: name, state: string(m.state), owner: m.owner, reconciles: m.reconciles, event: m.event, at: m.at}
 	if m.reason != "" {
 		r.state += " (" + m.reason + ")"
 	}

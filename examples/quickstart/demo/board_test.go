@@ -61,6 +61,26 @@ func TestBoardSaysWhatHappenedLast(t *testing.T) {
 	}
 }
 
+// TestOnlyItsOwnerTellsOfAMember: others know that they do not own it, and what one of before says may be late.
+func TestOnlyItsOwnerTellsOfAMember(t *testing.T) {
+	b := newBoard()
+	b.note(fleet.Status{Name: "m", State: fleet.NotOwned, Owner: "one"})
+	b.note(fleet.Status{Name: "m", State: fleet.Ready, Owner: "two", Epoch: 2})
+	b.note(fleet.Status{Name: "m", State: fleet.Draining, Owner: "one", Epoch: 1})
+	shows := func(want row) {
+		t.Helper()
+		rows, _ := b.rows()
+		if diff := cmp.Diff([]row{want}, rows, cmp.AllowUnexported(row{}), cmpopts.IgnoreFields(row{}, "name", "at")); diff != "" {
+			t.Errorf("rows (-want, +got):\n%s", diff)
+		}
+	}
+	shows(row{state: "Ready", owner: "two", event: "is Ready"})
+	b.ended("one", "has ended")
+	shows(row{state: "Ready", owner: "two", event: "is Ready"})
+	b.ended("two", "was killed")
+	shows(row{state: "NotOwned", event: "two was killed"})
+}
+
 func TestAStepThatDoesNotComeTrueSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, stop := fleettest.Run(t, fleet.Options{})
@@ -71,7 +91,7 @@ func TestAStepThatDoesNotComeTrueSaysWhy(t *testing.T) {
 		b := newBoard()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go b.follow(ctx, f.Fleet)
+		go follow(ctx, f.Fleet, b)
 		begun := time.Now()
 		// As long as reconciles go on, there is hope.
 		time.AfterFunc(patience/2, func() { b.reconciled(requestFor("other", "a"), "1") })

@@ -81,7 +81,7 @@ func TestContextsBecomeConfigs(t *testing.T) {
 }
 
 func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"--contexts", "a"}, {"a"}, {"--unknown"}} {
+	for _, args := range [][]string{{"--contexts", "a"}, {"a"}, {"--unknown"}, {"--replicas=0"}, {"--replicas=2", "--kubeconfig=a"}} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("parse(%q) gives no error", args)
 		}

@@ -21,29 +21,40 @@ import (
 const (
 	// secrets is the namespace of the local cluster where the kubeconfigs are.
 	secrets = "fleet"
-	// memberCount is how many clusters there are beside the local one.
+	// memberCount is how many clusters there are beside the local one, and sharedCount how many if replicas share them.
 	memberCount = 3
+	sharedCount = 4
 )
 
 // stage is the setting of control planes of the demo's own.
 type stage struct {
 	*mctest.Fleet
-	folder  string // of files with kubeconfigs, for the user of -stay
+	folder  string // of files with kubeconfigs, for replicas and the user of -stay
 	changes int    // how many changes were made to ConfigMaps
 }
 
 func (o options) controlPlanes(ctx context.Context, screen screen) (*setting, error) {
+	count := memberCount
+	if o.replicas > 1 {
+		count = sharedCount
+	}
 	screen.say(fmt.Sprintf("Starting %d clusters on this machine, an etcd and a kube-apiserver each.\n"+
-		"The manager will run against the first, the local cluster.", 1+memberCount))
+		"The manager will run against the first, the local cluster.", 1+count))
 	planes, err := mctest.New(ctx, mctest.Options{})
 	if err != nil {
 		return nil, err
 	}
 	st := &stage{Fleet: planes}
-	if err := st.build(ctx, screen); err != nil {
+	if err := st.build(ctx, screen, count); err != nil {
 		return nil, errors.Join(err, st.close())
 	}
 	s := &setting{local: planes.Local.Config(), steps: st.steps(), close: st.close}
+	if o.replicas > 1 {
+		if s.replicas, err = st.share(ctx, o); err != nil {
+			return nil, errors.Join(err, st.close())
+		}
+		s.steps = st.sharedSteps(s.replicas)
+	}
 	if o.stay {
 		err = st.writeKubeconfigs()
 		s.stay = "That is all, and it goes on until Ctrl-C. To take part, from another terminal:\n" +
@@ -56,9 +67,9 @@ func (o options) controlPlanes(ctx context.Context, screen screen) (*setting, er
 }
 
 // build starts the members, and describes the first two to the manager that is to come.
-func (st *stage) build(ctx context.Context, screen screen) error {
+func (st *stage) build(ctx context.Context, screen screen, count int) error {
 	screen.say("  " + st.Local.Name + " is ready")
-	for range memberCount {
+	for range count {
 		cp, err := st.Add(ctx)
 		if err != nil {
 			return err
@@ -74,6 +85,9 @@ func (st *stage) build(ctx context.Context, screen screen) error {
 
 // writeKubeconfigs writes a kubeconfig file for each cluster.
 func (st *stage) writeKubeconfigs() (err error) {
+	if st.folder != "" {
+		return nil
+	}
 	if st.folder, err = os.MkdirTemp("", "quickstart-"); err != nil {
 		return err
 	}
@@ -141,8 +155,12 @@ func (st *stage) steps() []step {
 }
 
 func (st *stage) work(ctx context.Context, _ *scene) (condition, error) {
+	return st.workIn(ctx, st.Members[:2])
+}
+
+func (st *stage) workIn(ctx context.Context, planes []*mctest.ControlPlane) (condition, error) {
 	var conditions []condition
-	for _, cp := range st.Members[:2] {
+	for _, cp := range planes {
 		if err := cp.Client().Create(ctx, greeting()); err != nil {
 			return condition{}, err
 		}

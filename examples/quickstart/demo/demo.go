@@ -21,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
 // Codes to exit with, besides 0.
@@ -35,14 +37,19 @@ const (
 type Demo struct {
 	local    *rest.Config
 	provider fleet.Provider // nil stands for the program's own
-	board    *board
+	replica  string         // its name, "" if it shares members with no other
+	to       audience
 	fleets   chan *fleet.Fleet // what Follow was given
 }
 
 // Main runs program on clusters, shows what it does, and exits: with 0 once all has come true, or at Ctrl-C after that.
 // The context of program ends with the demo.
 func Main(program func(ctx context.Context, d *Demo) error) {
-	os.Exit(perform(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr, program))
+	ctx := ctrl.SetupSignalHandler()
+	if name := os.Getenv(asReplica); name != "" {
+		os.Exit(beReplica(ctx, name, os.Args[1], program))
+	}
+	os.Exit(perform(ctx, os.Args[1:], os.Stdout, os.Stderr, program))
 }
 
 // LocalConfig is the way to reach the cluster that the manager runs against.
@@ -56,16 +63,27 @@ func (d *Demo) ProviderOr(own fleet.Provider) fleet.Provider {
 	return own
 }
 
+// Sharded lets the processes of --replicas share the members. Without that it is nothing.
+func (d *Demo) Sharded() []mcmanager.FleetOption {
+	if d.replica == "" {
+		return nil
+	}
+	return []mcmanager.FleetOption{mcmanager.Sharded(sharding.Options{
+		ID: "quickstart", Namespace: secrets, Name: d.replica, // in a pod, these are found
+		LeaseDuration: shortLease, Settle: time.Second,
+	})}
+}
+
 // Follow shows the states of the members of f. It is called once, and does not wait.
 func (d *Demo) Follow(f *fleet.Fleet) { d.fleets <- f }
 
 // Found counts a reconcile of an object that exists.
 func (d *Demo) Found(req mcreconcile.Request, obj client.Object) {
-	d.board.reconciled(req, obj.GetResourceVersion())
+	d.to.reconciled(req, obj.GetResourceVersion())
 }
 
 // Gone counts a reconcile of an object that no longer exists.
-func (d *Demo) Gone(req mcreconcile.Request) { d.board.reconciled(req, "") }
+func (d *Demo) Gone(req mcreconcile.Request) { d.to.reconciled(req, "") }
 
 // perform is the demo from its arguments to its exit code.
 func perform(ctx context.Context, args []string, stdout *os.File, stderr io.Writer, program func(context.Context, *Demo) error) int {
@@ -84,6 +102,7 @@ func perform(ctx context.Context, args []string, stdout *os.File, stderr io.Writ
 		return exitFailed
 	}
 	screen := newScreen(stdout)
+	o.log = log.file
 	err = o.perform(ctx, screen, program)
 	after := time.Since(begun).Round(time.Second).String()
 	switch {
@@ -117,7 +136,14 @@ func (o options) perform(ctx context.Context, screen screen, program func(contex
 
 // perform runs the program, and the script beside it.
 func (s *setting) perform(ctx context.Context, screen screen, program func(context.Context, *Demo) error) error {
-	d := &Demo{local: s.local, provider: s.provider, board: newBoard(), fleets: make(chan *fleet.Fleet, 1)}
+	board := newBoard()
+	d := &Demo{local: s.local, provider: s.provider, to: board, fleets: make(chan *fleet.Fleet, 1)}
+	if s.replicas != nil {
+		program = func(ctx context.Context, d *Demo) error {
+			d.Follow(nil)
+			return s.replicas.run(ctx, board)
+		}
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -125,7 +151,7 @@ func (s *setting) perform(ctx context.Context, screen screen, program func(conte
 		end(fmt.Errorf("the program has ended by itself: %w", cmp.Or(err, errNoError)))
 		ended <- err
 	}()
-	err := s.show(ctx, d, screen)
+	err := s.show(ctx, d, board, screen)
 	end(nil)
 	if programErr := <-ended; err == nil {
 		err = programErr
@@ -134,8 +160,8 @@ func (s *setting) perform(ctx context.Context, screen screen, program func(conte
 }
 
 // show plays the script and shows what comes of it.
-func (s *setting) show(ctx context.Context, d *Demo, screen screen) error {
-	scene := scene{setting: s, board: d.board, screen: screen}
+func (s *setting) show(ctx context.Context, d *Demo, board *board, screen screen) error {
+	scene := scene{setting: s, board: board, screen: screen}
 	select {
 	case scene.fleet = <-d.fleets:
 	case <-ctx.Done():
@@ -143,12 +169,14 @@ func (s *setting) show(ctx context.Context, d *Demo, screen screen) error {
 	}
 	var showing sync.WaitGroup
 	shown, hide := context.WithCancel(ctx)
-	showing.Go(func() { d.board.follow(shown, scene.fleet) })
-	showing.Go(func() { d.board.display(shown, screen) })
+	if scene.fleet != nil {
+		showing.Go(func() { follow(shown, scene.fleet, board) })
+	}
+	showing.Go(func() { board.display(shown, screen) })
 	err := scene.play(ctx)
 	hide()
 	showing.Wait()
-	rows, _ := d.board.rows()
+	rows, _ := board.rows()
 	screen.show(rows)
 	screen.settle()
 	if err != nil {

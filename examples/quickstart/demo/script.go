@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,8 @@ type setting struct {
 	local    *rest.Config
 	provider fleet.Provider // nil stands for the program's own
 	steps    []step
-	stay     string // what is said when all has been shown and the demo goes on, "" if it ends then
+	replicas *replicas // nil if the program runs in this process
+	stay     string    // what is said when all has been shown and the demo goes on, "" if it ends then
 	close    func() error
 }
 
@@ -32,8 +34,9 @@ type step struct {
 	say string
 	// do begins it, and returns what comes true at its end.
 	do func(ctx context.Context, s *scene) (condition, error)
-	// shown is its line in the summary.
+	// shown is its line in the summary. If the step is timed, that says what it took.
 	shown string
+	timed bool
 }
 
 // condition is something that comes true for the members.
@@ -47,7 +50,7 @@ type scene struct {
 	*setting
 	board  *board
 	screen screen
-	fleet  *fleet.Fleet
+	fleet  *fleet.Fleet // of this process, nil if it only shows what others do
 	shown  []string
 }
 
@@ -55,6 +58,7 @@ type scene struct {
 func (s *scene) play(ctx context.Context) error {
 	for _, step := range s.steps {
 		s.say("\n" + step.say)
+		begun := time.Now()
 		expected, err := step.do(ctx, s)
 		if err == nil {
 			err = s.wait(ctx, expected)
@@ -64,6 +68,9 @@ func (s *scene) play(ctx context.Context) error {
 		}
 		if err != nil {
 			return err
+		}
+		if step.timed {
+			step.shown += " That took " + time.Since(begun).Round(100*time.Millisecond).String() + "."
 		}
 		s.shown = append(s.shown, step.shown)
 	}
@@ -114,11 +121,13 @@ func (s *scene) wait(ctx context.Context, expected condition) error {
 // complaints says what is wrong with members.
 func (s *scene) complaints() string {
 	var text strings.Builder
-	for _, status := range s.fleet.List(nil) {
-		if status.State != fleet.Ready || status.Reason != "" {
-			fmt.Fprintf(&text, " %s is %s (%s): %s.", status.Name, status.State, cmp.Or(status.Reason, "no reason given"), status.Message)
+	s.board.ask(func(ms members) {
+		for _, name := range slices.Sorted(maps.Keys(ms)) {
+			if m := ms[name]; m.state != fleet.Ready || m.reason != "" {
+				fmt.Fprintf(&text, " %s is %s (%s): %s.", name, m.state, cmp.Or(m.reason, "no reason given"), m.message)
+			}
 		}
-	}
+	})
 	return text.String()
 }
 

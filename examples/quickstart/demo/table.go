@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,9 +15,16 @@ func table(rows []row, width int) []string {
 	}
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "MEMBER\tSTATE\tOBJECTS\tRECONCILES\tLAST EVENT")
+	replica := ""
+	if slices.ContainsFunc(rows, func(r row) bool { return r.owner != "" }) {
+		replica = "REPLICA\t"
+	}
+	_, _ = fmt.Fprintln(w, "MEMBER\t"+replica+"STATE\tOBJECTS\tRECONCILES\tLAST EVENT")
 	for _, r := range rows {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s %s\n", r.name, r.state, r.objects, r.reconciles, clock(r.at), r.event)
+		if replica != "" {
+			replica = r.owner + "\t"
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s%s\t%d\t%d\t%s %s\n", r.name, replica, r.state, r.objects, r.reconciles, clock(r.at), r.event)
 	}
 	_ = w.Flush()
 	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
@@ -31,8 +39,12 @@ const mostOfEvent = 200
 
 // line returns a row as a line of its own.
 func line(r row) string {
+	state := r.state
+	if r.owner != "" {
+		state += " in " + r.owner
+	}
 	return fmt.Sprintf("%s %s %s, objects %d, reconciles %d: %s",
-		clock(r.at), r.name, r.state, r.objects, r.reconciles, cut(r.event, mostOfEvent))
+		clock(r.at), r.name, state, r.objects, r.reconciles, cut(r.event, mostOfEvent))
 }
 
 func clock(t time.Time) string { return t.Format(time.TimeOnly) }

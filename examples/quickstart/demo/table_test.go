@@ -29,6 +29,19 @@ member-22  Unreachable (Refused)  120      4           15:04:07 is Unreachable: 
 	}
 }
 
+func TestTableShowsWhichReplicaWorksOnAMember(t *testing.T) {
+	rows := twoRows()
+	rows[1].owner = "replica-1"
+	want := `
+MEMBER     REPLICA    STATE                  OBJECTS  RECONCILES  LAST EVENT
+member-1              Ready                  3        12          15:04:05 changed default/greeting
+member-22  replica-1  Unreachable (Refused)  120      4           15:04:07 is Unreachable: no route to host
+`
+	if diff := cmp.Diff(want, "\n"+strings.Join(table(rows, 120), "\n")+"\n"); diff != "" {
+		t.Errorf("table (-want, +got):\n%s", diff)
+	}
+}
+
 func TestTableIsCutToTheWidthOfTheTerminal(t *testing.T) {
 	want := `
 MEMBER     STATE                  OBJECTS  RECONCILES  LAST EVENT
