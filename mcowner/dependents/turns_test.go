@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +29,7 @@ func TestTwoClustersOfOwnersTakeTurnsAtATarget(t *testing.T) {
 	defer open()
 	p := w.run(r)
 	tap := func(req *http.Request) (answered func()) {
-		if req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/configmaps") {
+		if req.Method == http.MethodPatch && req.URL.Host == hostOf(target) {
 			<-opened
 		}
 		return func() {}
