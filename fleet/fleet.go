@@ -43,6 +43,7 @@ type Fleet struct {
 	ctx           context.Context        //nolint:containedctx // the life of the members' goroutines, nil before Run
 	elected       <-chan struct{}        // closed when this replica works on the members
 	home          *member                // the local cluster where it has an owner too, nil if it has none or before Run
+	guests        map[ClusterName]*sharedGuest
 	stopped       bool
 	running       sync.WaitGroup // the members' goroutines
 }

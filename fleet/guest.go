@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -18,9 +19,12 @@ import (
 // concurrent use.
 type Guest struct {
 	client   client.Client
+	cluster  guestCluster
 	identity string
-	ctx      context.Context //nolint:containedctx // it is the life of this very object
-	cancel   context.CancelCauseFunc
+	// described is the identity that the provider says.
+	described string
+	ctx       context.Context //nolint:containedctx // it is the life of this very object
+	cancel    context.CancelCauseFunc
 }
 
 // Client returns the client. Its reads ask the server. It has the options of members' clients, such as DryRun.
@@ -28,6 +32,15 @@ func (g *Guest) Client() client.Client { return g.client }
 
 // Identity tells which cluster it is, as [Engagement.Identity] does. The client talks to no other.
 func (g *Guest) Identity() string { return g.identity }
+
+// IdentityNow is Identity, and asks anew where nobody would notice that another cluster answers: in a cluster that the provider
+// made and does not name. The context bounds the request.
+func (g *Guest) IdentityNow(ctx context.Context) (string, error) {
+	if g.cluster.Cluster == nil || g.described != "" {
+		return g.identity, nil
+	}
+	return ReadIdentity(ctx, g.client)
+}
 
 // Context ends when the client is no longer of use. Its cause says why.
 func (g *Guest) Context() context.Context { return g.ctx }
@@ -82,6 +95,7 @@ func (m *member) farewell(g *Guest) {
 
 // dismissLocked ends the guests.
 func (m *member) dismissLocked(why error) {
+	m.fleet.retryGuestLocked(m.name)
 	for g := range m.guests {
 		g.cancel(fmt.Errorf("%w: %w", ErrDisengaged, why))
 	}
@@ -89,10 +103,11 @@ func (m *member) dismissLocked(why error) {
 
 // openGuest makes the client of a guest, on a wire of its own. A cluster that the provider made brings its own.
 func (m *member) openGuest(attempt context.Context, g *Guest, described Member) (err error) {
-	g.identity = described.Identity
+	g.identity, g.described = described.Identity, described.Identity
 	if made := described.Cluster; made != nil {
-		g.client, err = m.newGuestClient(described, made.GetConfig(), made.GetHTTPClient(), made.GetRESTMapper())
-		if err == nil && g.identity == "" {
+		g.client = uncached{gatedClient{made.GetClient(), nil}, made.GetAPIReader()}
+		g.cluster = guestCluster{made, g.client, made.GetConfig(), made.GetHTTPClient()}
+		if g.identity == "" {
 			g.identity, err = ReadIdentity(attempt, g.client)
 		}
 		return err
@@ -119,6 +134,7 @@ func (m *member) openGuest(attempt context.Context, g *Guest, described Member) 
 		return err
 	}
 	g.client, err = m.newGuestClient(described, cfg, httpClient, mapper)
+	g.cluster = guestCluster{nil, g.client, cfg, httpClient}
 	return err
 }
 
@@ -130,7 +146,11 @@ func (m *member) newGuestWire(g *Guest, cfg *rest.Config, described Member) (*wi
 	}
 	w := m.newWire(cfg, described, nil)
 	w.unreachable = nil
-	w.health = newHealth(m.fleet.opts.Health, w, func(State, error) {}, func() {})
+	w.health = newHealth(m.fleet.opts.Health, w, func(_ State, why error) {
+		if errors.Is(why, ErrAnotherCluster) { // it would never answer again
+			g.cancel(fmt.Errorf("%w: %w", ErrDisengaged, why))
+		}
+	}, func() {})
 	w.current.Store(first)
 	ended := m.fleet.clientSeries.Begin(cfg)
 	context.AfterFunc(g.ctx, func() {

@@ -99,6 +99,7 @@ func (m *member) takeLocked() (taken bool) {
 	m.share = share{tenure: owner.Tenure, owner: owner.Replica, why: owner.Why}
 	if owner.Tenure != nil {
 		m.share.suspended = owner.Tenure.Remaining() <= 0
+		m.fleet.endSharedGuestLocked(m.name)
 		return true
 	}
 	m.setStateLocked(NotOwned, "", m.share.explain())

@@ -61,6 +61,20 @@ func (i *Identities) Of(ctx context.Context, name mcreconcile.ClusterName) (mcow
 	return i.OfEngagement(engagement)
 }
 
+// OfGuest returns which cluster it is that a guest of a member is connected with. The error is that of [Identities.Of].
+func (i *Identities) OfGuest(name mcreconcile.ClusterName, g *fleet.Guest) (mcowner.ClusterID, error) {
+	return i.checked(name, uidOf(g.Identity()))
+}
+
+// OfGuestNow is OfGuest, asked at this moment where nobody else notices that another cluster answers. The UID may be empty.
+func (i *Identities) OfGuestNow(ctx context.Context, name mcreconcile.ClusterName, g *fleet.Guest) (mcowner.ClusterID, error) {
+	identity, err := g.IdentityNow(ctx)
+	if err != nil {
+		return mcowner.ClusterID{}, fmt.Errorf("cluster %q: %w", name, err)
+	}
+	return mcowner.ClusterID{Name: name, UID: uidOf(identity), ByName: i.ByName}, nil
+}
+
 // OfEngagement returns which cluster it is that a member is engaged with. The error is that of [Identities.Of].
 func (i *Identities) OfEngagement(e *fleet.Engagement) (mcowner.ClusterID, error) {
 	return i.checked(e.Name(), uidOf(e.Identity()))

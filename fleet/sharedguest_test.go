@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// sharedGuests runs a fleet of members that are all another replica's, and one cluster.
+func sharedGuests(t *testing.T, members int) (*Fleet, *shares) {
+	t.Helper()
+	cp := pool.Share(t, mctest.Options{})
+	s := newShares()
+	f := running(t, Options{Ownership: s})
+	for n := range members {
+		mustSet(t, f, Member{Name: ClusterName(fmt.Sprintf("m%d", n)), Config: cp.Config()})
+	}
+	return f, s
+}
+
+func mustShare(t *testing.T, f *Fleet, name ClusterName) (*Guest, func()) {
+	t.Helper()
+	g, leave, err := f.SharedGuest(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, leave
+}
+
+func (f *Fleet) keptGuests() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.guests)
+}
+
+// TestThoseWhoVisitAMemberShareOneConnection, which stays for a while, and ends when the member is this replica's.
+func TestThoseWhoVisitAMemberShareOneConnection(t *testing.T) {
+	t.Parallel()
+	f, s := sharedGuests(t, 1)
+	first, leave := mustShare(t, f, "m0")
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			g, leave, err := f.SharedGuest(t.Context(), "m0")
+			if err != nil || g != first {
+				t.Errorf("another guest came: %v", err)
+				return
+			}
+			defer leave()
+			if _, err := namespaces(t.Context(), g); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	leave()
+	again, leave := mustShare(t, f, "m0")
+	if again != first {
+		t.Error("the guest did not stay for a while")
+	}
+	leave()
+	s.giveUntold("m0", me)
+	f.ownershipChanged()
+	<-first.Context().Done()
+	if why := context.Cause(first.Context()); !errors.Is(why, ErrDisengaged) || !errors.Is(why, errOwnedHere) {
+		t.Errorf("the guest ended since %v", why)
+	}
+	mustBecome(func() bool { return f.keptGuests() == 0 })
+}
+
+// TestGuestsThatNobodyUsesEnd after a while, and at once if there are many.
+func TestGuestsThatNobodyUsesEnd(t *testing.T) {
+	f, _ := sharedGuests(t, mostIdleGuests+3)
+	before := goleak.IgnoreCurrent()
+	used, leave := mustShare(t, f, "m0")
+	for n := 1; n < mostIdleGuests+3; n++ {
+		_, leave := mustShare(t, f, ClusterName(fmt.Sprintf("m%d", n)))
+		leave()
+	}
+	mustBecome(func() bool { return f.keptGuests() == mostIdleGuests+1 })
+	if used.Context().Err() != nil {
+		t.Error("a guest that is used has ended")
+	}
+	leave()
+	f.mu.Lock()
+	kept := maps.Clone(f.guests)
+	f.mu.Unlock()
+	for name, s := range kept {
+		f.endGuest(name, s) // as the timer does
+	}
+	mustBecome(func() bool { return f.keptGuests() == 0 })
+	mustBecome(func() bool { return goleak.Find(before) == nil })
+}
+
+// TestAGuestThatCannotComeIsTriedAnew by whoever asks next.
+func TestAGuestThatCannotComeIsTriedAnew(t *testing.T) {
+	t.Parallel()
+	f := running(t, Options{Ownership: newShares(), ConnectTimeout: 300 * time.Millisecond})
+	mustSet(t, f, Member{Name: "a", Config: &rest.Config{Host: mctest.Silent(t)}})
+	if _, _, err := f.SharedGuest(t.Context(), "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the error is %v", err)
+	}
+	mustSet(t, f, Member{Name: "a", Config: pool.Share(t, mctest.Options{}).Config(), Revision: "2"})
+	_, leave := mustShare(t, f, "a")
+	leave()
+	if _, _, err := f.SharedGuest(t.Context(), "unknown"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("the error is %v, want ErrUnknown", err)
+	}
+}
