@@ -226,7 +226,7 @@ func (a *accounting) addTargets(ctx context.Context) {
 	}
 	named := record.ByName(a.record.Sites)
 	for _, name := range a.plan.targets {
-		id, err := a.engine.access.Identities.Of(ctx, name)
+		id, err := a.engine.access.IDOf(ctx, name)
 		now := record.Site{Name: name, Identity: id.UID}
 		if err != nil || a.engine.isLeaving(name) || !a.engine.access.Within(a.engine.cfg.dependentsIn, name) || now.IsNoted(named[name]) {
 			continue
@@ -355,9 +355,9 @@ func (a *accounting) distribute() {
 		p := a.o.parts[name]
 		switch {
 		case p == nil || !p.done || p.seq != a.plan.seq || p.result.Targeted != targeted || a.again[name]:
-			a.engine.works.add(work{a.o.req, name, place})
+			a.engine.works.add(a.engine.placing(a.o.req, name))
 		case a.asked[name]: // in vain so far, perhaps
-			a.engine.works.addAfter(work{a.o.req, name, place}, askedAgain)
+			a.engine.works.addAfter(a.engine.placing(a.o.req, name), askedAgain)
 		}
 	}
 	maps.DeleteFunc(a.o.parts, func(name mcreconcile.ClusterName, p *part) bool {

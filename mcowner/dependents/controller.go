@@ -48,6 +48,7 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	c.inTenure(ctx, req.ClusterName)
 	inside := c.access.Within(c.cfg.ownersIn, req.ClusterName)
 	owner, err := c.getOwner(ctx, home, req, inside)
 	switch {
@@ -136,7 +137,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 func (c *engine) aim(ctx context.Context, o *ownerState, p *plan) (err error) {
 	p.usable = map[mcreconcile.ClusterName]*fleet.Engagement{}
 	for _, name := range record.Names(o.read(p.owner, c.keys).Sites) {
-		if name == mcreconcile.LocalCluster {
+		if name == mcreconcile.LocalCluster || c.access.IsElsewhere(name) {
 			p.usable[name] = nil
 		} else if e, err := c.access.Manager.GetFleet().Engagement(name); err == nil {
 			p.usable[name] = e
@@ -163,24 +164,32 @@ type worker struct{ *engine }
 
 // Reconcile implements reconcile.TypedReconciler.
 func (c worker) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
+	if w.task == visit {
+		return c.visit(ctx, w)
+	}
+	if w.task == hold {
+		return c.holdUp(ctx, w.in)
+	}
 	at, err := c.access.Current(ctx)
+	if w.task == account {
+		c.inTenure(ctx, w.owner.ClusterName)
+	}
 	o := c.ledger.get(w.owner)
 	switch {
 	case w.task == seek && err == nil:
 		return reconcile.Result{}, c.seek(ctx, at)
 	case w.task == discard && err == nil:
 		return reconcile.Result{}, c.discard(ctx, at, w.owner)
-	case w.task == seek, w.task == discard:
+	case w.task == review && err == nil:
+		return reconcile.Result{}, c.review(ctx, at)
+	case w.task == seek, w.task == discard, w.task == review:
 		return reconcile.Result{}, err
 	case w.task == account && (o == nil || err != nil):
 		return reconcile.Result{}, err
 	case w.task == account:
 		return c.account(ctx, o, at)
-	case o == nil && !c.access.Within(c.cfg.ownersIn, w.owner.ClusterName):
-		return reconcile.Result{}, nil // whoever may write a reference may name any owner; sweeps find those that are
 	case o == nil:
-		c.ledger.ask(w.owner, w.in)
-		c.owners.add(w.owner)
+		c.askFor(w)
 		return reconcile.Result{}, nil
 	case errors.Is(err, mcmanager.ErrNoIdentity): // the result says so
 		c.cannot(o, w, err)
@@ -190,6 +199,15 @@ func (c worker) Reconcile(ctx context.Context, w work) (reconcile.Result, error)
 		return reconcile.Result{}, err
 	}
 	return c.place(ctx, o, w, at)
+}
+
+// askFor has an owner planned of which nothing is known, since something is to be done for it. Whoever may write a reference may name
+// any owner; sweeps find those that are.
+func (c *engine) askFor(w work) {
+	if c.access.Within(c.cfg.ownersIn, w.owner.ClusterName) {
+		c.ledger.ask(w.owner, w.in)
+		c.owners.add(w.owner)
+	}
 }
 
 // cannot notes why a cluster cannot be worked on.
@@ -220,5 +238,5 @@ func (c *engine) stray(owner mcowner.Reference, in mcreconcile.ClusterName) {
 		c.owners.add(owner.Request())
 		return
 	}
-	c.works.add(work{owner.Request(), in, place})
+	c.works.add(c.placing(owner.Request(), in))
 }

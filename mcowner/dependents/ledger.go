@@ -22,6 +22,7 @@ type ledger struct {
 	missing  map[record.Site]time.Time
 	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
 	written  map[types.UID][]*ownWrite             // the last ones
+	tenures  map[mcreconcile.ClusterName]int64     // in which the owners of a cluster were read, where replicas share the clusters
 }
 
 // dependentKey names an object of a cluster.
@@ -39,6 +40,7 @@ func newLedger() *ledger {
 		missing:  map[record.Site]time.Time{},
 		leads:    map[mcreconcile.ClusterName]types.UID{},
 		written:  map[types.UID][]*ownWrite{},
+		tenures:  map[mcreconcile.ClusterName]int64{},
 	}
 }
 
@@ -120,8 +122,35 @@ func (l *ledger) forgetLocked(req mcreconcile.Request) {
 func (l *ledger) forgetOrigin(name mcreconcile.ClusterName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.forgetOriginLocked(name, (*ownerState).isAtHome)
+}
+
+// inTenure notes in which tenure of this replica work is done for the owners of a cluster. What is known of them from another one
+// may not hold any more: another replica may have worked on them since.
+func (l *ledger) inTenure(name mcreconcile.ClusterName, epoch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tenures[name] != epoch {
+		l.forgetOriginLocked(name, nobody)
+		l.tenures[name] = epoch
+	}
+}
+
+// endTenure forgets the owners of a cluster, unless there is another tenure already.
+func (l *ledger) endTenure(name mcreconcile.ClusterName, epoch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tenures[name] == epoch {
+		l.forgetOriginLocked(name, nobody)
+		delete(l.tenures, name)
+	}
+}
+
+func nobody(*ownerState) bool { return false }
+
+func (l *ledger) forgetOriginLocked(name mcreconcile.ClusterName, but func(*ownerState) bool) {
 	for req, o := range l.owners {
-		if req.ClusterName == name && !o.isAtHome() {
+		if req.ClusterName == name && !but(o) {
 			l.forgetLocked(req)
 		}
 	}

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"maps"
 
@@ -27,7 +28,8 @@ type memberSeen struct {
 	engagement *fleet.Engagement
 	identity   types.UID
 	state      fleet.State
-	failing    bool // something keeps it from being connected
+	failing    bool  // something keeps it from being connected
+	epoch      int64 // in which it was this replica's last
 	leaving    bool
 	labels     map[string]string
 	owners     bool // may be in it
@@ -46,10 +48,15 @@ func (m members) String() string {
 
 func (m members) follow(ctx context.Context) {
 	before := map[fleet.ClusterName]memberSeen{}
-	for change := range m.access.Manager.GetFleet().Changes(ctx) {
+	for change := range m.access.Manager.GetFleet().Controller(m.cfg.name).Changes(ctx) {
 		name := change.Status.Name
+		if name == mcreconcile.LocalCluster {
+			before[name] = m.followLocal(before[name], change)
+			continue
+		}
 		if change.Status.State == "" {
 			delete(before, name)
+			m.access.Forget(name)
 			m.ledger.forgetOrigin(name)
 			m.ledger.absent(name)
 			m.changed(name, true)
@@ -61,7 +68,7 @@ func (m members) follow(ctx context.Context) {
 			failing: change.Status.State == fleet.Connecting && change.Status.Reason != "", owners: m.access.Within(m.cfg.ownersIn, name),
 		}
 		last := before[name]
-		now.identity = last.identity
+		now.identity, now.epoch = last.identity, cmp.Or(change.Status.Epoch, last.epoch)
 		if change.Engagement != nil {
 			if id, err := m.access.Identities.OfEngagement(change.Engagement); err == nil {
 				now.identity = id.UID
@@ -88,14 +95,20 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 	if last.engagement == nil && now.engagement != nil {
 		m.seekIn(name)
 	}
+	if now.state == fleet.NotOwned {
+		m.ledger.endTenure(name, last.epoch) // its owners are another replica's to work on
+	} else if m.access.IsShared() {
+		m.access.Forget(name)
+	}
 	relabelled := last.state == "" || !maps.Equal(last.labels, now.labels) || last.leaving != now.leaving
 	if relabelled || last.state != now.state || last.failing != now.failing || last.engagement != now.engagement {
 		m.changed(name, relabelled || (last.state == fleet.Ready) != (now.state == fleet.Ready))
 	}
-	if now.engagement != nil && last.engagement != now.engagement || relabelled {
+	given := now.state == fleet.NotOwned && last.state != now.state // nothing tells of what happened there until it is visited
+	if now.engagement != nil && last.engagement != now.engagement || relabelled || given {
 		for _, o := range m.ledger.all() {
 			if o.concerns(name) {
-				m.works.addLow(work{o.req, name, place})
+				m.works.addLow(m.placing(o.req, name))
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func (c *engine) namespaces() remote.Kind {
 // share makes the owner one of those that a namespace was created for, and creates it if it is absent. One that others have
 // created is left alone, and not returned.
 func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, error) {
-	existing, err := p.get(ctx, p.at.Cluster.GetCache(), w.kind, w.obj)
+	existing, err := p.get(ctx, p.cache(), w.kind, w.obj)
 	if apierrors.IsNotFound(err) { // a cache may be limited to what is the fleet's
 		existing, err = p.get(ctx, p.at.Cluster.GetAPIReader(), w.kind, w.obj)
 	}

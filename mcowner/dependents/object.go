@@ -25,7 +25,7 @@ func (p *placement) apply(ctx context.Context, w wanted) (client.Object, State, 
 	if err != nil {
 		return nil, "", fmt.Errorf("applying %s to %s: %w", w.kind.Describe(w.obj), p.at, err)
 	}
-	existing, err := p.get(ctx, p.at.Cluster.GetCache(), w.kind, config)
+	existing, err := p.get(ctx, p.cache(), w.kind, config)
 	var obj client.Object
 	var state State
 	switch {

@@ -30,6 +30,8 @@ type placement struct {
 	writer client.Client
 	// until is how long it goes on although requests get no answer.
 	until time.Time
+	// snapshot is what was read where there is no cache.
+	snapshot snapshot
 	// refused says that something was not written for want of a permit.
 	refused bool
 }
@@ -63,7 +65,7 @@ var errUnnoted = errors.New("the owner's record still has the cluster")
 
 // place does one owner's part in one cluster.
 func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Session) (result reconcile.Result, err error) {
-	leaving, begin := mcreconcile.Leaving(ctx), o.begin
+	leaving, begin := mcreconcile.Leaving(ctx) || at.Guest != nil && c.isLeaving(w.in), o.begin
 	if leaving {
 		begin = o.in // nothing is put there
 	}

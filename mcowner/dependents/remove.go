@@ -114,6 +114,9 @@ func (p *placement) known(ctx context.Context, kinds []remote.Kind) (found []dep
 // list lists the dependents of a kind by an index of the cache, which it adds where it is not there yet. The kind is watched
 // from then on.
 func (p *placement) list(ctx context.Context, k remote.Kind) ([]client.Object, error) {
+	if p.at.Guest != nil {
+		return p.listThere(ctx, k)
+	}
 	if err := p.engine.watches.ensure(ctx, p.at, k); err != nil {
 		return nil, err
 	}

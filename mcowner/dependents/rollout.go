@@ -112,7 +112,7 @@ func (c *engine) advance(o *ownerState) {
 		return
 	}
 	for _, name := range o.grant(targets) {
-		c.works.add(work{o.req, name, place})
+		c.works.add(c.placing(o.req, name))
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/inpod"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -51,7 +50,7 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 		return err
 	}
 	c.watches.local, err = mcbuilder.TypedControllerManagedBy[work](mgr).Named(c.cfg.name + "-placements").
-		WithOptions(workerOptions(cfg)).WithQueue(workQueue()).
+		WithOptions(workerOptions(cfg)).WithQueue(c.queue()).
 		WithLogConstructor(func(w *work) logr.Logger {
 			log := mgr.GetLogger().WithValues("controller", c.cfg.name+"-placements")
 			if w != nil {
@@ -59,12 +58,12 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 			}
 			return log
 		}).
-		WatchesRawSource(c.watches.members).WatchesRawSource(c.works).WatchesRawSource(members{c}).
+		WatchesRawSource(c.watches.members).WatchesRawSource(c.works).WatchesRawSource(members{c}).WatchesRawSource(c.watches.elsewhere).
 		Build(worker{c})
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(manager.RunnableFunc(c.endIdleWatches)); err != nil || cfg.retire == LeaveAsIs || cfg.retire == LeaveReleased {
+	if err := mgr.Add(c.onReplicas(c.endIdleWatches)); err != nil || cfg.retire == LeaveAsIs || cfg.retire == LeaveReleased {
 		return err // once it is retired, nothing is deleted any more: nobody sees how owners are
 	}
 	return mgr.Add(c.collector)
@@ -102,11 +101,23 @@ func (c config) namespaceOfState() (string, error) {
 
 // workerOptions are those of the controller that does the work.
 func workerOptions(cfg config) controller.TypedOptions[work] {
-	workers := cfg.workers
-	if workers <= 0 {
-		workers = defaultWorkers
+	return controller.TypedOptions[work]{RateLimiter: retries[work](), MaxConcurrentReconciles: cfg.atOnce()}
+}
+
+func (c config) atOnce() int {
+	if c.workers <= 0 {
+		return defaultWorkers
 	}
-	return controller.TypedOptions[work]{RateLimiter: retries[work](), MaxConcurrentReconciles: workers}
+	return c.workers
+}
+
+// queue returns the options of its queue. Where replicas share the members, requests are those of the owners' clusters, and take turns
+// by the cluster in which they are done.
+func (c *engine) queue() mcqueue.Options[work] {
+	if !c.access.IsShared() {
+		return workQueue()
+	}
+	return mcqueue.Options[work]{Flow: func(w work) string { return string(w.in) }, InFlightPerCluster: c.cfg.atOnce()}
 }
 
 // workQueue are the options of its queue: owners' clusters take turns at each cluster, so that many owners in one do not delay
@@ -136,6 +147,8 @@ func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
 		watches: newWatches(cfg.fleet, cfg.name, mcsource.NewTypedOnDemand[work](mgr.GetFleet()), l),
 		owners:  &feed[mcreconcile.Request]{name: "owners of dependents"}, works: &feed[work]{name: "work of owners"},
 	}
+	c.watches.placing, c.watches.isOthers = c.placing, c.access.IsOthers
+	c.watches.elsewhere = newVisitWatches(c)
 	c.tombs = &tombs{access: c.access, client: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: cfg.namespaceOfState, name: cfg.name + "." + cfg.fleet}
 	c.collector = c.newCollector()
 	return c, nil

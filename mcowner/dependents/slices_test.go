@@ -157,7 +157,7 @@ func TestNothingIsCreatedBeforeItsClusterIsInASlice(t *testing.T) {
 	t.Parallel()
 	w := newSlicedWorld(t, 3)
 	for i, request := range []string{
-		"1 PATCH owner", "1 POST slice", "1 POST copy", "1 until done", "2 POST copy", "2 until done", "3 POST slice", "3 POST copy",
+		"1 PATCH owner", "1 POST slice", "1 PATCH copy", "1 until done", "2 PATCH copy", "2 until done", "3 POST slice", "3 PATCH copy",
 	} {
 		targets, what, _ := strings.Cut(request, " ")
 		n := int(targets[0] - '0')
@@ -214,7 +214,7 @@ func (w *world) runUntil(r *dependents.Reconciler[*corev1.ConfigMap], request st
 // cutAfter takes the power from a program once a request was answered.
 func (w *world) cutAfter(p *process, what string) {
 	method, object, _ := strings.Cut(what, " ")
-	part := map[string]string{"owner": "/configmaps/a", "slice": "/dependentslices", "copy": "/configmaps"}[object]
+	part := map[string]string{"owner": "/configmaps/a", "slice": "/dependentslices", "copy": "/configmaps/" + copyOf("a")}[object]
 	var once sync.Once
 	tap := func(req *http.Request) func() {
 		path := req.URL.Path

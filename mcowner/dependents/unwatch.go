@@ -28,6 +28,7 @@ type releasing interface {
 func (c *engine) endIdleWatches(ctx context.Context) error {
 	tick := time.NewTicker(lookForIdle)
 	defer tick.Stop()
+	defer c.watches.elsewhere.stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,6 +36,7 @@ func (c *engine) endIdleWatches(ctx context.Context) error {
 		case <-tick.C:
 		}
 		since := time.Now()
+		c.watches.elsewhere.endIdle(since)
 		for key, is := range c.unneeded() {
 			switch {
 			case is.unwatch:
@@ -49,6 +51,13 @@ func (c *engine) endIdleWatches(ctx context.Context) error {
 // unneeded returns what is watched and no owner needs.
 func (c *engine) unneeded() map[watchKey]watched {
 	left := c.watches.all()
+	c.needless(left)
+	c.watches.needed(left)
+	return left
+}
+
+// needless takes from what is watched all that owners need.
+func (c *engine) needless(left map[watchKey]watched) {
 	for _, o := range c.ledger.all() {
 		if len(left) == 0 {
 			break
@@ -65,8 +74,6 @@ func (c *engine) unneeded() map[watchKey]watched {
 			}
 		}
 	}
-	c.watches.needed(left)
-	return left
 }
 
 // all returns what is watched in members. It forgets what was watched in engagements that are over.

@@ -27,6 +27,9 @@ type watches struct {
 	members        *mcsource.TypedOnDemand[work]
 	local          controller.TypedController[work] // set once it is built
 	indexed        remote.PerEngagement[*indexes]
+	elsewhere      *visitWatches
+	placing        func(owner mcreconcile.Request, in mcreconcile.ClusterName) work
+	isOthers       func(mcreconcile.ClusterName) bool
 
 	mu      sync.Mutex // guards what follows
 	locally map[schema.GroupVersionKind]bool
@@ -62,6 +65,9 @@ func newWatches(fleet, manager string, members *mcsource.TypedOnDemand[work], l 
 
 // ensure watches a kind in the cluster of a reconcile.
 func (w *watches) ensure(ctx context.Context, at remote.Session, k remote.Kind) error {
+	if at.Guest != nil {
+		return w.elsewhere.ensure(ctx, at, k)
+	}
 	each := mcsource.TypedKind(k.NewObject(), w.handler(k))
 	if at.Name() == mcreconcile.LocalCluster {
 		return w.ensureLocally(ctx, at, k, each)
@@ -117,22 +123,31 @@ func (w *watches) isWatched(in mcreconcile.ClusterName, kind schema.GroupVersion
 
 // handler maps an object of a kind to the work on its owners, and to what waits for it to be gone.
 func (w *watches) handler(k remote.Kind) mchandler.TypedHandlerFunc[client.Object, work] {
-	shared := k.GroupKind() == namespaceKind
 	return func(in mcreconcile.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, work] {
 		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []work {
 			all := w.ledger.waitingFor(dependentKey{cluster: in, kind: k.GroupKind(), name: client.ObjectKeyFromObject(obj)})
-			references, err := mcowner.References(obj, mcowner.ClusterID{Name: in})
-			if err != nil {
-				return all // what cannot be read is nobody's
-			}
-			for _, r := range references {
-				if (r.Controller || shared) && (r.Fleet == w.fleet && r.Manager == w.manager || r.Fleet == "") {
-					all = append(all, work{r.Request(), in, place})
-				}
+			for _, owner := range w.ownersOf(k, obj, in) {
+				all = append(all, w.placing(owner, in))
 			}
 			return all
 		})
 	}
+}
+
+// ownersOf returns those owners of an object that are this replica's to work on.
+func (w *watches) ownersOf(k remote.Kind, obj client.Object, in mcreconcile.ClusterName) (owners []mcreconcile.Request) {
+	shared := k.GroupKind() == namespaceKind
+	references, err := mcowner.References(obj, mcowner.ClusterID{Name: in})
+	if err != nil {
+		return nil // what cannot be read is nobody's
+	}
+	for _, r := range references {
+		ours := (r.Controller || shared) && (r.Fleet == w.fleet && r.Manager == w.manager || r.Fleet == "")
+		if ours && !w.isOthers(r.Cluster) {
+			owners = append(owners, r.Request())
+		}
+	}
+	return owners
 }
 
 // unindex notes that the cluster's cache has no index for a kind any more.

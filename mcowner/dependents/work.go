@@ -26,6 +26,13 @@ const (
 	place task = iota
 	// account, in the owner's cluster, keeps the owner's record and status.
 	account
+	// visit is place for an owner whose cluster this replica works on, where several replicas share the members: whoever works on the
+	// owner's cluster does it, and it ends with that.
+	visit
+	// hold, in a member that leaves, waits until visits have done what is to be done there.
+	hold
+	// review has the owners in the local cluster planned that its cache has.
+	review
 	// seek finds owners of the controller in a cluster that is not one of owners any more.
 	seek
 	// discard, in the owner's cluster, removes the slices of an owner that is gone.
@@ -33,11 +40,20 @@ const (
 )
 
 // Cluster implements mcreconcile.ClusterAware.
-func (w work) Cluster() mcreconcile.ClusterName { return w.in }
+func (w work) Cluster() mcreconcile.ClusterName {
+	if w.task == visit {
+		return w.owner.ClusterName
+	}
+	return w.in
+}
 
 // WithCluster implements mcreconcile.ClusterAware.
 func (w work) WithCluster(name mcreconcile.ClusterName) work {
-	w.in = name
+	if w.task == visit {
+		w.owner.ClusterName = name
+	} else {
+		w.in = name
+	}
 	return w
 }
 
@@ -50,7 +66,11 @@ func (w work) String() string {
 		return "the search for owners"
 	case discard:
 		return "the slices of " + w.owner.String()
-	case place:
+	case review:
+		return "the review of owners"
+	case hold:
+		return "the wait until owners elsewhere have nothing left"
+	case place, visit:
 	}
 	return "the dependents of " + w.owner.String()
 }

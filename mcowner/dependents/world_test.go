@@ -255,7 +255,7 @@ func (w *world) runWith(setUp setUpFunc) *process {
 }
 
 // runAs runs a program with a config of the local cluster.
-func (w *world) runAs(local *rest.Config, setUp setUpFunc) *process {
+func (w *world) runAs(local *rest.Config, setUp setUpFunc, more ...mcmanager.FleetOption) *process {
 	w.t.Helper()
 	p := &process{t: w.t, power: newPower(), members: &fleettest.Provider{}, done: make(chan error, 1)}
 	for _, cp := range w.Members {
@@ -266,13 +266,13 @@ func (w *world) runAs(local *rest.Config, setUp setUpFunc) *process {
 	mgr, err := mcmanager.New(p.power.feed(local), p.members, mcmanager.Options{
 		Logger: logger(w.t), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	}, func(o *fleet.Options) {
+	}, append(more, func(o *fleet.Options) {
 		o.MaxRetryPeriod, o.ConnectTimeout, o.ClusterOptions = 500*time.Millisecond, w.connectTimeout, w.clusterOptions
 		o.Health = fleet.HealthOptions{
 			ProbeInterval: 500 * time.Millisecond, RetryInterval: 100 * time.Millisecond, ProbeTimeout: w.probeTimeout,
 			FailureThreshold: 2, SuccessThreshold: 1,
 		}
-	})
+	})...)
 	if err == nil {
 		err = setUp(mgr)
 	}

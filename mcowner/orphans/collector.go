@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,9 @@ import (
 // dependent with another owner keeps that, and only loses the reference.
 //
 // A dependents.Reconciler has one. Others add it to the manager, which runs it on the leader.
+//
+// Where several replicas share the members, it runs on all, and each sweeps the members that it works on. Owners in members of
+// other replicas are asked for there when dependents are listed, not when the cache is looked at, see Sweep.Listing.
 type Collector struct {
 	// Manager has the clusters. Required.
 	Manager mcmanager.Manager
@@ -144,6 +148,11 @@ type Sweep struct {
 	DryRun bool
 }
 
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It runs on all replicas where these share the members.
+func (c *Collector) NeedLeaderElection() bool {
+	return c.Manager.GetProvider() == nil || !c.Manager.GetFleet().Shared()
+}
+
 // Start sweeps until ctx is done. It implements manager.Runnable.
 func (c *Collector) Start(ctx context.Context) error {
 	s, err := c.sweeper(c.Manager.GetLogger())
@@ -169,8 +178,10 @@ func (c *Collector) sweeper(logger logr.Logger) (*sweeper, error) {
 		return nil, err
 	}
 	s.access = remote.NewAccess(c.Manager, s.name, s.Timeout, c.ByName)
-	s.names = func() []mcreconcile.ClusterName { return s.access.Names(c.DependentsIn) }
-	s.visit, s.list = s.access.Visit, s.scan
+	s.names = func() []mcreconcile.ClusterName {
+		return slices.DeleteFunc(s.access.Names(c.DependentsIn), s.access.IsOthers)
+	}
+	s.visit, s.list = s.access.VisitOwn, s.scan
 	s.proof = &proof{access: s.access, owners: owners, decommissioned: c.Decommissioned}
 	s.writers = remote.Writers{User: c.User}
 	s.limit = newLimit(s.QPS)

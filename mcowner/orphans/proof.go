@@ -92,7 +92,7 @@ func (p *proof) isAnotherNow(ctx context.Context, owner mcowner.Reference) (bool
 	if remote.IsMissing(p.access.WhyNot(owner.Cluster)) {
 		return true, nil
 	}
-	now, err := p.access.Identities.Of(ctx, owner.Cluster)
+	now, err := p.access.AskID(ctx, owner.Cluster)
 	if err != nil {
 		return false, fmt.Errorf("%w: it is said that its cluster is no more, and one has that name: %w", errUnproven, err)
 	}

@@ -200,6 +200,7 @@ type findings struct {
 	errs    []error // of single dependents
 	hanging int     // removals of the kind that is looked at
 	gaveUp  bool    // on a kind
+	cached  bool    // what caches have is looked at
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	silent   map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
@@ -221,7 +222,8 @@ var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep goes
 func (s *sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
 	found := findings{
-		pass: by.pass(c), silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[mcowner.Reference]struct{}{},
+		pass: by.pass(c), cached: by.awake != nil,
+		silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[mcowner.Reference]struct{}{},
 	}
 	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error {
 		var errs []error
@@ -392,7 +394,7 @@ func (s *sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
 		found.unidentified++
 	}
-	if s.isKnownAlive(ctx, owner, in, found) {
+	if s.isKnownAlive(ctx, owner, in, found) || found.cached && s.access.IsElsewhere(owner.Cluster) { // no cache here has that one
 		return ""
 	}
 	is, err := s.prove(ctx, owner, in, found)
@@ -406,7 +408,7 @@ func (s *sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	switch {
 	case err != nil:
 		return ""
-	case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil:
+	case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil && !s.access.IsOthers(owner.Cluster):
 		s.Stray(owner, in)
 		return ""
 	}
@@ -444,15 +446,19 @@ func (s *sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in 
 func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (alive bool) {
 	k, ok := s.proof.kindOf(owner)
 	owners := ownersOf{owner.Cluster, owner.GroupKind()}
-	if _, unsynced := found.unsynced[owners]; unsynced || !ok || !s.access.Within(s.OwnersIn, owner.Cluster) {
+	if _, unsynced := found.unsynced[owners]; unsynced || !ok || !s.access.Within(s.OwnersIn, owner.Cluster) || s.access.IsElsewhere(owner.Cluster) {
 		return false
 	}
+	left := found.cached && s.access.IsOthers(owner.Cluster) // where it has dependents is asked for when these are listed
 	err := s.access.Visit(ctx, owner.Cluster, func(ctx context.Context, home remote.Session) error {
+		if home.Guest != nil {
+			return nil // it was handed over this very moment
+		}
 		ctx, cancel := s.access.Bound(ctx)
 		defer cancel()
 		obj := k.NewObject()
 		err := home.Cluster.GetCache().Get(ctx, owner.NamespacedName(), obj)
-		alive = err == nil && obj.GetUID() == owner.UID && s.isPlaced(obj, owner, in)
+		alive = err == nil && obj.GetUID() == owner.UID && (left || s.isPlaced(obj, owner, in))
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // the cache's own error does not say so
 		}

@@ -24,6 +24,8 @@ type Access struct {
 	Who        string        // what works on them
 	Timeout    time.Duration // of each request
 	Identities *mcmanager.Identities
+
+	visited visited
 }
 
 // DefaultTimeout is that of a request.
@@ -34,7 +36,7 @@ func NewAccess(mgr mcmanager.Manager, who string, timeout time.Duration, byName 
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	return &Access{mgr, who, timeout, &mcmanager.Identities{Manager: mgr, ByName: byName}}
+	return &Access{Manager: mgr, Who: who, Timeout: timeout, Identities: &mcmanager.Identities{Manager: mgr, ByName: byName}}
 }
 
 // Names returns which clusters there are, in whatever state.
@@ -67,12 +69,15 @@ func (a *Access) LabelsOf(name mcreconcile.ClusterName) labels.Set {
 	return status.Labels
 }
 
-// WhyNot returns why a cluster cannot be used now, nil if it can.
+// WhyNot returns why a cluster cannot be used now, nil if it can. One that another replica works on can be visited.
 func (a *Access) WhyNot(name mcreconcile.ClusterName) error {
 	if name == mcreconcile.LocalCluster {
 		return nil
 	}
 	_, err := a.Manager.GetFleet().Engagement(name)
+	if errors.Is(err, fleet.ErrNotOwned) {
+		return nil
+	}
 	return err
 }
 
@@ -106,6 +111,9 @@ func (a *Access) enter(ctx context.Context, name mcreconcile.ClusterName) (_ con
 		return ctx, Session{ID: id, Cluster: a.Manager}, func() {}, err
 	}
 	engagement, err := a.Manager.GetFleet().Engagement(name)
+	if a.IsElsewhere(name) {
+		return a.enterAsGuest(ctx, name)
+	}
 	if err != nil {
 		return nil, Session{}, nil, err
 	}
@@ -117,7 +125,7 @@ func (a *Access) enter(ctx context.Context, name mcreconcile.ClusterName) (_ con
 	if err != nil {
 		return nil, Session{}, nil, err
 	}
-	return ctx, Session{id, engagement.Cluster(), engagement}, leave, nil
+	return ctx, Session{ID: id, Cluster: engagement.Cluster(), Engagement: engagement}, leave, nil
 }
 
 // work says what keeps an engagement from being drained.
@@ -125,7 +133,7 @@ type work string
 
 func (w work) String() string { return "work of controller " + string(w) + " on dependents" }
 
-// Visit calls do with a cluster that can be used now. The error says so if that ended meanwhile.
+// Visit calls do with a cluster that can be used now, as a guest if another replica works on it. The error says so if that ended meanwhile.
 func (a *Access) Visit(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, Session) error) error {
 	inside, at, leave, err := a.enter(ctx, name)
 	if err != nil {
@@ -145,6 +153,10 @@ func (a *Access) Visit(ctx context.Context, name mcreconcile.ClusterName, do fun
 func (a *Access) UIDNow(ctx context.Context, at Session) (types.UID, error) {
 	ctx, cancel := a.Bound(ctx)
 	defer cancel()
+	if at.Guest != nil {
+		now, err := a.Identities.OfGuestNow(ctx, at.Name(), at.Guest)
+		return now.UID, err
+	}
 	now, err := a.Identities.Now(ctx, at.Engagement)
 	return now.UID, err
 }
@@ -152,7 +164,7 @@ func (a *Access) UIDNow(ctx context.Context, at Session) (types.UID, error) {
 // IsAway reports whether an error says that a cluster cannot be used now. It is no fault of what was tried there.
 func IsAway(err error) bool {
 	_, state := errors.AsType[*fleet.StateError](err)
-	return state || errors.Is(err, fleet.ErrDisengaged) || errors.Is(err, fleet.ErrNotReady)
+	return state || errors.Is(err, errNoVisit) || errors.Is(err, fleet.ErrDisengaged) || errors.Is(err, fleet.ErrNotReady)
 }
 
 // IsMissing reports whether an error says that a cluster is not in the fleet.

@@ -18,7 +18,8 @@ import (
 type Session struct {
 	ID         mcowner.ClusterID
 	Cluster    cluster.Cluster
-	Engagement *fleet.Engagement // nil for the local cluster
+	Engagement *fleet.Engagement // nil for the local cluster, and for a guest
+	Guest      *fleet.Guest      // nil unless another replica works on the member
 }
 
 // Name returns what the cluster is called.

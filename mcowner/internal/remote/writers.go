@@ -33,6 +33,9 @@ func (w *Writers) At(at Session, origin mcreconcile.ClusterName) (client.Client,
 	if user == "" {
 		return at.Cluster.GetClient(), nil
 	}
+	if at.Guest != nil {
+		return impersonating(user, at.Cluster)
+	}
 	users, err := w.users.Get(at.Engagement, func() (*userClients, error) {
 		return &userClients{clients: map[string]client.Client{}}, nil
 	})

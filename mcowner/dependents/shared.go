@@ -1,0 +1,193 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// What follows is for several replicas that share the members. The replica that works on an owner's cluster does all that is done
+// for the owner, in whatever cluster: a visit is a request of the owner's cluster. It ends when that is handed over, and writes
+// nothing once the replica cannot prove that it owns the owner's cluster. The other replicas do nothing about the owner.
+
+// placing returns the work on an owner's part in a cluster.
+func (c *engine) placing(owner mcreconcile.Request, in mcreconcile.ClusterName) work {
+	if c.access.IsShared() {
+		return work{owner, in, visit}
+	}
+	return work{owner, in, place}
+}
+
+// visit does place in the cluster in which it is to be done: on its engagement, if it is this replica's too, or as a guest.
+func (c *engine) visit(ctx context.Context, w work) (result reconcile.Result, err error) {
+	c.inTenure(ctx, w.owner.ClusterName)
+	o := c.ledger.get(w.owner)
+	if o == nil {
+		c.askFor(w)
+		return reconcile.Result{}, nil
+	}
+	begun := false
+	err = c.access.Visit(ctx, w.in, func(ctx context.Context, at remote.Session) error {
+		begun = true
+		if at.Guest != nil {
+			c.ledger.present(siteOf(at))
+		}
+		var err error
+		result, err = c.place(mcreconcile.WithCluster(ctx, w.in, at.Cluster), o, w, at)
+		return err
+	})
+	if begun || err == nil {
+		return result, err
+	}
+	if errors.Is(err, fleet.ErrNotOwned) && c.access.IsOthers(w.in) {
+		return reconcile.Result{}, nil // it is just being handed over: it is visited when that is done
+	}
+	if ctx.Err() == nil {
+		c.cannot(o, w, err)
+	}
+	if errors.Is(err, mcmanager.ErrNoIdentity) { // the result says so
+		return reconcile.Result{RequeueAfter: mostPause}, nil
+	}
+	return result, err
+}
+
+// inTenure forgets what is known of a cluster's owners from the time before this replica owned it last.
+func (c *engine) inTenure(ctx context.Context, origin mcreconcile.ClusterName) {
+	if c.access.IsShared() {
+		c.ledger.inTenure(origin, mcreconcile.Epoch(ctx))
+	}
+}
+
+// followLocal has all owners in the local cluster planned when this replica begins to work on it: every replica hears of them, and
+// those that have not changed since are in no queue.
+func (m members) followLocal(last memberSeen, change fleet.Change) memberSeen {
+	now := memberSeen{engagement: change.Engagement, state: change.Status.State, epoch: change.Status.Epoch}
+	switch {
+	case now.state == fleet.NotOwned:
+		m.ledger.endTenure(mcreconcile.LocalCluster, last.epoch)
+	case now.engagement != nil && now.engagement != last.engagement:
+		m.seekIn(mcreconcile.LocalCluster)
+		if m.access.Within(m.cfg.ownersIn, mcreconcile.LocalCluster) {
+			m.works.addLow(work{task: review})
+		}
+	}
+	if now.epoch == 0 {
+		now.epoch = last.epoch
+	}
+	return now
+}
+
+// review has all owners in the local cluster planned that its cache has.
+func (c *engine) review(ctx context.Context, at remote.Session) error {
+	ctx, cancel := c.access.Bound(ctx)
+	defer cancel()
+	list, err := c.owner.NewList(c.access.Manager.GetScheme())
+	if err != nil {
+		return err
+	}
+	if err := at.Cluster.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("reading the owners in %s: %w", at, err)
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		if obj, ok := item.(client.Object); ok {
+			c.owners.addLow(mcreconcile.Request{ClusterName: at.Name(), Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}})
+		}
+		return nil
+	})
+}
+
+// Replay implements mcsource.Replayer: a member that leaves waits for what visits do there.
+func (m members) Replay(_ context.Context, e *fleet.Engagement) error {
+	if m.access.IsShared() {
+		m.works.add(work{in: e.Name(), task: hold})
+	}
+	return nil
+}
+
+// lookAtLeaving is how often it is looked whether a member that leaves must still wait.
+const lookAtLeaving = 2 * time.Second
+
+// holdUp keeps a member that leaves as long as owners have not done what they are to do there: those of this replica have it in their
+// records, those of others dependents that are not to stay.
+func (c *engine) holdUp(ctx context.Context, in mcreconcile.ClusterName) (reconcile.Result, error) {
+	if !mcreconcile.Leaving(ctx) {
+		return reconcile.Result{}, nil
+	}
+	for _, o := range c.ledger.all() {
+		if v, ok := o.in(in); ok && len(v.sites)+len(v.dropped) > 0 {
+			return reconcile.Result{RequeueAfter: lookAtLeaving}, nil
+		}
+	}
+	if c.cfg.onMemberLeaving == LeaveAsIs {
+		return reconcile.Result{}, nil
+	}
+	at, err := c.access.Current(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	has, err := c.hasDependents(ctx, at)
+	if err != nil || !has {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: lookAtLeaving}, nil
+}
+
+var errFound = errors.New("there is one")
+
+// hasDependents reports whether there are dependents of the controller in a cluster, by its API server.
+func (c *engine) hasDependents(ctx context.Context, at remote.Session) (bool, error) {
+	more, err := remote.KindsOf(c.moreKindsFound(), c.access.Manager.GetScheme())
+	if err != nil {
+		return false, err
+	}
+	scan := remote.Scan{Namespaces: c.cfg.namespaces}
+	for _, k := range slices.Concat(c.kinds, more) {
+		err := scan.Each(ctx, c.access, at, k, remote.OfFleet(c.cfg.fleet), func(obj *metav1.PartialObjectMetadata) error {
+			references, err := mcowner.References(obj, at.ID)
+			mine := func(r mcowner.Reference) bool { return r.Fleet == c.cfg.fleet && r.Manager == c.cfg.name }
+			if err == nil && slices.ContainsFunc(references, mine) {
+				return errFound
+			}
+			return nil // what cannot be read is nobody's
+		})
+		if err != nil {
+			return errors.Is(err, errFound), ignore(err, errFound)
+		}
+	}
+	return false, nil
+}
+
+func ignore(err, that error) error {
+	if errors.Is(err, that) {
+		return nil
+	}
+	return err
+}
+
+// everywhere is a runnable that runs on all replicas, where they share the members, and not on the leader alone.
+type everywhere struct{ manager.RunnableFunc }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+func (c *engine) onReplicas(run manager.RunnableFunc) manager.Runnable {
+	if c.access.IsShared() {
+		return everywhere{run}
+	}
+	return run
+}

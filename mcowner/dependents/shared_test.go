@@ -1,0 +1,433 @@
+package dependents_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
+)
+
+// runShared runs a replica, which shares the members with the others of the world.
+func (w *world) runShared(name string, r interface {
+	SetupWithManager(mgr mcmanager.Manager, more ...func(*mcbuilder.Builder)) error
+},
+) *process {
+	w.t.Helper()
+	return w.runAs(w.Local.Config(), func(mgr mcmanager.Manager) error { return r.SetupWithManager(mgr) }, mcmanager.Sharded(sharding.Options{
+		ID: "dependents", Namespace: w.ns, Name: name, LeaseDuration: 6 * time.Second, Settle: time.Second,
+	}))
+}
+
+// owns reports whether a replica works on a cluster.
+func (p *process) owns(name mcreconcile.ClusterName) bool {
+	_, err := p.GetFleet().Engagement(name)
+	return err == nil
+}
+
+// share returns the replica that works on the local cluster, and the other one, once each cluster has one replica that works on it and
+// both have about as many.
+func (w *world) share(a, b *process) (home, other *process) {
+	w.t.Helper()
+	eventually(w.t, "the members are shared", func() bool {
+		more := 0
+		for _, name := range append(w.everyone(), string(mcreconcile.LocalCluster)) {
+			switch mine, theirs := a.owns(mcreconcile.ClusterName(name)), b.owns(mcreconcile.ClusterName(name)); {
+			case mine == theirs:
+				return false
+			case mine:
+				more++
+			default:
+				more--
+			}
+		}
+		return more == 1 || more == -1
+	})
+	if a.owns(mcreconcile.LocalCluster) {
+		return a, b
+	}
+	return b, a
+}
+
+// of returns the members that a replica works on.
+func (w *world) of(p *process) []*mctest.ControlPlane {
+	return slices.DeleteFunc(slices.Clone(w.Members), func(cp *mctest.ControlPlane) bool { return !p.owns(mcreconcile.ClusterName(cp.Name)) })
+}
+
+func (w *world) everyone() (names []string) {
+	for _, cp := range w.Members {
+		names = append(names, cp.Name)
+	}
+	return names
+}
+
+func (w *world) says(cp *mctest.ControlPlane, name, value string) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("%s in %s says %q", name, cp.Name, value), func() bool {
+		cm := w.get(cp, name)
+		return cm != nil && cm.Data["value"] == value
+	})
+}
+
+// TestOwnersAreServedInMembersOfOtherReplicas from the replica that works on the owner's cluster.
+func TestOwnersAreServedInMembersOfOtherReplicas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
+	home, other := w.share(one, two)
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	for _, cp := range w.Members {
+		w.isCopied(cp, "a")
+	}
+	for _, cp := range w.Members {
+		w.change(cp, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" })
+		w.says(cp, copyOf("a"), "1")
+		w.remove(cp, copyOf("a"))
+		w.isCopied(cp, "a")
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	for _, cp := range w.Members {
+		w.says(cp, copyOf("a"), "2")
+	}
+	gone := w.of(other)[0]
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		kept := slices.DeleteFunc(w.everyone(), func(name string) bool { return name == gone.Name })
+		cm.Annotations["to"] = strings.Join(kept, ",")
+	})
+	w.isGone(gone, copyOf("a"))
+	eventually(t, "the replica is at rest", home.isAtRest)
+	w.remove(w.Local, "a")
+	for _, cp := range w.Members {
+		w.isGone(cp, copyOf("a"))
+	}
+	w.isGone(w.Local, "a")
+}
+
+// TestAReplicaThatStopsLeavesOwnersToAnother: nothing is deleted, nothing is written that is as it should be, and owners go on.
+func TestAReplicaThatStopsLeavesOwnersToAnother(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*process){"Stopped": (*process).stop, "Killed": (*process).kill} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 4)
+			one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
+			home, other := w.share(one, two)
+			w.create(w.Local, w.owner("a", w.everyone()...))
+			before := map[string]*corev1.ConfigMap{}
+			for _, cp := range w.Members {
+				before[cp.Name] = w.isCopied(cp, "a")
+			}
+			eventually(t, "the replica is at rest", home.isAtRest)
+			end(home)
+			eventually(t, "the other one has all", func() bool {
+				return other.owns(mcreconcile.LocalCluster) && len(w.of(other)) == len(w.Members)
+			})
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["seen"] = "" })
+			w.create(w.Local, w.owner("b", w.everyone()...))
+			for _, cp := range w.Members {
+				w.isCopied(cp, "b")
+				now := w.mustGet(cp, copyOf("a"))
+				if now.UID != before[cp.Name].UID || now.ResourceVersion != before[cp.Name].ResourceVersion {
+					t.Errorf("the copy in %s was written anew", cp.Name)
+				}
+			}
+			w.remove(w.Local, "a")
+			for _, cp := range w.Members {
+				w.isGone(cp, copyOf("a"))
+			}
+			w.isGone(w.Local, "a")
+		})
+	}
+}
+
+// TestVisitsCostNothingInTheSteadyState: once all is as it should be, a replica asks members of others for nothing.
+func TestVisitsCostNothingInTheSteadyState(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
+	home, other := w.share(one, two)
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	for _, cp := range w.Members {
+		w.isCopied(cp, "a")
+	}
+	eventually(t, "the replica is at rest", home.isAtRest)
+	var asked atomic.Int32
+	hosts := map[string]bool{}
+	for _, cp := range w.of(other) {
+		hosts[hostOf(cp)] = true
+	}
+	home.power.listen(func(req *http.Request) {
+		if hosts[req.URL.Host] && strings.Contains(req.URL.Path, "/configmaps") {
+			asked.Add(1)
+		}
+	})
+	<-time.After(3 * time.Second)
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d requests were made for dependents in members of the other replica, though nothing has changed", n)
+	}
+	target := w.of(other)[0]
+	w.change(target, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" })
+	w.says(target, copyOf("a"), "1")
+	eventually(t, "the replica is at rest", home.isAtRest)
+	if n := asked.Load(); n == 0 || n > 7 {
+		t.Errorf("drift took %d requests, want a list, the correction, and a list after that", n)
+	}
+}
+
+// TestAnOwnerWaitsForAMemberOfAnotherReplica that cannot be reached, and keeps its finalizer until nothing is left there.
+func TestAnOwnerWaitsForAMemberOfAnotherReplica(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
+	_, other := w.share(one, two)
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	for _, cp := range w.Members {
+		w.isCopied(cp, "a")
+	}
+	away := w.of(other)[0]
+	away.Freeze(t)
+	w.remove(w.Local, "a")
+	for _, cp := range w.Members {
+		if cp != away {
+			w.isGone(cp, copyOf("a"))
+		}
+	}
+	if owner := w.mustGet(w.Local, "a"); len(owner.Finalizers) == 0 {
+		t.Error("the owner has no finalizer any more")
+	}
+	away.Thaw(t)
+	w.isGone(w.Local, "a")
+	if w.get(away, copyOf("a")) != nil {
+		t.Error("the owner is gone, and its dependent is not")
+	}
+}
+
+// TestDependentsOfLostOwnersAreCollectedByWhoWorksOnTheirMember, also where the owner's cluster is another replica's; and those of
+// owners that are there stay.
+func TestDependentsOfLostOwnersAreCollectedByWhoWorksOnTheirMember(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	spread := func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.OwnersIn = mcowner.Clusters{Members: everywhere}
+		r.Sweep = orphans.Sweep{Interval: time.Second, Listing: time.Second}
+		return r
+	}
+	one, two := w.runShared("one", spread()), w.runShared("two", spread())
+	home, other := w.share(one, two)
+	from, to := w.of(home)[0], w.of(other)[0]
+	for _, name := range []string{"lost", "kept"} {
+		w.create(from, w.owner(name, w.everyone()...))
+		for _, cp := range w.Members {
+			w.isCopied(cp, name)
+		}
+	}
+	// The owner goes without the finalizer, so that nobody is told where it had dependents, and what is there is looked at anew.
+	both := []*process{one, two}
+	for _, p := range both {
+		p.stop()
+	}
+	w.change(from, "lost", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+	w.remove(from, "lost")
+	one, two = w.runShared("three", spread()), w.runShared("four", spread())
+	w.share(one, two)
+	for _, cp := range w.Members {
+		w.isGone(cp, copyOf("lost"))
+	}
+	from.Freeze(t) // unknown is not gone
+	lookedAt(t, one, two)
+	if w.get(to, copyOf("kept")) == nil {
+		t.Error("a dependent was collected whose owner cannot be asked for")
+	}
+	from.Thaw(t)
+	lookedAt(t, one, two)
+	for _, cp := range w.Members {
+		w.mustGet(cp, copyOf("kept"))
+	}
+}
+
+// listen has a function called before each request.
+func (p *power) listen(to func(*http.Request)) {
+	tap := func(req *http.Request) func() {
+		to(req)
+		return func() {}
+	}
+	p.tap.Store(&tap)
+}
+
+// lookedAt waits until each replica has listed dependents some times.
+func lookedAt(t *testing.T, replicas ...*process) {
+	t.Helper()
+	for _, p := range replicas {
+		var lists atomic.Int32
+		p.power.listen(func(req *http.Request) {
+			if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/configmaps") && !req.URL.Query().Has("watch") {
+				lists.Add(1)
+			}
+		})
+		eventually(t, "the replica has swept", func() bool { return lists.Load() >= 6 })
+		p.power.tap.Store(nil)
+	}
+}
+
+// TestAMemberOfAnotherReplicaLeavesOnceItsDependentsAreGone: the replica that works on it waits for the one that works on the owner.
+func TestAMemberOfAnotherReplicaLeavesOnceItsDependentsAreGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	spread := func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.OnMemberLeaving = dependents.LeaveDeleted
+		return r
+	}
+	one, two := w.runShared("one", spread()), w.runShared("two", spread())
+	_, other := w.share(one, two)
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	for _, cp := range w.Members {
+		w.isCopied(cp, "a")
+	}
+	leaves := w.of(other)[0]
+	left := map[*process]<-chan struct{}{}
+	for _, p := range []*process{one, two} {
+		over, err := p.members.Leave(p.member(leaves))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left[p] = over
+	}
+	<-left[other]
+	if w.get(leaves, copyOf("a")) != nil {
+		t.Error("the member has left with the dependent")
+	}
+	for _, cp := range w.Members {
+		if cp != leaves {
+			w.mustGet(cp, copyOf("a"))
+		}
+	}
+	eventually(t, "the owner has it no more in its record", func() bool {
+		return !strings.Contains(fmt.Sprint(w.mustGet(w.Local, "a").Annotations), fmt.Sprintf("%q", leaves.Name))
+	})
+}
+
+// TestOwnersMoveWithTheirCluster: what an owner had done by one replica is not done again by the next, whoever had its cluster before.
+func TestOwnersMoveWithTheirCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
+	home, other := w.share(one, two)
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	before := map[string]*corev1.ConfigMap{}
+	for _, cp := range w.Members {
+		before[cp.Name] = w.isCopied(cp, "a")
+	}
+	eventually(t, "the replica is at rest", home.isAtRest)
+	home.kill()
+	third := w.runShared("three", w.spread())
+	w.share(other, third)
+	other.stop()
+	eventually(t, "the third one has all", func() bool {
+		return third.owns(mcreconcile.LocalCluster) && len(w.of(third)) == len(w.Members)
+	})
+	for _, cp := range w.Members {
+		w.change(cp, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" })
+		w.says(cp, copyOf("a"), "1")
+		if now := w.mustGet(cp, copyOf("a")); now.UID != before[cp.Name].UID {
+			t.Errorf("the copy in %s was made anew", cp.Name)
+		}
+	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	for _, cp := range w.Members {
+		w.isGone(cp, copyOf("a"))
+	}
+}
+
+// TestAReplicaThatDiesInTheMiddleLosesNothing: what it had begun for owners is ended by the next, and nothing is deleted for it.
+func TestAReplicaThatDiesInTheMiddleLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
+	home, other := w.share(one, two)
+	var deleted atomic.Int32
+	for _, p := range []*process{one, two} {
+		p.power.listen(func(req *http.Request) {
+			if req.Method == http.MethodDelete && strings.Contains(req.URL.Path, "/configmaps") {
+				deleted.Add(1)
+			}
+		})
+	}
+	const owners = 10
+	for n := range owners {
+		w.create(w.Local, w.owner(fmt.Sprint("a", n), w.everyone()...))
+	}
+	w.isCopied(w.of(other)[0], "a0")
+	for n := range owners { // while others are still being served
+		w.change(w.Local, fmt.Sprint("a", n), func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	}
+	home.kill()
+	for n := range owners {
+		for _, cp := range w.Members {
+			w.says(cp, copyOf(fmt.Sprint("a", n)), "2")
+		}
+	}
+	if n := deleted.Load(); n > 0 {
+		t.Errorf("%d dependents were deleted", n)
+	}
+	for n := range owners {
+		w.remove(w.Local, fmt.Sprint("a", n))
+	}
+	for n := range owners {
+		w.isGone(w.Local, fmt.Sprint("a", n))
+		for _, cp := range w.Members {
+			if w.get(cp, copyOf(fmt.Sprint("a", n))) != nil {
+				t.Errorf("%s has the copy of an owner that is gone", cp.Name)
+			}
+		}
+	}
+}
+
+// TestAReplicaThatCannotProveItsOwnershipWritesNothingElsewhere, although it can reach the members.
+func TestAReplicaThatCannotProveItsOwnershipWritesNothingElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
+	home, other := w.share(one, two)
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	for _, cp := range w.Members {
+		w.isCopied(cp, "a")
+	}
+	eventually(t, "the replica is at rest", home.isAtRest)
+	target := w.of(other)[0]
+	w.Local.Freeze(t)
+	eventually(t, "both are suspended", func() bool {
+		for _, p := range []*process{one, two} {
+			for _, status := range p.GetFleet().List(nil) {
+				if status.State != fleet.Suspended && status.State != fleet.NotOwned {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	before := home.power.writes.Load()
+	w.change(target, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" })
+	<-time.After(time.Second) // nothing tells that nothing is about to happen
+	if cm := w.mustGet(target, copyOf("a")); cm.Data["value"] != "drifted" {
+		t.Errorf("it was written by a replica that cannot prove its ownership: %d writes", home.power.writes.Load()-before)
+	}
+	w.Local.Thaw(t)
+	w.says(target, copyOf("a"), "1")
+}
