@@ -1,7 +1,7 @@
 # What can be passed on: make demo ARGS=-stay, make test PACKAGES=./fleet/... TESTARGS="-run TestDrain -v"
 ARGS     ?=
 # Those that take longest are tested first, so that none of them is left alone at the end.
-PACKAGES ?= ./test/e2e ./test/replicas ./mcowner/dependents ./mctest ./examples/quickstart ./...
+PACKAGES ?= ./test/e2e ./mcowner/dependents ./mctest ./examples/quickstart ./test/replicas ./...
 TESTARGS ?=
 
 GO   ?= go

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"path"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
@@ -123,6 +125,27 @@ func (m *member) unsigned() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(m.awaiting))
+}
+
+// look finds out which changes were reconciled by a write of which the server has said that it took too long: that may have been carried
+// out all the same, and nobody writes once more then.
+func (m *member) look(t *testing.T) {
+	t.Helper()
+	tooLong := map[string]bool{}
+	for _, w := range m.read() {
+		tooLong[w.change] = tooLong[w.change] || w.Status == http.StatusGatewayTimeout
+	}
+	for _, change := range m.unsigned() {
+		if !tooLong[change] {
+			continue
+		}
+		cm := &corev1.ConfigMap{}
+		if err := m.cp.Client().Get(t.Context(), client.ObjectKey{Namespace: m.namespace, Name: change}, cm); err == nil && cm.Data["by"] != "" {
+			m.mu.Lock()
+			delete(m.awaiting, change)
+			m.mu.Unlock()
+		}
+	}
 }
 
 // longestGap returns for how long nobody wrote, and since when.

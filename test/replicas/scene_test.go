@@ -139,6 +139,7 @@ func (s *scene) end() {
 	defer s.explain()
 	stage.Eventually(s.T, "each change is reconciled", func() bool {
 		for _, m := range s.members {
+			m.look(s.T)
 			if len(m.unsigned()) > 0 {
 				return false
 			}
