@@ -74,9 +74,10 @@ func WithLeaving(ctx context.Context) context.Context {
 	return context.WithValue(ctx, life.LeavingKey{}, leaving)
 }
 
-// Epoch returns in which epoch this replica owns the cluster of the request, where several replicas share the clusters: it is
-// greater for each owner than for the one before. It is 0 otherwise. What is sent to clusters needs none, since it is refused when
-// the replica may not own the cluster any more; an external system that keeps the greatest it has seen can refuse as well.
+// Epoch returns in which epoch this replica owns the cluster of the request, where several replicas share the clusters, and 0
+// otherwise. It is greater for each owner than for the one before, while the labels by which the cluster is shared stay the same.
+// What is sent to clusters needs none, since it is refused when the replica may not own the cluster any more. An external system
+// that keeps the greatest epoch that it has seen can refuse what has a lesser one.
 func Epoch(ctx context.Context) int64 {
 	epoch, _ := ctx.Value(life.EpochKey{}).(int64)
 	return epoch
