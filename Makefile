@@ -21,7 +21,7 @@ CORE = internal/retry internal/oneline internal/delivery internal/clientmetrics 
 # Tests mostly wait, so more packages than cores are tested side by side. A control plane that nobody asks for costs 2 % of a
 # core and 300 MB, so they are not many more. Nobody debugs these binaries, and without DWARF they link faster. The
 # linters vet.
-TESTFLAGS = -p 3 -parallel 4 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS)
+TESTFLAGS = -p 2 -parallel 4 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS)
 # Without its folder in them, what was compiled in one checkout is good for the next, wherever that is.
 BUILDFLAGS = -trimpath $(RACE)
 # On Linux the race detector needs a C compiler. The go command says CGO_ENABLED=0 if there is none.
