@@ -18,9 +18,8 @@ MUTATE = $(GO) tool -modfile=$(CURDIR)/hack/mutants.mod gremlins unleash --confi
 CORE = internal/retry internal/oneline internal/delivery internal/clientmetrics mcreconcile mchandler mcsource mcqueue \
 	internal/informer mcbuilder internal/pulse internal/restmapper fleet
 
-# Tests mostly wait, so more packages than cores are tested side by side. A control plane that nobody asks for costs 2 % of a
-# core and 300 MB, so they are not many more. Nobody debugs these binaries, and without DWARF they link faster. The
-# linters vet.
+# Two packages are tested side by side: tests of replicas run ten processes at once, and a third package beside them makes members
+# time out. Nobody debugs these binaries, and without DWARF they link faster. The linters vet.
 TESTFLAGS = -p 2 -parallel 4 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS)
 # Without its folder in them, what was compiled in one checkout is good for the next, wherever that is.
 BUILDFLAGS = -trimpath $(RACE)
