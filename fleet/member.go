@@ -19,7 +19,9 @@ import (
 //	Connecting   no engagement, a usable description → connect, again and again, until it works
 //	Ready        engaged                            → wait for news; a changed description is connected beside it
 //	Unreachable  engaged, probes fail               → the probes of health.go bring it back to Ready
+//	Suspended    engaged, perhaps not owned now     → wait until ownership is proved, or the member is another replica's
 //	Draining     withdrawn, or the fleet ends       → end the engagement, wait until nothing runs for it, end
+//	NotOwned     another replica works on it        → nothing, until this one owns it: see share.go
 type member struct {
 	fleet *Fleet
 	name  ClusterName
