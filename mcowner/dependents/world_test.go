@@ -187,6 +187,11 @@ func (w *world) isCopied(cp *mctest.ControlPlane, owner string) *corev1.ConfigMa
 
 func (w *world) isGone(cp *mctest.ControlPlane, name string) {
 	w.t.Helper()
+	defer func() {
+		if there := w.get(cp, name); there != nil && w.t.Failed() {
+			w.t.Logf("it is there: %+v", there.ObjectMeta)
+		}
+	}()
 	eventually(w.t, fmt.Sprintf("%s is gone from %s", name, cp.Name), func() bool { return w.get(cp, name) == nil })
 }
 
