@@ -316,3 +316,39 @@ func TestAnAccountOfManyClustersWaits(t *testing.T) {
 		}
 	}
 }
+
+// TestAClusterThatIsNotDoneIsWorkedOnAgain: nothing was left in it, which is not stored yet, since slices are written later. Then the
+// cache shows a dependent that is about to go, and then none.
+func TestAClusterThatIsNotDoneIsWorkedOnAgain(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, &plan{mode: finishing}, "a")
+	site := record.Site{Name: "a", Identity: "1"}
+	look := func(seen bool) {
+		v, _ := a.o.begin("a")
+		var r report
+		switch {
+		case seen:
+			r.stray, r.again = &site, true
+		case len(v.sites) > 0:
+			r.drop = v.sites
+		default:
+			r.drop = v.dropped
+		}
+		a.o.report("a", v, r)
+	}
+	look(false)
+	a.mustOpen(t)
+	a.lingers = true
+	a.settle()
+	look(true)
+	look(false)
+	a.mustOpen(t)
+	if !slices.Contains(a.record.Sites, site) {
+		t.Fatalf("the record is %+v: it is not what this is about", a.record)
+	}
+	a.settle()
+	a.distribute()
+	if len(a.engine.works.early) == 0 {
+		t.Error("nobody looks again at a cluster that the record has")
+	}
+}

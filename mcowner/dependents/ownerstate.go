@@ -72,7 +72,7 @@ type part struct {
 	givenUp bool                      // something may be left in them
 	stray   *record.Site              // dependents were seen there, and are not in the record
 	kinds   []schema.GroupVersionKind // to be noted in the record
-	again   bool                      // once the record is stored, there is more to do
+	again   bool                      // once the record is stored, there is more to do, whatever a run finds before that
 	applied map[dependentKey]fingerprint
 	retries int // since an object was last as it was thought to be
 }
@@ -206,7 +206,7 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 	news = !p.done || p.seq != v.seq || !sameResult(p.result, r.Result) ||
 		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
 	p.seq, p.done, p.result, p.runs = v.seq, true, r.Result, p.runs+1
-	p.givenUp, p.stray, p.kinds, p.again = p.givenUp || r.givenUp, r.stray, r.kinds, r.again
+	p.givenUp, p.stray, p.kinds, p.again = p.givenUp || r.givenUp, r.stray, r.kinds, p.again || r.again
 	if v.targeted || r.stray != nil || len(r.drop) > 0 {
 		p.drop = r.drop
 	} // else nothing was put there since, and nothing is found there

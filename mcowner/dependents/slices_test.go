@@ -154,6 +154,7 @@ func TestAMemberThatFailsShowsInItsSliceAndNoOtherIsWritten(t *testing.T) {
 
 // TestNothingIsCreatedBeforeItsClusterIsInASlice: whatever request of the program is the last one that gets through.
 func TestNothingIsCreatedBeforeItsClusterIsInASlice(t *testing.T) {
+	t.Parallel()
 	w := newSlicedWorld(t, 3)
 	for i, request := range []string{
 		"1 PATCH owner", "1 POST slice", "1 PATCH copy", "1 until done", "2 PATCH copy", "2 until done", "3 POST slice", "3 PATCH copy",
@@ -255,6 +256,7 @@ func TestTheRecordMovesToSlicesAndBack(t *testing.T) {
 
 // TestAClusterIsInTheRecordWhileThatMoves from annotations to slices and back, whatever request is the last one that gets through.
 func TestAClusterIsInTheRecordWhileThatMoves(t *testing.T) {
+	t.Parallel()
 	w := newSlicedWorld(t, 3)
 	p := w.run(w.spread())
 	w.create(w.Local, w.owner("a", names(w.Members)...))

@@ -71,6 +71,7 @@ func TestWhatIsTakenFromASliceIsNotForgotten(t *testing.T) {
 
 // TestSlicesOfStrangers: what has the owner's labels, or the name of a slice, and is none of the controller's.
 func TestSlicesOfStrangers(t *testing.T) {
+	t.Parallel()
 	w := newSlicedWorld(t, 2)
 	p := w.run(w.sliced())
 	w.create(w.Local, w.owner("a", names(w.Members)...))
