@@ -187,6 +187,9 @@ type stuck struct {
 	until chan struct{}
 }
 
+// CloseIdleConnections does nothing: there are no connections. Without it, each end of a member would be a warning in the log.
+func (stuck) CloseIdleConnections() {}
+
 // RoundTrip implements http.RoundTripper.
 func (s stuck) RoundTrip(*http.Request) (*http.Response, error) {
 	if s.until != nil {
