@@ -8,7 +8,7 @@ GO   ?= go
 # The linters load packages as the tests do, so that each is compiled once for both.
 LINT  = GOFLAGS="$(shell $(GO) env GOFLAGS) $(BUILDFLAGS)" "$$($(GO) tool -n -modfile=$(CURDIR)/tools.mod golangci-lint)"
 # The other modules of this repository, besides the one in its root.
-MODULES = hack/assets providers/upstream test/bench/peers $(GINKGO)
+MODULES = hack/assets hack/pictures providers/upstream test/bench/peers $(GINKGO)
 # Those with suites of Ginkgo, which refuses -parallel.
 GINKGO = test/kubebuilder/before test/kubebuilder/after
 # Module files of another name: of the linters, of what mutates, and of the control plane's programs.
@@ -84,6 +84,7 @@ tidy: go
 .PHONY: generate
 generate: go
 	$(GO) generate ./...
+	$(GO) generate -C hack/pictures ./...
 
 .PHONY: format
 format: go

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/xml"
+	"io"
+	"strings"
+	"testing"
+)
+
+const page = "# Page\n\n## Memory\n\nText.\n\n| members |  | heap | engaged after |\n|---|---|---|---|\n| 100 | ours, Secrets | 95 KB | 0.3 s |\n" +
+	"| 100 | theirs | 460 KB | 10.9 s |\n| 1000 | ours, Secrets | 94 KB | 2.2 s |\n| 1000 | theirs | 460 KB | 107.8 s |\n\n## Other\n\n| a |\n|---|\n"
+
+func TestEachRowOfATableIsAPointOfItsLine(t *testing.T) {
+	lines, err := charts[1].lines(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 2 || lines[0].name != "ours" || lines[1].name != "theirs" {
+		t.Fatalf("lines are %v", lines)
+	}
+	if got := lines[1].points; len(got) != 2 || got[0].X != 100 || got[0].Y != 10.9 || got[1].X != 1000 || got[1].Y != 107.8 {
+		t.Errorf("the points of the second are %v", got)
+	}
+}
+
+func TestATableThatIsNotThereIsAnError(t *testing.T) {
+	for name, page := range map[string]string{
+		"no section":      "# Page\n",
+		"no table":        "# Page\n\n## Memory\n",
+		"no such column":  strings.Replace(page, "heap", "RSS", 1),
+		"no rows":         "# Page\n\n## Memory\n\n| members |  | heap |\n|---|---|---|\n",
+		"a cell is empty": strings.Replace(page, "460 KB", "", 1),
+	} {
+		if _, err := charts[0].draw(page); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestPicturesAreXMLWithATitle(t *testing.T) {
+	plot, err := charts[0].draw(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := drawText("This & that\n\n.---.\n| <-+->\n'---'\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for title, picture := range map[string][]byte{"Heap of an idle member": plot, "This &amp; that": text} {
+		if !strings.Contains(string(picture), "<title>"+title+"</title>") {
+			t.Errorf("%s: the title is missing", title)
+		}
+		decoder := xml.NewDecoder(strings.NewReader(string(picture)))
+		for err = nil; err == nil; _, err = decoder.Token() { //nolint:revive // reads to the end
+		}
+		if err != io.EOF { //nolint:errorlint // as the decoder says
+			t.Errorf("%s: %v", title, err)
+		}
+	}
+}
+
+func TestATextNeedsATitle(t *testing.T) {
+	for _, text := range []string{"", "title\n.--.\n", "two\nlines\n\n.--.\n"} {
+		if _, err := drawText(text); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}
