@@ -39,6 +39,11 @@ help: ## Show this help.
 demo: go ## Run examples/quickstart against a local cluster and three members. ARGS are passed to it.
 	@$(with_assets) $(GO) run ./examples/quickstart $(ARGS)
 
+# What make generate draws; the machine should be quiet meanwhile.
+.PHONY: record
+record: go assets ## Record the demo for the README.
+	@MAKEFLAGS= MAKELEVEL= $(GO) run -C hack/pictures ./record $(CURDIR)/docs/pictures/demo.cast $(CURDIR) make demo
+
 .PHONY: test
 test: go ## Run all tests, unit and end-to-end, with the race detector. PACKAGES and TESTARGS narrow it down.
 	@test -n "$(RACE)" || echo >&2 "make: no C compiler (gcc or clang) was found, or CGO_ENABLED=0 is set:" \

@@ -4,6 +4,8 @@ go 1.26.0
 
 require (
 	github.com/bep/goat v0.5.0
+	github.com/creack/pty v1.1.24
+	github.com/hinshun/vt10x v0.0.0-20220301184237-5011da428d02
 	gonum.org/v1/plot v0.17.0
 )
 

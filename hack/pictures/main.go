@@ -27,6 +27,9 @@ func run(docs string) error {
 	if err := drawTexts(folder); err != nil {
 		return err
 	}
+	if err := drawCasts(folder); err != nil {
+		return err
+	}
 	page, err := os.ReadFile(filepath.Join(docs, "performance.md")) //nolint:gosec // the caller's own
 	if err != nil {
 		return err

@@ -66,3 +66,43 @@ func TestATextNeedsATitle(t *testing.T) {
 		}
 	}
 }
+
+func TestAFilmHasAFrameForEachScreen(t *testing.T) {
+	title, frames, err := screens([]byte(`{"version":2,"width":20,"height":5,"title":"make demo"}
+[0.5,"o","one\r\ntwo"]
+[0.6,"i","typed"]
+[9,"o","\r\u001b[1A\u001b[Jthree <&>"]
+[9.1,"o","\u001b[0m"]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if title != "make demo" || len(frames) != 2 {
+		t.Fatalf("%q has frames %v", title, frames)
+	}
+	if got := strings.TrimSpace(frames[1].lines[0]); got != "three <&>" || len(frames[1].lines) != 1 {
+		t.Errorf("the second is %q", frames[1].lines)
+	}
+	begins, whole := times(frames)
+	if begins[1] != longest || whole != longest+last {
+		t.Errorf("frames begin at %v, and it takes %v", begins, whole)
+	}
+	if picture := string(film(title, frames)); !strings.Contains(picture, "three &lt;&amp;&gt;") || !strings.Contains(picture, "<title>make demo</title>") {
+		t.Errorf("the film is %s", picture)
+	}
+}
+
+func TestWhatIsNoRecordingIsAnError(t *testing.T) {
+	for name, cast := range map[string]string{
+		"empty":          "",
+		"version 1":      `{"version":1,"width":20,"height":5}`,
+		"shows nothing":  `{"version":2,"width":20,"height":5}`,
+		"too large":      `{"version":2,"width":20000000,"height":5}` + "\n" + `[1,"o","a"]`,
+		"without size":   `{"version":2}` + "\n" + `[1,"o","a"]`,
+		"a broken event": `{"version":2,"width":20,"height":5}` + "\n" + `{"a":1}`,
+	} {
+		if _, _, err := screens([]byte(cast)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
