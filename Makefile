@@ -3,12 +3,14 @@ ARGS     ?=
 # Those that take longest are tested first, so that none of them is left alone at the end.
 PACKAGES ?= ./test/e2e ./mcowner/dependents ./mctest ./examples/quickstart ./test/replicas ./...
 TESTARGS ?=
+# What make release makes.
+VERSION  ?= v0.1.0
 
 GO   ?= go
 # The linters load packages as the tests do, so that each is compiled once for both.
 LINT  = GOFLAGS="$(shell $(GO) env GOFLAGS) $(BUILDFLAGS)" "$$($(GO) tool -n -modfile=$(CURDIR)/tools.mod golangci-lint)"
 # The other modules of this repository, besides the one in its root.
-MODULES = hack/assets hack/pictures providers/upstream test/bench/peers $(GINKGO)
+MODULES = hack/assets hack/pictures hack/release providers/upstream test/bench/peers $(GINKGO)
 # Those with suites of Ginkgo, which refuses -parallel.
 GINKGO = test/kubebuilder/before test/kubebuilder/after
 # Module files of another name: of the linters, of what mutates, and of the control plane's programs.
@@ -56,6 +58,10 @@ test: go ## Run all tests, unit and end-to-end, with the race detector. PACKAGES
 .PHONY: bench
 bench: go ## Measure, beside a peer in the same run. ARGS choose tables (see test/bench).
 	@$(with_assets) $(GO) run ./test/bench $(ARGS)
+
+.PHONY: release
+release: go ## Make what v0.1.0 would consist of, in dist/. VERSION is another, ARGS are passed on. Nothing is pushed.
+	@$(GO) run -C hack/release . -version $(VERSION) $(ARGS)
 
 # Without vet and debugging information, each mutant is built in half the time.
 .PHONY: mutants

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// nobody runs the program: Kubernetes' policy for restricted namespaces asks for a number that is not root's.
+const nobody = "65532:65532"
+
+// image writes an archive of an OCI layout that has the program for each platform: podman, skopeo, ctr and crane load it or push
+// it. There is nothing in the image but the program.
+func (r release) image(p program, built map[platform]string) error {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, on := range r.platforms {
+		path, found := built[on]
+		if !found {
+			continue
+		}
+		image, err := r.imageOf(p, on, path)
+		if err != nil {
+			return err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add:        image,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: on.os, Architecture: on.arch}},
+		})
+	}
+	folder, err := os.MkdirTemp("", "layout-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	outer := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
+		Add:        index,
+		Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": reference(p, r.version)}},
+	})
+	if _, err := layout.Write(folder, outer); err != nil {
+		return err
+	}
+	return create(filepath.Join(r.dist, fmt.Sprintf("%s_%s_image.tar", p.name, r.version)), func(w io.Writer) error {
+		return r.tarFolder(w, folder)
+	})
+}
+
+// reference is what the manifests call the image.
+func reference(p program, version string) string { return "fleet-runtime-" + p.name + ":" + version }
+
+// imageOf is the image for one platform.
+func (r release) imageOf(p program, on platform, path string) (v1.Image, error) {
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		var content bytes.Buffer
+		if err := r.tar(&content, []string{path}); err != nil {
+			return nil, err
+		}
+		return io.NopCloser(&content), nil
+	}, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: r.made}}})
+	if err != nil {
+		return nil, err
+	}
+	return mutate.ConfigFile(image, r.config(image, p, on))
+}
+
+// config says how the image is run.
+func (r release) config(image v1.Image, p program, on platform) *v1.ConfigFile {
+	config := &v1.ConfigFile{}
+	if old, err := image.ConfigFile(); err == nil {
+		config = old.DeepCopy()
+	}
+	config.OS, config.Architecture, config.Created = on.os, on.arch, v1.Time{Time: r.made}
+	config.Config.Entrypoint = []string{"/" + p.name}
+	config.Config.User = nobody
+	config.Config.Labels = map[string]string{"org.opencontainers.image.version": r.version}
+	return config
+}
+
+// tarFolder writes the files of a folder in the order of their names.
+func (r release) tarFolder(w io.Writer, folder string) error {
+	archive := tar.NewWriter(w)
+	var paths []string
+	if err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			paths = append(paths, path)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		content, err := os.ReadFile(path) //nolint:gosec // made above
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(strings.TrimPrefix(path, folder+string(filepath.Separator)))
+		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: r.made, Format: tar.FormatPAX}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := archive.Write(content); err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
