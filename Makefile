@@ -10,11 +10,11 @@ GO   ?= go
 # The linters load packages as the tests do, so that each is compiled once for both.
 LINT  = GOFLAGS="$(shell $(GO) env GOFLAGS) $(BUILDFLAGS)" "$$($(GO) tool -n -modfile=$(CURDIR)/tools.mod golangci-lint)"
 # The other modules of this repository, besides the one in its root.
-MODULES = hack/assets hack/pictures hack/release providers/upstream test/bench/peers $(GINKGO)
+MODULES = cmd/kubebuilder-fleet hack/assets hack/pictures hack/release providers/upstream test/bench/peers $(GINKGO)
 # Those with suites of Ginkgo, which refuses -parallel.
 GINKGO = test/kubebuilder/before test/kubebuilder/after
-# Module files of another name: of the linters, of what mutates, and of the control plane's programs.
-MODFILES = tools.mod hack/mutants.mod hack/assets/controlplane.mod
+# Module files of another name: of the linters, of what mutates, of the control plane's programs, and of an older kubebuilder.
+MODFILES = tools.mod hack/mutants.mod hack/assets/controlplane.mod cmd/kubebuilder-fleet/oldest.mod
 MUTATE = $(GO) tool -modfile=$(CURDIR)/hack/mutants.mod gremlins unleash --config $(CURDIR)/hack/mutants.yaml
 # What make mutants is about by default, the quick ones first: fleet alone takes hours.
 CORE = internal/retry internal/oneline internal/delivery internal/clientmetrics mcreconcile mchandler mcsource mcqueue \
