@@ -65,7 +65,7 @@ var errUnnoted = errors.New("the owner's record still has the cluster")
 
 // place does one owner's part in one cluster.
 func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Session) (result reconcile.Result, err error) {
-	leaving, begin := mcreconcile.Leaving(ctx) || at.Guest != nil && c.isLeaving(w.in), o.begin
+	leaving, begin := c.isAboutToLeave(at), o.begin
 	if leaving {
 		begin = o.in // nothing is put there
 	}
@@ -105,6 +105,18 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 		}
 	}
 	return p.conclude(&done)
+}
+
+// isAboutToLeave reports whether a cluster is about to leave. The context of a visit would say it of the owner's cluster.
+func (c *engine) isAboutToLeave(at remote.Session) bool {
+	switch {
+	case at.Engagement != nil:
+		return mcreconcile.Leaving(at.Engagement.Context())
+	case at.Guest != nil:
+		return c.isLeaving(at.Name())
+	default:
+		return false // it is the local cluster
+	}
 }
 
 // wasUsable reports whether the cluster could be used when the targets were found, of which it is none.
