@@ -168,7 +168,7 @@ func (c worker) Reconcile(ctx context.Context, w work) (reconcile.Result, error)
 		return c.visit(ctx, w)
 	}
 	if w.task == hold {
-		return c.holdUp(ctx, w.in)
+		return reconcile.Result{}, c.holdUp(ctx, w.in)
 	}
 	at, err := c.access.Current(ctx)
 	if w.task == account {

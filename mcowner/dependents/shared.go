@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,48 +118,48 @@ func (m members) Replay(_ context.Context, e *fleet.Engagement) error {
 	return nil
 }
 
-// lookAtLeaving is how often it is looked whether a member that leaves must still wait.
-const lookAtLeaving = 2 * time.Second
+// errOwnersElsewhere keeps a member that leaves: it waits for what is tried again after an error, and for nothing else.
+var errOwnersElsewhere = errors.New("owners in other clusters have not done yet what they are to do as the cluster leaves the fleet")
 
 // holdUp keeps a member that leaves as long as owners have not done what they are to do there: those of this replica have it in their
 // records, those of others dependents that are not to stay.
-func (c *engine) holdUp(ctx context.Context, in mcreconcile.ClusterName) (reconcile.Result, error) {
+func (c *engine) holdUp(ctx context.Context, in mcreconcile.ClusterName) error {
 	if !mcreconcile.Leaving(ctx) {
-		return reconcile.Result{}, nil
+		return nil
 	}
 	for _, o := range c.ledger.all() {
 		if v, ok := o.in(in); ok && len(v.sites)+len(v.dropped) > 0 {
-			return reconcile.Result{RequeueAfter: lookAtLeaving}, nil
+			return errOwnersElsewhere
 		}
 	}
-	if c.cfg.onMemberLeaving == LeaveAsIs {
-		return reconcile.Result{}, nil
+	if c.cfg.onMemberLeaving.propagation() == "" {
+		return nil
 	}
 	at, err := c.access.Current(ctx)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	has, err := c.hasDependents(ctx, at)
-	if err != nil || !has {
-		return reconcile.Result{}, err
+	if err == nil && has {
+		err = errOwnersElsewhere
 	}
-	return reconcile.Result{RequeueAfter: lookAtLeaving}, nil
+	return err
 }
 
 var errFound = errors.New("there is one")
 
-// hasDependents reports whether there are dependents of the controller in a cluster, by its API server.
+// hasDependents reports whether there are dependents of the controller in a cluster, by its API server, that are not being deleted.
 func (c *engine) hasDependents(ctx context.Context, at remote.Session) (bool, error) {
-	more, err := remote.KindsOf(c.moreKindsFound(), c.access.Manager.GetScheme())
+	kinds, err := remote.KindsOf(slices.Concat(c.collector.Kinds, c.moreKindsFound()), c.access.Manager.GetScheme())
 	if err != nil {
 		return false, err
 	}
 	scan := remote.Scan{Namespaces: c.cfg.namespaces}
-	for _, k := range slices.Concat(c.kinds, more) {
+	for _, k := range kinds {
 		err := scan.Each(ctx, c.access, at, k, remote.OfFleet(c.cfg.fleet), func(obj *metav1.PartialObjectMetadata) error {
 			references, err := mcowner.References(obj, at.ID)
 			mine := func(r mcowner.Reference) bool { return r.Fleet == c.cfg.fleet && r.Manager == c.cfg.name }
-			if err == nil && slices.ContainsFunc(references, mine) {
+			if err == nil && obj.DeletionTimestamp.IsZero() && slices.ContainsFunc(references, mine) {
 				return errFound
 			}
 			return nil // what cannot be read is nobody's
