@@ -294,7 +294,9 @@ func (a *accounting) store(ctx context.Context, r record.Record, held bool) erro
 	defer cancel()
 	answered := a.engine.ledger.writing(changed)
 	err := record.Store(ctx, a.home.Cluster.GetClient(), a.plan.owner, changed, a.engine.cfg.name)
-	answered(changed, err)
+	if answered(changed, err) {
+		a.engine.owners.add(a.o.req)
+	}
 	if err != nil {
 		return err
 	}
@@ -416,7 +418,9 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	ctx, cancel := a.engine.access.Bound(ctx)
 	defer cancel()
 	err := a.home.Cluster.GetClient().Status().Patch(ctx, changed, client.MergeFrom(owner), client.FieldOwner(a.engine.cfg.name))
-	answered(changed, err)
+	if answered(changed, err) {
+		a.engine.owners.add(a.o.req)
+	}
 	if apierrors.IsNotFound(err) {
 		return a.noStatus(ctx, err)
 	}

@@ -188,6 +188,7 @@ func TestOwnWritesAreKnownByTheirVersion(t *testing.T) {
 		before []see // the answer
 		stored *corev1.ConfigMap
 		err    error
+		missed bool // it is to be planned anew
 		after  []see
 	}{
 		"The event is first":        {before: []see{{owner("11", "1"), false}}, stored: owner("11", "1"), after: []see{{owner("12", "2"), true}, {owner("13", "1"), true}}},
@@ -196,6 +197,8 @@ func TestOwnWritesAreKnownByTheirVersion(t *testing.T) {
 		"All come before":           {before: []see{{owner("11", "1"), false}, {owner("12", "2"), true}, {owner("13", "1"), true}}, stored: owner("11", "1")},
 		"Others were quicker":       {stored: owner("11", "2"), after: []see{{owner("11", "2"), true}}},
 		"It was refused":            {err: refused, stored: owner("10", "1"), after: []see{{owner("11", "1"), true}}},
+		"The answer is lost":        {before: []see{{owner("11", "1"), false}}, err: errors.New("lost"), missed: true, after: []see{{owner("12", "2"), true}}},
+		"Others wrote the same":     {before: []see{{owner("11", "1"), false}}, err: refused, stored: owner("10", "1"), missed: true},
 		"Others edit the record":    {stored: owner("11", "1"), after: []see{{owner("11", "1"), false}, {undone, true}}},
 		"Another change of its own": {before: []see{{owner("11", "2"), true}, {owner("12", "1"), false}}, stored: owner("12", "1")},
 	}
@@ -213,7 +216,9 @@ func TestOwnWritesAreKnownByTheirVersion(t *testing.T) {
 			}
 			answered := l.writing(owner("10", "1"))
 			look(tc.before)
-			answered(tc.stored, tc.err)
+			if missed := answered(tc.stored, tc.err); missed != tc.missed {
+				t.Errorf("an event is known that should have passed: %t, want %t", missed, tc.missed)
+			}
 			look(tc.after)
 			if !passes.Update(event.UpdateEvent{ObjectOld: owner("11", "1"), ObjectNew: owner("11", "1")}) {
 				t.Error("a resync does not pass")

@@ -21,23 +21,26 @@ type ownWrite struct {
 }
 
 // writing notes how an owner is about to be written, so that the event is known for one's own, even if it is sooner than the
-// answer. What it returns is called with that.
-func (l *ledger) writing(owner client.Object) (answered func(stored client.Object, err error)) {
+// answer. What it returns is called with that, and says whether the owner is to be planned anew: an event was taken for one's own,
+// and the answer does not say what is stored.
+func (l *ledger) writing(owner client.Object) (answered func(stored client.Object, err error) (missed bool)) {
 	uid, w := owner.GetUID(), &ownWrite{content: bare(owner)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.written[uid] = append(l.written[uid], w)
 	l.written[uid] = l.written[uid][max(0, len(l.written[uid])-mostWritten):]
-	return func(stored client.Object, err error) {
+	return func(stored client.Object, err error) (missed bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		switch {
 		case w.version != "": // the event was here before
+			return err != nil
 		case err == nil && equality.Semantic.DeepEqual(w.content, bare(stored)):
 			w.content, w.version = nil, stored.GetResourceVersion()
 		case l.written[uid] != nil: // it is more than was written, or nobody knows
 			l.written[uid] = slices.DeleteFunc(l.written[uid], func(one *ownWrite) bool { return one == w })
 		}
+		return false
 	}
 }
 
