@@ -168,6 +168,7 @@ func (a *accounting) open() bool {
 	a.settled = make(map[mcreconcile.ClusterName]uint64, len(o.parts))
 	a.again, a.asked = map[mcreconcile.ClusterName]bool{}, map[mcreconcile.ClusterName]bool{}
 	var strays []record.Site
+	stored := a.record.Kinds // nothing is created of others before they are stored
 	for name, p := range o.parts {
 		a.settled[name] = p.runs
 		a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool { return s.Name == name && slices.Contains(p.drop, s) })
@@ -179,7 +180,7 @@ func (a *accounting) open() bool {
 		a.asked[name] = p.again
 	}
 	o.record = a.record
-	o.record.Sites = slices.Clone(a.record.Sites)
+	o.record.Sites, o.record.Kinds = slices.Clone(a.record.Sites), stored
 	for _, s := range strays {
 		if !s.IsNoted(record.ByName(a.record.Sites)[s.Name]) {
 			a.record.Sites = append(a.record.Sites, s)

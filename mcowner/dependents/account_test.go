@@ -72,6 +72,26 @@ func TestWhatIsReleasedCountsUntilThatIsStored(t *testing.T) {
 	}
 }
 
+// TestAKindIsNotedOnceThatIsStored: something of it may be created from then on, and would not be found again if it was not stored.
+func TestAKindIsNotedOnceThatIsStored(t *testing.T) {
+	t.Parallel()
+	pods := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	a := newAccounting(t, config{}, &plan{}, "a")
+	v, _ := a.o.begin("a")
+	a.o.report("a", v, report{kinds: []schema.GroupVersionKind{pods}, again: true})
+	a.mustOpen(t)
+	if v, _ = a.o.in("a"); len(v.noted) > 0 {
+		t.Errorf("%v are noted, and not stored", v.noted)
+	}
+	if !slices.Contains(a.record.Kinds, pods) {
+		t.Errorf("the kinds %v are to be stored", a.record.Kinds)
+	}
+	a.settle()
+	if v, _ = a.o.in("a"); !slices.Contains(v.noted, pods) {
+		t.Errorf("%v are stored, and %v noted", a.record.Kinds, v.noted)
+	}
+}
+
 // TestWhichClustersAreReleased, and when it is looked again.
 func TestWhichClustersAreReleased(t *testing.T) {
 	t.Parallel()
