@@ -77,7 +77,11 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	if a.plan.mode != serving && !held {
 		a.tellAll(nil)
 		c.deletions.forget(a.plan.owner)
-		c.ledger.finished(o, a.plan.ref.UID)
+		c.ledger.finished(o, a.plan)
+		return reconcile.Result{}, nil
+	}
+	if c.ledger.get(o.req) != o { // it was let go meanwhile, and has the finalizer now
+		c.owners.add(o.req)
 		return reconcile.Result{}, nil
 	}
 	a.distribute()

@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
@@ -89,6 +91,42 @@ func TestAKindIsNotedOnceThatIsStored(t *testing.T) {
 	a.settle()
 	if v, _ = a.o.in("a"); !slices.Contains(v.noted, pods) {
 		t.Errorf("%v are stored, and %v noted", a.record.Kinds, v.noted)
+	}
+}
+
+// quiet is an apiServer on which no events are recorded.
+type quiet struct{ *apiServer }
+
+// GetEventRecorder implements cluster.Cluster.
+func (quiet) GetEventRecorder(string) recorder.EventRecorder { return unheard{} }
+
+type unheard struct{ recorder.EventRecorder }
+
+// Eventf implements recorder.EventRecorder.
+func (unheard) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+
+// TestAnOwnerThatIsLetGoWhileItsRecordIsStoredIsLookedAtOnceMore: it has got the finalizer after it was seen without.
+func TestAnOwnerThatIsLetGoWhileItsRecordIsStoredIsLookedAtOnceMore(t *testing.T) {
+	t.Parallel()
+	for name, forgotten := range map[string]bool{"It is let go": true, "It is not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &plan{}, "a")
+			a.engine.owners = &feed[mcreconcile.Request]{}
+			s := &apiServer{t: t, owner: a.o.plan.owner.(*corev1.ConfigMap)} //nolint:forcetypeassert // so are all owners here
+			if forgotten {
+				a.engine.ledger.forget(a.o.req)
+			}
+			if _, err := a.engine.account(t.Context(), a.o, remote.Session{Cluster: quiet{s}}); err != nil {
+				t.Fatal(err)
+			}
+			if again := len(a.engine.owners.early) > 0; again != forgotten {
+				t.Errorf("it is planned again: %t, want %t", again, forgotten)
+			}
+			if works := len(a.engine.works.early) > 0; works == forgotten {
+				t.Errorf("its clusters are worked on: %t, want %t", works, !forgotten)
+			}
+		})
 	}
 }
 

@@ -95,11 +95,12 @@ func (l *ledger) replan(o *ownerState, p *plan, keys record.Keys) {
 	o.replan(p, keys)
 }
 
-// finished drops an owner that has nothing left, unless another one has its name already.
-func (l *ledger) finished(o *ownerState, uid types.UID) {
+// finished drops an owner that has nothing left by a plan, unless there is another plan: of an owner that has its name now, or as it
+// is to have dependents again.
+func (l *ledger) finished(o *ownerState, by *plan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.owners[o.req] == o && o.uid() == uid {
+	if l.owners[o.req] == o && o.follows(by) {
 		l.forgetLocked(o.req)
 	}
 }

@@ -139,6 +139,13 @@ func (o *ownerState) uid() types.UID {
 	return o.plan.ref.UID
 }
 
+// follows reports whether a plan is the last one.
+func (o *ownerState) follows(p *plan) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.plan.seq == p.seq && o.plan.ref.UID == p.ref.UID
+}
+
 // concerns reports whether the owner has, or is to have, dependents in a cluster.
 func (o *ownerState) concerns(name mcreconcile.ClusterName) bool {
 	o.mu.Lock()

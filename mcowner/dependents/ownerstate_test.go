@@ -370,11 +370,18 @@ func TestAnAccountOfTheOwnerBefore(t *testing.T) {
 	if v, _ := o.in(site.Name); len(v.sites) > 0 {
 		t.Errorf("the clusters %v of the owner before count for the one now, which has no record", v.sites)
 	}
-	c.ledger.finished(o, "1")
+	c.ledger.finished(o, a.plan)
 	if c.ledger.get(o.req) != o {
 		t.Error("the owner was forgotten with the one before")
 	}
-	c.ledger.finished(o, "2")
+	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "2"}, mode: retiring}, testKeys)
+	letGo := o.plan
+	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "2"}, targets: []mcreconcile.ClusterName{site.Name}}, testKeys)
+	c.ledger.finished(o, letGo)
+	if c.ledger.get(o.req) != o {
+		t.Error("an owner was forgotten that is to have dependents again")
+	}
+	c.ledger.finished(o, o.plan)
 	if c.ledger.get(o.req) != nil {
 		t.Error("an owner that has nothing left is remembered")
 	}
