@@ -372,3 +372,20 @@ func TestEachClusterThatIsGivenUpIsToldOf(t *testing.T) {
 		t.Errorf("the owner has given up %v", held)
 	}
 }
+
+// TestAWatchThatEndsIsNotTakenForOne: whoever needs it in this very moment begins another.
+func TestAWatchThatEndsIsNotTakenForOne(t *testing.T) {
+	t.Parallel()
+	e := newVisitWatches(&engine{ledger: newLedger()})
+	kind := remote.Untyped(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+	ended := 0
+	w := &visitWatch{all: e, in: "member", kind: kind, end: func() { ended++ }}
+	key := watchKey{"member", kind.GroupVersionKind}
+	e.watched[key] = w
+	for i, want := range []struct{ ended, left int }{{0, 1}, {1, 0}, {1, 0}} {
+		e.endIdle(time.Now())
+		if ended != want.ended || len(e.watched) != want.left {
+			t.Errorf("after look %d, %d watches have ended, and %d are left, want %+v", i+1, ended, len(e.watched), want)
+		}
+	}
+}

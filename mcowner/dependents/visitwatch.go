@@ -156,6 +156,7 @@ func (e *visitWatches) endIdle(since time.Time) {
 		_, needless := left[key]
 		if needless = needless && !w.asked.After(since); needless && w.idle {
 			w.end()
+			delete(e.watched, key) // whoever needs it from now on begins another one
 		}
 		w.idle = needless
 	}
