@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // TestOwnersHaveTheRightsOfAUser: it may write in one namespace alone, also with new credentials.
@@ -20,18 +21,7 @@ func TestOwnersHaveTheRightsOfAUser(t *testing.T) {
 	w := newWorld(t, 1)
 	one := w.Members[0]
 	forbidden := one.CreateNamespace(t)
-	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "from-hub"},
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch", "delete"},
-		}},
-	}
-	w.create(one, role)
-	w.create(one, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "from-hub"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "from-hub"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "from-hub"}},
-	})
+	w.grantCopies(one, "from-hub")
 	// The controller itself may read, and impersonate, and nothing else.
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
@@ -79,4 +69,20 @@ func TestOwnersHaveTheRightsOfAUser(t *testing.T) {
 	w.remove(w.Local, "may")
 	w.isGone(w.Local, "may")
 	w.isGone(one, copyOf("may"))
+}
+
+// grantCopies lets a user write dependents in the namespace of a member.
+func (w *world) grantCopies(cp *mctest.ControlPlane, user string) {
+	w.t.Helper()
+	w.create(cp, &rbacv1.Role{
+		ObjectMeta: metaOf(w.ns, user),
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch", "delete"},
+		}},
+	})
+	w.create(cp, &rbacv1.RoleBinding{
+		ObjectMeta: metaOf(w.ns, user),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
 }

@@ -24,6 +24,7 @@ type progress struct {
 	held     map[mcreconcile.ClusterName]bool     // permits, by whether anything was begun
 	failed   map[mcreconcile.ClusterName]struct{} // since the owner was changed
 	waiting  []mcreconcile.ClusterName            // for a permit, in this order
+	absent   map[mcreconcile.ClusterName]bool     // could not be used when it was last to be looked at
 }
 
 // outcome is what a look at a cluster has come to.
@@ -47,7 +48,7 @@ func (p *progress) next(policy Rollout, revision hash) *progress {
 	if p == nil {
 		return &progress{
 			policy: policy, revision: revision, seen: map[mcreconcile.ClusterName]bool{},
-			held: map[mcreconcile.ClusterName]bool{}, failed: map[mcreconcile.ClusterName]struct{}{},
+			held: map[mcreconcile.ClusterName]bool{}, failed: map[mcreconcile.ClusterName]struct{}{}, absent: map[mcreconcile.ClusterName]bool{},
 		}
 	}
 	if p.revision != revision {
@@ -99,6 +100,7 @@ func (p *progress) note(name mcreconcile.ClusterName, what outcome) {
 	}
 	first := !p.seen[name]
 	p.seen[name] = true
+	delete(p.absent, name)
 	begun, held := p.held[name]
 	switch {
 	case what == complete:
@@ -124,6 +126,7 @@ func (p *progress) giveUpWaiting(name mcreconcile.ClusterName) {
 
 // away notes that a cluster cannot be used now. It asks again when it can.
 func (p *progress) away(name mcreconcile.ClusterName) {
+	p.absent[name] = true
 	begun, held := p.held[name]
 	switch {
 	case begun && p.policy.HaltAfter > 0:
@@ -138,6 +141,7 @@ func (p *progress) away(name mcreconcile.ClusterName) {
 func (p *progress) left(name mcreconcile.ClusterName) {
 	delete(p.held, name)
 	delete(p.seen, name)
+	delete(p.absent, name)
 	p.giveUpWaiting(name)
 }
 

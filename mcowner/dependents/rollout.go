@@ -105,10 +105,13 @@ func outcomeOf(r report, current bool) outcome {
 }
 
 // advance gives permits to clusters that wait for one, and lets them be worked on. Until all clusters that can be used were looked
-// at, it is not known which are being changed.
+// at, it is not known which are being changed. Of a member that another replica works on, a visit alone tells whether it can be.
 func (c *engine) advance(o *ownerState) {
 	waits, unseen, targets := o.waits()
-	if !waits || slices.ContainsFunc(unseen, func(name mcreconcile.ClusterName) bool { return c.access.WhyNot(name) == nil }) {
+	isUsable := func(name mcreconcile.ClusterName) bool {
+		return c.access.WhyNot(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name))
+	}
+	if !waits || slices.ContainsFunc(unseen, isUsable) {
 		return
 	}
 	for _, name := range o.grant(targets) {
@@ -129,6 +132,13 @@ func (o *ownerState) waits() (waits bool, unseen []mcreconcile.ClusterName, targ
 		}
 	}
 	return true, unseen, len(o.plan.targets)
+}
+
+// isAbsent reports whether a cluster could not be used when it was last to be looked at.
+func (o *ownerState) isAbsent(name mcreconcile.ClusterName) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.progress != nil && o.progress.absent[name]
 }
 
 func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {

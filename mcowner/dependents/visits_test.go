@@ -3,12 +3,14 @@ package dependents_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
@@ -141,5 +143,86 @@ func TestAMemberOfAnotherReplicaLeavesWithItsDependents(t *testing.T) {
 			w.isGone(w.Local, "a")
 			w.unharmed(leaves, before)
 		})
+	}
+}
+
+// TestARolloutGoesOnWithoutAMemberThatCannotBeVisited: one member of this replica, or of another one, is changed after the other,
+// and the one that cannot be reached when it can.
+func TestARolloutGoesOnWithoutAMemberThatCannotBeVisited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	w.connectTimeout = 2 * time.Second
+	jobs := func() *dependents.Reconciler[*corev1.ConfigMap] {
+		return w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
+	}
+	one, two := w.runShared("one", jobs()), w.runShared("two", jobs())
+	_, other := w.share(one, two)
+	away, all := w.of(other)[0], w.everyone()
+	away.Freeze(t)
+	w.Members = slices.DeleteFunc(slices.Clone(w.Members), func(cp *mctest.ControlPlane) bool { return cp == away })
+	w.create(w.Local, w.owner("a", all...))
+	changed := make([]*mctest.ControlPlane, 0, len(w.Members))
+	for range w.Members {
+		cp := w.next("job-1", changed...)
+		w.finish(cp, "job-1")
+		changed = append(changed, cp)
+	}
+	away.Thaw(t)
+	eventually(t, "the member has the job", func() bool { return w.isThere(away, w.job("job-1")) })
+}
+
+// TestDependentsElsewhereAreWrittenInTheNameOfTheUser, whose rights decide.
+func TestDependentsElsewhereAreWrittenInTheNameOfTheUser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	impersonated := func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.User = func(mcreconcile.ClusterName) string { return "from-hub" }
+		return r
+	}
+	one, two := w.runShared("one", impersonated()), w.runShared("two", impersonated())
+	_, other := w.share(one, two)
+	target := w.of(other)[0]
+	w.create(w.Local, w.owner("a", target.Name))
+	w.told(w.Local, "a", dependents.EventForbidden, "from-hub")
+	if w.get(target, copyOf("a")) != nil {
+		t.Error("a dependent was created without the user's right")
+	}
+	w.grantCopies(target, "from-hub")
+	w.isCopied(target, "a")
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	w.says(target, copyOf("a"), "2")
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	w.isGone(target, copyOf("a"))
+}
+
+// TestSlicesHaveWhatCameOfMembersElsewhere: they go on with another replica, and go with their owner.
+func TestSlicesHaveWhatCameOfMembersElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 4)
+	one, two := w.runShared("one", w.sliced()), w.runShared("two", w.sliced())
+	home, other := w.share(one, two)
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	w.areSliced(w.Members...)
+	drifts := w.of(other)[0]
+	before := w.inSlices()[drifts.Name].Objects[0].UID
+	w.remove(drifts, copyOf("a"))
+	eventually(t, "the slice has the new dependent", func() bool {
+		objects := w.inSlices()[drifts.Name].Objects
+		return len(objects) == 2 && objects[0].UID != "" && objects[0].UID != before
+	})
+	home.stop()
+	eventually(t, "the other one has all", func() bool {
+		return other.owns(mcreconcile.LocalCluster) && len(w.of(other)) == len(w.Members)
+	})
+	stay := w.Members[1:]
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = strings.Join(names(stay), ",") })
+	w.areSliced(stay...)
+	w.isGone(w.Members[0], copyOf("a"))
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if left := w.slices(); len(left) > 0 {
+		t.Errorf("the owner is gone, and %d slices are not", len(left))
 	}
 }
