@@ -106,8 +106,9 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 	}
 	given := now.state == fleet.NotOwned && last.state != now.state // nothing tells of what happened there until it is visited
 	if now.engagement != nil && last.engagement != now.engagement || relabelled || given {
+		back := last.state == "" && m.access.IsShared() // and another replica may sweep it
 		for _, o := range m.ledger.all() {
-			if o.concerns(name) {
+			if o.concerns(name) || back && o.hasGivenUp() {
 				m.works.addLow(m.placing(o.req, name))
 			}
 		}

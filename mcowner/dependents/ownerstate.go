@@ -157,6 +157,13 @@ func (o *ownerState) concerns(name mcreconcile.ClusterName) bool {
 	return targeted || slices.ContainsFunc(o.record.Sites, func(s record.Site) bool { return s.Name == name })
 }
 
+// hasGivenUp reports whether dependents may have been left in clusters that are not in the record any more.
+func (o *ownerState) hasGivenUp() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record.GivenUp
+}
+
 // view is what is known of the owner's part in one cluster at a moment.
 type view struct {
 	*plan

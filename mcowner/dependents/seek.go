@@ -14,9 +14,11 @@ import (
 )
 
 // seekIn looks for owners in a cluster that is none of owners, if it is declared what becomes of them: it may have become none
-// while the program did not run. Otherwise only those are found that sweeps see dependents of.
+// while the program did not run. Otherwise only those are found that sweeps see dependents of. Where replicas share the members, the
+// sweep may be another replica's, and nobody would be told.
 func (c *engine) seekIn(name mcreconcile.ClusterName) {
-	if c.cfg.onOwnersLeaving != "" && !c.access.Within(c.cfg.ownersIn, name) {
+	seeks := c.cfg.onOwnersLeaving != "" || c.access.IsShared() && c.cfg.ownersIn.HasMembers()
+	if seeks && !c.access.Within(c.cfg.ownersIn, name) {
 		c.works.addLow(work{in: name, task: seek})
 	}
 }

@@ -226,3 +226,54 @@ func TestSlicesHaveWhatCameOfMembersElsewhere(t *testing.T) {
 		t.Errorf("the owner is gone, and %d slices are not", len(left))
 	}
 }
+
+// TestOwnersAreLetGoWhoeverSweepsTheirDependents: their cluster was taken from those of owners while no replica ran.
+func TestOwnersAreLetGoWhoeverSweepsTheirDependents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	from, to := w.Members[0], w.Members[1]
+	of := func(members string) *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.fromMembers("")
+		r.OwnersIn = mcowner.Clusters{Members: named(members)}
+		return r
+	}
+	one, two := w.runShared("one", of(from.Name)), w.runShared("two", of(from.Name))
+	w.share(one, two)
+	w.create(from, w.owner("a", to.Name))
+	before := w.isCopied(to, "a")
+	one.stop()
+	two.stop()
+	w.share(w.runShared("three", of("another")), w.runShared("four", of("another")))
+	w.hasNothing(from, "a")
+	w.becomes(to, before, dependents.LeaveAsIs)
+}
+
+// TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack, whichever replica works on it then.
+func TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	spread := func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.ReleaseAfter, r.StateNamespace = time.Millisecond, w.ns
+		return r
+	}
+	one, two := w.runShared("one", spread()), w.runShared("two", spread())
+	_, other := w.share(one, two)
+	away := w.of(other)[0]
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	w.isCopied(away, "a")
+	for _, p := range []*process{one, two} {
+		p.members.Remove(mcreconcile.ClusterName(away.Name))
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	eventually(t, "the member was given up", func() bool {
+		owner := w.mustGet(w.Local, "a")
+		return owner.Annotations[keysDomain+"/given-up"] != "" && !strings.Contains(placedIn(owner), away.Name)
+	})
+	for _, p := range []*process{one, two} {
+		if err := p.members.Set(p.member(away)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.isGone(away, copyOf("a"))
+}
