@@ -95,7 +95,7 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	switch {
 	case unnoted != nil:
 		return reconcile.Result{}, unnoted
-	case err == nil && a.plan.mode == retiring && mcreconcile.Leaving(ctx):
+	case err == nil && a.plan.mode != serving && mcreconcile.Leaving(ctx):
 		return reconcile.Result{}, errHeld
 	}
 	return reconcile.Result{RequeueAfter: sooner(until, a.later)}, err

@@ -2,7 +2,9 @@ package dependents_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -238,6 +240,34 @@ func TestOwnersOfAMemberThatLeaves(t *testing.T) {
 	}
 }
 
+// TestAMemberWaitsForOwnersThatAreBeingDeleted: once it has left, nobody would take the finalizer.
+func TestAMemberWaitsForOwnersThatAreBeingDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	p := w.run(w.fromMembers(""))
+	w.create(one, w.owner("a", two.Name))
+	w.isCopied(two, "a")
+	open := p.holdDeletions("configmaps")
+	defer open()
+	w.remove(one, "a")
+	eventually(t, "the dependent is about to be deleted", func() bool { return p.power.deletions.Load() > 0 })
+	left, err := p.members.Leave(p.member(one))
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-left:
+		t.Error("the member has left before its owner was gone")
+	case <-time.After(3 * time.Second): // nothing tells that nothing is about to happen
+	}
+	open()
+	<-left
+	if w.get(one, "a") != nil || w.get(two, copyOf("a")) != nil {
+		t.Error("the member has left, and the owner or its dependent is there")
+	}
+}
+
 // TestAControllerRetires from all owners, and takes no new ones.
 func TestAControllerRetires(t *testing.T) {
 	t.Parallel()
@@ -347,4 +377,15 @@ func TestAClusterThatIsSaidToBeNoMoreIsAskedIfItIsThere(t *testing.T) {
 func (p *process) refuse(cp *mctest.ControlPlane, path string) (stop func()) {
 	p.power.refused.Store(&[2]string{hostOf(cp), path})
 	return func() { p.power.refused.Store(nil) }
+}
+
+// holdDeletions lets no deletion of a resource reach a cluster, until open is called.
+func (p *process) holdDeletions(resource string) (open func()) {
+	opened := make(chan struct{})
+	p.power.listen(func(req *http.Request) {
+		if req.Method == http.MethodDelete && strings.Contains(req.URL.Path, "/"+resource+"/") {
+			<-opened
+		}
+	})
+	return sync.OnceFunc(func() { close(opened) })
 }

@@ -2,10 +2,8 @@ package dependents_test
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -89,14 +87,8 @@ func TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared(t *testing.T) {
 			w.create(w.Local, owner)
 			dependent := &corev1.ConfigMap{ObjectMeta: metaOf(namespace, copyOf("a"))}
 			eventually(t, "there is a dependent", func() bool { return w.isThere(leaves, dependent) })
-			opened := make(chan struct{})
-			open := sync.OnceFunc(func() { close(opened) })
+			open := home.holdDeletions(kind)
 			defer open()
-			home.power.listen(func(req *http.Request) {
-				if req.Method == http.MethodDelete && strings.Contains(req.URL.Path, "/"+kind+"/") {
-					<-opened
-				}
-			})
 			left := w.bothLeave(leaves, one, two)
 			select {
 			case <-left:
