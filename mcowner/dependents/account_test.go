@@ -1,17 +1,21 @@
 package dependents
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
@@ -94,16 +98,28 @@ func TestAKindIsNotedOnceThatIsStored(t *testing.T) {
 	}
 }
 
-// quiet is an apiServer on which no events are recorded.
-type quiet struct{ *apiServer }
+// heard is an apiServer that hears events.
+type heard struct {
+	*apiServer
+	recorder.EventRecorder
+
+	reasons []string
+}
 
 // GetEventRecorder implements cluster.Cluster.
-func (quiet) GetEventRecorder(string) recorder.EventRecorder { return unheard{} }
-
-type unheard struct{ recorder.EventRecorder }
+func (h *heard) GetEventRecorder(string) recorder.EventRecorder { return h }
 
 // Eventf implements recorder.EventRecorder.
-func (unheard) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+func (h *heard) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	h.reasons = append(h.reasons, reason)
+}
+
+// hears returns the cluster of an owner.
+func (a *accounting) hears(t *testing.T) *heard {
+	t.Helper()
+	a.engine.owners = &feed[mcreconcile.Request]{}
+	return &heard{apiServer: &apiServer{t: t, owner: a.o.plan.owner.DeepCopyObject().(*corev1.ConfigMap)}} //nolint:forcetypeassert // so are all owners here
+}
 
 // TestAnOwnerThatIsLetGoWhileItsRecordIsStoredIsLookedAtOnceMore: it has got the finalizer after it was seen without.
 func TestAnOwnerThatIsLetGoWhileItsRecordIsStoredIsLookedAtOnceMore(t *testing.T) {
@@ -112,12 +128,11 @@ func TestAnOwnerThatIsLetGoWhileItsRecordIsStoredIsLookedAtOnceMore(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAccounting(t, config{}, &plan{}, "a")
-			a.engine.owners = &feed[mcreconcile.Request]{}
-			s := &apiServer{t: t, owner: a.o.plan.owner.(*corev1.ConfigMap)} //nolint:forcetypeassert // so are all owners here
+			home := remote.Session{Cluster: a.hears(t)}
 			if forgotten {
 				a.engine.ledger.forget(a.o.req)
 			}
-			if _, err := a.engine.account(t.Context(), a.o, remote.Session{Cluster: quiet{s}}); err != nil {
+			if _, err := a.engine.account(t.Context(), a.o, home); err != nil {
 				t.Fatal(err)
 			}
 			if again := len(a.engine.owners.early) > 0; again != forgotten {
@@ -203,6 +218,7 @@ func TestWhenAnOwnerKeepsTheFinalizer(t *testing.T) {
 		"given up, and it lives":          {record: record.Record{GivenUp: true}, held: true},
 		"given up, and it is let go":      {plan: plan{mode: retiring, propagation: metav1.DeletePropagationOrphan}, record: record.Record{GivenUp: true}},
 		"given up, and it is deleted":     {plan: plan{mode: finishing, propagation: metav1.DeletePropagationBackground}, record: record.Record{GivenUp: true}},
+		"given up, and it is unclear":     {plan: plan{mode: finishing, propagation: metav1.DeletePropagationBackground, unclear: errPolicy}, record: record.Record{GivenUp: true}, held: true},
 		"given up, to stay, and not told": {plan: plan{mode: finishing, propagation: metav1.DeletePropagationOrphan}, record: record.Record{GivenUp: true}, held: true, unnoted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,6 +300,7 @@ func TestWhichClustersAreWorkedOn(t *testing.T) {
 			tc.change(a, a.o.parts["a"])
 			a.o.partLocked("gone")
 			a.o.partLocked("stray").stray = &record.Site{Name: "stray"}
+			a.o.partLocked("left").drop = []record.Site{{Name: "left"}}
 			a.distribute()
 			if n := queue.Len(); n != tc.now {
 				t.Fatalf("%d pieces of work are to be done now, want %d", n, tc.now)
@@ -293,7 +310,7 @@ func TestWhichClustersAreWorkedOn(t *testing.T) {
 					t.Errorf("%s is to be done", w)
 				}
 			}
-			if a.o.parts["gone"] != nil || a.o.parts["stray"] == nil || a.o.parts["a"] == nil {
+			if a.o.parts["gone"] != nil || a.o.parts["stray"] == nil || a.o.parts["left"] == nil || a.o.parts["a"] == nil {
 				t.Errorf("the parts are %v", a.o.parts)
 			}
 		})
@@ -408,5 +425,185 @@ func TestAClusterThatIsNotDoneIsWorkedOnAgain(t *testing.T) {
 	a.distribute()
 	if len(a.engine.works.early) == 0 {
 		t.Error("nobody looks again at a cluster that the record has")
+	}
+}
+
+// TestTargetsAreFoundAnewOnce after members have changed, for the plan that there is then; and again if that fails.
+func TestTargetsAreFoundAnewOnce(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	for name, tc := range map[string]struct {
+		wanted, again bool // once more, while they are found
+		mode          mode
+		replanned     bool // while they are found
+		err           error
+		asked         int
+		left          bool // to be found anew
+		has           bool // the plan has what was found
+	}{
+		"nothing has changed":       {},
+		"members have changed":      {wanted: true, asked: 1, has: true},
+		"and again meanwhile":       {wanted: true, again: true, asked: 1, left: true, has: true},
+		"it fails":                  {wanted: true, err: refused, asked: 1, left: true},
+		"the owner is let go":       {wanted: true, mode: retiring},
+		"there is another plan now": {wanted: true, replanned: true, asked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &plan{mode: tc.mode})
+			asked := 0
+			a.engine.cfg.targets = func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) {
+				if asked++; tc.again {
+					a.o.wantTargets()
+				}
+				if tc.replanned {
+					a.engine.ledger.replan(a.o, &plan{owner: a.o.plan.owner, ref: a.o.plan.ref}, testKeys)
+				}
+				return []mcreconcile.ClusterName{"found"}, tc.err
+			}
+			if tc.wanted {
+				a.o.wantTargets()
+			}
+			if err := a.engine.retargeted(t.Context(), a.o); !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
+				t.Errorf("it ends with %v, want %v", err, tc.err)
+			}
+			if asked != tc.asked || a.o.retarget != tc.left || (len(a.o.plan.targets) == 1) != tc.has {
+				t.Errorf("it was asked %d times, with the targets %q then, and is to be asked again: %t; want %+v", asked, a.o.plan.targets, a.o.retarget, tc)
+			}
+		})
+	}
+}
+
+// TestWhatADeletionAsksForIsWrittenDown, as the finalizer that says it may be gone soon. Nothing is written that is there.
+func TestWhatADeletionAsksForIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		mode   mode
+		policy metav1.DeletionPropagation
+		want   string
+	}{
+		{finishing, metav1.DeletePropagationForeground, "Foreground"},
+		{finishing, metav1.DeletePropagationOrphan, "Orphan"},
+		{finishing, metav1.DeletePropagationBackground, ""},
+		{retiring, metav1.DeletePropagationOrphan, ""},
+	} {
+		a := newAccounting(t, config{}, &plan{mode: tc.mode, propagation: tc.policy}, "a")
+		s := &apiServer{t: t, owner: a.o.plan.owner.DeepCopyObject().(*corev1.ConfigMap)} //nolint:forcetypeassert // so are all owners here
+		a.home = remote.Session{Cluster: s}
+		for range 2 {
+			a.mustOpen(t)
+			if err := a.keep(t.Context(), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wants := "1"
+		if tc.want != "" {
+			wants = "2" // it was written once
+		}
+		if got := s.owner.Annotations[DeletionPolicyAnnotation]; got != tc.want || s.owner.ResourceVersion != wants {
+			t.Errorf("%+v: the owner says %q in version %s, want %q in %s", tc, got, s.owner.ResourceVersion, tc.want, wants)
+		}
+	}
+}
+
+// TestTheSoonerOfTwo comes first, and zero never.
+func TestTheSoonerOfTwo(t *testing.T) {
+	t.Parallel()
+	for _, tc := range [][3]time.Duration{{0, 0, 0}, {1, 0, 1}, {0, 1, 1}, {1, 2, 1}, {2, 1, 1}} {
+		if got := sooner(tc[0], tc[1]); got != tc[2] {
+			t.Errorf("of %d and %d, %d is sooner, want %d", tc[0], tc[1], got, tc[2])
+		}
+	}
+}
+
+// TestWhatAnAccountEndsWith: what it waits for, what is told, and whether the owner is known after that.
+func TestWhatAnAccountEndsWith(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	for name, tc := range map[string]struct {
+		cfg     config
+		plan    plan
+		sites   []mcreconcile.ClusterName
+		givenUp bool
+		leaving bool
+		want    error
+		again   time.Duration // at most
+		events  []string
+		known   bool
+	}{
+		"it lives, and has nothing":          {known: true},
+		"it waits for a cluster":             {plan: plan{mode: finishing}, sites: []mcreconcile.ClusterName{"a"}, known: true, events: []string{EventClusterNotReady}},
+		"it waits for so long":               {cfg: config{releaseAfter: time.Hour}, plan: plan{mode: finishing}, sites: []mcreconcile.ClusterName{"a"}, known: true, again: time.Hour, events: []string{EventClusterNotReady}},
+		"nothing is left of it":              {plan: plan{mode: finishing, propagation: metav1.DeletePropagationBackground}, events: []string{EventCreated}},
+		"its cluster leaves, and it waits":   {plan: plan{mode: finishing}, sites: []mcreconcile.ClusterName{"a"}, leaving: true, want: errHeld, known: true, events: []string{EventClusterNotReady}},
+		"its cluster leaves, and it is left": {plan: plan{mode: retiring}, sites: []mcreconcile.ClusterName{"a"}, leaving: true},
+		"its cluster leaves, and it is late": {sites: []mcreconcile.ClusterName{"a"}, leaving: true, known: true, events: []string{EventClusterNotReady}},
+		"it cannot be noted that they stay": {
+			plan: plan{mode: finishing, propagation: metav1.DeletePropagationOrphan}, givenUp: true, want: refused, known: true, events: []string{EventFailed},
+		},
+		"it is unclear what becomes of them": {
+			plan: plan{mode: finishing, unclear: errPolicy}, givenUp: true, known: true, events: []string{EventInvalidPolicy},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, tc.cfg, &tc.plan, tc.sites...)
+			a.engine.deletions = &deletions{seen: map[types.UID]metav1.DeletionPropagation{"1": ""}}
+			a.engine.tombs = &tombs{access: a.engine.access, name: "test", namespace: func() (string, error) { return "", refused }}
+			home := a.hears(t)
+			if tc.givenUp {
+				testKeys.Write(a.o.plan.owner, record.Record{GivenUp: true}, true)
+				home.owner = a.o.plan.owner.DeepCopyObject().(*corev1.ConfigMap) //nolint:forcetypeassert // so are all owners here
+			}
+			if name == "nothing is left of it" {
+				a.o.did(EventCreated, "a", "ConfigMap a")
+			}
+			ctx := t.Context()
+			if tc.leaving {
+				ctx = mcreconcile.WithLeaving(ctx)
+			}
+			result, err := a.engine.account(ctx, a.o, remote.Session{Cluster: home})
+			if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) || result.RequeueAfter > tc.again || (result.RequeueAfter == 0) != (tc.again == 0) {
+				t.Errorf("it ends with %+v, %v, want %v", result, err, tc.want)
+			}
+			if !slices.Equal(home.reasons, tc.events) {
+				t.Errorf("the events are %q, want %q", home.reasons, tc.events)
+			}
+			if known := a.engine.ledger.get(a.o.req) != nil; known != tc.known || known != (len(a.engine.deletions.seen) > 0) {
+				t.Errorf("it is known: %t, and how it is deleted of %d", known, len(a.engine.deletions.seen))
+			}
+		})
+	}
+}
+
+// TestAConflictIsTriedAgainLaterEachTime, unless the owner's cluster leaves, which waits for errors alone.
+func TestAConflictIsTriedAgainLaterEachTime(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, &plan{mode: finishing})
+	home := a.hears(t)
+	home.owner.ResourceVersion = "2" // somebody has written to it
+	at := remote.Session{Cluster: home}
+	for i, want := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond} {
+		if result, err := a.engine.account(t.Context(), a.o, at); err != nil || result.RequeueAfter != want {
+			t.Errorf("conflict %d ends with %+v, %v, want a pause of %s", i+1, result, err, want)
+		}
+	}
+	if _, err := a.engine.account(mcreconcile.WithLeaving(t.Context()), a.o, at); !apierrors.IsConflict(err) {
+		t.Errorf("while the cluster leaves, a conflict ends with %v", err)
+	}
+	a.engine.ledger.replan(a.o, &plan{owner: home.read(false), ref: a.o.plan.ref}, testKeys)
+	if _, err := a.engine.account(t.Context(), a.o, at); err != nil || a.o.conflicts != 0 {
+		t.Errorf("after %d conflicts in a row the record is stored: %v", a.o.conflicts, err)
+	}
+}
+
+// TestARecordThatCannotBeReadMeansEveryCluster: there may be dependents in any, and what is stored is what can be read again.
+func TestARecordThatCannotBeReadMeansEveryCluster(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{dependentsIn: mcowner.Clusters{Local: true}}, &plan{}, "a")
+	a.o.plan.owner.GetAnnotations()[testKeys.Clusters] = "{"
+	a.mustOpen(t)
+	if want := []record.Site{{Name: mcreconcile.LocalCluster}}; !slices.Equal(a.record.Sites, want) || !slices.Equal(a.o.record.Sites, want) {
+		t.Errorf("there may be dependents in %v, want %v", a.record.Sites, want)
 	}
 }

@@ -1,12 +1,15 @@
 package dependents
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -152,6 +155,37 @@ func TestWhatMayBeChanged(t *testing.T) {
 			},
 			policy: Policy{Conflict: Adopt}, want: conflict, says: errCopy.Error(),
 		},
+		"a copy of another's": {
+			obj: func(t *testing.T) *corev1.ConfigMap {
+				t.Helper()
+				cm := owned(t)
+				if err := mcowner.SetControllerReference(ownerNamed("b"), cm, mcowner.ClusterID{Name: "target", UID: "before"}); err != nil {
+					t.Fatal(err)
+				}
+				return cm
+			},
+			want: conflict, says: errNoReference.Error(),
+		},
+		"its own, and another's before": {obj: func(t *testing.T) *corev1.ConfigMap {
+			t.Helper()
+			cm := own(t)
+			if err := mcowner.SetOwnerReference(ownerNamed("b", notController), cm, at); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"c", "d", "e", "f"} { // of whatever order
+				if err := mcowner.SetOwnerReference(ownerNamed(name, notController), cm, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return cm
+		}, want: may},
+		"one of an owner in another cluster, without tenants": {
+			obj: func(t *testing.T) *corev1.ConfigMap {
+				t.Helper()
+				return owned(t, ownerNamed("secret-name", elsewhere))
+			},
+			want: conflict, says: "secret-name",
+		},
 		"one that cannot be read": {
 			obj: func(t *testing.T) *corev1.ConfigMap {
 				t.Helper()
@@ -233,5 +267,41 @@ func TestWhatSaysThatItIsTheOwnersOwn(t *testing.T) {
 		if _, is := errors.AsType[*ConflictError](err); is != tc.want || (err != nil) != tc.want {
 			t.Errorf("%s: the owner is held up by %v, want %t", name, err, tc.want)
 		}
+	}
+}
+
+// patches has the last patch that was sent.
+type patches struct {
+	client.Client
+
+	sent []byte
+}
+
+// Patch implements client.Client.
+func (p *patches) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) (err error) {
+	p.sent, err = patch.Data(obj)
+	return err
+}
+
+// TestWhatIsTakenOverIsTakenAsItWasRead: it may be somebody else's meanwhile.
+func TestWhatIsTakenOverIsTakenAsItWasRead(t *testing.T) {
+	t.Parallel()
+	p, to := placing(), &patches{}
+	p.writer, p.engine.access = to, &remote.Access{Timeout: time.Minute}
+	existing := owned(t, ownerNamed("b"))
+	existing.ResourceVersion = "7"
+	taken, err := p.takeOver(t.Context(), wanted{}, existing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(to.sent), `"resourceVersion":"7"`) {
+		t.Errorf("it was taken by %s", to.sent)
+	}
+	if references, _ := mcowner.References(taken, at); len(references) > 0 {
+		t.Errorf("after that it has the owners %v", references)
+	}
+	own := owned(t, ownerNamed("a"))
+	if same, err := p.takeOver(t.Context(), wanted{}, own); err != nil || same != client.Object(own) {
+		t.Errorf("what is its own was taken over: %v, %v", same, err)
 	}
 }

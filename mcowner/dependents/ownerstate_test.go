@@ -391,6 +391,84 @@ func TestAnAccountOfTheOwnerBefore(t *testing.T) {
 	}
 }
 
+// TestWhatAnOwnerNeeds are the clusters of its record and its targets, and the kinds of its record and those that are asked for.
+func TestWhatAnOwnerNeeds(t *testing.T) {
+	t.Parallel()
+	pod := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	testKeys.Write(owner, record.Record{Sites: []record.Site{{Name: "noted"}, {Name: "other"}}}, true)
+	o := newOwnerState(mcreconcile.Request{})
+	o.replan(&plan{owner: owner, ref: mcowner.Reference{UID: "1"}, targets: []mcreconcile.ClusterName{"target"}}, testKeys)
+	v, _ := o.begin("noted")
+	if len(v.sites) != 1 || v.sites[0].Name != "noted" {
+		t.Errorf("of the cluster %v are noted", v.sites)
+	}
+	o.report("noted", v, report{kinds: []schema.GroupVersionKind{pod}})
+	names, kinds := o.needs()
+	if !slices.Equal(names, []mcreconcile.ClusterName{"noted", "other", "target"}) || !slices.Equal(kinds, []schema.GroupVersionKind{pod}) {
+		t.Errorf("it needs %v in %q", kinds, names)
+	}
+	for name, want := range map[mcreconcile.ClusterName]bool{"noted": true, "target": true, "else": false} {
+		if o.concerns(name) != want {
+			t.Errorf("it concerns %s: %t", name, !want)
+		}
+	}
+	before := (*progress)(nil).next(Rollout{HaltAfter: 1}, hash{})
+	o.progress = before
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "2"}}
+	o.replan(&plan{owner: other, ref: mcowner.Reference{UID: "2"}, rollout: Rollout{HaltAfter: 1}}, testKeys)
+	if o.progress == nil || o.progress == before {
+		t.Errorf("another owner of the name has the progress %+v", o.progress)
+	}
+}
+
+// TestWhatStaysUntilItIsStored: that something was left, though a later run leaves nothing. What is a target is not dropped.
+func TestWhatStaysUntilItIsStored(t *testing.T) {
+	t.Parallel()
+	site := record.Site{Name: "member", Identity: "1"}
+	o := newOwnerState(mcreconcile.Request{})
+	o.replan(&plan{owner: &corev1.ConfigMap{}, ref: mcowner.Reference{UID: "1"}}, testKeys)
+	left, _ := o.begin(site.Name)
+	o.report(site.Name, left, report{drop: []record.Site{site}, givenUp: true})
+	o.report(site.Name, left, report{})
+	if p := o.parts[site.Name]; !p.givenUp || len(p.drop) != 1 {
+		t.Errorf("after a run that has found nothing it is %+v", p)
+	}
+	o.replan(&plan{owner: &corev1.ConfigMap{}, ref: mcowner.Reference{UID: "1"}, targets: []mcreconcile.ClusterName{site.Name}}, testKeys)
+	target, _ := o.in(site.Name)
+	o.report(site.Name, target, report{})
+	if p := o.parts[site.Name]; len(p.drop) > 0 {
+		t.Errorf("a target is to be dropped: %+v", p)
+	}
+	o.report(site.Name, target, report{})
+	o.did(EventCreated, site.Name, "ConfigMap a")
+	if !o.report(site.Name, target, report{}) {
+		t.Error("an event that waits is no news")
+	}
+}
+
+// TestConflictsInARowAreCounted, and what was told last is told again after all was well.
+func TestConflictsInARowAreCounted(t *testing.T) {
+	t.Parallel()
+	o := newOwnerState(mcreconcile.Request{})
+	for i, want := range []int{1, 2, 0, 1} {
+		if got := o.outdated(want > 0); got != want {
+			t.Errorf("after write %d there are %d conflicts in a row, want %d", i, got, want)
+		}
+	}
+	for i, step := range []struct {
+		message string
+		news    bool
+	}{{"", false}, {"wrong", true}, {"wrong", false}, {"", true}, {"", false}, {"wrong", true}} {
+		if news := o.isNews("a", step.message); news != step.news {
+			t.Errorf("message %d is news: %t", i, news)
+		}
+	}
+	if o.isNews("a", ""); len(o.told) > 0 {
+		t.Errorf("%d things are remembered, and all is well", len(o.told))
+	}
+}
+
 func TestEventsWaitInBounds(t *testing.T) {
 	t.Parallel()
 	o := newOwnerState(mcreconcile.Request{})
