@@ -222,6 +222,30 @@ func TestEventsThatWaitAreForTheirCluster(t *testing.T) {
 	}
 }
 
+// TestEventsThatWaitOutlastThatAnIdentityIsLearned, or is not known any more: nobody has said that it is another cluster.
+func TestEventsThatWaitOutlastThatAnIdentityIsLearned(t *testing.T) {
+	t.Parallel()
+	for identities, want := range map[[2]string][]int{{"", "x"}: {1}, {"x", ""}: {1}, {"", ""}: {1}, {"x", "y"}: nil} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCalls(t)
+			engaged := func(name fleet.ClusterName, identity string) *fleet.Engagement {
+				c.set(name, identity)
+				e, err := c.fleet.Engagement(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return e
+			}
+			before, now := engaged("before", identities[0]), engaged("now", identities[1])
+			l := &lanes[int, mcreconcile.Request]{ctx: c.ctx, source: c.source, of: map[fleet.ClusterName]*lane[int, mcreconcile.Request]{
+				"a": {engagement: before, waiting: []event.TypedGenericEvent[int]{{Object: 1}}},
+			}}
+			l.update("a", now)
+			c.isTold("now", want...)
+		})
+	}
+}
+
 // TestAnEventThatComesRightAfterItsMemberIsEngagedIsHandled: the channel may not have heard of the engagement yet, or of an
 // older state alone.
 func TestAnEventThatComesRightAfterItsMemberIsEngagedIsHandled(t *testing.T) {

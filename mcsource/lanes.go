@@ -39,6 +39,12 @@ type lane[object any, request comparable] struct {
 	handlerOf *fleet.Engagement
 }
 
+// isOfAnother reports whether what waits is for another cluster than the one with this identity. Where one of both is not known, it is
+// the same for all that is known: it becomes known when the right to ask is given.
+func (l *lane[object, request]) isOfAnother(identity string) bool {
+	return l.engagement != nil && l.engagement.Identity() != "" && identity != "" && l.engagement.Identity() != identity
+}
+
 // follow keeps the lanes in step with the fleet, until the controller stops.
 func (l *lanes[object, request]) follow() {
 	for change := range l.source.fleet.Changes(l.ctx) {
@@ -56,7 +62,7 @@ func (l *lanes[object, request]) update(name fleet.ClusterName, e *fleet.Engagem
 			delete(l.of, name)
 		}
 	case e.Context().Err() != nil: // the next change tells of another
-	case of == nil || of.engagement != nil && of.engagement.Identity() != e.Identity():
+	case of == nil || of.isOfAnother(e.Identity()):
 		l.of[name] = &lane[object, request]{engagement: e} // what waits is for the cluster that had the name before
 	default:
 		of.engagement = e
@@ -94,7 +100,7 @@ func (l *lanes[object, request]) getLocked(name fleet.ClusterName) *lane[object,
 	switch {
 	case !status.Engaged():
 		return nil
-	case of == nil || of.engagement != nil && of.engagement.Identity() != status.Identity:
+	case of == nil || of.isOfAnother(status.Identity):
 		of = &lane[object, request]{}
 		l.of[name] = of
 	}
