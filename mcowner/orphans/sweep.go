@@ -4,20 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,149 +44,6 @@ type sweeper struct {
 
 	mu       sync.Mutex // guards clusters
 	clusters map[mcreconcile.ClusterName]*sweepMemory
-}
-
-// run sweeps until ctx is done, and returns when nothing runs any more. What caches have is looked at apart from the lists: these
-// may have to wait for a long time, such as those of all members after the start.
-func (s *sweeper) run(ctx context.Context) {
-	var both sync.WaitGroup
-	defer both.Wait()
-	if s.Watched != nil {
-		both.Go(func() {
-			s.rounds(ctx, way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake()})
-		})
-	}
-	s.rounds(ctx, way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil})
-}
-
-// way is how dependents are found: in a cluster's cache, or by its API server.
-type way struct {
-	// each calls do with the dependents of a kind. The answer is false if it is not the time for that.
-	each  func(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error)
-	pass  func(*sweepMemory) *pass
-	awake <-chan struct{} // receives when there are clusters to look at
-}
-
-// gatherLooks is for how long it is gathered which clusters to look at. Owners often go by the hundred, and each asks for a look.
-const gatherLooks = 500 * time.Millisecond
-
-// rounds begins sweeps until ctx is done. Clusters are swept side by side, and one that is still being swept is left out of the
-// next round: a slow one does not hold up the others.
-func (s *sweeper) rounds(ctx context.Context, by way) {
-	var group errgroup.Group
-	defer func() { _ = group.Wait() }() // it has no errors
-	group.SetLimit(remote.AtOnce)
-	var gathered <-chan time.Time // nil if there is nothing to look at
-	for ctx.Err() == nil {
-		s.begin(ctx, &group, by, s.round(by))
-		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
-		for waiting := true; waiting; {
-			select {
-			case <-timer.C:
-				waiting = false
-			case <-by.awake:
-				if gathered == nil {
-					gathered = time.After(gatherLooks)
-				}
-			case <-gathered:
-				gathered = nil
-				s.begin(ctx, &group, by, s.toLookAt(by))
-			case <-ctx.Done():
-				waiting = false
-			}
-		}
-		timer.Stop()
-	}
-}
-
-// begin sweeps clusters that are busy with it.
-func (s *sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now []*sweepMemory) {
-	for _, c := range now {
-		group.Go(func() error {
-			s.sweep(ctx, c, by)
-			by.pass(c).busy.Store(false)
-			if by.awake != nil && c.again.Swap(false) {
-				s.Look(c.name)
-			}
-			return nil
-		})
-	}
-}
-
-// toLookAt returns the clusters to look at before the next round, as busy. One that is being swept is looked at afterwards.
-func (s *sweeper) toLookAt(by way) []*sweepMemory {
-	var now []*sweepMemory
-	for name := range s.looks.take() {
-		if !slices.Contains(s.names(), name) {
-			continue
-		}
-		c := s.memory(name)
-		c.again.Store(true) // before it is tried: its sweep may be about to end
-		if by.pass(c).busy.CompareAndSwap(false, true) {
-			c.again.Store(false)
-			now = append(now, c)
-		}
-	}
-	return now
-}
-
-// sweepMemory is what is known of a cluster from one sweep to the next.
-type sweepMemory struct {
-	name           mcreconcile.ClusterName
-	again          atomic.Bool // it is to be looked at once it is not busy any more
-	cached, listed pass
-	// due is when the dependents of a kind are listed next, not before. The pass that lists has it.
-	due map[schema.GroupVersionKind]time.Time
-
-	mu      sync.Mutex // guards what follows
-	tallies map[schema.GroupVersionKind]tally
-	strange map[mcreconcile.ClusterName]int // as it was told last, see tally
-}
-
-// pass is one of the ways in which a cluster is swept.
-type pass struct {
-	busy atomic.Bool // it is on, in the goroutine that has what follows
-	// hung has dependents whose removal got no answer in time. They are left out until a sweep has reached the end, so that
-	// the others have their turn.
-	hung map[types.UID]struct{}
-}
-
-// tally is what was seen when a kind was last looked at.
-type tally struct {
-	unproven, unidentified int
-	// strange is how many dependents have owners in another cluster than the one that has its name now, by that name.
-	strange map[mcreconcile.ClusterName]int
-}
-
-// memory returns what is known of a cluster.
-func (s *sweeper) memory(name mcreconcile.ClusterName) *sweepMemory {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, ok := s.clusters[name]
-	if !ok {
-		c = &sweepMemory{name: name, due: map[schema.GroupVersionKind]time.Time{}, tallies: map[schema.GroupVersionKind]tally{}}
-		c.cached.hung, c.listed.hung = map[types.UID]struct{}{}, map[types.UID]struct{}{}
-		s.clusters[name] = c
-	}
-	return c
-}
-
-// round returns the clusters to sweep now, as busy. It forgets those that are no more.
-func (s *sweeper) round(by way) []*sweepMemory {
-	names := s.names()
-	s.metrics.keep(names)
-	s.mu.Lock()
-	maps.DeleteFunc(s.clusters, func(name mcreconcile.ClusterName, c *sweepMemory) bool {
-		return !slices.Contains(names, name) && !c.cached.busy.Load() && !c.listed.busy.Load()
-	})
-	s.mu.Unlock()
-	var now []*sweepMemory
-	for _, name := range names {
-		if c := s.memory(name); by.pass(c).busy.CompareAndSwap(false, true) {
-			now = append(now, c)
-		}
-	}
-	return now
 }
 
 // findings are what one sweep of one cluster has found.
@@ -259,13 +112,6 @@ func (s *sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	s.tell(c, err)
 }
 
-// note notes what was seen of a kind.
-func (c *sweepMemory) note(kind schema.GroupVersionKind, seen tally) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tallies[kind] = seen
-}
-
 // allKinds returns the kinds of dependents there may be now.
 func (s *sweeper) allKinds() []remote.Kind {
 	if s.MoreKinds == nil {
@@ -327,31 +173,6 @@ func (s *sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Ki
 	return true, meta.EachListItem(list, func(item runtime.Object) error {
 		return do(item.(client.Object)) //nolint:forcetypeassert // so are all that caches have
 	})
-}
-
-// tell shows what a sweep came to. How many dependents have owners in another cluster than the one that has its name is logged
-// if that is news.
-func (s *sweeper) tell(c *sweepMemory, err error) {
-	all := tally{strange: map[mcreconcile.ClusterName]int{}}
-	c.mu.Lock()
-	for _, of := range c.tallies {
-		all.unproven += of.unproven
-		all.unidentified += of.unidentified
-		for owners, n := range of.strange {
-			all.strange[owners] += n
-		}
-	}
-	before := c.strange
-	c.strange = all.strange
-	c.mu.Unlock()
-	s.metrics.swept(c.name, all.unproven, all.unidentified, err)
-	for owners, n := range all.strange {
-		if before[owners] != n {
-			s.log.Info("Left dependents alone: another cluster has the name of their owners'. If two installations have the same name, "+
-				"give one another; if the cluster's credentials lead to the wrong one, mend them",
-				"cluster", c.name, "ownersIn", remote.ClusterText(owners), "dependents", n)
-		}
-	}
 }
 
 // look removes a dependent if it is proved to be orphaned.

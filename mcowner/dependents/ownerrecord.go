@@ -1,0 +1,216 @@
+package dependents
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// open reads the record, and takes from it where nothing is left. That is so at once: what is not in the record may not be
+// given anything, whether it is stored or not. The answer is false if there is nothing to account for.
+func (a *accounting) open() bool {
+	o := a.o
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.plan == nil {
+		return false
+	}
+	a.plan, a.record = o.plan, o.readLocked(o.plan.owner, a.engine.keys)
+	a.record.Slices = nil // that is found anew
+	if a.record.Nonsense {
+		for _, name := range a.engine.access.Names(a.engine.cfg.dependentsIn) {
+			a.record.Sites = append(a.record.Sites, record.Site{Name: name})
+		}
+	}
+	a.settled = make(map[mcreconcile.ClusterName]uint64, len(o.parts))
+	a.again, a.asked = map[mcreconcile.ClusterName]bool{}, map[mcreconcile.ClusterName]bool{}
+	var strays []record.Site
+	stored := a.record.Kinds // nothing is created of others before they are stored
+	for name, p := range o.parts {
+		a.settled[name] = p.runs
+		a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool { return s.Name == name && slices.Contains(p.drop, s) })
+		a.record.GivenUp = a.record.GivenUp || p.givenUp
+		a.record.Kinds = kindsOf(a.record.Kinds, p.kinds)
+		if p.stray != nil {
+			strays = append(strays, *p.stray)
+		}
+		a.asked[name] = p.again
+	}
+	o.record = a.record
+	o.record.Sites, o.record.Kinds = slices.Clone(a.record.Sites), stored
+	for _, s := range strays {
+		if !s.IsNoted(record.ByName(a.record.Sites)[s.Name]) {
+			a.record.Sites = append(a.record.Sites, s)
+		}
+	}
+	if a.plan.mode == retiring && a.plan.propagation == "" { // everything is to be kept as it is
+		a.record.Sites = nil
+	}
+	return true
+}
+
+// release takes clusters from the record that hold up nothing any more, as the declared policy says. It returns when to look
+// again, zero for never.
+func (a *accounting) release() (until time.Duration) {
+	targeted := func(s record.Site) bool { _, is := slices.BinarySearch(a.plan.targets, s.Name); return is }
+	a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool {
+		err := a.engine.access.WhyNot(s.Name)
+		if targeted(s) || !remote.IsMissing(err) {
+			return false
+		}
+		missing := a.engine.ledger.missingFor(record.Site{Name: s.Name})
+		switch {
+		case a.plan.isGivenUp(s.Name):
+			a.tellReleased(s, fmt.Errorf("the annotation %s of the owner says so: %w", GiveUpAnnotation, err))
+		case a.engine.cfg.releaseAfter > 0 && missing >= a.engine.cfg.releaseAfter:
+			a.tellReleased(s, fmt.Errorf("it has not been in the fleet for %s: %w", a.engine.cfg.releaseAfter, err))
+		default:
+			if left := a.engine.cfg.releaseAfter - missing; a.engine.cfg.releaseAfter > 0 && (until == 0 || left < until) {
+				until = left
+			}
+			return false
+		}
+		a.record.GivenUp = true
+		return true
+	})
+	return until
+}
+
+// addTargets adds the targets that can be used now to the record. One of which it was not known which cluster it is becomes
+// the one that has its name.
+func (a *accounting) addTargets(ctx context.Context) {
+	if a.plan.mode != serving {
+		return
+	}
+	named := record.ByName(a.record.Sites)
+	for _, name := range a.plan.targets {
+		id, err := a.engine.access.IDOf(ctx, name)
+		now := record.Site{Name: name, Identity: id.UID}
+		if err != nil || a.engine.isLeaving(name) || !a.engine.access.Within(a.engine.cfg.dependentsIn, name) || now.IsNoted(named[name]) {
+			continue
+		}
+		known := slices.DeleteFunc(named[name], func(s record.Site) bool { return s.Identity == "" })
+		named[name] = a.withinBounds(append(known, now))
+		a.again[name] = true
+	}
+	a.record.Sites = slices.Concat(slices.Collect(maps.Values(named))...)
+	if len(a.record.Kinds) == 0 && len(a.plan.targets) > 0 {
+		a.record.Kinds = a.firstKinds(ctx)
+	}
+}
+
+// firstKinds returns the kinds that are likely to be desired, so that an owner is written to once at first.
+func (a *accounting) firstKinds(ctx context.Context) []schema.GroupVersionKind {
+	first := a.plan.targets[0]
+	desired, err := a.engine.cfg.desired(ctx, a.plan.owner, Target{Cluster: first, Labels: a.engine.access.LabelsOf(first)})
+	if err != nil {
+		return nil // the result of the cluster says so
+	}
+	var kinds []schema.GroupVersionKind
+	for _, obj := range desired {
+		if k, err := a.engine.kindOf(obj); err == nil {
+			kinds = kindsOf(kinds, []schema.GroupVersionKind{k.GroupVersionKind})
+		}
+		if a.engine.cfg.createNamespaces && obj.GetNamespace() != "" {
+			kinds = kindsOf(kinds, []schema.GroupVersionKind{a.engine.namespaces().GroupVersionKind})
+		}
+	}
+	return kinds
+}
+
+func (c *engine) isLeaving(name mcreconcile.ClusterName) bool {
+	if name == mcreconcile.LocalCluster {
+		return false
+	}
+	status, _ := c.access.Manager.GetFleet().Status(name)
+	return status.Leaving
+}
+
+// store stores a record in the owner's metadata, with how it is being deleted, if that changes anything.
+func (a *accounting) store(ctx context.Context, r record.Record, held bool) error {
+	changed := record.Changed(a.plan.owner, func(owner client.Object) {
+		a.engine.keys.Write(owner, r, held)
+		policy := a.plan.propagation
+		if a.plan.mode == finishing && (policy == metav1.DeletePropagationForeground || policy == metav1.DeletePropagationOrphan) {
+			annotations := maps.Clone(owner.GetAnnotations())
+			annotations[DeletionPolicyAnnotation] = string(policy)
+			owner.SetAnnotations(annotations)
+		}
+	})
+	if changed == nil {
+		return nil
+	}
+	ctx, cancel := a.engine.access.Bound(ctx)
+	defer cancel()
+	answered := a.engine.ledger.writing(changed)
+	err := record.Store(ctx, a.home.Cluster.GetClient(), a.plan.owner, changed, a.engine.cfg.name)
+	if answered(changed, err) {
+		a.engine.owners.add(a.o.req)
+	}
+	if err != nil {
+		return err
+	}
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	if a.o.plan.ref.UID == a.plan.ref.UID { // else another owner has the name now
+		a.ownerStoredLocked(changed)
+	}
+	return nil
+}
+
+// settle notes that the record is stored.
+func (a *accounting) settle() {
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	if a.o.plan.ref.UID != a.plan.ref.UID {
+		return // another owner has the name now, and its own record
+	}
+	a.o.record = a.record
+	for name, runs := range a.settled {
+		if p := a.o.parts[name]; p != nil && p.runs == runs {
+			p.stray, p.kinds, p.givenUp, p.again = nil, nil, false, false
+			if !a.lingers {
+				p.drop = nil
+			}
+		}
+	}
+}
+
+// ownerStoredLocked has the plan know the owner as it was stored.
+func (a *accounting) ownerStoredLocked(stored client.Object) {
+	if isOlder(a.o.plan.owner, stored) {
+		now := *a.o.plan
+		now.owner = stored
+		if a.o.plan == a.plan {
+			a.plan = &now
+		}
+		a.o.plan = &now
+	}
+}
+
+// isOlder reports whether one is an older state of the other object.
+func isOlder(one, other client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(one.GetResourceVersion(), other.GetResourceVersion())
+	return err == nil && order < 0 && one.GetUID() == other.GetUID()
+}
+
+// kindsOf returns the kinds of both, each once.
+func kindsOf(a, b []schema.GroupVersionKind) []schema.GroupVersionKind {
+	for _, kind := range b {
+		if !slices.Contains(a, kind) {
+			a = append(slices.Clone(a), kind)
+		}
+	}
+	return a
+}

@@ -1,0 +1,97 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+)
+
+// results returns what came of each cluster.
+func (a *accounting) results() []Result {
+	a.o.mu.Lock()
+	names := union(record.Names(a.record.Sites), a.plan.targets)
+	results := make([]Result, len(names))
+	for i, name := range names {
+		_, targeted := slices.BinarySearch(a.plan.targets, name)
+		results[i] = Result{Cluster: name, Targeted: targeted, Err: ErrPending, Since: a.plan.since}
+		if p := a.o.parts[name]; p != nil && p.done {
+			results[i] = p.result
+			results[i].Targeted = targeted
+			if p.seq != a.plan.seq && p.result.Err == nil {
+				results[i].Err, results[i].Since = ErrPending, a.plan.since
+			}
+		}
+	}
+	a.o.mu.Unlock()
+	for i, name := range names { // the fleet has a lock of its own
+		if err := a.engine.access.WhyNot(name); err != nil {
+			results[i].Err, results[i].Since = err, awaySince(err, results[i].Since)
+		}
+	}
+	return results
+}
+
+// awaySince returns since when a cluster cannot be used, as far as the fleet knows.
+func awaySince(err error, otherwise time.Time) time.Time {
+	if state, ok := errors.AsType[*fleet.StateError](err); ok && !state.Status.Since.IsZero() {
+		return state.Status.Since
+	}
+	return otherwise
+}
+
+// writeStatus writes the results into the owner's status.
+func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
+	if a.engine.cfg.status == nil {
+		return nil
+	}
+	owner := a.plan.owner
+	changed := owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	if err := a.engine.cfg.status(ctx, changed, results); err != nil {
+		return fmt.Errorf("finding the owner's status: %w", err)
+	}
+	if equality.Semantic.DeepEqual(owner, changed) {
+		return nil
+	}
+	answered := a.engine.ledger.writing(changed)
+	ctx, cancel := a.engine.access.Bound(ctx)
+	defer cancel()
+	err := a.home.Cluster.GetClient().Status().Patch(ctx, changed, client.MergeFrom(owner), client.FieldOwner(a.engine.cfg.name))
+	if answered(changed, err) {
+		a.engine.owners.add(a.o.req)
+	}
+	if apierrors.IsNotFound(err) {
+		return a.noStatus(ctx, err)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the owner's status: %w", err)
+	}
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	a.ownerStoredLocked(changed)
+	return nil
+}
+
+// errNoStatus says that the owner's CRD has no status subresource.
+var errNoStatus = errors.New("its kind has no status subresource: add subresources.status to the CRD, or leave the field Status out")
+
+// noStatus returns why a status could not be written that was not found.
+func (a *accounting) noStatus(ctx context.Context, why error) error {
+	there := a.engine.cfg.newOwner()
+	err := a.home.Cluster.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(a.plan.owner), there)
+	if err == nil && there.GetUID() == a.plan.owner.GetUID() {
+		err = fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, why)
+		a.o.tellStatus(err)
+		return reconcile.TerminalError(err)
+	}
+	return nil // it is gone, or its cluster is
+}

@@ -1,0 +1,118 @@
+package orphans
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// run sweeps until ctx is done, and returns when nothing runs any more. What caches have is looked at apart from the lists: these
+// may have to wait for a long time, such as those of all members after the start.
+func (s *sweeper) run(ctx context.Context) {
+	var both sync.WaitGroup
+	defer both.Wait()
+	if s.Watched != nil {
+		both.Go(func() {
+			s.rounds(ctx, way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake()})
+		})
+	}
+	s.rounds(ctx, way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil})
+}
+
+// way is how dependents are found: in a cluster's cache, or by its API server.
+type way struct {
+	// each calls do with the dependents of a kind. The answer is false if it is not the time for that.
+	each  func(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error)
+	pass  func(*sweepMemory) *pass
+	awake <-chan struct{} // receives when there are clusters to look at
+}
+
+// gatherLooks is for how long it is gathered which clusters to look at. Owners often go by the hundred, and each asks for a look.
+const gatherLooks = 500 * time.Millisecond
+
+// rounds begins sweeps until ctx is done. Clusters are swept side by side, and one that is still being swept is left out of the
+// next round: a slow one does not hold up the others.
+func (s *sweeper) rounds(ctx context.Context, by way) {
+	var group errgroup.Group
+	defer func() { _ = group.Wait() }() // it has no errors
+	group.SetLimit(remote.AtOnce)
+	var gathered <-chan time.Time // nil if there is nothing to look at
+	for ctx.Err() == nil {
+		s.begin(ctx, &group, by, s.round(by))
+		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
+		for waiting := true; waiting; {
+			select {
+			case <-timer.C:
+				waiting = false
+			case <-by.awake:
+				if gathered == nil {
+					gathered = time.After(gatherLooks)
+				}
+			case <-gathered:
+				gathered = nil
+				s.begin(ctx, &group, by, s.toLookAt(by))
+			case <-ctx.Done():
+				waiting = false
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// begin sweeps clusters that are busy with it.
+func (s *sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now []*sweepMemory) {
+	for _, c := range now {
+		group.Go(func() error {
+			s.sweep(ctx, c, by)
+			by.pass(c).busy.Store(false)
+			if by.awake != nil && c.again.Swap(false) {
+				s.Look(c.name)
+			}
+			return nil
+		})
+	}
+}
+
+// toLookAt returns the clusters to look at before the next round, as busy. One that is being swept is looked at afterwards.
+func (s *sweeper) toLookAt(by way) []*sweepMemory {
+	var now []*sweepMemory
+	for name := range s.looks.take() {
+		if !slices.Contains(s.names(), name) {
+			continue
+		}
+		c := s.memory(name)
+		c.again.Store(true) // before it is tried: its sweep may be about to end
+		if by.pass(c).busy.CompareAndSwap(false, true) {
+			c.again.Store(false)
+			now = append(now, c)
+		}
+	}
+	return now
+}
+
+// round returns the clusters to sweep now, as busy. It forgets those that are no more.
+func (s *sweeper) round(by way) []*sweepMemory {
+	names := s.names()
+	s.metrics.keep(names)
+	s.mu.Lock()
+	maps.DeleteFunc(s.clusters, func(name mcreconcile.ClusterName, c *sweepMemory) bool {
+		return !slices.Contains(names, name) && !c.cached.busy.Load() && !c.listed.busy.Load()
+	})
+	s.mu.Unlock()
+	var now []*sweepMemory
+	for _, name := range names {
+		if c := s.memory(name); by.pass(c).busy.CompareAndSwap(false, true) {
+			now = append(now, c)
+		}
+	}
+	return now
+}

@@ -1,0 +1,86 @@
+package orphans
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// sweepMemory is what is known of a cluster from one sweep to the next.
+type sweepMemory struct {
+	name           mcreconcile.ClusterName
+	again          atomic.Bool // it is to be looked at once it is not busy any more
+	cached, listed pass
+	// due is when the dependents of a kind are listed next, not before. The pass that lists has it.
+	due map[schema.GroupVersionKind]time.Time
+
+	mu      sync.Mutex // guards what follows
+	tallies map[schema.GroupVersionKind]tally
+	strange map[mcreconcile.ClusterName]int // as it was told last, see tally
+}
+
+// pass is one of the ways in which a cluster is swept.
+type pass struct {
+	busy atomic.Bool // it is on, in the goroutine that has what follows
+	// hung has dependents whose removal got no answer in time. They are left out until a sweep has reached the end, so that
+	// the others have their turn.
+	hung map[types.UID]struct{}
+}
+
+// tally is what was seen when a kind was last looked at.
+type tally struct {
+	unproven, unidentified int
+	// strange is how many dependents have owners in another cluster than the one that has its name now, by that name.
+	strange map[mcreconcile.ClusterName]int
+}
+
+// memory returns what is known of a cluster.
+func (s *sweeper) memory(name mcreconcile.ClusterName) *sweepMemory {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.clusters[name]
+	if !ok {
+		c = &sweepMemory{name: name, due: map[schema.GroupVersionKind]time.Time{}, tallies: map[schema.GroupVersionKind]tally{}}
+		c.cached.hung, c.listed.hung = map[types.UID]struct{}{}, map[types.UID]struct{}{}
+		s.clusters[name] = c
+	}
+	return c
+}
+
+// note notes what was seen of a kind.
+func (c *sweepMemory) note(kind schema.GroupVersionKind, seen tally) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tallies[kind] = seen
+}
+
+// tell shows what a sweep came to. How many dependents have owners in another cluster than the one that has its name is logged
+// if that is news.
+func (s *sweeper) tell(c *sweepMemory, err error) {
+	all := tally{strange: map[mcreconcile.ClusterName]int{}}
+	c.mu.Lock()
+	for _, of := range c.tallies {
+		all.unproven += of.unproven
+		all.unidentified += of.unidentified
+		for owners, n := range of.strange {
+			all.strange[owners] += n
+		}
+	}
+	before := c.strange
+	c.strange = all.strange
+	c.mu.Unlock()
+	s.metrics.swept(c.name, all.unproven, all.unidentified, err)
+	for owners, n := range all.strange {
+		if before[owners] != n {
+			s.log.Info("Left dependents alone: another cluster has the name of their owners'. If two installations have the same name, "+
+				"give one another; if the cluster's credentials lead to the wrong one, mend them",
+				"cluster", c.name, "ownersIn", remote.ClusterText(owners), "dependents", n)
+		}
+	}
+}
