@@ -607,3 +607,30 @@ func TestARecordThatCannotBeReadMeansEveryCluster(t *testing.T) {
 		t.Errorf("there may be dependents in %v, want %v", a.record.Sites, want)
 	}
 }
+
+// TestATargetThatCannotBeUsedIsNotNoted: nothing can be created there before it is.
+func TestATargetThatCannotBeUsedIsNotNoted(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{"unknown"}}, "a")
+	a.engine.cfg.desired = func(context.Context, client.Object, Target) ([]client.Object, error) { return nil, nil }
+	a.mustOpen(t)
+	a.addTargets(t.Context())
+	if names := record.Names(a.record.Sites); !slices.Equal(names, []mcreconcile.ClusterName{"a"}) || len(a.again) > 0 {
+		t.Errorf("the record has %q, and %v are to be worked on", names, a.again)
+	}
+}
+
+// TestAStatusThatSaysTheSameIsNotWritten, and one that cannot be found is an error.
+func TestAStatusThatSaysTheSameIsNotWritten(t *testing.T) {
+	t.Parallel()
+	var why error
+	a := newAccounting(t, config{status: func(context.Context, client.Object, []Result) error { return why }}, &plan{})
+	a.mustOpen(t)
+	a.home = remote.Session{Cluster: a.hears(t)} // which would not take a status
+	if err := a.writeStatus(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if why = errors.New("refused"); !errors.Is(a.writeStatus(t.Context(), nil), why) {
+		t.Error("the error of the function is lost")
+	}
+}
