@@ -125,8 +125,8 @@ func (t *turn) write(ctx context.Context) error {
 		return fmt.Errorf("writing the table of who owns what: %w", err)
 	}
 	lease := t.lease.DeepCopy()
-	lease.Labels[labelSharding] = t.opts.ID
-	lease.Annotations[annotationBuckets] = text
+	metav1.SetMetaDataLabel(&lease.ObjectMeta, labelSharding, t.opts.ID)
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotationBuckets, text)
 	lease.Spec.HolderIdentity = new(t.s.name)
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(t.clock.now().wall))
 	written, err := ask(ctx, t.hub.writing, func(ctx context.Context) (*coordinationv1.Lease, error) {

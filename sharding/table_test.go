@@ -175,3 +175,21 @@ func TestATableThatGoesBackMakesAllBeginAnew(t *testing.T) {
 	s.becomesShared(a, b)
 	stage.Eventually(t, "the old sessions are gone", func() bool { return len(a.replica.Status().Replicas) == 2 })
 }
+
+// Somebody takes the labels of the table away: nothing tells of its changes any more, until a replica writes it again.
+func TestATableWithoutLabelsGetsThemBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	a := s.start("a")
+	s.becomesShared(a)
+	stage.Eventually(t, "the labels are gone", func() bool {
+		lease := s.table()
+		lease.Labels = nil
+		return s.cp.Client().Update(t.Context(), lease) == nil
+	})
+	b := s.start("b")
+	s.becomesShared(a, b)
+	if got := s.table().Labels[labelSharding]; got != "test" {
+		t.Errorf("the label is %q, want that of the replicas", got)
+	}
+}
