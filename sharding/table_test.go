@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -192,4 +193,26 @@ func TestATableWithoutLabelsGetsThemBack(t *testing.T) {
 	if got := s.table().Labels[labelSharding]; got != "test" {
 		t.Errorf("the label is %q, want that of the replicas", got)
 	}
+}
+
+// Somebody takes the annotations of the Lease away whose session does not renew it any more: it is a session's all the same.
+func TestADeadSessionIsFencedWhateverItsLeaseHasLost(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	a, b := s.start("a"), s.start("b")
+	s.becomesShared(a, b)
+	b.kill()
+	session := &coordinationv1.Lease{}
+	stage.Eventually(t, "the annotations are gone", func() bool {
+		key := client.ObjectKey{Namespace: s.namespace, Name: b.replica.opts.leaseName(b.session())}
+		if err := s.cp.Client().Get(t.Context(), key, session); apierrors.IsNotFound(err) {
+			t.Skip("the machine is so busy that the session is fenced already, and deleted")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		session.Annotations = nil
+		return s.cp.Client().Update(t.Context(), session) == nil
+	})
+	stage.Eventually(t, "the other owns all members", func() bool { return len(a.holds()) == 20 })
+	stage.Eventually(t, "the Lease is gone", func() bool { return len(s.leases()) == 2 })
 }

@@ -296,14 +296,10 @@ func (t *turn) isDead(ctx context.Context, session string) (bool, error) {
 // heardOf notes what a live read has shown of a session.
 func (t *turn) heardOf(session string, lease *coordinationv1.Lease) *peer {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.sawLocked(lease)
-	p := t.Replica.peers[session]
-	t.mu.Unlock()
-	if p == nil || p.gone { // it is no Lease of a session
-		p = &peer{lease: lease, heard: t.now}
-	}
-	t.peers[session] = p
-	return p
+	t.peers[session] = t.Replica.peers[session]
+	return t.peers[session]
 }
 
 // fence takes the Lease from a session that was silent for too long. It does not if the session was renewed meanwhile.

@@ -132,10 +132,10 @@ func (r *Replica) sawLocked(lease *coordinationv1.Lease) {
 		return
 	}
 	session, ok := r.opts.sessionOf(lease.Name)
-	if !ok || numberOf(lease) == 0 || lease.Annotations[annotationPool] != r.opts.Pool {
+	before := r.peers[session]
+	if !ok || before == nil && !r.opts.isSession(lease) { // one that is known is a session whatever its Lease has lost
 		return
 	}
-	before := r.peers[session]
 	now := &peer{lease: lease, heard: r.clock.now()}
 	known := before != nil && before.lease != nil && before.lease.UID == lease.UID
 	switch {
@@ -150,6 +150,11 @@ func (r *Replica) sawLocked(lease *coordinationv1.Lease) {
 	if before == nil || before.fenced(session) != now.fenced(session) || before.draining() != now.draining() {
 		r.inputLocked()
 	}
+}
+
+// isSession reports whether a Lease is that of a session of this pool, and no stranger's.
+func (o *Options) isSession(lease *coordinationv1.Lease) bool {
+	return numberOf(lease) != 0 && lease.Annotations[annotationPool] == o.Pool
 }
 
 // goneLocked notes that a Lease is gone, or seems to be.
