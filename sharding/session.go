@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -98,6 +99,10 @@ func (s *session) worked(number int64) bool {
 	return true
 }
 
+// errLate is why a session is lost whose Lease was created so late that others may have fenced one of the same name before, and
+// deleted it: it would be back, and they know that it is dead.
+var errLate = errors.New("creating the session took so long that others may have fenced it meanwhile")
+
 // open creates the Lease. It is called again after an error, unless the session is lost.
 func (s *session) open(ctx context.Context) error {
 	s.number++
@@ -111,7 +116,12 @@ func (s *session) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating the session %s: %w", s.described.Name, err)
 	}
-	if s.lease = created; !s.worked(numberOf(created)) && s.over() == nil {
+	s.lease = created
+	if late := s.sentAt[numberOf(created)].atMostSince(s.sentAt[1]); late+s.times.try > s.times.valid {
+		s.lose(errLate)
+		_ = s.end(ctx) // or others do, later
+	}
+	if !s.worked(numberOf(created)) && s.over() == nil {
 		s.lose(fmt.Errorf("the session %s was lost: its Lease is another's", s.name))
 	}
 	return s.over()

@@ -200,3 +200,43 @@ func TestARenewalThatComesLateDoesNotCountForMore(t *testing.T) {
 		t.Errorf("the session is valid from %v, and the Lease has the renewal of %v", s.sent.Load(), sent)
 	}
 }
+
+// The Lease was created, of which the session never heard. It was silent, so others have fenced it, deleted the Lease, and given away
+// what it owned: the same session must not begin once more, whether it hears of that at once or not.
+func TestASessionThatIsCreatedOnceMoreTooLateIsLost(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string][]fault{"Heard": {pass}, "NotHeard": {lose, pass}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f, l := opened(t)
+			s.times = timesOf(longestLease)
+			s.line.try = s.times.try
+			c := &manual{at: instant{mono: time.Hour, wall: time.Now().Round(0)}}
+			late := &session{
+				name: "b-12345678", line: s.line, clock: c, times: s.times, log: s.log, told: func() {}, hurry: newSignal(),
+				sentAt: map[int64]instant{}, described: s.described.DeepCopy(),
+			}
+			late.described.Name = "test.s." + late.name
+			late.described.Spec.HolderIdentity = new(late.name)
+			f.all(lose)
+			if err := late.open(t.Context()); err == nil {
+				t.Fatal("no error although there was no answer")
+			}
+			f.all(pass)
+			if err := l.Delete(t.Context(), late.described.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			c.pass(s.times.lease, s.times.lease)
+			for _, answer := range answers {
+				f.all(answer)
+				_ = late.open(t.Context())
+			}
+			if late.over() == nil || late.remaining() > 0 {
+				t.Errorf("a session begins that others may have fenced: valid for %s", late.remaining())
+			}
+			if _, err := l.Get(t.Context(), late.described.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("its Lease is left: %v", err)
+			}
+		})
+	}
+}
