@@ -161,8 +161,12 @@ func (r *Replica) open(ctx context.Context, s *session) error {
 	r.mu.Unlock()
 	pauses := retry.Pauses(r.times.try)
 	for {
-		err := s.open(ctx)
-		if err == nil || s.over() != nil || ctx.Err() != nil {
+		err := s.open(context.WithoutCancel(ctx)) // for a moment: one that is cancelled may have worked
+		if err == nil || s.over() != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			r.end(ctx, s) // it may be there all the same
 			return err
 		}
 		r.stuck(err)
@@ -188,11 +192,16 @@ func (r *Replica) serve(ctx, life context.Context, s *session) (left bool) {
 		return false
 	}
 	if l.told {
-		if err := s.end(life); err != nil {
-			r.log.Info("Could not delete the session, which others do later", "error", oneline.Text(err.Error(), maxError))
-		}
+		r.end(life, s)
 	}
 	return true
+}
+
+// end deletes the Lease of a session that nobody needs any more, whether ctx is done or not.
+func (r *Replica) end(ctx context.Context, s *session) {
+	if err := s.end(context.WithoutCancel(ctx)); err != nil {
+		r.log.Info("Could not delete the session, which others do later", "error", oneline.Text(err.Error(), maxError))
+	}
 }
 
 // sessionChanged follows a session that was lost, or is suspended no more.

@@ -1,6 +1,7 @@
 package sharding
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -46,4 +47,27 @@ func TestWhatAKilledReplicaOwnedIsTakenOverAfterTheLease(t *testing.T) {
 		return len(b.holds())+len(c.holds()) == 30
 	})
 	t.Logf("taken over %s after the kill, with a lease of %s", time.Since(begun), s.lease)
+}
+
+// A replica is asked to end at the moment at which it creates its session, and never hears that this has worked. Members would be
+// given to it.
+func TestAReplicaThatEndsWhileItBeginsLeavesNoSession(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 10)
+	s.lease = 10 * leaseOfTests // so that there is time to delete it, on a busy machine too
+	a := s.start("a")
+	s.becomesShared(a)
+	b := s.prepare("b")
+	b.faults.set(func(req *http.Request) fault {
+		if req.Method != http.MethodPost {
+			return pass
+		}
+		b.cancel()
+		return lose
+	})
+	b.run()
+	<-b.ended
+	if left := s.leases(); len(left) != 2 {
+		t.Errorf("%d Leases are left, want the table and that of the other replica: %v", len(left), left)
+	}
 }

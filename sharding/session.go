@@ -216,10 +216,14 @@ func (s *session) next() *coordinationv1.Lease {
 	return next
 }
 
-// end deletes the Lease.
+// end deletes the Lease, that of this name if nobody told the session that it was created.
 func (s *session) end(ctx context.Context) error {
+	var options metav1.DeleteOptions
+	if s.lease != nil {
+		options.Preconditions = metav1.NewUIDPreconditions(string(s.lease.UID))
+	}
 	_, err := ask(ctx, s.line, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.line.Delete(ctx, s.described.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.lease.UID}})
+		return struct{}{}, s.line.Delete(ctx, s.described.Name, options)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the session %s: %w", s.described.Name, err)

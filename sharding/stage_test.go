@@ -100,6 +100,7 @@ type actor struct {
 	replica *Replica
 	worker  *worker
 	faults  *faults
+	life    context.Context
 	cancel  context.CancelFunc
 	ended   chan struct{}
 }
@@ -128,6 +129,19 @@ func (s *scene) start(name string, edits ...func(*Options)) *actor {
 
 func (s *scene) startWith(name string, c clock, edits ...func(*Options)) *actor {
 	s.t.Helper()
+	a := s.prepareWith(name, c, edits...)
+	a.run()
+	return a
+}
+
+// prepare makes a replica that is to run.
+func (s *scene) prepare(name string, edits ...func(*Options)) *actor {
+	s.t.Helper()
+	return s.prepareWith(name, systemClock{time.Now()}, edits...)
+}
+
+func (s *scene) prepareWith(name string, c clock, edits ...func(*Options)) *actor {
+	s.t.Helper()
 	opts := Options{
 		ID: "test", Namespace: s.namespace, Name: name, LeaseDuration: s.lease, Settle: s.lease / 6, Buckets: 64,
 		Logger: testr.NewWithOptions(s.t, testr.Options{LogTimestamp: true, Verbosity: 1}).WithName(name),
@@ -139,28 +153,29 @@ func (s *scene) startWith(name string, c clock, edits ...func(*Options)) *actor 
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	config := rest.CopyConfig(s.config)
 	a := &actor{scene: s, name: name, replica: r, faults: &faults{}, ended: make(chan struct{})}
-	config.WrapTransport = a.faults.wrap
 	a.worker = &worker{actor: a, wake: newSignal(), held: map[fleet.ClusterName]fleet.Tenure{}, over: make(chan struct{})}
-	ctx, cancel := context.WithCancel(s.t.Context())
-	ctx = context.WithoutCancel(ctx)
-	ctx, cancelRun := context.WithCancel(ctx)
-	a.cancel = func() { cancelRun(); cancel() }
+	a.life, a.cancel = context.WithCancel(context.WithoutCancel(s.t.Context())) // scene.end ends it
+	return a
+}
+
+// run runs a replica until it is stopped.
+func (a *actor) run() {
+	config := rest.CopyConfig(a.scene.config)
+	config.WrapTransport = a.faults.wrap
 	var running sync.WaitGroup
 	running.Go(a.worker.run)
 	go func() {
-		if err := r.Run(ctx, local{config: config}, a.worker.wake.send); err != nil {
-			s.t.Errorf("replica %s: %v", name, err)
+		if err := a.replica.Run(a.life, local{config: config}, a.worker.wake.send); err != nil {
+			a.scene.t.Errorf("replica %s: %v", a.name, err)
 		}
 		close(a.worker.over)
 		running.Wait()
 		close(a.ended)
 	}()
-	s.mu.Lock()
-	s.actors = append(s.actors, a)
-	s.mu.Unlock()
-	return a
+	a.scene.mu.Lock()
+	defer a.scene.mu.Unlock()
+	a.scene.actors = append(a.scene.actors, a)
 }
 
 // stop ends a replica as SIGTERM does.
