@@ -225,8 +225,13 @@ func (r *Replica) holdsLocked(b int) bool {
 	return b >= 0 && b < len(r.buckets) && r.buckets[b].term != nil && r.buckets[b].term.over() == nil
 }
 
-// countLocked adds a member to its bucket, or takes it away.
+// countLocked adds a member to its bucket or to its pool, or takes it away.
 func (r *Replica) countLocked(m member, n int) {
+	if m.pool != r.opts.Pool && m.weight > 0 {
+		if r.pools[m.pool] += n; r.pools[m.pool] == 0 {
+			delete(r.pools, m.pool)
+		}
+	}
 	if m.bucket < 0 {
 		return
 	}
@@ -292,6 +297,7 @@ func (r *Replica) shareOutLocked(buckets int) {
 		r.endLocked(&r.buckets[i], errTableGone)
 	}
 	r.buckets = make([]bucket, buckets)
+	clear(r.pools)
 	for name, m := range r.members {
 		m.bucket = r.bucketOfLocked(m.key, m.pool)
 		r.members[name] = m

@@ -170,8 +170,58 @@ func TestAMemberOfAnotherPoolIsNotOwned(t *testing.T) {
 	if owner := r.Own("m", map[string]string{LabelPool: "big"}); owner.Tenure != nil || owner.Replica != "" || owner.Why == "" {
 		t.Errorf("owned by %+v", owner)
 	}
+	if without := r.Status().MembersWithoutOwner; without != 1 {
+		t.Errorf("%d members are without an owner, want the one whose pool has no replica", without)
+	}
+	big := r.newSession()
+	big.described.Annotations[annotationPool] = "big"
+	big.number = 1
+	lease := big.next()
+	r.mu.Lock()
+	r.sawLocked(lease)
+	r.mu.Unlock()
 	if without := r.Status().MembersWithoutOwner; without != 0 {
 		t.Errorf("%d members are without an owner, want none: that is for the other pool to say", without)
+	}
+	r.mu.Lock()
+	r.goneLocked(lease.Name)
+	r.mu.Unlock()
+	if without := r.Status().MembersWithoutOwner; without != 1 {
+		t.Errorf("%d members are without an owner, want the one whose pool has no replica any more", without)
+	}
+	r.Own("m", map[string]string{LabelPool: "bigger"})
+	r.Forget("m")
+	if without := r.Status().MembersWithoutOwner; without != 0 || len(r.pools) > 0 {
+		t.Errorf("%d members are without an owner, want none: there are none; pools: %v", without, r.pools)
+	}
+}
+
+// A replica of another pool that is silent is no replica of that pool.
+func TestAMemberOfAPoolWhoseReplicasAreSilentHasNoOwner(t *testing.T) {
+	t.Parallel()
+	c := &manual{at: instant{mono: time.Hour, wall: time.Now().Round(0)}}
+	r, _ := seated(t, c)
+	r.Own("m", map[string]string{LabelPool: "big"})
+	big := r.newSession()
+	big.described.Annotations[annotationPool] = "big"
+	big.number = 1
+	see := func() {
+		if err := (view{r}).Update(big.next()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	see()
+	c.pass(r.times.lease-1, r.times.lease-1)
+	if without := r.Status().MembersWithoutOwner; without != 0 {
+		t.Errorf("%d members are without an owner before the replica was silent for long", without)
+	}
+	c.pass(1, 1)
+	see() // as a list shows it again
+	if without := r.Status().MembersWithoutOwner; without != 1 {
+		t.Errorf("%d members are without an owner, want the one whose pool is silent", without)
+	}
+	if err := (view{r}).Replace(nil, ""); err != nil || len(r.elsewhere) > 0 {
+		t.Errorf("sessions of other pools are known that are gone: %v, %v", r.elsewhere, err)
 	}
 }
 

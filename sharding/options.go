@@ -32,7 +32,8 @@ type Options struct {
 	Revision string
 
 	// Pool is the pool that the replica belongs to, a DNS label. It works on members whose label fleet-runtime.dev/shard-pool
-	// has this value alone. Default: the pool of members without the label.
+	// has this value alone. The local cluster belongs to the replicas without a pool: where all have one, none works on requests
+	// of it. Default: the pool of members without the label.
 	Pool string
 
 	// Capacity is how much the replica takes in relation to the others, from 1 to 1000. Default: 1.

@@ -36,17 +36,20 @@ type Replica struct {
 
 	watchFailed string // why the last list or watch did not begin; the goroutine that watches has it
 
-	mu       sync.Mutex // guards what follows; nothing remote is awaited while it is held
-	running  bool
-	session  *session // nil before the first
-	table    heldTable
-	newest   int64            // the greatest Gen of any table that was seen
-	peers    map[string]*peer // by session
-	members  map[fleet.ClusterName]member
-	buckets  []bucket // empty before there is a table
-	tenures  int      // that were not released
-	settling settling
-	wakeAt   time.Duration // by the monotonic clock, when the fleet is to ask again; 0 for never
+	mu      sync.Mutex // guards what follows; nothing remote is awaited while it is held
+	running bool
+	session *session // nil before the first
+	table   heldTable
+	newest  int64            // the greatest Gen of any table that was seen
+	peers   map[string]*peer // by session
+	// elsewhere has the sessions of other pools, and pools how many members those have.
+	elsewhere map[string]*peer
+	pools     map[string]int
+	members   map[fleet.ClusterName]member
+	buckets   []bucket // empty before there is a table
+	tenures   int      // that were not released
+	settling  settling
+	wakeAt    time.Duration // by the monotonic clock, when the fleet is to ask again; 0 for never
 
 	watching  instant            // since when the watch runs
 	watchAnew context.CancelFunc // nil while that is under way
@@ -72,7 +75,7 @@ func newReplica(opts Options, c clock) (*Replica, error) {
 	return &Replica{
 		opts: opts, times: timesOf(opts.LeaseDuration), clock: c, log: opts.Logger.WithValues("sharding", opts.ID),
 		news: newSignal(), arm: newSignal(), work: newSignal(), count: newCounts(),
-		peers: map[string]*peer{}, members: map[fleet.ClusterName]member{},
+		peers: map[string]*peer{}, elsewhere: map[string]*peer{}, members: map[fleet.ClusterName]member{}, pools: map[string]int{},
 		settling: settling{after: opts.Settle},
 	}, nil
 }

@@ -41,7 +41,8 @@ type Status struct {
 	Replicas []ReplicaStatus `json:"replicas,omitempty"`
 	// Moves are the hand-overs under way, by who gives up and who takes.
 	Moves []Move `json:"moves,omitempty"`
-	// MembersWithoutOwner is how many of this pool's members no replica owns, or one whose session is silent.
+	// MembersWithoutOwner is how many of this pool's members no replica owns, or one whose session is silent, and how many
+	// belong to pools of which no replica is live.
 	MembersWithoutOwner int `json:"membersWithoutOwner"`
 	// MaxOverMean is what the replica with the most weight has, over the mean: 1 is perfect, and up to 1.1 is left alone. With
 	// capacities, weights are those for each unit of it.
@@ -89,7 +90,32 @@ func (r *Replica) Status() Status {
 	if r.table.content != nil {
 		r.addTableLocked(&status)
 	}
+	status.MembersWithoutOwner += r.desertedLocked()
 	return status
+}
+
+// desertedLocked returns how many members belong to other pools of which no replica is live.
+func (r *Replica) desertedLocked() (members int) {
+	if len(r.pools) == 0 {
+		return 0
+	}
+	live, now := map[string]bool{}, r.clock.now()
+	for session, p := range r.elsewhere {
+		if r.livesAt(now, session, p) {
+			live[p.lease.Annotations[annotationPool]] = true
+		}
+	}
+	for pool, n := range r.pools {
+		if !live[pool] {
+			members += n
+		}
+	}
+	return members
+}
+
+// livesAt reports whether a session seems to live.
+func (r *Replica) livesAt(now instant, session string, p *peer) bool {
+	return p != nil && !p.fenced(session) && now.since(p.heard) < p.silentAfter(r.times.lease)
 }
 
 func (r *Replica) stateLocked(s *session, remaining time.Duration) State {
@@ -115,9 +141,7 @@ func (r *Replica) addTableLocked(status *Status) {
 		index[m.Session] = i
 		one := ReplicaStatus{Session: m.Session, Replica: replicaOf(m.Session), Revision: m.Revision, Capacity: max(1, m.Capacity)}
 		if p := r.peers[m.Session]; p != nil {
-			silent := now.since(p.heard)
-			one.Live = !p.fenced(m.Session) && silent < p.silentAfter(r.times.lease)
-			one.Draining, one.SilentSeconds = p.draining(), silent.Seconds()
+			one.Live, one.Draining, one.SilentSeconds = r.livesAt(now, m.Session, p), p.draining(), now.since(p.heard).Seconds()
 		}
 		status.Replicas = append(status.Replicas, one)
 	}

@@ -107,9 +107,7 @@ func (r *Replica) beginTurn(s *session, l *progress) (*turn, error) {
 }
 
 // lives reports whether a session seems to live.
-func (t *turn) lives(session string, p *peer) bool {
-	return p != nil && !p.fenced(session) && t.now.since(p.heard) < p.silentAfter(t.times.lease)
-}
+func (t *turn) lives(session string, p *peer) bool { return t.livesAt(t.now, session, p) }
 
 // look makes the turn be repeated after a while.
 func (t *turn) look(after time.Duration) { t.again = min(t.again, max(after, breath)) }

@@ -3,6 +3,7 @@ package sharding
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -119,6 +120,7 @@ func (v view) Replace(objs []any, _ string) error {
 			v.goneLocked(name)
 		}
 	}
+	maps.DeleteFunc(v.elsewhere, func(session string, _ *peer) bool { return !there[v.opts.leaseName(session)] })
 	return nil
 }
 
@@ -134,6 +136,7 @@ func (r *Replica) sawLocked(lease *coordinationv1.Lease) {
 	session, ok := r.opts.sessionOf(lease.Name)
 	before := r.peers[session]
 	if !ok || before == nil && !r.opts.isSession(lease) { // one that is known is a session whatever its Lease has lost
+		r.sawElsewhereLocked(session, lease)
 		return
 	}
 	now := &peer{lease: lease, heard: r.clock.now()}
@@ -152,6 +155,14 @@ func (r *Replica) sawLocked(lease *coordinationv1.Lease) {
 	}
 }
 
+// sawElsewhereLocked notes what the Lease of a session of another pool looks like now, if it is one.
+func (r *Replica) sawElsewhereLocked(session string, lease *coordinationv1.Lease) {
+	before := r.elsewhere[session]
+	if numberOf(lease) != 0 && (before == nil || before.lease.ResourceVersion != lease.ResourceVersion) {
+		r.elsewhere[session] = &peer{lease: lease, heard: r.clock.now()}
+	}
+}
+
 // isSession reports whether a Lease is that of a session of this pool, and no stranger's.
 func (o *Options) isSession(lease *coordinationv1.Lease) bool {
 	return numberOf(lease) != 0 && lease.Annotations[annotationPool] == o.Pool
@@ -164,7 +175,9 @@ func (r *Replica) goneLocked(name string) {
 		r.work.send()
 		return
 	}
-	if session, ok := r.opts.sessionOf(name); ok && r.peers[session] != nil && !r.peers[session].gone {
+	session, ok := r.opts.sessionOf(name)
+	delete(r.elsewhere, session)
+	if ok && r.peers[session] != nil && !r.peers[session].gone {
 		p := *r.peers[session]
 		p.gone = true
 		r.peers[session] = &p
