@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -65,12 +64,6 @@ func lineOf(conn net.Conn) *line {
 		}
 	}
 	return nil
-}
-
-// isShared reports whether a connection has several requests at once.
-func isShared(conn net.Conn) bool {
-	c, ok := conn.(interface{ ConnectionState() tls.ConnectionState })
-	return ok && c.ConnectionState().NegotiatedProtocol == "h2"
 }
 
 // Read implements net.Conn.

@@ -101,20 +101,12 @@ func rewind(req *http.Request) (*http.Request, bool) {
 }
 
 func (w *wire) sendOnce(caller context.Context, g *generation, req *http.Request) (resp *http.Response, release func(), err error) {
-	ctx, cancel := context.WithCancelCause(req.Context())
-	stay := func() error { return nil }
-	if caller != nil {
-		detach := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
-		defer detach()
-		stay = func() error {
-			detach()
-			return context.Cause(caller)
-		}
-	}
+	ctx, let, cancel := gate.Tether(req.Context(), caller)
+	defer func() { _ = let() }()
 	sent := req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		err := w.prove(ctx, g, got.Conn)
 		if err == nil && gate.Changes(req) {
-			if err = cmp.Or(stay(), w.recheck(ctx)); err != nil {
+			if err = cmp.Or(let(), w.recheck(ctx)); err != nil {
 				spare(got.Conn)
 			}
 		}
@@ -136,7 +128,7 @@ func (w *wire) sendOnce(caller context.Context, g *generation, req *http.Request
 // spare closes a connection that was got for a request which must not be sent. With HTTP/1, the request may be about to leave although
 // it was cancelled. With HTTP/2 it is not, and others share the connection.
 func spare(conn net.Conn) {
-	if l := lineOf(conn); l != nil && !isShared(conn) {
+	if l := lineOf(conn); l != nil && !gate.IsShared(conn) {
 		_ = l.Close()
 	}
 }

@@ -173,7 +173,7 @@ func (w *wire) prove(ctx context.Context, g *generation, conn net.Conn) error {
 	if w.identify == nil {
 		return nil
 	}
-	return l.prove(ctx, isShared(conn), func(ctx context.Context) error {
+	return l.prove(ctx, gate.IsShared(conn), func(ctx context.Context) error {
 		var answered *line
 		trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { answered = lineOf(got.Conn) }}
 		if err := w.verifyOver(httptrace.WithClientTrace(ctx, trace), g); err != nil {

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // Gate lets requests pass for as long as a replica owns a member.
@@ -114,30 +112,3 @@ func limited(u *url.URL, left time.Duration) *url.URL {
 	out.RawQuery = query.Encode()
 	return &out
 }
-
-// Transport lets the requests of contexts that have a gate pass it.
-type Transport struct{ http.RoundTripper }
-
-var _ utilnet.RoundTripperWrapper = Transport{}
-
-// RoundTrip implements http.RoundTripper.
-func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	g := From(req.Context())
-	if g == nil || !Changes(req) {
-		return t.RoundTripper.RoundTrip(req)
-	}
-	admitted, done, err := Admit(req, g)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := t.RoundTripper.RoundTrip(admitted)
-	if err != nil {
-		done()
-		return resp, err
-	}
-	resp.Body = &body{resp.Body, done}
-	return resp, nil
-}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t Transport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -115,5 +116,66 @@ func TestATransportAsksTheGateOfTheContextOnceForWhatChangesSomething(t *testing
 	}
 	if arrived[http.MethodPut] != 2 || arrived[http.MethodGet] != 1 {
 		t.Errorf("arrived are %v, want two that change something and one that does not", arrived)
+	}
+}
+
+// TestATransportWaitsForWhatIsUnderWay although its caller has given up: it may still change something, and what runs on behalf of a
+// cluster is awaited before another replica has that.
+func TestATransportWaitsForWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-answer
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer server.Close()
+	ctx, giveUp := context.WithCancel(With(t.Context(), opened(time.Minute)))
+	go func() {
+		<-arrived
+		giveUp()
+		close(answer)
+	}()
+	resp, err := Transport{http.DefaultTransport}.RoundTrip(request(t, ctx, http.MethodPut, server.URL))
+	if err != nil {
+		t.Fatalf("the answer was not awaited: %v", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusAccepted {
+		t.Errorf("the answer is %s", resp.Status)
+	}
+}
+
+// TestATransportSendsNothingForACallerThatHasGivenUp, nor once the gate is closed, however late there is a connection.
+func TestATransportSendsNothingForACallerThatHasGivenUp(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request has arrived") }))
+	defer server.Close()
+	errGivenUp := errors.New("given up")
+	for name, tc := range map[string]struct {
+		end  func(giveUp context.CancelCauseFunc, left *time.Duration)
+		want error
+	}{
+		"given up": {func(giveUp context.CancelCauseFunc, _ *time.Duration) { giveUp(errGivenUp) }, errGivenUp},
+		"closed":   {func(_ context.CancelCauseFunc, left *time.Duration) { *left = 0 }, errNotMine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, giveUp := context.WithCancelCause(t.Context())
+			left := time.Minute
+			g := &Gate{Remaining: func() time.Duration { return left }, Refusal: func() error { return errNotMine }}
+			transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := (&net.Dialer{}).DialContext(context.WithoutCancel(ctx), network, address)
+				tc.end(giveUp, &left)
+				return conn, err
+			}}
+			defer transport.CloseIdleConnections()
+			resp, err := Transport{transport}.RoundTrip(request(t, With(ctx, g), http.MethodPut, server.URL))
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			if !errors.Is(err, tc.want) {
+				t.Errorf("the error is %v, want %v", err, tc.want)
+			}
+		})
 	}
 }
