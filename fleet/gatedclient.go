@@ -40,13 +40,21 @@ func (c gatedClient) pass(ctx context.Context, send func(context.Context) error)
 	return pass(ctx, c.gate, send)
 }
 
+// pass waits for what was sent although its caller may not: given up under way, it could be carried out after the next owner has begun.
 func pass(ctx context.Context, own *gate.Gate, send func(context.Context) error) error {
-	ctx, done, err := gate.Limit(ctx, own, gate.From(ctx))
+	theirs := gate.From(ctx)
+	if own == nil && theirs == nil {
+		return send(ctx)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	limited, done, err := gate.Limit(context.WithoutCancel(ctx), own, theirs)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return send(ctx)
+	return send(limited)
 }
 
 // Create implements client.Writer.

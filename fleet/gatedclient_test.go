@@ -121,6 +121,38 @@ func TestEveryWriteOfAProvidersClusterPassesTheGate(t *testing.T) {
 	}
 }
 
+// slowClient has its caller give up while a write is under way.
+type slowClient struct {
+	anyClient
+
+	giveUp context.CancelFunc
+}
+
+func (c *slowClient) Update(ctx context.Context, _ client.Object, _ ...client.UpdateOption) error {
+	c.giveUp()
+	if _, limited := ctx.Deadline(); !limited {
+		return errors.New("it has no time limit")
+	}
+	return ctx.Err()
+}
+
+// TestAWriteOfAProvidersClusterIsWaitedFor although its caller gives up, as what runs for the member is awaited before another replica
+// has that. A caller that has given up before writes nothing.
+func TestAWriteOfAProvidersClusterIsWaitedFor(t *testing.T) {
+	g := &gate.Gate{Remaining: func() time.Duration { return time.Minute }, Refusal: func() error { return ErrNotOwned }}
+	for name, own := range map[string]*gate.Gate{"that is owned": g, "that is visited": nil} {
+		ctx, giveUp := context.WithCancel(gate.With(t.Context(), g))
+		inner := &slowClient{giveUp: giveUp}
+		c := gatedClient{inner, own}
+		if err := c.Update(ctx, &corev1.Pod{}); err != nil {
+			t.Errorf("a cluster %s: the write has ended with its caller, or may take for ever: %v", name, err)
+		}
+		if err := c.Create(ctx, &corev1.Pod{}); !errors.Is(err, context.Canceled) || inner.writes > 0 {
+			t.Errorf("a cluster %s: a caller that has given up writes: %v", name, err)
+		}
+	}
+}
+
 // callWrite calls a method that writes, with nothing in particular.
 func callWrite(t *testing.T, writer any, method string) error {
 	t.Helper()
