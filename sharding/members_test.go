@@ -359,17 +359,34 @@ func TestTheLocalClusterHasAnOwnerAndNoWeight(t *testing.T) {
 	}
 }
 
-func TestAReplicaEndsAlthoughSomethingRunsIfItHasADrainTimeout(t *testing.T) {
+// It waits no longer than its options say for what does not end.
+func TestAReplicaEndsAlthoughSomethingRuns(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 20)
-	s.ledger.impatient = true
-	a, b := s.start("a", func(o *Options) { o.DrainTimeout = time.Millisecond }), s.start("b")
-	s.becomesShared(a, b)
-	for name := range s.names() {
-		a.worker.hang(name)
+	for name, limit := range map[string]func(*Options){
+		"DrainTimeout":    func(o *Options) { o.DrainTimeout = time.Millisecond },
+		"HandOverTimeout": func(o *Options) { o.HandOverTimeout = time.Second },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, 20)
+			s.ledger.impatient = true
+			a, b := s.start("a", limit), s.start("b")
+			s.becomesShared(a, b)
+			for name := range s.names() {
+				a.worker.hang(name)
+			}
+			a.cancel()
+			stage.Eventually(t, "the other owns all members", func() bool { return len(b.holds()) == 20 })
+			stage.Eventually(t, "the replica has ended", func() bool {
+				select {
+				case <-a.ended:
+					return true
+				default:
+					return false
+				}
+			})
+		})
 	}
-	a.stop()
-	stage.Eventually(t, "the other owns all members", func() bool { return len(b.holds()) == 20 })
 }
 
 // Replicas with another lease duration share members too, as while that is changed: each is given the longer of both.

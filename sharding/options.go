@@ -45,13 +45,13 @@ type Options struct {
 	LeaseDuration time.Duration
 
 	// HandOverTimeout is how long it may take a replica to give members up that are to move, until they stay there after all.
-	// It does not hold for a replica that is about to end. Default: 5 min.
+	// They cannot stay with a replica that is about to end: after this time it does as after DrainTimeout. Default: 5 min.
 	HandOverTimeout time.Duration
 
 	// DrainTimeout is how long the replica waits at most for what runs for members that are to move. Then it gives them up
 	// although something still runs, such as a reconciler that ignores its context. That can write nothing to the member any
 	// more, but what else it does goes on beside the new owner's work. It is never shorter than 8/15 of LeaseDuration.
-	// Default: no limit.
+	// Default: no limit, but HandOverTimeout for a replica that is about to end.
 	DrainTimeout time.Duration
 
 	// Settle is how long after a replica has joined, or members have come, nothing moves for the sake of balance. If more

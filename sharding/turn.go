@@ -233,13 +233,17 @@ func (t *turn) drained() (ready []int, pending int) {
 	return ready, pending
 }
 
-// patienceEndsLocked reports whether what runs for a bucket has had its time: Options.DrainTimeout, and as long as anything that
-// was sent before may still change something.
+// patienceEndsLocked reports whether what runs for a bucket has had its time, and as long as anything that was sent before may still
+// change something.
 func (t *turn) patienceEndsLocked(b *bucket) bool {
-	if t.opts.DrainTimeout <= 0 {
+	patience := t.opts.DrainTimeout
+	if patience <= 0 && t.s.draining.Load() {
+		patience = t.opts.HandOverTimeout // nothing else would end it
+	}
+	if patience <= 0 {
 		return false
 	}
-	left := max(t.opts.DrainTimeout, t.times.valid) - t.now.since(b.ended)
+	left := max(patience, t.times.valid) - t.now.since(b.ended)
 	if left > 0 {
 		t.look(left)
 	}
