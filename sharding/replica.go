@@ -34,8 +34,6 @@ type Replica struct {
 	arm  signal // wakeAt is earlier than before
 	work signal // something may have to be decided
 
-	watchFailed string // why the last list or watch did not begin; the goroutine that watches has it
-
 	mu      sync.Mutex // guards what follows; nothing remote is awaited while it is held
 	running bool
 	session *session // nil before the first
@@ -51,8 +49,9 @@ type Replica struct {
 	settling  settling
 	wakeAt    time.Duration // by the monotonic clock, when the fleet is to ask again; 0 for never
 
-	watching  instant            // since when the watch runs
-	watchAnew context.CancelFunc // nil while that is under way
+	watching    instant            // since when the watch runs
+	watchAnew   context.CancelFunc // nil while that is under way
+	watchFailed string             // why the last list or watch did not begin, empty if it did
 
 	inputs, planned uint64  // how often what plans are made of has changed: until now, and until the last plan
 	planFrom        instant // when the first change came that is not planned, or the table changed

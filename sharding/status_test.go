@@ -180,3 +180,25 @@ func TestReplicasThatHaveNothingToDoRenewAlone(t *testing.T) {
 		t.Errorf("the table was written %d times meanwhile", now-generation)
 	}
 }
+
+// client-go does not wait for a list that it has given up: the next one may begin before that has failed.
+func TestListsThatFailSideBySideAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	r, _ := seated(t, systemClock{time.Now()})
+	log := &lines{}
+	opts := Options{}
+	log.logger()(&opts)
+	r.log = opts.Logger
+	var lists sync.WaitGroup
+	for range 4 {
+		lists.Go(func() { _ = r.watched(t.Context(), errRefused) })
+	}
+	lists.Wait()
+	if n := log.with("Cannot watch the Leases"); n != 1 {
+		t.Errorf("it is told %d times", n)
+	}
+	_ = r.watched(t.Context(), nil)
+	if _ = r.watched(t.Context(), errRefused); log.with("Cannot watch the Leases") != 2 {
+		t.Error("another failure is not told")
+	}
+}

@@ -297,16 +297,19 @@ func (r *Replica) reflector() *toolscache.Reflector {
 	})
 }
 
-// watched logs that lists and watches have begun to fail. It is called by one goroutine at a time.
+// watched logs that lists and watches have begun to fail. A list that was given up may fail after the next one has begun.
 func (r *Replica) watched(ctx context.Context, err error) error {
 	reason := ""
 	if err != nil && ctx.Err() == nil {
 		reason = fleet.ReasonOf(err)
 	}
-	if reason != r.watchFailed && reason != "" {
+	r.mu.Lock()
+	before := r.watchFailed
+	r.watchFailed = reason
+	r.mu.Unlock()
+	if reason != before && reason != "" {
 		r.log.Info("Cannot watch the Leases of replicas", "reason", reason, "error", oneline.Text(err.Error(), maxError))
 	}
-	r.watchFailed = reason
 	return err
 }
 
