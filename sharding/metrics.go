@@ -44,7 +44,7 @@ func newCounts() *counts {
 type collector struct {
 	replica *Replica
 
-	buckets, members, weight, withoutOwner, balance, valid, replicas *prometheus.Desc
+	buckets, members, weight, withoutOwner, balance, valid, replicas, stuck *prometheus.Desc
 }
 
 func newCollector(r *Replica) *collector {
@@ -58,6 +58,7 @@ func newCollector(r *Replica) *collector {
 		balance:      desc("max_over_mean", "The largest weight of a replica over the mean: 1 is perfect, and up to 1.1 is left alone."),
 		valid:        desc("session_valid_seconds", "For how long the session of this replica is valid unless it is renewed; 0 while it is suspended."),
 		replicas:     desc("replicas", "Live replicas of this pool."),
+		stuck:        desc("stuck", "1 while nothing can be decided, such as when the table cannot be read or written, else 0. The status says why."),
 	}
 }
 
@@ -68,7 +69,7 @@ func (r *Replica) counters() []prometheus.Collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.buckets, c.members, c.weight, c.withoutOwner, c.balance, c.valid, c.replicas} {
+	for _, d := range []*prometheus.Desc{c.buckets, c.members, c.weight, c.withoutOwner, c.balance, c.valid, c.replicas, c.stuck} {
 		to <- d
 	}
 	for _, counter := range c.replica.counters() {
@@ -99,6 +100,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	gauge(c.balance, status.MaxOverMean)
 	gauge(c.valid, status.ValidSeconds)
 	gauge(c.replicas, float64(live))
+	gauge(c.stuck, float64(min(1, len(status.Problem))))
 	for _, counter := range c.replica.counters() {
 		counter.Collect(to)
 	}

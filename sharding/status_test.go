@@ -81,9 +81,41 @@ func TestMetricsShowWhatTheStatusHas(t *testing.T) {
 		}
 		return got["moves_total overloaded"] > 0 && got["hand_over_seconds"] > 0
 	})
+	if stuck, told := got["stuck"]; !told || stuck != 0 {
+		t.Errorf("stuck is %v, told: %t", stuck, told)
+	}
 	if got["owned_members"] < 5 || got["owned_members"] != got["owned_weight"] || got["replicas"] != 2 || got["session_valid_seconds"] <= 0 ||
 		got["members_without_owner"] != 0 || got["moves_total unowned"] != 64 || got["max_over_mean"] < 1 {
 		t.Errorf("%v", got)
+	}
+}
+
+// A table that a newer version wrote stops what an older one decides, and that is what an alert is about.
+func TestAMetricShowsThatNothingCanBeDecided(t *testing.T) {
+	t.Parallel()
+	r, _ := seated(t, systemClock{time.Now()})
+	stuck := func() (value float64) {
+		registry := prometheus.NewPedanticRegistry()
+		if err := registry.Register(newCollector(r)); err != nil {
+			t.Fatal(err)
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() == metricPrefix+"stuck" {
+				value = family.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		return value
+	}
+	if got := stuck(); got != 0 {
+		t.Errorf("stuck is %v while nothing is wrong", got)
+	}
+	r.stuck(errProblem("test.table", errRefused))
+	if got := stuck(); got != 1 {
+		t.Errorf("stuck is %v while the table cannot be read", got)
 	}
 }
 
