@@ -109,6 +109,32 @@ func TestATenureIsTheSameUntilItIsReleased(t *testing.T) {
 	}
 }
 
+// Between two looks at the table, another replica has had the bucket.
+func TestATenureEndsThoughItsBucketIsBack(t *testing.T) {
+	t.Parallel()
+	r, table := seated(t, systemClock{time.Now()})
+	labels, b := keyed(keyIn(0)), protocol.Bucket(keyIn(0), 8)
+	tenure := r.Own("m", labels).Tenure
+	back := table.Next()
+	for _, to := range []string{"b-12345678", r.session.name} {
+		from := back.Owner[b]
+		if err := back.Move(b, to); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := back.Acknowledge(b, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.take(back)
+	if tenure.Over() == nil || tenure.Remaining() > 0 {
+		t.Error("the tenure goes on")
+	}
+	tenure.Release()
+	if again := r.Own("m", labels).Tenure; again == nil || again.Epoch() != tenure.Epoch()+2 {
+		t.Errorf("the member is owned again as %v, want with an epoch that is greater by two", again)
+	}
+}
+
 func (r *Replica) take(t *protocol.Table) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -37,6 +37,12 @@ func opened(t *testing.T) (*session, *faults, line) {
 	return s, f, r.hub.writing
 }
 
+// patient gives a session all the time that there is, so that a busy machine is not taken for an API server that is silent.
+func (s *session) patient() {
+	s.times = timesOf(longestLease)
+	s.line.try = s.times.try
+}
+
 func onPut(what fault) func(*http.Request) fault {
 	return func(req *http.Request) fault {
 		if req.Method == http.MethodPut {
@@ -97,7 +103,9 @@ func TestASessionOutlivesThatOthersWriteToItsLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.sent.Load().mono
-	s.renew(t.Context())
+	if pause := s.renew(t.Context()); pause > s.times.step {
+		t.Errorf("the next attempt is after %s, want it soon: the Lease was not renewed", pause)
+	}
 	s.renew(t.Context())
 	if s.over() != nil || s.sent.Load().mono <= before {
 		t.Errorf("the session is not renewed any more: %v", s.over())
@@ -146,9 +154,14 @@ func TestASessionIsLostOnceItsLeaseIsAnothersOrGone(t *testing.T) {
 			if s.remaining() <= 0 {
 				t.Skip("the machine is so busy that the session has lapsed")
 			}
+			told := 0
+			s.told = func() { told++ }
 			s.renew(t.Context())
 			if s.over() == nil || s.remaining() > 0 {
 				t.Errorf("the session is not over: %v, valid for %s", s.over(), s.remaining())
+			}
+			if s.lose(errLate); told != 1 {
+				t.Errorf("the replica is told %d times, want once", told)
 			}
 			s.run(t.Context()) // returns
 		})
@@ -238,5 +251,70 @@ func TestASessionThatIsCreatedOnceMoreTooLateIsLost(t *testing.T) {
 				t.Errorf("its Lease is left: %v", err)
 			}
 		})
+	}
+}
+
+func TestASessionIsRenewedInTimeAndKeepsNoOldRenewals(t *testing.T) {
+	t.Parallel()
+	s, f, _ := opened(t)
+	s.patient()
+	for range 5 {
+		if pause := s.renew(t.Context()); pause <= 0 || pause > s.times.renew {
+			t.Fatalf("the next renewal is after %s, want after at most %s", pause, s.times.renew)
+		}
+	}
+	if n := len(s.sentAt); n != 1 {
+		t.Errorf("%d renewals are remembered, want the one that counts", n)
+	}
+	f.set(onPut(refuse))
+	if pause := s.renew(t.Context()); pause > s.times.step {
+		t.Errorf("after a failure, the next attempt is after %s, want after at most %s", pause, s.times.step)
+	}
+}
+
+func TestTheReplicaIsToldThatItsSessionIsSuspendedNoMore(t *testing.T) {
+	t.Parallel()
+	c := &manual{at: instant{mono: time.Hour, wall: time.Now().Round(0)}}
+	told := 0
+	s := &session{clock: c, times: timesOf(15 * time.Second), told: func() { told++ }, sentAt: map[int64]instant{1: c.now()}}
+	s.worked(1)
+	s.sentAt[2] = c.now()
+	if s.worked(2); told != 1 {
+		t.Errorf("told %d times, want once, when it began", told)
+	}
+	c.pass(s.times.valid, s.times.valid) // and not a moment more
+	s.sentAt[3] = c.now()
+	if s.worked(3); told != 2 {
+		t.Errorf("told %d times, want twice: it was suspended", told)
+	}
+}
+
+// A stranger has a Lease of this name, which says that it is held by this session.
+func TestASessionDoesNotBeginWithTheLeaseOfAStranger(t *testing.T) {
+	t.Parallel()
+	s, _, l := opened(t)
+	s.patient()
+	lease := s.described.DeepCopy()
+	lease.Name = "test.s.b-12345678"
+	lease.Spec.HolderIdentity = new("b-12345678")
+	lease.Annotations[annotationRenewal] = "99"
+	if _, err := l.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.name, s.lease, s.described = "b-12345678", nil, lease.DeepCopy()
+	if err := s.open(t.Context()); err == nil || s.over() == nil {
+		t.Errorf("the session begins: %v", err)
+	}
+}
+
+func TestASessionThatIsAboutToEndSaysSo(t *testing.T) {
+	t.Parallel()
+	s, _, l := opened(t)
+	s.patient()
+	s.draining.Store(true)
+	s.renew(t.Context())
+	lease, err := l.Get(t.Context(), s.described.Name, metav1.GetOptions{})
+	if err != nil || !(&peer{lease: lease}).draining() {
+		t.Errorf("the Lease does not say it: %v, %v", lease.Annotations, err)
 	}
 }

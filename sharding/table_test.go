@@ -216,3 +216,54 @@ func TestADeadSessionIsFencedWhateverItsLeaseHasLost(t *testing.T) {
 	stage.Eventually(t, "the other owns all members", func() bool { return len(a.holds()) == 20 })
 	stage.Eventually(t, "the Lease is gone", func() bool { return len(s.leases()) == 2 })
 }
+
+// A replica that was removed from the table while it was silent does not join again with the same session: others may have what it owned.
+func TestASessionThatWasRemovedFromTheTableIsLost(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	log := &lines{}
+	a, b := s.start("a"), s.start("b", log.logger())
+	s.becomesShared(a, b)
+	var session string
+	stage.Eventually(t, "the replica knows that it is in the table", func() bool {
+		session = b.session()
+		return log.with(`"This replica shares the members now" "sharding"="test" "session"="`+session) > 0
+	})
+	s.rewrite(func(text string) string {
+		table, err := protocol.Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table = table.Next()
+		if table.Has(session) {
+			if err := table.Bury(session); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text, err = table.Encode(); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	})
+	stage.Eventually(t, "the replica has another session", func() bool { return b.session() != session })
+	s.becomesShared(a, b)
+}
+
+// A session that goes by another table, such as one that was deleted, is not let in.
+func TestASessionOfAnotherTableIsNotLetIn(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 10)
+	a := s.start("a")
+	s.becomesShared(a)
+	strange := a.replica.newSession()
+	strange.described.Annotations[annotationTable] = "another"
+	if err := strange.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stage.Eventually(t, "it is gone", func() bool {
+		if n := len(a.replica.Status().Replicas); n != 1 {
+			t.Fatalf("%d sessions are in the table, want one", n)
+		}
+		return len(s.leases()) == 2
+	})
+}
