@@ -44,8 +44,8 @@ type Options struct {
 	MaxRetryPeriod time.Duration
 
 	// RefuseDuplicates keeps a member from being engaged while another one is that is the same cluster, by its identity:
-	// its objects would be reconciled twice. Default: both are engaged, show each other in [Status.Duplicates], and are a
-	// [Problem].
+	// its objects would be reconciled twice. Where several replicas share the members, it knows of those alone that this
+	// replica works on. Default: both are engaged, show each other in [Status.Duplicates], and are a [Problem].
 	RefuseDuplicates bool
 
 	// LeaveTimeout is how long a member may take to leave, see [Members.Leave]: from when it is about to, or from when this

@@ -41,6 +41,7 @@ type Owner struct {
 // Tenure is the time for which this replica owns a member. Its methods do not wait, and are called for several requests at once.
 type Tenure interface {
 	// Epoch is greater for each owner than for the one before, while the labels by which the member is shared stay the same.
+	// With other such labels it is counted anew, and may be less than before, or equal.
 	Epoch() int64
 
 	// Remaining returns for how long what is sent to the member may still change something there. If it is not positive,

@@ -75,7 +75,8 @@ func WithLeaving(ctx context.Context) context.Context {
 }
 
 // Epoch returns in which epoch this replica owns the cluster of the request, where several replicas share the clusters, and 0
-// otherwise. It is greater for each owner than for the one before, while the labels by which the cluster is shared stay the same.
+// otherwise. It is greater for each owner than for the one before, while the labels by which the cluster is shared stay the same: with
+// another shard-key or shard-pool it is counted anew, and may be less than before, or equal.
 // What is sent to clusters needs none, since it is refused when the replica may not own the cluster any more. An external system
 // that keeps the greatest epoch that it has seen can refuse what has a lesser one.
 func Epoch(ctx context.Context) int64 {
