@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Join adds a session behind those that are there. Its Lease must exist before.
@@ -133,12 +134,17 @@ const (
 	maxRevision = 63  // The value of a label.
 )
 
+// isNoPart reports whether a character is in no name: names are shown in lines of logs and of pages.
+func isNoPart(c rune) bool { return c <= ' ' || c > '~' }
+
 func (m Member) validate() error {
 	switch {
 	case m.Session == "":
 		return errors.New("a session needs a name")
 	case len(m.Session) > maxSession:
 		return fmt.Errorf("the name of a session has at most %d bytes, and this one %d", maxSession, len(m.Session))
+	case strings.ContainsFunc(m.Session+m.Revision, isNoPart):
+		return fmt.Errorf("session %q of revision %q: a name has no spaces, and no characters but those of ASCII", m.Session, m.Revision)
 	case len(m.Revision) > maxRevision:
 		return fmt.Errorf("session %q: a revision has at most %d bytes, and this one %d", m.Session, maxRevision, len(m.Revision))
 	case m.Capacity < 0 || m.Capacity > MaxCapacity:

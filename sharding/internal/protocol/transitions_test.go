@@ -84,6 +84,8 @@ func TestTransitionsThatAreRefused(t *testing.T) {
 		"join twice":                  {func(table *Table) error { return table.Join(Member{Session: "a"}) }, `session "a" has joined before`},
 		"join without a name":         {func(table *Table) error { return table.Join(Member{}) }, "needs a name"},
 		"join with a long name":       {func(table *Table) error { return table.Join(Member{Session: long}) }, "at most 253 bytes"},
+		"join with two lines":         {func(table *Table) error { return table.Join(Member{Session: "d\nlevel=error"}) }, "no spaces"},
+		"join with a colour":          {func(table *Table) error { return table.Join(Member{Session: "d", Revision: "\x1b[31m"}) }, "no spaces"},
 		"join with a long revision":   {func(table *Table) error { return table.Join(Member{Session: "d", Revision: long}) }, "at most 63 bytes"},
 		"join with too much capacity": {func(table *Table) error { return table.Join(Member{Session: "d", Capacity: 1001}) }, "between 0 and 1000"},
 		"join with negative capacity": {func(table *Table) error { return table.Join(Member{Session: "d", Capacity: -1}) }, "between 0 and 1000"},
