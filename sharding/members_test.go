@@ -87,6 +87,19 @@ func TestATenureIsTheSameUntilItIsReleased(t *testing.T) {
 	if first.Over() == nil || first.Remaining() > 0 {
 		t.Error("the tenure is not over")
 	}
+	theirs := moving.Next()
+	if _, err := theirs.Acknowledge(b, r.session.name); err != nil {
+		t.Fatal(err)
+	}
+	if err := theirs.Move(b, r.session.name); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := seated(t, systemClock{time.Now()})
+	other.opts.Name = "c"
+	other.take(theirs)
+	if owner := other.Own("m", labels); owner.Tenure != nil || owner.Replica != "b" || owner.Why != "" {
+		t.Errorf("a member that moves from another replica is owned: %+v", owner)
+	}
 	kept := moving.Next()
 	if err := kept.Cancel(b); err != nil {
 		t.Fatal(err)
@@ -171,6 +184,26 @@ func TestAMemberWhoseKeyChangesWaitsForItsOwnerBefore(t *testing.T) {
 	tenure.Release()
 	if owner := r.Own("m", keyed(keyIn(1))); owner.Tenure != nil || owner.Replica != "b" {
 		t.Errorf("owned by %+v, want b", owner)
+	}
+}
+
+// That its weight changes meanwhile is no reason to wait for less, or for more.
+func TestAMemberThatWaitsIsAwaitedWhateverItsWeight(t *testing.T) {
+	t.Parallel()
+	c := &manual{at: instant{mono: time.Hour, wall: time.Now().Round(0)}}
+	r, _ := seated(t, c)
+	heavy := map[string]string{LabelKey: keyIn(0), LabelWeight: "7"}
+	r.Own("m", keyed(keyIn(1)))
+	r.Own("m", keyed(keyIn(0)))
+	c.pass(r.times.lease/2, r.times.lease/2)
+	if owner := r.Own("m", heavy); owner.Tenure != nil {
+		t.Error("a member that came from another bucket is owned at once as its weight changes")
+	}
+	c.pass(r.times.lease/2, r.times.lease/2)
+	r.session.sentAt[2] = c.now()
+	r.session.worked(2)
+	if owner := r.Own("m", heavy); owner.Tenure == nil {
+		t.Errorf("the wait has begun anew as the weight has changed: %+v", owner)
 	}
 }
 

@@ -2,20 +2,31 @@ package sharding
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 func TestOneReplicaOwnsAllMembers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 20)
+	begun := time.Now()
 	a := s.start("a")
 	s.becomesShared(a)
 	a.stop()
 	if left := s.leases(); len(left) != 1 || left[0].Name != "test.table" {
 		t.Errorf("left are %d Leases, want the table alone: %v", len(left), left)
+	}
+	table, err := protocol.Decode(s.table().Annotations[annotationBuckets])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One that replaces a table which was deleted has to be newer than that, of which a replica that has just begun knows nothing.
+	if least := begun.UnixMilli(); table.Gen < least || slices.Min(table.Epoch) < least {
+		t.Errorf("the table is of generation %d, and its epochs begin at %d, want both after %d", table.Gen, slices.Min(table.Epoch), least)
 	}
 }
 
