@@ -93,6 +93,10 @@ func (f *Fleet) connectGuest(name ClusterName, s *sharedGuest) {
 		f.forgetGuestLocked(name, s)
 		return
 	}
+	if f.guests[name] != s {
+		g.cancel(errIdle) // whoever has asked for it is long gone
+		return
+	}
 	context.AfterFunc(g.ctx, func() { f.forgetGuest(name, s) })
 	if m := f.members[name]; m != nil && m.ownedLocked() && f.Shared() {
 		g.cancel(fmt.Errorf("%w: %w", ErrDisengaged, errOwnedHere)) // since it was asked for

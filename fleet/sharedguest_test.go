@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +100,39 @@ func TestGuestsThatNobodyUsesEnd(t *testing.T) {
 	}
 	mustBecome(func() bool { return f.keptGuests() == 0 })
 	mustBecome(func() bool { return goleak.Find(before) == nil })
+}
+
+// TestAGuestThatComesTooLateEnds: nobody has waited for it for as long as one is kept.
+func TestAGuestThatComesTooLateEnds(t *testing.T) {
+	t.Parallel()
+	f := running(t, Options{Ownership: newShares(), ConnectTimeout: time.Minute})
+	cfg := rest.CopyConfig(pool.Share(t, mctest.Options{}).Config())
+	dialed, goOn := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() { close(dialed) })
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		first()
+		<-goOn
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	mustSet(t, f, Member{Name: "a", Config: cfg})
+	ctx, giveUp := context.WithCancel(t.Context())
+	go func() {
+		<-dialed
+		giveUp()
+	}()
+	if _, _, err := f.SharedGuest(ctx, "a"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the error is %v, want that the caller has given up", err)
+	}
+	f.mu.Lock()
+	late := f.guests["a"]
+	f.mu.Unlock()
+	f.endGuest("a", late) // as the timer does
+	close(goOn)
+	<-late.connected
+	if late.err != nil {
+		t.Fatal(late.err)
+	}
+	<-late.guest.Context().Done()
 }
 
 // TestAGuestThatCannotComeIsTriedAnew by whoever asks next.
