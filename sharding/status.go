@@ -113,11 +113,6 @@ func (r *Replica) desertedLocked() (members int) {
 	return members
 }
 
-// livesAt reports whether a session seems to live.
-func (r *Replica) livesAt(now instant, session string, p *peer) bool {
-	return p != nil && !p.fenced(session) && now.since(p.heard) < p.silentAfter(r.times.lease)
-}
-
 func (r *Replica) stateLocked(s *session, remaining time.Duration) State {
 	switch {
 	case s.over() != nil:

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
@@ -250,86 +249,6 @@ func (t *turn) patienceEndsLocked(b *bucket) bool {
 	return left <= 0
 }
 
-// buryDead removes sessions from the table that can never work again, after it has fenced those that were silent for too long.
-// Each replica waits a little longer than those before it.
-func (t *turn) buryDead(ctx context.Context) error {
-	for session := range t.peers {
-		if session == t.s.name {
-			continue
-		}
-		dead, err := t.isDead(ctx, session)
-		if err != nil {
-			return err
-		}
-		if dead && t.was.Has(session) {
-			_ = t.change().Bury(session)
-			t.log.Info("A replica is gone; others take over what it owned", "gone", session)
-		}
-	}
-	return nil
-}
-
-// isDead reports whether it is proved that a session can never work again. It fences the session, if that is what is missing.
-func (t *turn) isDead(ctx context.Context, session string) (bool, error) {
-	wait := time.Duration(t.rank) * t.times.step
-	p := t.peers[session]
-	verdict, left := p.judge(session, t.now, t.times.lease, wait)
-	if verdict == protocol.Bury && p.gone && t.was.Has(session) { // as the watch says
-		lease, err := t.get(ctx, t.opts.leaseName(session))
-		switch {
-		case apierrors.IsNotFound(err):
-			return true, nil
-		case err != nil:
-			return false, fmt.Errorf("finding out whether the session %s is there: %w", session, err)
-		}
-		verdict, left = t.heardOf(session, lease).judge(session, t.now, t.times.lease, wait)
-	}
-	switch verdict {
-	case protocol.Wait:
-		t.look(left)
-	case protocol.Fence:
-		return t.fence(ctx, session, p)
-	case protocol.Bury:
-		return true, nil
-	}
-	return false, nil
-}
-
-// heardOf notes what a live read has shown of a session.
-func (t *turn) heardOf(session string, lease *coordinationv1.Lease) *peer {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sawLocked(lease)
-	t.peers[session] = t.Replica.peers[session]
-	return t.peers[session]
-}
-
-// fence takes the Lease from a session that was silent for too long. It does not if the session was renewed meanwhile.
-func (t *turn) fence(ctx context.Context, session string, p *peer) (bool, error) {
-	next := p.lease.DeepCopy()
-	next.Spec.HolderIdentity = new("")
-	fenced, err := ask(ctx, t.hub.writing, func(ctx context.Context) (*coordinationv1.Lease, error) {
-		return t.hub.writing.Update(ctx, next, metav1.UpdateOptions{})
-	})
-	switch {
-	case err == nil:
-		t.heardOf(session, fenced)
-		t.count.fenced.Inc()
-		t.event.fenced(t.lease, session, t.now.since(p.heard))
-		t.log.Info("A replica was silent for too long, and is fenced", "fenced", session, "silent", t.now.since(p.heard).Round(time.Millisecond))
-		return true, nil
-	case apierrors.IsConflict(err): // it lives, or another was faster
-		if lease, getErr := t.get(ctx, p.lease.Name); getErr == nil {
-			t.look(0)
-			t.heardOf(session, lease)
-			return false, nil
-		} else if apierrors.IsNotFound(getErr) {
-			return true, nil
-		}
-	}
-	return false, fmt.Errorf("fencing the session %s, which was silent for too long: %w", session, err)
-}
-
 // get reads a Lease from the API server's storage.
 func (r *Replica) get(ctx context.Context, name string) (*coordinationv1.Lease, error) {
 	return ask(ctx, r.hub.writing, func(ctx context.Context) (*coordinationv1.Lease, error) {
@@ -343,30 +262,6 @@ func (t *turn) leave() {
 		return
 	}
 	_ = t.change().Leave(t.s.name)
-}
-
-// collect deletes Leases of sessions that are over and in no table, and forgets such sessions. One replica deletes.
-func (t *turn) collect(ctx context.Context) {
-	table := t.tableNow()
-	for session, p := range t.peers {
-		if verdict, _ := p.judge(session, t.now, t.times.lease, 0); verdict != protocol.Bury || table.Has(session) {
-			continue
-		}
-		if !p.gone && t.rank == 0 {
-			_, err := ask(ctx, t.hub.writing, func(ctx context.Context) (struct{}, error) {
-				return struct{}{}, t.hub.writing.Delete(ctx, p.lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.lease.UID}})
-			})
-			if err != nil && !apierrors.IsNotFound(err) {
-				t.log.V(1).Info("Could not delete the Lease of a session that is over", "session", session, "error", err.Error())
-				return
-			}
-		}
-		t.mu.Lock()
-		if t.Replica.peers[session] == p && p.gone {
-			delete(t.Replica.peers, session)
-		}
-		t.mu.Unlock()
-	}
 }
 
 func (r *Replica) tableNow() *protocol.Table {

@@ -1,63 +1,14 @@
 package sharding
 
 import (
-	"context"
 	"fmt"
 	"maps"
-	"math"
-	"time"
 
-	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
 )
-
-// peer is a session as this replica sees it, its own included.
-type peer struct {
-	lease *coordinationv1.Lease // as last seen, nil if it never was
-	gone  bool                  // the Lease is not there, or was not seen yet
-	// heard is when the session was last seen to be renewed, or when this replica looked first.
-	heard instant
-}
-
-// fenced reports whether the session cannot be renewed any more.
-func (p *peer) fenced(session string) bool {
-	return p.gone || protocol.Fenced(session, true, holderOf(p.lease))
-}
-
-func (p *peer) draining() bool {
-	return p.lease != nil && p.lease.Annotations[annotationDraining] == "true"
-}
-
-// silentAfter is how long the session may be silent: what it said itself, if that is longer than what this replica thinks.
-func (p *peer) silentAfter(lease time.Duration) time.Duration {
-	if p.lease == nil {
-		return lease
-	}
-	own := time.Duration(ptr.Deref(p.lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-	return min(longestLease, max(lease, own))
-}
-
-// judge returns what others do about the session, once each has waited for those before it.
-func (p *peer) judge(session string, now instant, lease, wait time.Duration) (verdict protocol.Verdict, left time.Duration) {
-	left = p.silentAfter(lease) + wait - now.since(p.heard)
-	holder := ""
-	if !p.gone {
-		holder = holderOf(p.lease)
-	}
-	return protocol.Judge(session, !p.gone, holder, left <= 0), left
-}
 
 // heldTable is the table as this replica last saw it.
 type heldTable struct {
@@ -255,80 +206,4 @@ func joined(before, now *protocol.Table) bool {
 		}
 	}
 	return false
-}
-
-// watch follows the Leases until ctx ends.
-func (r *Replica) watch(ctx context.Context) {
-	ctx = klog.NewContext(ctx, logr.Discard()) // client-go would log each failure
-	for ctx.Err() == nil {
-		once, cancel := context.WithCancel(ctx)
-		r.mu.Lock()
-		r.watchAnew, r.watching = cancel, r.clock.now()
-		r.mu.Unlock()
-		r.reflector().RunWithContext(once)
-		cancel()
-	}
-}
-
-// lister lists before it watches. That shows who owns what even where watches stand still, which lists as streams do not.
-type lister struct{ *toolscache.ListWatch }
-
-// IsWatchListSemanticsUnSupported is asked for by reflectors.
-func (lister) IsWatchListSemanticsUnSupported() bool { return true }
-
-func (r *Replica) reflector() *toolscache.Reflector {
-	selector := labels.Set{labelSharding: r.opts.ID}.String()
-	leases := r.hub.watching
-	lw := &toolscache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			opts.LabelSelector, opts.ResourceVersion = selector, "" // from the storage: a server's cache may be late
-			list, err := ask(ctx, leases, func(ctx context.Context) (*coordinationv1.LeaseList, error) { return leases.List(ctx, opts) })
-			return list, r.watched(ctx, err)
-		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			opts.LabelSelector = selector
-			watching, err := leases.Watch(ctx, opts)
-			return watching, r.watched(ctx, err)
-		},
-	}
-	return toolscache.NewReflectorWithOptions(lister{lw}, &coordinationv1.Lease{}, view{r}, toolscache.ReflectorOptions{
-		Name:    "sharding",
-		Backoff: &wait.Backoff{Duration: r.times.step / 4, Cap: r.times.try, Factor: 2, Jitter: 0.5, Steps: math.MaxInt},
-	})
-}
-
-// watched logs that lists and watches have begun to fail. A list that was given up may fail after the next one has begun.
-func (r *Replica) watched(ctx context.Context, err error) error {
-	reason := ""
-	if err != nil && ctx.Err() == nil {
-		reason = fleet.ReasonOf(err)
-	}
-	r.mu.Lock()
-	before := r.watchFailed
-	r.watchFailed = reason
-	r.mu.Unlock()
-	if reason != before && reason != "" {
-		r.log.Info("Cannot watch the Leases of replicas", "reason", reason, "error", oneline.Text(err.Error(), maxError))
-	}
-	return err
-}
-
-// checkWatch watches anew if nothing is seen of the session's renewals, although they work: the connection leads nowhere, or the
-// server behind it is late. It returns when to look again.
-func (r *Replica) checkWatch(s *session) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last := r.watching
-	if own := r.peers[s.name]; own != nil && own.heard.mono > last.mono {
-		last = own.heard
-	}
-	silent := r.clock.now().since(last)
-	if silent < r.times.valid || s.remaining() <= 0 || r.watchAnew == nil {
-		return max(r.times.valid-silent, r.times.step)
-	}
-	r.log.Info("The watch of the Leases shows nothing of this session's renewals; watching anew", "session", s.name)
-	r.hub.watching.redial()
-	r.watchAnew()
-	r.watchAnew = nil
-	return r.times.valid
 }
