@@ -99,7 +99,11 @@ func (r *Replica) deleteTable(ctx context.Context, lease *coordinationv1.Lease) 
 
 // createTable creates a table that is newer than all that this replica has seen.
 func (r *Replica) createTable(ctx context.Context) (*coordinationv1.Lease, error) {
-	text, err := protocol.New(r.opts.Buckets, max(r.clock.now().wall.UnixMilli(), r.newestGen()+1)).Encode()
+	start := r.clock.now().wall.UnixMilli()
+	if newest := r.newestGen(); newest < protocol.MaxStart { // nobody has counted as far as that: somebody has forged a table
+		start = max(start, newest+1)
+	}
+	text, err := protocol.New(r.opts.Buckets, start).Encode()
 	if err != nil {
 		return nil, err
 	}

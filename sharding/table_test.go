@@ -267,3 +267,30 @@ func TestASessionOfAnotherTableIsNotLetIn(t *testing.T) {
 		return len(s.leases()) == 2
 	})
 }
+
+// A table from which nobody can count on is mended as the message says: by deleting it.
+func TestATableThatHasCountedToItsEndIsMendedByDeletingIt(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	a := s.start("a")
+	s.becomesShared(a)
+	s.rewrite(func(text string) string {
+		table, err := protocol.Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table.Gen = 1 << 62
+		if text, err = table.Encode(); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	})
+	b := s.start("b")
+	stage.Eventually(t, "the replicas say that there is a problem", func() bool {
+		return a.replica.Status().Problem != "" && b.replica.Status().Problem != ""
+	})
+	if err := s.cp.Client().Delete(t.Context(), s.table()); err != nil {
+		t.Fatal(err)
+	}
+	s.becomesShared(a, b)
+}

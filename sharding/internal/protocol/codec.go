@@ -124,6 +124,9 @@ func (in *text) validate() error {
 // maxCount is how far anything is counted, so that adding two such numbers does not overflow.
 const maxCount = 1 << 62
 
+// MaxStart is up to where a table may begin to count, so that it never comes to its end.
+const MaxStart = maxCount / 2
+
 func (in *text) owners(t *Table) error {
 	numbers := packed(in.Owner)
 	for b := range t.Owner {
