@@ -223,6 +223,22 @@ func TestAMemberThatStaysWithItsOwnerDoesNotWait(t *testing.T) {
 	}
 }
 
+// Nothing could be sent to it. It is taken when the session works again.
+func TestASuspendedReplicaTakesNoMember(t *testing.T) {
+	t.Parallel()
+	c := &manual{at: instant{mono: time.Hour, wall: time.Now().Round(0)}}
+	r, _ := seated(t, c)
+	c.pass(r.times.valid, r.times.valid)
+	if owner := r.Own("m", keyed(keyIn(0))); owner.Tenure != nil || owner.Replica != "a" || owner.Why == "" {
+		t.Errorf("owned by %+v", owner)
+	}
+	r.session.sentAt[2] = c.now()
+	r.session.worked(2)
+	if owner := r.Own("m", keyed(keyIn(0))); owner.Tenure == nil {
+		t.Errorf("owned by %+v, want this replica", owner)
+	}
+}
+
 func TestAMemberOfAnotherPoolIsNotOwned(t *testing.T) {
 	t.Parallel()
 	r, _ := seated(t, systemClock{time.Now()})
