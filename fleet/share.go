@@ -137,6 +137,8 @@ func (m *member) relabelledLocked() {
 		m.claimLocked()
 	case !m.share.tenure.Covers(m.described.Labels):
 		m.disownLocked(errRelabelled)
+	default:
+		m.fleet.opts.Ownership.Own(m.name, m.described.Labels) // which may weigh something else now
 	}
 }
 

@@ -61,11 +61,15 @@ func (s *shares) Own(name ClusterName, labels map[string]string) Owner {
 	if owner != me {
 		return Owner{Replica: owner}
 	}
-	if s.held[name] != nil {
-		panic("a tenure is asked for twice: " + name)
+	t := s.held[name]
+	switch {
+	case t == nil:
+		t = &tenure{of: s, name: name}
+		s.held[name] = t
+	case t.over != nil:
+		panic("a tenure is asked for before the last was released: " + name)
 	}
-	t := &tenure{of: s, name: name}
-	s.held[name] = t
+	t.labels = labels
 	return Owner{Replica: owner, Tenure: t}
 }
 
@@ -120,9 +124,10 @@ func (s *shares) has(name ClusterName) bool {
 }
 
 type tenure struct {
-	of   *shares
-	name ClusterName
-	over error
+	of     *shares
+	name   ClusterName
+	over   error
+	labels map[string]string // for which it was asked last
 }
 
 // Epoch implements Tenure.
@@ -545,6 +550,23 @@ func TestAMemberThatLeavesIsAskedAboutByItsOwnerAlone(t *testing.T) {
 		wantLeft(t, left, true, "when its owner is done")
 		if n := len(one.replayed()); n != 2 {
 			t.Errorf("objects were told again %d times, want once each time that it is owned", n)
+		}
+	})
+}
+
+func TestTheOwnershipHearsOfLabelsOfMembersThatStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, same := newShares("a"), &existing{}
+		f := running(t, Options{Ownership: s})
+		set(t, f, Member{Name: "a", Cluster: same})
+		held := s.held["a"]
+		labels := map[string]string{"weight": "7"}
+		set(t, f, Member{Name: "a", Cluster: same, Labels: labels})
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.held["a"] != held || held.labels["weight"] != "7" {
+			t.Errorf("the tenure is %v with labels %v, want the same one, which was asked for with the new labels", s.held["a"], s.held["a"].labels)
 		}
 	})
 }
