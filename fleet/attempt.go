@@ -59,7 +59,7 @@ func (m *member) engage(attempt, life context.Context, described Member, before 
 	defer expire()
 	e := newEngagement(retry.WithLongest(logr.NewContext(life, m.log), m.fleet.opts.MaxRetryPeriod), m.name)
 	e.kinds.configure(m, e)
-	e.gate, e.epoch = m.currentGate()
+	e.gate, e.epoch, e.spent = m.currentGate()
 	err = m.open(attempt, e, described, before)
 	if err != nil {
 		e.end(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,7 +27,8 @@ func (f *Fleet) Controller(name string) *Controller { return &Controller{fleet: 
 // several replicas share the members, the reconcile also ends when this one cannot prove any more that it owns the member, which is
 // a [StateError], and what it sends to change anything, in whatever cluster, is refused then.
 // The reconcile runs on the returned context. It ends with end, which is given what the reconciler has returned, for the
-// metrics of the member.
+// metrics of the member. What has a method Idle() time.Duration says by it for how much of its time it held no worker, which
+// counts for nothing where members are shared by what they cost.
 func (c *Controller) Begin(ctx context.Context, name ClusterName, what fmt.Stringer) (
 	joined context.Context, e *Engagement, end func(reconcile.Result, error), err error,
 ) {
@@ -37,10 +39,32 @@ func (c *Controller) Begin(ctx context.Context, name ClusterName, what fmt.Strin
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	begun := e.clock()
 	return joined, e, func(result reconcile.Result, err error) {
 		e.tally.reconciled(c.name, outcomeOf(result, err))
+		e.spend(begun, what)
 		leave()
 	}, nil
+}
+
+// clock returns the time of the engagement, if somebody wants to know what reconciles cost.
+func (e *Engagement) clock() time.Duration {
+	if e.spent == nil {
+		return 0
+	}
+	return time.Since(e.began)
+}
+
+// spend tells what a reconcile has cost that began then.
+func (e *Engagement) spend(begun time.Duration, what fmt.Stringer) {
+	if e.spent == nil {
+		return
+	}
+	took := e.clock() - begun
+	if waits, ok := what.(interface{ Idle() time.Duration }); ok {
+		took -= waits.Idle()
+	}
+	e.spent(max(0, took))
 }
 
 // Changes is [Fleet.Changes] for the controller's queue. Where several replicas share the members, and share what the controller

@@ -19,17 +19,17 @@ type existing struct{ cluster.Cluster }
 func (*existing) GetAPIReader() client.Reader { return nil }
 
 // running starts a fleet, which ends with the test.
-func running(t *testing.T, opts Options) *Fleet {
-	t.Helper()
+func running(tb testing.TB, opts Options) *Fleet {
+	tb.Helper()
 	f := New(opts)
-	t.Cleanup(runs(t, f))
+	tb.Cleanup(runs(tb, f))
 	return f
 }
 
 // runs lets a fleet live until end is called, which returns when it is drained.
-func runs(t *testing.T, f *Fleet) (end func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+func runs(tb testing.TB, f *Fleet) (end func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
 	begun, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- f.Run(ctx, nil, NewProvider("test", func(ctx context.Context, _ cluster.Cluster, _ Members) error {
@@ -42,7 +42,7 @@ func runs(t *testing.T, f *Fleet) (end func()) {
 	return func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	}
 }

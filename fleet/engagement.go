@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -41,8 +42,10 @@ type Engagement struct {
 	background sync.WaitGroup
 	drained    func() // is called when nothing runs any more, perhaps more than once
 
-	gate  *gate.Gate // for what is sent on behalf of the member, nil for none
-	epoch int64      // in which it is owned
+	gate  *gate.Gate          // for what is sent on behalf of the member, nil for none
+	epoch int64               // in which it is owned
+	spent func(time.Duration) // is told how long reconciles have taken, nil if nobody wants to know
+	began time.Time
 
 	mu   sync.Mutex // guards what follows
 	work map[*work]struct{}
@@ -58,6 +61,7 @@ func newEngagement(parent context.Context, name ClusterName) *Engagement {
 		state:   Ready,
 		work:    map[*work]struct{}{},
 		idle:    make(chan struct{}),
+		began:   time.Now(),
 		drained: func() {},
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithValue(parent, life.LeavingKey{}, &e.leaving))

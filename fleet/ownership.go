@@ -34,6 +34,9 @@ type Owner struct {
 	Replica string
 	// Tenure is that of this replica, nil if it does not own the member.
 	Tenure Tenure
+	// Spent is told how long each reconcile of the member has held a worker, when it has ended. It waits for nothing, and is
+	// called for several at once. It is nil if nobody wants to know.
+	Spent func(time.Duration)
 	// Why says in one line why this replica does not own the member, if there is more to say than the owner's name.
 	Why string
 }

@@ -23,7 +23,8 @@ var errRelabelled = errors.New("by its labels, another replica may be the one to
 
 // share is what a replica has of a member, where several share them. The fleet's lock guards it.
 type share struct {
-	tenure    Tenure // nil if the member is not owned, or all are
+	tenure    Tenure              // nil if the member is not owned, or all are
+	spent     func(time.Duration) // as Owner has it
 	owner     string
 	why       string // it is not owned
 	over      error  // why the member is given up, nil unless it is
@@ -96,7 +97,7 @@ func (m *member) takeLocked() (taken bool) {
 	}
 	owner := m.fleet.opts.Ownership.Own(m.name, m.described.Labels)
 	before := m.share
-	m.share = share{tenure: owner.Tenure, owner: owner.Replica, why: owner.Why}
+	m.share = share{tenure: owner.Tenure, spent: owner.Spent, owner: owner.Replica, why: owner.Why}
 	if owner.Tenure != nil {
 		m.share.suspended = owner.Tenure.Remaining() <= 0
 		m.fleet.endSharedGuestLocked(m.name)
@@ -196,16 +197,16 @@ func (m *member) stateErrorLocked() *StateError {
 	return err
 }
 
-// currentGate returns what lets requests pass while this replica owns the member, and in which epoch it does. They are zero if
-// that is always so.
-func (m *member) currentGate() (*gate.Gate, int64) {
+// currentGate returns what lets requests pass while this replica owns the member, in which epoch it does, and what is told how
+// long reconciles take. They are zero if that is always so.
+func (m *member) currentGate() (*gate.Gate, int64, func(time.Duration)) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	tenure := m.share.tenure
 	if tenure == nil {
-		return nil, 0
+		return nil, 0, nil
 	}
-	return &gate.Gate{Remaining: tenure.Remaining, Refusal: func() error { return m.refusal(tenure) }}, tenure.Epoch()
+	return &gate.Gate{Remaining: tenure.Remaining, Refusal: func() error { return m.refusal(tenure) }}, tenure.Epoch(), m.share.spent
 }
 
 // refusal says why nothing may be sent on behalf of the member.

@@ -26,6 +26,7 @@ type shares struct {
 	proved   time.Duration
 	changed  func()
 	fails    chan error
+	spent    func(time.Duration) // of each owner
 }
 
 const me = "me"
@@ -70,7 +71,7 @@ func (s *shares) Own(name ClusterName, labels map[string]string) Owner {
 		panic("a tenure is asked for before the last was released: " + name)
 	}
 	t.labels = labels
-	return Owner{Replica: owner, Tenure: t}
+	return Owner{Replica: owner, Tenure: t, Spent: s.spent}
 }
 
 func (s *shares) ownerLocked(name ClusterName, labels map[string]string) string {

@@ -2,6 +2,8 @@ package mcbuilder
 
 import (
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
@@ -14,6 +16,8 @@ type running[request mcreconcile.ClusterAware[request]] struct {
 	request    request
 	queue      *mcqueue.Queue[request] // where it yields, see reconciler
 	pulse      pulse.Pulse
+	left       time.Time // when it yielded last; guarded by the pulse, as it calls Yield and Reclaim by turns
+	idle       atomic.Int64
 }
 
 // String names it for a person who wonders what keeps a member from being drained.
@@ -22,7 +26,16 @@ func (r *running[request]) String() string {
 }
 
 // Yield implements pulse.Seat.
-func (r *running[request]) Yield(to string) { r.queue.Yield(r.request, mcreconcile.ClusterName(to)) }
+func (r *running[request]) Yield(to string) {
+	r.left = time.Now()
+	r.queue.Yield(r.request, mcreconcile.ClusterName(to))
+}
 
 // Reclaim implements pulse.Seat.
-func (r *running[request]) Reclaim() { r.queue.Reclaim(r.request) }
+func (r *running[request]) Reclaim() {
+	r.idle.Add(int64(time.Since(r.left)))
+	r.queue.Reclaim(r.request)
+}
+
+// Idle returns for how long it held no worker. The fleet takes that off what the reconcile has cost.
+func (r *running[request]) Idle() time.Duration { return time.Duration(r.idle.Load()) }
