@@ -28,7 +28,7 @@ func (p *plan) balance() {
 	}
 	budget := int64(limit * float64(p.total))
 	bounds := p.bounds()
-	for {
+	for ; p.in.Most == 0 || p.balanced < p.in.Most; p.balanced++ {
 		// One bucket may always move, however heavy it is: else it could never.
 		room := budget - p.moving
 		if p.moving == 0 {

@@ -43,6 +43,11 @@
 // The tests of this package explore all that can happen to a few replicas, with these functions, and find both to be true. They say
 // what is abstract, and which faults there are.
 //
+// # What buckets weigh
+//
+// Labels say it, or [Costs] does: each replica measures what it holds, and hears what the others say of theirs. That decides balance
+// alone, so it may be wrong, late, or different for each replica. [Weigh] bounds what comes of it, and [Allowance] how fast.
+//
 // # How to write
 //
 //	next := read.Next()                        // one Gen more

@@ -16,6 +16,9 @@ type Input struct {
 	Weight []int64
 	// AtOnce is the share of the weight that may be moving at once for the sake of balance. Zero means DefaultAtOnce.
 	AtOnce float64
+	// Most is how many buckets this plan may move for the sake of balance. Zero means that there is no limit, and a negative number
+	// that it moves none.
+	Most int
 	// Keep has buckets that stay where they are, although balance would move them: their owner did not give them up in time.
 	Keep map[int]bool
 	// Settling says that replicas have just joined, and that more may follow. What is owned then stays where it is, and a
@@ -94,7 +97,7 @@ func Plan(t *Table, in Input) (*Table, []Step) {
 	for _, weight := range [][]int64{full, empty} {
 		p.layOut(weight)
 		p.place()
-		if !in.Settling && (in.Stalled || !p.mixed()) {
+		if in.balances(t) {
 			p.balance()
 		}
 	}
@@ -112,6 +115,7 @@ type plan struct {
 	weight   []int64             // Of the buckets that are planned now, and zero for the others.
 	total    int64               // What the takers have, or will have once what moves has moved.
 	moving   int64               // The part of total that moves.
+	balanced int                 // Buckets that this plan moves for balance.
 	homeless []stray
 }
 
@@ -159,10 +163,15 @@ func newest(t *Table) string {
 	return last
 }
 
+// balances tells whether what is owned may move for the sake of balance.
+func (in *Input) balances(t *Table) bool {
+	return !in.Settling && (in.Stalled || !mixed(sessions(t, in.Replicas)))
+}
+
 // mixed tells whether several revisions live.
-func (p *plan) mixed() bool {
+func mixed(live map[string]*session) bool {
 	revisions := map[string]bool{}
-	for _, s := range p.sessions {
+	for _, s := range live {
 		revisions[s.Revision] = true
 	}
 	return len(revisions) > 1
