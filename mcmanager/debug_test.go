@@ -33,7 +33,7 @@ func TestAReplicaThatSharesMembersShowsWhoHasWhat(t *testing.T) {
 		Replica: "shop-1", Session: "shop.s.shop-1-x", Pool: "large", State: sharding.Suspended, SuspendedSince: at, Problem: "<b>hub</b>",
 		MembersWithoutOwner: 3, MaxOverMean: 1.25, Replicas: []sharding.ReplicaStatus{
 			{Session: "shop.s.shop-1-x", Replica: "shop-1", Revision: "r2", Live: true, Members: 7, Weight: 9, Capacity: 2},
-			{Session: "shop.s.shop-2-y", Replica: "shop-2", SilentSeconds: 12.4, Capacity: 1},
+			{Session: "shop.s.shop-2-y", Replica: "shop-2", SilentSeconds: 12.4, Capacity: 1, Weight: 3.25, CostProblem: "<b>no costs</b>"},
 			{Replica: "shop-3", Live: true, Draining: true},
 		},
 		Moves: []sharding.Move{{From: "shop.s.shop-3-z", To: "shop.s.shop-1-x", Members: 4, Since: at.Add(-time.Minute)}},
@@ -45,7 +45,7 @@ func TestAReplicaThatSharesMembersShowsWhoHasWhat(t *testing.T) {
 	}
 	for _, want := range []string{
 		"one of those that share the members", "<th>Owner</th>", "3 members have no owner", "&lt;b&gt;hub", "1.25 of the mean", "of pool large",
-		"silent for 12 s", `<span class="Leaving">leaving</span>`, "4 members move from shop.s.shop-3-z to shop.s.shop-1-x", ">1m0s</time>",
+		"silent for 12 s", "<td>9</td>", `<td>3.25 <span class="Unreachable">&lt;b&gt;no costs`, `<span class="Leaving">leaving</span>`, "4 members move from shop.s.shop-3-z to shop.s.shop-1-x", ">1m0s</time>",
 		`is <span class="Suspended">Suspended</span> since <time datetime="2030-01-02T03:04:05Z">`,
 	} {
 		if !strings.Contains(string(html), want) {

@@ -24,6 +24,16 @@ func ExampleOptions() {
 	_ = owners
 }
 
+// Members that are reconciled all the time count for more than idle ones.
+func ExampleOptions_measure() {
+	var owners fleet.Ownership
+	owners, err := sharding.New(sharding.Options{ID: "payments", Namespace: "finance", Name: "payments-1", Measure: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = owners
+}
+
 var replica *sharding.Replica // of sharding.New
 
 // A page shows what a replica knows of the others.

@@ -45,6 +45,10 @@ func TestNoHistoryHasTwoOwnersOfAMember(t *testing.T) {
 		t.Run(fmt.Sprint("Seed", seed), func(t *testing.T) {
 			t.Parallel()
 			h := &history{scene: newScene(t, 30), random: rand.New(rand.NewPCG(seed, 0)), clocks: map[*actor]*skewed{}}
+			h.pace = briskly()
+			for name := range h.names() {
+				h.charge(name, time.Duration(h.random.Int64N(int64(time.Millisecond))))
+			}
 			for range 3 {
 				h.join()
 			}
@@ -82,6 +86,7 @@ func (h *history) join() {
 	a := h.startWith(fmt.Sprint("r", h.count), c, func(o *Options) {
 		o.Revision = fmt.Sprint("v", h.random.IntN(2))
 		o.HandOverTimeout = h.lease
+		o.Measure = h.random.IntN(2) == 0
 	})
 	h.clocks[a] = c
 	h.live = append(h.live, a)

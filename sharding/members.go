@@ -15,6 +15,7 @@ import (
 type member struct {
 	key, pool string
 	weight    int64
+	labelled  bool          // a label says the weight
 	bucket    int           // -1 while there is no table, or if it is of another pool
 	notBefore time.Duration // by the monotonic clock: it came from another key or pool
 	tenure    *tenure       // that was not released, nil if there is none
@@ -23,12 +24,13 @@ type member struct {
 
 // bucket is a part of the members.
 type bucket struct {
-	weight  int64 // of its members
-	members int
-	tenures int     // that were not released
-	term    *term   // nil if the session does not hold the bucket
-	due     bool    // the session owns the bucket, and is to give it up
-	ended   instant // when the last term ended, or the bucket became due
+	weight   int64 // of its members, by their labels
+	members  int
+	measured int     // of these, those without a label that says their weight
+	tenures  int     // that were not released
+	term     *term   // nil if the session does not hold the bucket
+	due      bool    // the session owns the bucket, and is to give it up
+	ended    instant // when the last term ended, or the bucket became due
 }
 
 // term is the time for which a session holds a bucket.
@@ -36,6 +38,7 @@ type term struct {
 	session *session
 	epoch   int64
 	ending  atomic.Pointer[ending]
+	spent   atomic.Int64 // in nanoseconds, by reconciles since that was last looked at
 }
 
 func (t *term) over() error {
@@ -52,6 +55,8 @@ type tenure struct {
 	name      fleet.ClusterName
 	key, pool string
 	bucket    int // guarded by the replica's lock
+	labelled  atomic.Bool
+	meter     func(time.Duration) // nil if costs are not measured
 }
 
 var _ fleet.Tenure = (*tenure)(nil)
@@ -87,26 +92,28 @@ func keyOf(name fleet.ClusterName, labels map[string]string) string {
 
 const heaviest = 1000
 
-func weightOf(labels map[string]string) int64 {
+// weightOf returns the weight of a member, and whether a label says it.
+func weightOf(labels map[string]string) (weight int64, labelled bool) {
 	if text, ok := labels[LabelWeight]; ok {
 		if weight, err := strconv.ParseInt(text, 10, 64); err == nil && weight >= 1 && weight <= heaviest {
-			return weight
+			return weight, true
 		}
 	}
-	return 1
+	return 1, false
 }
 
 // Own implements [fleet.Ownership].
 func (r *Replica) Own(name fleet.ClusterName, labels map[string]string) fleet.Owner {
-	key, pool, weight := keyOf(name, labels), labels[LabelPool], weightOf(labels)
+	key, pool := keyOf(name, labels), labels[LabelPool]
+	weight, labelled := weightOf(labels)
 	if name == "" {
 		weight = 0 // the local cluster is no member
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m, known := r.members[name]
-	if !known || m.forgotten || m.key != key || m.pool != pool || m.weight != weight {
-		r.placeLocked(&m, known && !m.forgotten, member{key: key, pool: pool, weight: weight})
+	if !known || m.forgotten || m.key != key || m.pool != pool || m.weight != weight || m.labelled != labelled {
+		r.placeLocked(&m, known && !m.forgotten, member{key: key, pool: pool, weight: weight, labelled: labelled})
 		r.members[name] = m
 	}
 	switch {
@@ -120,16 +127,25 @@ func (r *Replica) Own(name fleet.ClusterName, labels map[string]string) fleet.Ow
 		return r.otherOwnerLocked(m.bucket)
 	}
 	if m.tenure != nil && m.tenure.over() == nil && m.tenure.key == key && m.tenure.pool == pool {
-		return fleet.Owner{Replica: r.opts.Name, Tenure: m.tenure}
+		return m.tenure.owner(labelled)
 	}
 	if why := r.notYetLocked(m); why != "" {
 		return fleet.Owner{Replica: r.opts.Name, Why: why}
 	}
 	m.tenure = &tenure{term: b.term, replica: r, name: name, key: key, pool: pool, bucket: m.bucket}
+	if r.costs != nil {
+		m.tenure.meter = m.tenure.spend
+	}
 	b.tenures++
 	r.tenures++
 	r.members[name] = m
-	return fleet.Owner{Replica: r.opts.Name, Tenure: m.tenure}
+	return m.tenure.owner(labelled)
+}
+
+// owner tells that this replica owns the member, whose weight a label says or not.
+func (t *tenure) owner(labelled bool) fleet.Owner {
+	t.labelled.Store(labelled)
+	return fleet.Owner{Replica: t.replica.opts.Name, Tenure: t, Spent: t.meter}
 }
 
 // notYetLocked says why this replica does not take a member now of which it holds the bucket.
@@ -237,6 +253,9 @@ func (r *Replica) countLocked(m member, n int) {
 	}
 	if m.weight > 0 {
 		r.buckets[m.bucket].members += n
+		if !m.labelled {
+			r.buckets[m.bucket].measured += n
+		}
 	}
 	r.buckets[m.bucket].weight += int64(n) * m.weight
 	r.settling.came(r.clock.now())

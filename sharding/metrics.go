@@ -95,7 +95,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(c.buckets, float64(own.Buckets))
 	gauge(c.members, float64(own.Members))
-	gauge(c.weight, float64(own.Weight))
+	gauge(c.weight, own.Weight)
 	gauge(c.withoutOwner, float64(status.MembersWithoutOwner))
 	gauge(c.balance, status.MaxOverMean)
 	gauge(c.valid, status.ValidSeconds)

@@ -39,6 +39,10 @@ type Options struct {
 	// Capacity is how much the replica takes in relation to the others, from 1 to 1000. Default: 1.
 	Capacity int
 
+	// Measure shares members by what they cost: the time that their reconciles take. Otherwise each counts as one. A member with
+	// the label fleet-runtime.dev/shard-weight counts as that says in any case. It is the same for all replicas.
+	Measure bool
+
 	// LeaseDuration is how long a replica may be silent until others take over what it owned. It is rounded up to seconds. The
 	// replica itself stops after 8/15 of it, renews at every fifth, and waits for an answer for 2/15 of it. Default: 15 s. The
 	// longest is 10 min.
@@ -175,6 +179,7 @@ const (
 	annotationRenewal  = "fleet-runtime.dev/renewal"  // of a session: the number of its last renewal
 	annotationRevision = "fleet-runtime.dev/revision" // of a session
 	annotationCapacity = "fleet-runtime.dev/capacity" // of a session
+	annotationCosts    = "fleet-runtime.dev/costs"    // of a session that measures what its buckets cost
 	annotationDraining = "fleet-runtime.dev/draining" // of a session that is about to end
 
 	annotationBuckets = "fleet-runtime.dev/buckets" // of the table: its content
@@ -185,7 +190,8 @@ const (
 	// LabelKey keeps members together: those of the same key have the same owner. The key of a member without the label is
 	// its name.
 	LabelKey = "fleet-runtime.dev/shard-key"
-	// LabelWeight is how much work a member is in relation to others, from 1 to 1000. Without the label it is 1.
+	// LabelWeight is how much work a member is in relation to others, from 1 to 1000. Without the label it is 1, or what is
+	// measured: see [Options.Measure].
 	LabelWeight = "fleet-runtime.dev/shard-weight"
 	// LabelPool is the pool of replicas that work on a member: see [Options.Pool].
 	LabelPool = "fleet-runtime.dev/shard-pool"

@@ -39,8 +39,9 @@ func (t *turn) plan() {
 		return
 	}
 	t.cancelLate()
-	in.Keep = t.l.keeps(t.now)
+	in.Keep, in.Most = t.l.keeps(t.now), t.most(in.Replicas)
 	planned, steps := protocol.Plan(t.current(), in)
+	t.l.allowance.Planned(planned, in, steps)
 	if len(steps) > 0 {
 		planned.Gen = t.change().Gen
 		t.next, t.steps = planned, steps
@@ -65,10 +66,8 @@ func (t *turn) planInput() (protocol.Input, bool) {
 		return protocol.Input{}, false
 	}
 	t.planned = t.input
-	in := protocol.Input{Weight: make([]int64, len(t.buckets)), Stalled: t.isStalled()}
-	for i, b := range t.buckets {
-		in.Weight[i] = b.weight
-	}
+	in := protocol.Input{Stalled: t.isStalled()}
+	in.Weight, _ = t.weightsLocked()
 	for _, m := range t.current().Sessions {
 		if p := t.peers[m.Session]; m.Session == t.s.name || t.lives(m.Session, p) {
 			in.Replicas = append(in.Replicas, protocol.Replica{Session: m.Session, Draining: p != nil && p.draining()})

@@ -3,6 +3,8 @@ package sharding
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
 )
 
 // progress is how far a session is, from joining to leaving. The goroutine that serves the session has it.
@@ -18,6 +20,8 @@ type progress struct {
 	drainedAt  instant // since when nothing runs any more, of a replica that is to end
 
 	conflicts int // writes of the table in succession in which another was faster
+
+	allowance protocol.Allowance // of moves, where costs are measured
 
 	reviewAt   time.Duration         // by the monotonic clock: when to plan again although nothing has changed
 	mixedSince instant               // since when several revisions are in the table, the zero value if there is one

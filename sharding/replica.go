@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/internal/retry"
+	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
 )
 
 // Replica is one of several that share the members of a fleet. It implements [fleet.Ownership]. Its methods are safe for concurrent
@@ -44,8 +45,9 @@ type Replica struct {
 	elsewhere map[string]*peer
 	pools     map[string]int
 	members   map[fleet.ClusterName]member
-	buckets   []bucket // empty before there is a table
-	tenures   int      // that were not released
+	buckets   []bucket        // empty before there is a table
+	tenures   int             // that were not released
+	costs     *protocol.Costs // nil if they are not measured
 	settling  settling
 	wakeAt    time.Duration // by the monotonic clock, when the fleet is to ask again; 0 for never
 
@@ -71,12 +73,16 @@ func newReplica(opts Options, c clock) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Replica{
+	r := &Replica{
 		opts: opts, times: timesOf(opts.LeaseDuration), clock: c, log: opts.Logger.WithValues("sharding", opts.ID),
 		news: newSignal(), arm: newSignal(), work: newSignal(), count: newCounts(),
 		peers: map[string]*peer{}, elsewhere: map[string]*peer{}, members: map[fleet.ClusterName]member{}, pools: map[string]int{},
 		settling: settling{after: opts.Settle},
-	}, nil
+	}
+	if opts.Measure {
+		r.costs = protocol.NewCosts(protocol.DefaultPace())
+	}
+	return r, nil
 }
 
 var errRunning = errors.New("sharding: the replica runs already, or has run: make a new one")
@@ -159,7 +165,9 @@ func (r *Replica) open(ctx context.Context, s *session) error {
 	}
 	r.mu.Lock()
 	s.described.Annotations[annotationTable] = string(r.table.lease.UID)
-	r.session = s
+	if r.session = s; r.costs != nil {
+		r.costs.Begin()
+	}
 	r.mu.Unlock()
 	pauses := retry.Pauses(r.times.try)
 	for {

@@ -36,7 +36,8 @@ type session struct {
 	sent     atomic.Pointer[instant] // just before the last renewal was sent that is known to have worked; nil before
 	lost     atomic.Pointer[ending]
 	draining atomic.Bool
-	hurry    signal // to renew now
+	hurry    signal                 // to renew now
+	costs    atomic.Pointer[string] // what it says of what its buckets cost, nil for nothing
 
 	described *coordinationv1.Lease // what is written, but for what changes with each renewal
 	lease     *coordinationv1.Lease // as last read or written, nil before
@@ -209,6 +210,9 @@ func (s *session) next() *coordinationv1.Lease {
 		next.UID, next.ResourceVersion = s.lease.UID, s.lease.ResourceVersion
 	}
 	next.Annotations[annotationRenewal] = strconv.FormatInt(s.number, 10)
+	if costs := s.costs.Load(); costs != nil {
+		next.Annotations[annotationCosts] = *costs
+	}
 	if s.draining.Load() {
 		next.Annotations[annotationDraining] = "true"
 	}

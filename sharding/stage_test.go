@@ -19,6 +19,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
@@ -32,10 +33,12 @@ type scene struct {
 	namespace string
 	lease     time.Duration
 	ledger    *ledger
-	config    *rest.Config // of replicas that are started
+	config    *rest.Config  // of replicas that are started
+	pace      protocol.Pace // at which replicas measure that are started
 
 	mu      sync.Mutex // guards what follows
 	members map[fleet.ClusterName]map[string]string
+	costs   map[fleet.ClusterName]time.Duration // of a reconcile
 	actors  []*actor
 }
 
@@ -51,7 +54,7 @@ func newSceneIn(t *testing.T, cp *mctest.ControlPlane, members int) *scene {
 		t: t, cp: cp, namespace: cp.CreateNamespace(t), config: cp.Config(), lease: leaseOfTests, ledger: &ledger{
 			t: t, last: map[fleet.ClusterName]*written{}, running: map[fleet.ClusterName]map[*tenure]bool{},
 		},
-		members: map[fleet.ClusterName]map[string]string{},
+		members: map[fleet.ClusterName]map[string]string{}, costs: map[fleet.ClusterName]time.Duration{}, pace: protocol.DefaultPace(),
 	}
 	for i := range members {
 		s.members[fleet.ClusterName(fmt.Sprintf("m%03d", i))] = nil
@@ -81,6 +84,20 @@ func (s *scene) names() map[fleet.ClusterName]map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.members)
+}
+
+// cost is how long a reconcile of a member takes, as is said.
+func (s *scene) cost(name fleet.ClusterName) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.costs[name]
+}
+
+// charge makes the reconciles of a member take as long.
+func (s *scene) charge(name fleet.ClusterName, each time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.costs[name] = each
 }
 
 // label changes the labels of a member, for all replicas.
@@ -153,8 +170,11 @@ func (s *scene) prepareWith(name string, c clock, edits ...func(*Options)) *acto
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	if r.costs != nil {
+		r.costs = protocol.NewCosts(s.pace)
+	}
 	a := &actor{scene: s, name: name, replica: r, faults: &faults{}, ended: make(chan struct{})}
-	a.worker = &worker{actor: a, wake: newSignal(), held: map[fleet.ClusterName]fleet.Tenure{}, over: make(chan struct{})}
+	a.worker = &worker{actor: a, wake: newSignal(), held: map[fleet.ClusterName]fleet.Tenure{}, meters: map[fleet.ClusterName]func(time.Duration){}, over: make(chan struct{})}
 	a.life, a.cancel = context.WithCancel(context.WithoutCancel(s.t.Context())) // scene.end ends it
 	return a
 }
@@ -202,6 +222,7 @@ type worker struct {
 
 	mu      sync.Mutex // guards what follows
 	held    map[fleet.ClusterName]fleet.Tenure
+	meters  map[fleet.ClusterName]func(time.Duration)
 	crashed bool
 	hangs   map[fleet.ClusterName]bool // what runs for these does not end
 }
@@ -266,7 +287,7 @@ func (w *worker) look() {
 			continue
 		}
 		if owner := w.replica.Own(name, labels); owner.Tenure != nil {
-			w.held[name] = owner.Tenure
+			w.held[name], w.meters[name] = owner.Tenure, owner.Spent
 			w.scene.ledger.take(name, owner.Tenure)
 		}
 	}
@@ -277,6 +298,9 @@ func (w *worker) write() {
 	defer w.mu.Unlock()
 	for name, tenure := range w.held {
 		w.scene.ledger.write(name, w.replica, tenure)
+		if spent := w.meters[name]; spent != nil {
+			spent(w.scene.cost(name))
+		}
 	}
 }
 

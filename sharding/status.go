@@ -60,9 +60,17 @@ type ReplicaStatus struct {
 	Draining      bool    `json:"draining,omitempty"`
 	SilentSeconds float64 `json:"silentSeconds"`
 	// Buckets, Members and Weight are what it owns, with what it is giving up.
-	Buckets int   `json:"buckets"`
-	Members int   `json:"members"`
-	Weight  int64 `json:"weight"`
+	// A weight of 1 is that of the label's value 1, and of the average member where costs are measured.
+	Buckets int     `json:"buckets"`
+	Members int     `json:"members"`
+	Weight  float64 `json:"weight"`
+	// Measured is of how many of its buckets the session says what they cost. The others count as average.
+	Measured int `json:"measured,omitempty"`
+	// StrangeCosts is of how many buckets the session says that too, though it does not own them. It is ignored, and usual for a
+	// minute after a hand-over.
+	StrangeCosts int `json:"strangeCosts,omitempty"`
+	// CostProblem says why nothing can be made of what the session says of costs.
+	CostProblem string `json:"costProblem,omitempty"`
 }
 
 // Move is what one session gives up to another.
@@ -138,9 +146,11 @@ func (r *Replica) addTableLocked(status *Status) {
 		if p := r.peers[m.Session]; p != nil {
 			one.Live, one.Draining, one.SilentSeconds = r.livesAt(now, m.Session, p), p.draining(), now.since(p.heard).Seconds()
 		}
+		r.addCostsLocked(&one)
 		status.Replicas = append(status.Replicas, one)
 	}
 	moves := map[[2]string]*Move{}
+	weights, unit := r.weightsLocked()
 	for b, owner := range t.Owner {
 		i, owned := index[owner]
 		if !owned || !status.Replicas[i].Live {
@@ -152,10 +162,13 @@ func (r *Replica) addTableLocked(status *Status) {
 		of := &status.Replicas[i]
 		of.Buckets++
 		of.Members += r.buckets[b].members
-		of.Weight += r.buckets[b].weight
+		of.Weight += float64(weights[b])
 		if to, moving := t.Moving[b]; moving {
 			addMove(moves, owner, to, r.buckets[b].members, now.wall.Add(-now.since(r.table.moves[b])))
 		}
+	}
+	for i := range status.Replicas {
+		status.Replicas[i].Weight /= unit
 	}
 	for _, m := range moves {
 		status.Moves = append(status.Moves, *m)
@@ -182,8 +195,8 @@ func maxOverMean(replicas []ReplicaStatus) float64 {
 	var most, weight, capacity float64
 	for _, one := range replicas {
 		if one.Live && !one.Draining {
-			most = max(most, float64(one.Weight)/float64(one.Capacity))
-			weight += float64(one.Weight)
+			most = max(most, one.Weight/float64(one.Capacity))
+			weight += one.Weight
 			capacity += float64(one.Capacity)
 		}
 	}

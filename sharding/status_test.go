@@ -36,7 +36,7 @@ func TestStatusSaysWhoOwnsWhat(t *testing.T) {
 		if one.Replica == "b" {
 			want = len(b.holds())
 		}
-		if !one.Live || one.Members != want || one.Weight != int64(want) || !strings.HasPrefix(one.Session, one.Replica+"-") {
+		if !one.Live || one.Members != want || one.Weight != float64(want) || !strings.HasPrefix(one.Session, one.Replica+"-") {
 			t.Errorf("%+v, which holds %d members", one, want)
 		}
 	}

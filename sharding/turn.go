@@ -46,7 +46,9 @@ type turn struct {
 
 // turn looks once at what is to be done, and does it. It returns when to look again, unless there is news before.
 func (r *Replica) turn(ctx context.Context, s *session, l *progress) time.Duration {
+	look := r.measure(s)
 	again, err := r.tryTurn(ctx, s, l)
+	again = min(again, look)
 	r.stuck(err)
 	if err != nil {
 		again = min(again, r.times.step)
