@@ -10,9 +10,11 @@ GO   ?= go
 # The linters load packages as the tests do, so that each is compiled once for both.
 LINT  = GOFLAGS="$(shell $(GO) env GOFLAGS) $(BUILDFLAGS)" "$$($(GO) tool -n -modfile=$(CURDIR)/tools.mod golangci-lint)"
 # The other modules of this repository, besides the one in its root.
-MODULES = cmd/kubebuilder-fleet hack/assets hack/pictures hack/release providers/upstream test/bench/peers $(GINKGO)
+MODULES = cmd/kubebuilder-fleet hack/assets hack/pictures hack/release examples/operator providers/upstream test/bench/peers $(GINKGO)
 # Those with suites of Ginkgo, which refuses -parallel.
 GINKGO = test/kubebuilder/before test/kubebuilder/after
+# What kind's nodes are made of, where there is no registry: tidied, and built by make e2e-kind alone, since it takes minutes.
+NODE = hack/node
 # Module files of another name: of the linters, of what mutates, of the control plane's programs, and of an older kubebuilder.
 MODFILES = tools.mod hack/mutants.mod hack/assets/controlplane.mod cmd/kubebuilder-fleet/oldest.mod
 MUTATE = $(GO) tool -modfile=$(CURDIR)/hack/mutants.mod gremlins unleash --config $(CURDIR)/hack/mutants.yaml
@@ -35,7 +37,7 @@ with_assets = assets="$$($(GO) run -C hack/assets .)" && KUBEBUILDER_ASSETS="$$a
 
 .PHONY: help
 help: ## Show this help.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: go ## Run examples/quickstart against a local cluster and three members. ARGS are passed to it.
@@ -54,6 +56,15 @@ test: go ## Run all tests, unit and end-to-end, with the race detector. PACKAGES
 	@$(with_assets) && export KUBEBUILDER_ASSETS && \
 		for module in $(filter-out $(GINKGO),$(MODULES)); do $(GO) test -C $$module $(TESTFLAGS) $(TESTARGS) ./... || exit 1; done && \
 		for module in $(GINKGO); do $(GO) test -C $$module $(subst -parallel 4,,$(TESTFLAGS)) $(TESTARGS) ./... || exit 1; done
+
+# Without a container engine, one is made, and an image of nodes. There the command is in a network without a way out.
+KIND = $(GO) test -count=1 -p 1 -v -vet=off -timeout 60m -run '^(TestAFleetOfKindClusters|TestARealClusterIsFollowed)$$' ./test/kind ./providers/kind
+.PHONY: e2e-kind
+e2e-kind: go ## Deploy an operator into real kind clusters, and test what becomes of it. Without Docker or Podman: as root, on Debian.
+	@$(GO) list -C examples/operator -deps . >/dev/null
+	@$(with_assets) && export KUBEBUILDER_ASSETS E2E_KIND=yes CGO_ENABLED=0 && \
+		for engine in docker nerdctl finch podman; do $$engine ps >/dev/null 2>&1 && exec $(KIND); done; \
+		exec hack/kind-without-registry.sh $(KIND)
 
 .PHONY: bench
 bench: go ## Measure, beside a peer in the same run. ARGS choose tables (see test/bench).
@@ -84,7 +95,7 @@ verify: go tidy generate format ## Bring modules, generated files and formatting
 .PHONY: tidy
 tidy: go
 	$(GO) mod tidy
-	@for module in $(MODULES); do (set -x; $(GO) -C $$module mod tidy) || exit 1; done
+	@for module in $(MODULES) $(NODE); do (set -x; $(GO) -C $$module mod tidy) || exit 1; done
 	@# These are tidied as the go.mod of a folder of their own: here they would be about the packages beside them.
 	@for file in $(MODFILES); do \
 		folder="$$(mktemp -d)" && cp $$file "$$folder/go.mod" && cp $${file%mod}sum "$$folder/go.sum" && \
