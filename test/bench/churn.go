@@ -21,7 +21,7 @@ func churnTable(ctx context.Context) error { return inWorld(ctx, (*world).churnT
 func (w *world) churnTable(ctx context.Context) error {
 	t := table{
 		title:  fmt.Sprintf("Churn: what is left after %d members came and went", *churnCycles),
-		header: []string{"", "goroutines", "per cycle", "heap", "per cycle", "metric series", "took"},
+		header: []string{"", "goroutines", "per cycle", columnHeap, "per cycle", "metric series", "took"},
 	}
 	var all []churned
 	defer func() {

@@ -23,6 +23,12 @@ var (
 	outageSizes          = newSizes("outage-members", "numbers of members in the outage table, such as 300,1000,3000", 300)
 	dependentsTargets    = flag.Int("dependents-targets", 300, "members in the dependents table, 0 to leave these out")
 	dependentsNamespaces = flag.Int("dependents-namespaces", 1000, "members of the provider of namespaces in the dependents table, 0 to leave these out")
+	shardingHub          = newSizes("sharding-hub-members", "numbers of members in the table of hub requests, empty to leave it out", 10, 100, 1000, 5000)
+	shardingHubFor       = flag.Duration("sharding-hub-for", 30*time.Second, "how long requests to the hub are counted; the peer's come every ten seconds")
+	shardingMembers      = flag.Int("sharding-members", 1000, "members in the tables of what replicas cost, and of moves, 0 to leave these out")
+	shardingReplicas     = newSizes("sharding-replicas", "numbers of replicas in the table of what they cost; the first is what the others are compared with", 1, 3, 5)
+	shardingFor          = flag.Duration("sharding-for", 20*time.Second, "how long CPU time is measured of replicas that are idle, and that are not")
+	shardingThroughput   = newSizes("sharding-throughput", "numbers of replicas in the table of throughput, empty to leave it out", 1, 2, 4)
 	outageDuration       = flag.Duration("outage-for", time.Minute, "how long the outage table measures what members cost that are down")
 )
 
@@ -41,6 +47,9 @@ func (s *sizes) String() string {
 
 func (s *sizes) Set(text string) error {
 	s.all = nil
+	if text == "" {
+		return nil
+	}
 	for field := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil {

@@ -97,9 +97,12 @@ func change(ctx context.Context, cp *mctest.ControlPlane, member fleet.ClusterNa
 }
 
 func changeAt(ctx context.Context, cp *mctest.ControlPlane, member fleet.ClusterName, object string, stamp int64) error {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: string(member), Name: object}}
+	return writeStamp(ctx, cp.Client(), configMap(string(member), object), stamp)
+}
+
+func writeStamp(ctx context.Context, to client.Client, cm *corev1.ConfigMap, stamp int64) error {
 	patch := fmt.Appendf(nil, `{"data":{"changed":"%d"}}`, stamp)
-	return cp.Client().Patch(ctx, cm, client.RawPatch("application/merge-patch+json", patch))
+	return to.Patch(ctx, cm, client.RawPatch("application/merge-patch+json", patch))
 }
 
 // sinceChange returns how long ago the object of a request was changed, and which change that was.

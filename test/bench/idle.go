@@ -35,28 +35,48 @@ func (w *world) idleTable(ctx context.Context) error {
 		}
 	}
 	progressf("measuring for %s", *idleDuration)
-	before, err := costs(children)
+	used, err := cpuPerMinute(ctx, children, *idleDuration)
 	if err != nil {
 		return err
-	}
-	select {
-	case <-time.After(*idleDuration):
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	after, err := costs(children)
-	if err != nil {
-		return err
-	}
-	perMinute := func(i int) float64 {
-		return (after[i].CPU - before[i].CPU).Seconds() * float64(time.Minute) / float64(after[i].Now-before[i].Now)
 	}
 	for i, c := range children {
-		t.add(c.spec.Subject, fmt.Sprintf("%.2f s", perMinute(i)), ratio(perMinute(i), perMinute(0)))
+		t.add(c.spec.Subject, secondsOf(used[i]), ratio(used[i], used[0]))
 	}
 	t.print()
 	return nil
 }
+
+// cpuPerMinute measures what CPU time each child takes, in seconds. All are measured over the same time.
+func cpuPerMinute(ctx context.Context, children []*child, during time.Duration) ([]float64, error) {
+	before, err := costs(children)
+	if err != nil {
+		return nil, err
+	}
+	if err := pass(ctx, during); err != nil {
+		return nil, err
+	}
+	after, err := costs(children)
+	if err != nil {
+		return nil, err
+	}
+	used := make([]float64, len(children))
+	for i := range used {
+		used[i] = (after[i].CPU - before[i].CPU).Seconds() * float64(time.Minute) / float64(after[i].Now-before[i].Now)
+	}
+	return used, nil
+}
+
+// pass lets time pass in which something is measured.
+func pass(ctx context.Context, during time.Duration) error {
+	select {
+	case <-time.After(during):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func secondsOf(s float64) string { return fmt.Sprintf("%.2f s", s) }
 
 func costs(children []*child) ([]measure.Answer, error) {
 	all := make([]measure.Answer, len(children))

@@ -3,7 +3,7 @@
 //
 //	go run ./test/bench            # everything
 //	go run ./test/bench queue      # one table: queue, fairness, bulkhead, freeze
-//	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle, outage, dependents (-help has the sizes)
+//	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle, outage, dependents, sharding (-help has the sizes)
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"syscall"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,11 +37,12 @@ var benchmarks = []struct {
 	{"idle", idleTable},
 	{"outage", outageTable},
 	{"dependents", dependentsTable},
+	{"sharding", shardingTables},
 }
 
 func main() {
 	ctrl.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	flag.Parse()
 	var err error
 	if flag.Arg(0) == childArgument {

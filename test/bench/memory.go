@@ -43,7 +43,7 @@ func (w *world) membersTable(ctx context.Context) (err error) {
 	t := table{
 		title: "Memory: an idle member with one watched type (heap and RSS after garbage collection, less those of no member)",
 		header: []string{
-			"members", "", "heap", "RSS", "of that stacks", "goroutines", "heap to ours", "RSS to ours", "goroutines to ours", "engaged after",
+			columnMembers, "", columnHeap, "RSS", "of that stacks", "goroutines", "heap to ours", "RSS to ours", "goroutines to ours", "engaged after",
 		},
 	}
 	for _, members := range memorySizes.all {

@@ -22,7 +22,7 @@ func (w *world) outageTable(ctx context.Context) (err error) {
 	t := table{
 		title: fmt.Sprintf("Outage: all members freeze at once, with a request under way in each or none (CPU measured for %s)", *outageDuration),
 		header: []string{
-			"members", "", "requests", "noticed after: median", "last", "CPU a minute while down", "back after: median", "last",
+			columnMembers, "", "requests", "noticed after: median", columnLast, "CPU a minute while down", "back after: median", columnLast,
 		},
 	}
 	for _, members := range outageSizes.all {
@@ -57,7 +57,7 @@ func (w *world) outage(ctx context.Context, d *dam, t *table, subject string, me
 	if err != nil {
 		return errors.Join(err, errors.New("the members were not noticed"))
 	}
-	cpu, err := c.cpuPerMinute(ctx, *outageDuration)
+	cpu, err := cpuPerMinute(ctx, []*child{c}, *outageDuration)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (w *world) outage(ctx context.Context, d *dam, t *table, subject string, me
 		return err
 	}
 	word := map[bool]string{true: "one in each", false: "none"}[requests]
-	t.add(fmt.Sprint(members), subject, word, lost.median, lost.last, fmt.Sprintf("%.2f s", cpu), back.median, back.last)
+	t.add(fmt.Sprint(members), subject, word, lost.median, lost.last, secondsOf(cpu[0]), back.median, back.last)
 	return nil
 }
 
@@ -110,19 +110,4 @@ func (c *child) turn(members int, do func(), requests, notices bool) (turned, er
 	}
 	after := func(at int64) string { return seconds(time.Unix(0, at).Sub(begin)) }
 	return turned{after(a.Seen[len(a.Seen)/2]), after(a.Last)}, nil
-}
-
-// cpuPerMinute measures what CPU time the child takes, in seconds.
-func (c *child) cpuPerMinute(ctx context.Context, during time.Duration) (float64, error) {
-	before, err := c.ask(measure.Request{Do: measure.Cost})
-	if err != nil {
-		return 0, err
-	}
-	select {
-	case <-time.After(during):
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	after, err := c.ask(measure.Request{Do: measure.Cost})
-	return (after.CPU - before.CPU).Seconds() * float64(time.Minute) / float64(after.Now-before.Now), err
 }

@@ -18,8 +18,12 @@ import (
 
 // Heads of columns.
 const (
-	columnQueue  = "queue" // names the peer
-	columnMedian = "median"
+	columnHeap     = "heap"
+	columnQueue    = "queue" // names the peer
+	columnMedian   = "median"
+	columnLast     = "last"
+	columnMembers  = "members"
+	columnReplicas = "replicas"
 )
 
 // queue is what the peers have in common.

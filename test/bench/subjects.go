@@ -30,8 +30,8 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/test/bench/measure"
 )
 
-// What children run. All but the last two run one controller of ConfigMaps in the members that Secrets describe; those
-// two run it against a single cluster.
+// What children run. Those of one member, and of one cluster, run one controller of ConfigMaps against a single cluster. Members in
+// name have no controller. All others run one controller of ConfigMaps in the members that Secrets describe.
 const (
 	subjectOurs      = "fleet-runtime, Secrets"
 	subjectPeer      = "multicluster-runtime, Secrets" // in the module peers
@@ -39,6 +39,9 @@ const (
 	subjectOutage    = "fleet-runtime, Secrets, followed"
 	subjectOneMember = "fleet-runtime, one member"
 	subjectPlain     = "controller-runtime, one cluster"
+	subjectSharded   = "fleet-runtime, sharded"
+	subjectNames     = "fleet-runtime, sharded, members in name"
+	subjectPeerNames = "multicluster-runtime, sharded, members in name" // in the module peers
 )
 
 var subjects = map[string]measure.Subject{
@@ -47,6 +50,8 @@ var subjects = map[string]measure.Subject{
 	subjectOutage:    followed,
 	subjectOneMember: oneMember,
 	subjectPlain:     plainManager,
+	subjectSharded:   sharded,
+	subjectNames:     names,
 }
 
 func managerOptions() manager.Options {

@@ -33,6 +33,7 @@ type world struct {
 	client     client.Client
 	dir        string // of the program of the peers
 	peers      string
+	shared     int // how often replicas have shared members
 }
 
 const startTimeout = 2 * time.Minute

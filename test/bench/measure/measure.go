@@ -27,6 +27,12 @@ type Spec struct {
 	Namespace string
 	// Workers is how many reconciles run at once. Zero stands for the subject's default.
 	Workers int
+	// Members is how many members there are, of subjects that make them up.
+	Members int
+	// Replica is the name of the process, Replicas how many share the members, and Leases the namespace of their Leases, of
+	// subjects that do.
+	Replica, Leases string
+	Replicas        int
 }
 
 // SecretLabel, with the value "true", marks the Secrets that hold kubeconfigs, under SecretKey. All subjects know them.
@@ -43,6 +49,8 @@ type Running struct {
 	Engaged func() int
 	// Ask sends a request in each member, and does not wait for the answers. It may be nil.
 	Ask func(ctx context.Context)
+	// Replicas says how many processes share the members, as far as this one knows. It may be nil.
+	Replicas func() int
 }
 
 // Subject sets up something to measure, which reports what it sees to the probe.
@@ -62,7 +70,11 @@ const (
 	Latencies Command = "latencies"
 	// Engaged waits until so many members are engaged.
 	Engaged Command = "engaged"
-	// Loop switches whether objects are requeued at once when they are reconciled.
+	// Look tells how many members are engaged now, and how many replicas are known.
+	Look Command = "look"
+	// End waits until the subject has ended, which a signal has asked for.
+	End Command = "end"
+	// Loop switches whether objects are requeued at once when they are reconciled, and what a reconcile takes.
 	Loop Command = "loop"
 	// Cost tells what was done, and what CPU time was used.
 	Cost Command = "cost"
@@ -81,6 +93,8 @@ type Request struct {
 	Do Command
 	// On says whether objects that are reconciled are to be requeued at once, for Loop, and whether Trace begins.
 	On bool
+	// Takes is how long a reconcile waits, for Loop, of subjects that heed it.
+	Takes time.Duration
 	// Count is how many items Wait waits for, or how many members Engaged waits for.
 	Count int
 	// Since makes Reset count only what was written since, in Unix nanoseconds.
@@ -94,8 +108,10 @@ type Request struct {
 // Answer is one line from the child to the parent. Times are in Unix nanoseconds.
 type Answer struct {
 	Error string
-	// Count is what Wait or Engaged ended with.
+	// Count is what Wait, Engaged or Look ended with.
 	Count int
+	// Replicas is how many Look knows.
+	Replicas int
 	// Started is when start was asked for; First and Last are when the first and the last item were seen.
 	Started, First, Last int64
 	// Seen are when the items were seen, in order.
@@ -105,7 +121,9 @@ type Answer struct {
 	// Reconciles counts those of objects, and CPU what the process has used, until Now.
 	Reconciles, Now int64
 	CPU             time.Duration
-	Sample          Sample
+	// Requests are those of subjects that count them, for Cost.
+	Requests Requests
+	Sample   Sample
 }
 
 // Serve is the main function of a child: it reads a [Spec] and then a [Request] after the other from in, and writes an
@@ -183,8 +201,12 @@ func (c *child) do(ctx context.Context, r Request) (Answer, error) {
 	case Engaged:
 		err := c.until(ctx, r.AtMost, nil, func() bool { return c.running.Engaged() == r.Count })
 		return Answer{Count: c.running.Engaged()}, err
+	case Look:
+		return c.look(), nil
+	case End:
+		return Answer{}, c.end(r.AtMost)
 	case Loop:
-		c.probe.setLoop(r.On)
+		c.probe.setLoop(r.On, r.Takes)
 		return Answer{}, nil
 	case Ask:
 		c.running.Ask(ctx)
@@ -203,10 +225,31 @@ func (c *child) do(ctx context.Context, r Request) (Answer, error) {
 	}
 }
 
+func (c *child) look() Answer {
+	a := Answer{Count: c.running.Engaged()}
+	if c.running.Replicas != nil {
+		a.Replicas = c.running.Replicas()
+	}
+	return a
+}
+
+// end returns once the subject has ended. It is an error if that takes longer.
+func (c *child) end(atMost time.Duration) error {
+	over := time.NewTimer(atMost)
+	defer over.Stop()
+	select {
+	case err := <-c.ended:
+		c.ended <- err
+		return err
+	case <-over.C:
+		return fmt.Errorf("it has not ended after %s", atMost)
+	}
+}
+
 // cost returns what was used and done so far.
 func (c *child) cost() (Answer, error) {
 	cpu, err := UsedCPU()
-	return Answer{Now: time.Now().UnixNano(), CPU: cpu, Reconciles: c.probe.reconciled()}, err
+	return Answer{Now: time.Now().UnixNano(), CPU: cpu, Reconciles: c.probe.reconciled(), Requests: c.probe.requests.now()}, err
 }
 
 // lookEvery is short beside what is measured. What is seen notes its own time.
@@ -232,6 +275,20 @@ func (c *child) until(ctx context.Context, atMost time.Duration, now <-chan stru
 		}
 	}
 	return nil
+}
+
+// Until looks again and again until done is true, which it returns, or false if ctx ends before.
+func Until(ctx context.Context, done func() bool) bool {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for !done() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // trace begins to write path.trace, for go tool trace, or ends it.

@@ -16,6 +16,8 @@ const StampKey = "bench.fleet-runtime.dev/written"
 
 // Probe notes what a subject sees. It is safe for concurrent use.
 type Probe struct {
+	requests requests
+
 	mu          sync.Mutex // guards what follows
 	since       int64
 	seen        map[string]struct{}
@@ -28,6 +30,7 @@ type Probe struct {
 	sinceWrite  []time.Duration
 	reconciles  int64
 	loop        bool
+	takes       time.Duration
 }
 
 type event struct {
@@ -114,10 +117,17 @@ func (p *Probe) reset(since int64) {
 	p.since, p.seen, p.at, p.toReconcile, p.sinceWrite = since, map[string]struct{}{}, nil, nil, nil
 }
 
-func (p *Probe) setLoop(on bool) {
+func (p *Probe) setLoop(on bool, takes time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.loop = on
+	p.loop, p.takes = on, takes
+}
+
+// Takes returns how long a reconcile is to wait.
+func (p *Probe) Takes() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.takes
 }
 
 func (p *Probe) reconciled() int64 {

@@ -27,7 +27,8 @@ import (
 func main() {
 	ctrl.SetLogger(logr.Discard())
 	err := measure.Serve(context.Background(), os.Stdin, os.Stdout, map[string]measure.Subject{
-		"multicluster-runtime, Secrets": multiclusterRuntime,
+		"multicluster-runtime, Secrets":                  multiclusterRuntime,
+		"multicluster-runtime, sharded, members in name": sharded,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
