@@ -48,6 +48,65 @@ func TestAStateChangesOnlyAfterSeveralProbesInARow(t *testing.T) {
 	}
 }
 
+// TestWhatAProbeCounts: one that has no answer speaks for all that began after it, and one that is refused for itself. A part of
+// another answer excuses silence alone, and only in a member that is Ready.
+func TestWhatAProbeCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		state    State
+		err      error
+		silence  bool
+		answered time.Duration // when something was answered, from the beginning of the first probe
+		inRow    int
+		underWay int // of the same round
+	}{
+		"silence":                   {Ready, context.DeadlineExceeded, true, -time.Second, 2, 0},
+		"silence after an answer":   {Ready, context.DeadlineExceeded, true, time.Second, 0, 0},
+		"refused":                   {Ready, errNo, false, -time.Second, 1, 1},
+		"refused after an answer":   {Ready, errNo, false, time.Second, 1, 1},
+		"answered":                  {Ready, nil, false, -time.Second, 0, 0},
+		"silence, and Unreachable":  {Unreachable, context.DeadlineExceeded, true, time.Second, 0, 0},
+		"refused, and Unreachable":  {Unreachable, errNo, false, time.Second, 0, 0},
+		"answered, and Unreachable": {Unreachable, nil, false, -time.Second, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHealth(Options{}.withDefaults().Health, &probed{arriving: true}, func(State, error) {}, nil)
+			h.state = c.state
+			h.round.underWay, h.round.first = 2, time.Now()
+			h.answered = h.round.first.Add(c.answered)
+			before := h.round.n
+			h.countLocked(c.err, c.silence)
+			same := h.round.n == before
+			if h.state != c.state || h.inRow != c.inRow || h.round.underWay != c.underWay || same != (c.underWay > 0) {
+				t.Errorf("it is %s, with %d in a row and %d under way of the same round: %t", h.state, h.inRow, h.round.underWay, same)
+			}
+		})
+	}
+}
+
+// TestAnIntervalIsNeverLongerThanWasAskedFor, and at most a tenth shorter.
+func TestAnIntervalIsNeverLongerThanWasAskedFor(t *testing.T) {
+	h := newHealth(Options{}.withDefaults().Health, &probed{}, nil, nil)
+	for range 1000 {
+		h.drawIntervalLocked()
+		if most := h.opts.ProbeInterval; h.interval > most || h.interval < most*9/10 {
+			t.Fatalf("the interval is %s, want at most %s", h.interval, most)
+		}
+	}
+}
+
+// TestRequestsDoNotPutOffTheProbe that the first of them asks for, when none has an answer.
+func TestRequestsDoNotPutOffTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{}
+		h := p.watch(t)
+		for range 6 {
+			h.sent()
+			<-time.After(h.opts.RetryInterval / 10)
+		}
+		p.is(t, 1)
+	})
+}
+
 // probed stands for an API server in tests of health: it answers probes or does not, and has what came of it.
 type probed struct {
 	mu       sync.Mutex // guards what follows
@@ -187,11 +246,16 @@ func TestEventsOfAWatchNeedNoProbeButAnswerNoDoubt(t *testing.T) {
 			h.heardEvent()
 		}
 		p.is(t, 0)
-		for range 53 {
+		for range 8 {
 			<-time.After(time.Second)
 			h.heardEvent()
 		}
 		p.is(t, 1) // one in six intervals, since events alone do not show that requests arrive
+		for range 45 {
+			<-time.After(time.Second)
+			h.heardEvent()
+		}
+		p.is(t, 1)
 		p.setBroken(errors.New("refused"))
 		h.failed()
 		for range 33 {
@@ -429,6 +493,8 @@ func TestNothingIsProbedAfterTheEndOfAnEngagement(t *testing.T) {
 		h.failed()
 		p.is(t, 1)
 		cancel()
+		<-time.After(time.Minute)
+		p.is(t, 1)
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

@@ -211,8 +211,8 @@ func TestAFailureIsForgottenAMinuteAfterItWasLastWanted(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		go func() { _ = w.await(ctx, keyOfPods()) }()
 		<-time.After(time.Hour)
-		if len(w.status()) != 1 {
-			t.Error("it is forgotten while a source waits for it")
+		if len(w.status()) != 1 || w.changed() != 3 {
+			t.Errorf("status is %v after %d changes: it is forgotten while a source waits for it", w.status(), w.changed())
 		}
 		leave()
 		<-time.After(3 * time.Minute)
@@ -220,6 +220,154 @@ func TestAFailureIsForgottenAMinuteAfterItWasLastWanted(t *testing.T) {
 			t.Error("it is not forgotten when the source has left")
 		}
 	})
+}
+
+// TestAnIndexThatNobodyWantsIsForgotten, and nothing else of its kind: the informers, and what they report.
+func TestAnIndexThatNobodyWantsIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		key := keyOfPods()
+		w.indexes.add(key, &index{field: "bad"})
+		w.conflict.Store(&errNo)
+		if err := w.ensure(t.Context(), key, "bad"); !errors.Is(err, errNo) {
+			t.Error(err)
+		}
+		lists := w.lister(key)
+		w.report(lists, listing, context.DeadlineExceeded)
+		w.report(lists, watching, context.DeadlineExceeded)
+		<-time.After(2 * forgetAfter)
+		synctest.Wait()
+		failing := w.of[key].failing
+		if _, ok := failing[step{what: indexing, field: "bad"}]; ok || len(failing) != 2 || w.missing.down.Load() != 0 {
+			t.Errorf("%v fail, want that it cannot be listed and watched", failing)
+		}
+		if s := w.status(); len(s) != 1 || s[0].Reason != ReasonTimeout {
+			t.Errorf("status is %v, want a time-out", s)
+		}
+		w.report(lists, listing, nil)
+		w.report(lists, watching, nil)
+		if err := w.ensure(t.Context(), key); err != nil || w.opened.Load() != 1 {
+			t.Errorf("ensure() = %v; informers were made %d times", err, w.opened.Load())
+		}
+	})
+}
+
+func TestAnAttemptThatTakesLongIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		w.unmapped.Store(&errNo)
+		_ = w.ensure(t.Context(), keyOfPods())
+		<-time.After(w.most)
+		w.answers = make(chan struct{})
+		results := make(chan error, 2)
+		ask := func() { results <- w.ensure(t.Context(), keyOfPods()) }
+		go ask()
+		<-time.After(3 * forgetAfter)
+		go ask()
+		synctest.Wait()
+		if len(w.status()) != 1 || w.opened.Load() != 2 {
+			t.Errorf("status is %v after %d attempts, want one that failed and one that is under way", w.status(), w.opened.Load())
+		}
+		close(w.answers)
+		for range 2 {
+			if err := <-results; !errors.Is(err, errNo) {
+				t.Error(err)
+			}
+		}
+		<-time.After(3 * forgetAfter)
+		if w.status() != nil || w.missing.down.Load() != 0 {
+			t.Errorf("status is %v, and %d are missing", w.status(), w.missing.down.Load())
+		}
+	})
+}
+
+// TestWhatWasRemovedForgetsNothingThatCameAfterIt: the time of the failure before is not over.
+func TestWhatWasRemovedForgetsNothingThatCameAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		key := keyOfPods()
+		w.unmapped.Store(&errNo)
+		_ = w.ensure(t.Context(), key)
+		if err := w.remove(t.Context(), key, func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if w.knows(key) || w.status() != nil {
+			t.Errorf("it is known: %t, and its status is %v", w.knows(key), w.status())
+		}
+		w.unmapped.Store(nil)
+		if err := w.ensure(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+		<-time.After(2 * forgetAfter)
+		if !w.knows(key) {
+			t.Error("what came after it was forgotten")
+		}
+	})
+}
+
+func TestRemovingWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		w.answers = make(chan struct{})
+		go func() { _ = w.ensure(t.Context(), keyOfPods()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		removed := false
+		if err := w.remove(ctx, keyOfPods(), func() error { removed = true; return nil }); !errors.Is(err, context.DeadlineExceeded) || removed {
+			t.Errorf("remove() = %v; it was removed: %t", err, removed)
+		}
+		close(w.answers)
+	})
+}
+
+// TestInformersAreReleasedThatNobodyUses: the caller says by retire whether there is anything else that keeps them.
+func TestInformersAreReleasedThatNobodyUses(t *testing.T) {
+	free := func() bool { return true }
+	for name, c := range map[string]struct {
+		use    func(w *kindsWorld, s *kind)
+		retire func() bool
+		want   bool
+	}{
+		"nobody has used them": {func(*kindsWorld, *kind) {}, free, true},
+		"retire says no":       {func(*kindsWorld, *kind) {}, func() bool { return false }, false},
+		"they were read":       {func(w *kindsWorld, _ *kind) { _ = w.serve(w.ctx, keyOfPods()) }, free, false},
+		"a source waits":       {func(w *kindsWorld, _ *kind) { w.beginWaiting(keyOfPods()) }, free, false},
+		"an index is added":    {func(_ *kindsWorld, s *kind) { s.trying = make(chan struct{}) }, free, false},
+		"there are none":       {func(_ *kindsWorld, s *kind) { s.mapped = false }, free, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newKindsWorld(t.Context())
+				key := keyOfPods()
+				if err := w.ensure(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+				close(w.informers[key].synced)
+				_ = w.serve(t.Context(), key)
+				s := w.of[key]
+				s.read.Store(false)
+				c.use(w, s)
+				mapped := s.mapped
+				released, err := w.release(key, c.retire, func() error {
+					if w.knows(key) {
+						t.Error("they are handed out while they are released")
+					}
+					return errNo
+				})
+				if released != c.want || (err != nil) != c.want || (w.of[key] == nil) != c.want {
+					t.Errorf("they were released: %t, want %t; %v", released, c.want, err)
+				}
+				if !released && (w.of[key] != s || s.mapped != mapped) {
+					t.Errorf("what stays is not as before: %+v", w.of[key])
+				}
+			})
+		})
+	}
+	w := newKindsWorld(t.Context())
+	if released, err := w.release(keyOfPods(), nil, nil); !released || err != nil {
+		t.Errorf("what is not known was released: %t, %v", released, err)
+	}
 }
 
 // TestKindsThatAreMissingInManyMembersAreAskedForAtARateOfTheFleet: it is as high for ten thousand as for one thousand.
