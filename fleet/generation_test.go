@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,10 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/transport"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 )
 
 // counting is a server that tells when its last connection is closed. What it answers is up to the test.
@@ -353,5 +358,70 @@ func TestCredentialsThatAreNotTakenOverLeaveNoConnection(t *testing.T) {
 	server.areClosed(t)
 	if m.problem.reason != ReasonServerError || m.attempts != 1 {
 		t.Errorf("the problem is %+v after %d attempts", m.problem, m.attempts)
+	}
+}
+
+// TestWhatChangesAMemberEndsInTime: nothing of it leaves once ownership is no longer proved, and the last of it has had its time.
+func TestWhatChangesAMemberEndsInTime(t *testing.T) {
+	refusal := errors.New("the ownership is not proved")
+	for name, c := range map[string]struct {
+		changing int64
+		left     time.Duration // for which the ownership is proved
+		until    time.Duration // from now until the last has had its time, zero if none was admitted
+		want     error
+	}{
+		"nothing is under way":        {0, 0, -time.Hour, nil},
+		"the ownership is proved":     {1, time.Minute, -time.Hour, nil},
+		"no time was noted":           {1, 0, 0, refusal},
+		"it has time":                 {1, 0, time.Hour, nil},
+		"it has had its time":         {1, 0, -time.Hour, refusal},
+		"its time is over just now":   {1, 0, -1, refusal},
+		"proved, and no time is over": {1, time.Minute, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &generation{gate: &gate.Gate{
+				Remaining: func() time.Duration { return c.left }, Refusal: func() error { return refusal },
+			}}
+			g.changing.Store(c.changing)
+			if c.until != 0 {
+				g.admit(time.Now().Add(c.until))
+			}
+			if err := g.late(); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Errorf("late() = %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// TestACredentialPluginHoldsNoRequest for longer than its context: client-go would wait for the program.
+func TestACredentialPluginHoldsNoRequest(t *testing.T) {
+	plugin := &plugin{}
+	for name, c := range map[string]struct {
+		cfg  rest.Config
+		want bool
+	}{
+		"Plugin": {rest.Config{ExecProvider: &clientcmdapi.ExecConfig{
+			APIVersion: "client.authentication.k8s.io/v1", Command: "none", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+		}}, true},
+		"Token": {rest.Config{BearerToken: "x"}, false},
+	} {
+		c.cfg.Host = "https://a.example"
+		g, err := newGeneration(&c.cfg, plugin, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i, is := g.RoundTripper.(interruptible); is != c.want || is && i.plugin != plugin {
+			t.Errorf("%s: the transport is a %T", name, g.RoundTripper)
+		}
+	}
+}
+
+// TestACertificateWithoutItsKeyIsLeftToTheTransport, as are files.
+func TestACertificateWithoutItsKeyIsLeftToTheTransport(t *testing.T) {
+	for _, config := range []transport.TLSConfig{{CertData: []byte("x")}, {KeyData: []byte("x")}, {}} {
+		before := config
+		if err := parseCertificateLate(&config); err != nil || config.GetCertHolder != nil || !bytes.Equal(config.CertData, before.CertData) {
+			t.Errorf("%+v became %+v: %v", before, config, err)
+		}
 	}
 }

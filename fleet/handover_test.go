@@ -92,3 +92,35 @@ func TestAnEngagementThatFellSilentIsNotReady(t *testing.T) {
 		t.Errorf("it is %s (%s), want Ready", m.state, m.reason)
 	}
 }
+
+// TestTheNextEngagementHasTheKindsOfTheOneBefore when it takes its place, if its cache is the fleet's.
+func TestTheNextEngagementHasTheKindsOfTheOneBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		wire   *wire
+		before bool
+		want   int
+	}{
+		"the cache is the fleet's": {&wire{}, true, 1}, "the cache is the provider's": {nil, true, 0}, "it is the first": {&wire{}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				var before *Engagement
+				if c.before {
+					before = newEngagement(ctx, "a")
+					runInformer(ctx, t, before, "x")
+				}
+				e, w := newEngagement(ctx, "a"), newKindsWorld(ctx)
+				e.wire, e.kinds = c.wire, w.kinds
+				w.unmapped.Store(&errNo) // it is not waited for
+				e.inherit(before)
+				e.syncBeside(ctx, before)
+				if n := int(w.opened.Load()); n != c.want {
+					t.Errorf("%d kinds were asked for, want %d", n, c.want)
+				}
+				stop()
+				synctest.Wait()
+			})
+		})
+	}
+}

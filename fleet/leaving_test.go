@@ -210,11 +210,15 @@ func TestAMemberThatIsSetAgainStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, Options{LeaveTimeout: time.Minute})
 		one := controls(f, "one")
+		controls(f, "two")
 		e := join(t, f, "a")
 		one.has("a", 1)
 		left := leavingMember(t, f, is(e.Cluster()))
 		<-time.After(30 * time.Second)
 		wantProblem(t, f, "Leaving: it is about to leave, until", "controller one is not done with 1 requests, such as ns/x")
+		if p := f.Problems(); strings.Contains(p[0].Message, "controller two") {
+			t.Errorf("the problem is %q: controller two is done", p[0].Message)
+		}
 		set(t, f, is(e.Cluster()))
 		wantProblem(t, f)
 		if s := status(t, f, "a"); s.Leaving || e.leaving.Load() {
@@ -456,6 +460,30 @@ func TestAMemberThatWasNeverConnectedLeavesAtOnceWithoutControllers(t *testing.T
 		left := leavingMember(t, f, Member{Name: "a", Err: errors.New("no kubeconfig yet")})
 		wantLeft(t, left, true, "without controllers")
 		wantNoMember(t, f)
+	})
+}
+
+// TestAMemberWhoseEngagementHasEndedLeaves: without controllers at once, and with some when they have had the next engagement.
+func TestAMemberWhoseEngagementHasEndedLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		e := join(t, f, "a")
+		e.end(errors.New("the cache has stopped"))
+		wantLeft(t, leavingMember(t, f, is(e.Cluster())), true, "without controllers")
+
+		one := controls(f, "one")
+		e = join(t, f, "a")
+		e.end(errors.New("the cache has stopped"))
+		left := leavingMember(t, f, is(e.Cluster()))
+		if got := one.replayed(); len(got) != 0 {
+			t.Errorf("objects of an engagement that has ended were told: %v", got)
+		}
+		wantLeft(t, left, false, "before there is another engagement")
+		leavingMember(t, f, is(&existing{}))
+		wantLeft(t, left, true, "with another engagement")
+		if got := one.replayed(); len(got) != 1 || got[0] == e {
+			t.Errorf("objects were told again for %v, want for the engagement that came after it", got)
+		}
 	})
 }
 

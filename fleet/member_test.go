@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/pem"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -75,6 +77,34 @@ func TestARefusedDuplicateDoesNotEndWhatThereIs(t *testing.T) {
 			t.Errorf("b is %s (%s), and its engagement ended by %v, want Ready, Duplicate and none", status.State, status.Reason, e.Context().Err())
 		}
 	})
+}
+
+// TestAMemberMayBecomeAnotherCluster that no other member is, and one that another is too unless duplicates are refused.
+func TestAMemberMayBecomeAnotherCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		refuse     bool
+		becomes    string
+		duplicates []ClusterName
+	}{
+		"duplicates are refused": {true, "3", nil}, "duplicates are told": {false, "1", []ClusterName{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := running(t, Options{RefuseDuplicates: c.refuse})
+				set(t, f, Member{Name: "a", Cluster: &existing{}, Identity: "1"})
+				set(t, f, Member{Name: "b", Cluster: &existing{}, Identity: "2"})
+				before := f.now("b").Engagement
+				set(t, f, Member{Name: "b", Cluster: &existing{}, Identity: c.becomes})
+				if cause := context.Cause(before.Context()); !errors.Is(cause, ErrAnotherCluster) {
+					t.Errorf("the engagement with the cluster before ended by %v", cause)
+				}
+				s := status(t, f, "b")
+				if s.State != Ready || s.Identity != c.becomes || !slices.Equal(s.Duplicates, c.duplicates) {
+					t.Errorf("it is %+v, want Ready, as %s", s, c.becomes)
+				}
+			})
+		})
+	}
 }
 
 // TestAnEngagementThatHasEndedByItselfKeepsNoIdentity: the next one may be another cluster, and others may be that one.
