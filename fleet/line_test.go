@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,5 +113,84 @@ func TestOnlyCustomDialersKeepTheLimitOfNetHTTP(t *testing.T) {
 		if (limit == 0) != (cfg.Dial == nil) {
 			t.Errorf("%s: a TLS handshake may take %s", name, limit)
 		}
+	}
+}
+
+// TestWhatArrivesIsHeard, and the end of a connection is nothing that arrives.
+func TestWhatArrivesIsHeard(t *testing.T) {
+	for name, send := range map[string]string{"bytes": "x", "nothing": ""} {
+		near, far := net.Pipe()
+		l := newLine(t.Context(), near, &generation{})
+		go func() {
+			_, _ = io.WriteString(far, send)
+			_ = far.Close()
+		}()
+		_, _ = io.ReadAll(l)
+		if heard := l.generation.heard.Load() != 0; heard != (send != "") {
+			t.Errorf("%s: it was heard: %t", name, heard)
+		}
+	}
+}
+
+// TestRequestsThatWaitForAProofShareIt, also if it fails.
+func TestRequestsThatWaitForAProofShareIt(t *testing.T) {
+	for name, why := range map[string]error{"it works": nil, "it fails": errNo} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				l := newLine(t.Context(), near, &generation{})
+				var proofs atomic.Int64
+				answer, results := make(chan struct{}), make(chan error, 3)
+				for range 3 {
+					go func() {
+						results <- l.prove(t.Context(), true, func(context.Context) error {
+							proofs.Add(1)
+							<-answer
+							return why
+						})
+					}()
+				}
+				synctest.Wait()
+				close(answer)
+				for range 3 {
+					if err := <-results; !errors.Is(err, why) {
+						t.Errorf("prove() = %v, want %v", err, why)
+					}
+				}
+				if proofs.Load() != 1 {
+					t.Errorf("%d proofs, want one", proofs.Load())
+				}
+				_ = near.Close()
+				_ = far.Close()
+			})
+		})
+	}
+}
+
+// TestWhoDoesNotWaitForAProofLeavesTheLineToOthers, unless there can be none or they have waited for long.
+func TestWhoDoesNotWaitForAProofLeavesTheLineToOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		shared bool
+		age    time.Duration
+		open   bool
+	}{
+		"shared": {true, proveWithin, true}, "shared, and old": {true, proveWithin + time.Second, false}, "its own": {false, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				defer func() { _ = far.Close() }()
+				l := newLine(t.Context(), near, &generation{})
+				<-time.After(c.age)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(errNo)
+				err := l.prove(ctx, c.shared, func(context.Context) error { return errors.New("it was not asked") })
+				closed := near.SetDeadline(time.Time{}) != nil
+				if err == nil || closed == c.open {
+					t.Errorf("prove() = %v; the line is closed: %t, want %t", err, closed, !c.open)
+				}
+				_ = near.Close()
+			})
+		})
 	}
 }

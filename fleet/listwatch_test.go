@@ -52,6 +52,78 @@ func TestAStorageThatIsRestoredBeforeAWatchBeginsIsListedAnew(t *testing.T) {
 	})
 }
 
+// TestAStorageHasGoneBackIfItsVersionIsEarlier. Versions that cannot be compared say nothing, and none is no version.
+func TestAStorageHasGoneBackIfItsVersionIsEarlier(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, now string
+		fails     error
+		want      error
+		asked     bool
+	}{
+		"Later":    {from: "10", now: "11", asked: true},
+		"Equal":    {from: "10", now: "10", asked: true},
+		"Earlier":  {from: "10", now: "9", asked: true, want: apierrors.NewResourceExpired("")},
+		"NoNumber": {from: "10", now: "x", asked: true},
+		"Any":      {from: "0", now: "9"},
+		"Latest":   {from: "", now: "9"},
+		"Refused":  {from: "10", fails: errNo, asked: true, want: errNo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := false
+			r := &retrying{kinds: newKinds(t.Context(), "a"), ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					asked = true
+					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: c.now}}, c.fails
+				},
+			})}
+			err := r.mustNotBeRestored(t.Context(), c.from)
+			if classify(err) != classify(c.want) || (err == nil) != (c.want == nil) || asked != c.asked {
+				t.Errorf("%v, want %v; it was asked: %t", err, c.want, asked)
+			}
+		})
+	}
+}
+
+// TestAWatchThatGoesOnAsksFirstWhetherItMay: not after a list or other credentials, whose versions are the server's.
+func TestAWatchThatGoesOnAsksFirstWhetherItMay(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(ctx context.Context, r *retrying)
+		opts   metav1.ListOptions
+		lists  int
+	}{
+		"it goes on":              {func(context.Context, *retrying) {}, metav1.ListOptions{}, 1},
+		"it lists by itself":      {func(context.Context, *retrying) {}, metav1.ListOptions{SendInitialEvents: new(true)}, 0},
+		"a list came before":      {func(ctx context.Context, r *retrying) { _, _ = r.ListWithContext(ctx, metav1.ListOptions{}) }, metav1.ListOptions{}, 0},
+		"its credentials are new": {func(_ context.Context, r *retrying) { r.wire.current.Store(&generation{}) }, metav1.ListOptions{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lists := 0
+			r := &retrying{
+				kinds: newKinds(t.Context(), "a"), wire: &wire{health: newHealth(HealthOptions{}, nil, nil, nil)},
+				ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
+					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+						lists++
+						return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}, nil
+					},
+					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+				}),
+			}
+			r.kind = r.kinds.stateOf(r.key)
+			r.wire.current.Store(&generation{})
+			r.watched.Store(r.wire.current.Load())
+			c.before(t.Context(), r)
+			lists = 0
+			c.opts.ResourceVersion = "10"
+			if _, err := r.WatchWithContext(t.Context(), c.opts); err != nil || lists != c.lists {
+				t.Errorf("%v after %d lists, want %d", err, lists, c.lists)
+			}
+			if r.watched.Load() != r.wire.current.Load() || r.listed.Load() {
+				t.Error("it is not noted what the next watch follows")
+			}
+		})
+	}
+}
+
 // TestWhatBecomesOfAnAnswer is by what the reflector does next: it lists anew at once, or after a pause, or is not told.
 func TestWhatBecomesOfAnAnswer(t *testing.T) {
 	status := func(code int) error {

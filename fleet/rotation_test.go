@@ -5,7 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -319,4 +323,112 @@ func mayRead(t *testing.T, e *Engagement) error {
 	t.Helper()
 	_, err := identifier(e.Cluster().GetConfig())(t.Context(), e.Cluster().GetHTTPClient().Transport)
 	return err
+}
+
+// clusterOf is an API server of a cluster with this identity, which it does not tell if that is empty.
+func clusterOf(t *testing.T, identity string) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/readyz":
+		case identity == "":
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden"}`)
+		default:
+			_, _ = fmt.Fprintf(w, `{"metadata":{"name":"kube-system","uid":%q}}`, identity)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// TestCredentialsAreTakenOverThatLeadToTheSameCluster. Where nobody knows which cluster it is, they must lead there by the same way.
+func TestCredentialsAreTakenOverThatLeadToTheSameCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		known, answers string
+		described      Member
+		closed         bool // the engagement has ended meanwhile
+		want           error
+	}{
+		"Same":                  {known: "1", answers: "1"},
+		"SameByAnotherWay":      {known: "1", answers: "1", described: Member{Config: anotherWay()}},
+		"Another":               {known: "1", answers: "2", want: errNotInPlace},
+		"ForbiddenSince":        {known: "1", want: errNotInPlace},
+		"Unknown":               {},
+		"UnknownByAnotherWay":   {described: Member{Config: anotherWay()}, want: errNotInPlace},
+		"ItsProviderSaysSo":     {known: "1", answers: "2", described: Member{Identity: "1"}},
+		"ItsProviderSaysNotSo":  {known: "1", answers: "1", described: Member{Identity: "2"}, want: errNotInPlace},
+		"TheEngagementHasEnded": {known: "1", answers: "1", closed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := clusterOf(t, c.answers)
+			old := &rest.Config{Host: server.URL, BearerToken: "old"}
+			described := c.described
+			described.Name = "a"
+			if described.Config == nil {
+				described.Config = &rest.Config{}
+			}
+			described.Config.Host, described.Config.BearerToken = server.URL, "new"
+			m := newMember(New(Options{}), described)
+			m.engagedAs = Member{Name: "a", Config: old}
+			e := newEngagement(t.Context(), "a")
+			e.identity, e.wire = c.known, newPlainWire(t, server)
+			shown := newRotatingCluster(nil, old)
+			e.cluster, m.engagement = shown, e
+			before := e.wire.current.Load()
+			if c.closed {
+				e.wire.close()
+			}
+			if err := m.rotate(t.Context(), described, e); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Fatalf("rotate() = %v, want %v", err, c.want)
+			}
+			if took := c.want == nil && !c.closed; e.wire.current.Load() == before == took || (m.rotations == 1) != took ||
+				(shown.GetConfig().BearerToken == "new") != took || (m.engagedAs.Config == described.Config) != took {
+				t.Errorf("they were taken over %d times, and are %q, want that they were: %t", m.rotations, shown.GetConfig().BearerToken, took)
+			}
+			if !c.closed && m.attempts != 0 {
+				t.Errorf("%d attempts are counted", m.attempts)
+			}
+			e.end(errors.New("the test is over"))
+			e.background.Wait()
+			if retired := c.want == nil || c.closed; before.isRetired() != retired {
+				t.Errorf("the old ones are given up: %t, want %t", !retired, retired)
+			}
+		})
+	}
+}
+
+// anotherWay is a config that trusts another server than the one of before.
+func anotherWay() *rest.Config {
+	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{ServerName: "another"}}
+}
+
+// TestWhatMayBeRotated: an engagement that goes on, on connections of the fleet's own, to the same address.
+func TestWhatMayBeRotated(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m *member, described *Member)
+		want   bool
+	}{
+		"other credentials":                    {func(*member, *Member) {}, true},
+		"no engagement":                        {func(m *member, _ *Member) { m.engagement = nil }, false},
+		"it has ended":                         {func(m *member, _ *Member) { m.engagement.end(errors.New("the cache has stopped")) }, false},
+		"a cluster that the provider made":     {func(m *member, _ *Member) { m.engagement.wire = nil }, false},
+		"it is to be that of the provider":     {func(_ *member, d *Member) { d.Config = nil }, false},
+		"another cluster answers there":        {func(m *member, _ *Member) { m.impostor = true }, false},
+		"it is to be found at another address": {func(_ *member, d *Member) { d.Config.Host = "https://b" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			described := Member{Name: "a", Config: &rest.Config{Host: "https://a", BearerToken: "new"}}
+			m := newMember(New(Options{}), described)
+			m.engagedAs = Member{Name: "a", Config: &rest.Config{Host: "https://a", BearerToken: "old"}}
+			m.engagement = newEngagement(t.Context(), "a")
+			m.engagement.wire = &wire{}
+			c.change(m, &described)
+			if e := m.rotatable(described); (e != nil) != c.want {
+				t.Errorf("it may be rotated: %t, want %t", e != nil, c.want)
+			}
+		})
+	}
 }

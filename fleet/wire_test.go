@@ -500,3 +500,35 @@ func TestARequestToAMemberThatCannotBeReachedSaysSo(t *testing.T) {
 		}
 	}
 }
+
+// TestARequestIsSentAgainAsItWas, if its body can be had once more.
+func TestARequestIsSentAgainAsItWas(t *testing.T) {
+	body := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
+	for name, c := range map[string]struct {
+		req  http.Request
+		want string
+		ok   bool
+	}{
+		"no body":                {http.Request{}, "", true},
+		"an empty body":          {http.Request{Body: http.NoBody}, "", true},
+		"one that can be had":    {http.Request{Body: http.NoBody, GetBody: body}, "", true},
+		"one that is read again": {http.Request{Body: io.NopCloser(strings.NewReader("")), GetBody: body}, "x", true},
+		"one that is gone":       {http.Request{Body: io.NopCloser(strings.NewReader(""))}, "", false},
+		"one that is lost": {http.Request{
+			Body: io.NopCloser(strings.NewReader("")), GetBody: func() (io.ReadCloser, error) { return nil, errNo },
+		}, "", false},
+	} {
+		again, ok := rewind(&c.req)
+		got := ""
+		if ok && again.Body != nil {
+			read, err := io.ReadAll(again.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			got = string(read)
+		}
+		if ok != c.ok || got != c.want {
+			t.Errorf("%s: it is sent again: %t, with %q", name, ok, got)
+		}
+	}
+}
