@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
 // TestEachFieldOfAConfigIsJudged: a field that a newer client-go adds fails it, until somebody has said here what it is, and has
@@ -112,5 +113,44 @@ func TestFieldsThatAreNotExportedAreCompared(t *testing.T) {
 	}
 	if equalButFunctions(a, config{"a", []string{"x"}, nil}) {
 		t.Error("a function is missing, and is not noticed")
+	}
+}
+
+// TestFilesAreReadUnlessTheirContentIsGiven, as client-go does.
+func TestFilesAreReadUnlessTheirContentIsGiven(t *testing.T) {
+	for name, c := range map[string]struct {
+		tls  rest.TLSClientConfig
+		want bool
+	}{
+		"nothing":                     {rest.TLSClientConfig{}, false},
+		"an authority":                {rest.TLSClientConfig{CAFile: "f"}, true},
+		"a certificate":               {rest.TLSClientConfig{CertFile: "f"}, true},
+		"a key":                       {rest.TLSClientConfig{KeyFile: "f"}, true},
+		"an authority given":          {rest.TLSClientConfig{CAFile: "f", CAData: []byte("x")}, false},
+		"a certificate given":         {rest.TLSClientConfig{CertFile: "f", CertData: []byte("x")}, false},
+		"a key given":                 {rest.TLSClientConfig{KeyFile: "f", KeyData: []byte("x")}, false},
+		"an authority, no file":       {rest.TLSClientConfig{CAData: []byte("x")}, false},
+		"a file beside what is given": {rest.TLSClientConfig{CAData: []byte("x"), CertFile: "f"}, true},
+	} {
+		if got := namesFiles(&rest.Config{TLSClientConfig: c.tls}); got != c.want {
+			t.Errorf("%s: files are read: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// TestWhatIsGivenIsKept: defaults stand for what is not.
+func TestWhatIsGivenIsKept(t *testing.T) {
+	if o := (Options{}).withDefaults(); o.MaxMembers != defaultMembers || o.ClusterOptions == nil || o.ClusterOptions(Member{}) != nil {
+		t.Errorf("without options there may be %d members", o.MaxMembers)
+	}
+	given := Options{MaxMembers: 7, ClusterOptions: func(Member) []cluster.Option { return make([]cluster.Option, 2) }}.withDefaults()
+	if given.MaxMembers != 7 || len(given.ClusterOptions(Member{})) != 2 {
+		t.Errorf("there may be %d members, with %d options each", given.MaxMembers, len(given.ClusterOptions(Member{})))
+	}
+	for qps, want := range map[float32]float32{0: -1, 7: 7} {
+		described := Member{Name: "a", Config: &rest.Config{QPS: qps}}
+		if cfg, err := newMember(New(Options{}), described).usable(described); err != nil || cfg.QPS != want {
+			t.Errorf("%v requests a second became %v: %v", qps, cfg.QPS, err)
+		}
 	}
 }

@@ -109,3 +109,36 @@ func TestWorkMayEndWhileTheEngagementEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestADrainWaitsForTheLastWork, also if there was none for a moment before.
+func TestADrainWaitsForTheLastWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngagement(t.Context(), "a")
+		join := func() (leave func()) {
+			_, leave, err := e.Join(t.Context(), named("a reconcile"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return leave
+		}
+		join()() // before the engagement ends
+		first, last := join(), join()
+		e.end(errRemoved)
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			_ = e.drain(t.Context())
+		}()
+		synctest.Wait()
+		if isClosed(drained) {
+			t.Error("it is drained while two run")
+		}
+		first()
+		synctest.Wait()
+		if isClosed(drained) {
+			t.Error("it is drained while one runs")
+		}
+		last()
+		<-drained
+	})
+}

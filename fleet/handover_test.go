@@ -12,6 +12,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
 
+	"github.com/go-logr/logr/funcr"
+
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
 
@@ -122,5 +124,40 @@ func TestTheNextEngagementHasTheKindsOfTheOneBefore(t *testing.T) {
 				synctest.Wait()
 			})
 		})
+	}
+}
+
+// TestHealthIsLoggedWhenItChanges, and that another cluster answers is told once, until the member is Ready again.
+func TestHealthIsLoggedWhenItChanges(t *testing.T) {
+	var lines []string
+	f := New(Options{Logger: funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})})
+	m := newMember(f, Member{Name: "a"})
+	e := newEngagement(t.Context(), "a")
+	if err := m.engaged(m.described, e); err != nil {
+		t.Fatal(err)
+	}
+	lines = nil
+	another := &anotherClusterError{known: "x", now: "y"}
+	for n, c := range []struct {
+		state State
+		why   error
+		lines int
+		told  bool // to look for an engagement of its own
+	}{
+		{Unreachable, context.DeadlineExceeded, 1, false}, {Unreachable, context.DeadlineExceeded, 1, false},
+		{Unreachable, another, 2, true}, {Unreachable, another, 2, false}, {Ready, nil, 3, false}, {Ready, nil, 3, false},
+		{Unreachable, another, 4, true},
+	} {
+		select {
+		case <-m.news:
+		default:
+		}
+		m.health(e, c.state, c.why)
+		if len(lines) != c.lines || (len(m.news) > 0) != c.told || m.impostor != (c.why == another) {
+			t.Errorf("%d: %d lines; it is told: %t; another cluster answers: %t", n, len(lines), len(m.news) > 0, m.impostor)
+		}
+		if why := m.unreachable(); (why != nil) != (c.state == Unreachable) {
+			t.Errorf("%d: requests are told %v", n, why)
+		}
 	}
 }

@@ -42,6 +42,30 @@ func TestAnIdentityIsPlainText(t *testing.T) {
 	}
 }
 
+// TestAnIdentityIsThatOfTheSystemNamespace alone.
+func TestAnIdentityIsThatOfTheSystemNamespace(t *testing.T) {
+	for answer, want := range map[string]error{
+		`{"metadata":{"name":"kube-system","uid":"1"}}`: nil, `{"metadata":{"name":"default","uid":"1"}}`: errNoAPIServer, `{"metadata":`: errNoAPIServer,
+	} {
+		if _, err := identityAnswered(t, http.StatusOK, answer); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("%s: %v, want %v", answer, err, want)
+		}
+	}
+}
+
+// TestAServerIsReadyThatDoesNotTell, since its user may not ask or it does not know the path.
+func TestAServerIsReadyThatDoesNotTell(t *testing.T) {
+	for status, ready := range map[int]bool{
+		http.StatusOK: true, http.StatusForbidden: true, http.StatusNotFound: true, http.StatusUnauthorized: false, http.StatusInternalServerError: false,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		defer server.Close()
+		if err := prober(&rest.Config{Host: server.URL})(t.Context(), newTestGeneration(t, server)); (err == nil) != ready {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+}
+
 // TestWhoAnswersWithoutAStatusSaysNothingOfTheIdentity: a gateway that knows no way to the cluster is not another one.
 func TestWhoAnswersWithoutAStatusSaysNothingOfTheIdentity(t *testing.T) {
 	for _, status := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest} {

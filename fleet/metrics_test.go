@@ -253,3 +253,14 @@ func TestCountingAReconcileDoesNotAllocate(t *testing.T) {
 		}
 	})
 }
+
+// TestTotalsAreSums of what their members have.
+func TestTotalsAreSums(t *testing.T) {
+	var sum totals
+	for range 2 {
+		sum.add(totals{engagements: 1, rotations: 2, probes: probeTimes{count: 3, sum: time.Second}})
+	}
+	if sum.engagements != 2 || sum.rotations != 4 || sum.probes.count != 6 || sum.probes.sum != 2*time.Second {
+		t.Errorf("the sum is %+v", sum)
+	}
+}

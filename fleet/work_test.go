@@ -6,6 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/gate"
+	"github.com/fleet-runtime/fleet-runtime/internal/life"
 )
 
 type valueKey struct{}
@@ -87,4 +90,41 @@ func TestWorkKeepsTheFirstCause(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReconcilesPassTheGateOfTheirEngagement. What they join beside is done on behalf of the member that they reconcile, and what
+// runs for nobody has no gate.
+func TestReconcilesPassTheGateOfTheirEngagement(t *testing.T) {
+	e, other := newEngagement(t.Context(), "a"), newEngagement(t.Context(), "b")
+	for n, engagement := range []*Engagement{e, other} {
+		engagement.gate, engagement.epoch = &gate.Gate{}, int64(n+1)
+		engagement.resume()
+	}
+	outer := context.WithValue(t.Context(), valueKey{}, "value")
+	own, leave, err := e.reconcile(outer, named("a reconcile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	beside, leave, err := other.Join(own, named("what it needs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	alone, leave, err := other.Join(outer, named("a source"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	for name, c := range map[string]struct {
+		ctx   context.Context //nolint:containedctx // of a test
+		gate  *gate.Gate
+		epoch any
+	}{
+		"its own": {own, e.gate, int64(1)}, "beside": {beside, e.gate, int64(1)}, "for nobody": {alone, nil, nil},
+	} {
+		if got := gate.From(c.ctx); got != c.gate || c.ctx.Value(life.EpochKey{}) != c.epoch || c.ctx.Value(valueKey{}) != "value" {
+			t.Errorf("%s: the gate is %p, want %p; the epoch is %v", name, got, c.gate, c.ctx.Value(life.EpochKey{}))
+		}
+	}
 }
