@@ -361,6 +361,9 @@ func TestInformersAreReleasedThatNobodyUses(t *testing.T) {
 				if !released && (w.of[key] != s || s.mapped != mapped) {
 					t.Errorf("what stays is not as before: %+v", w.of[key])
 				}
+				if s.trying != nil != (name == "an index is added") || w.status() != nil {
+					t.Error("something is still under way")
+				}
 			})
 		})
 	}
@@ -419,6 +422,32 @@ func TestAKindIsCountedWhileItIsMissing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAKindIsMissingOnlyWhileItFails, however often it failed and worked before.
+func TestAKindIsMissingOnlyWhileItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		key := keyOfPods()
+		add := func(field string, why *error, missing int64) {
+			t.Helper()
+			w.conflict.Store(why)
+			w.indexes.add(key, &index{field: field})
+			err := w.ensure(t.Context(), key, field)
+			if n := w.missing.down.Load(); n != missing || (err != nil) != (why != nil) {
+				t.Errorf("field %s: %v, and %d are missing, want %d", field, err, n, missing)
+			}
+			<-time.After(w.most)
+		}
+		add("a", nil, 0)
+		for range 2 {
+			add("b", &errNo, 1)
+			add("b", nil, 0)
+			add("c", nil, 0)
+			delete(w.indexes.of[key], "b")
+			delete(w.of[key].indexed, "b")
+		}
+	})
 }
 
 func TestAReaderWaitsUntilTheKindIsSyncedOrFails(t *testing.T) {
