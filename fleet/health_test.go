@@ -57,28 +57,65 @@ func TestWhatAProbeCounts(t *testing.T) {
 		silence  bool
 		answered time.Duration // when something was answered, from the beginning of the first probe
 		inRow    int
-		underWay int // of the same round
+		underWay int  // of the same round
+		redial   bool // the connections shall be closed
 	}{
-		"silence":                   {Ready, context.DeadlineExceeded, true, -time.Second, 2, 0},
-		"silence after an answer":   {Ready, context.DeadlineExceeded, true, time.Second, 0, 0},
-		"refused":                   {Ready, errNo, false, -time.Second, 1, 1},
-		"refused after an answer":   {Ready, errNo, false, time.Second, 1, 1},
-		"answered":                  {Ready, nil, false, -time.Second, 0, 0},
-		"silence, and Unreachable":  {Unreachable, context.DeadlineExceeded, true, time.Second, 0, 0},
-		"refused, and Unreachable":  {Unreachable, errNo, false, time.Second, 0, 0},
-		"answered, and Unreachable": {Unreachable, nil, false, -time.Second, 1, 0},
+		"silence":                   {Ready, context.DeadlineExceeded, true, -time.Second, 2, 0, false},
+		"silence after an answer":   {Ready, context.DeadlineExceeded, true, time.Second, 0, 0, false},
+		"refused":                   {Ready, errNo, false, -time.Second, 1, 1, false},
+		"refused after an answer":   {Ready, errNo, false, time.Second, 1, 1, false},
+		"answered":                  {Ready, nil, false, -time.Second, 0, 0, false},
+		"silence, and Unreachable":  {Unreachable, context.DeadlineExceeded, true, time.Second, 0, 0, true},
+		"refused, and Unreachable":  {Unreachable, errNo, false, time.Second, 0, 0, false},
+		"answered, and Unreachable": {Unreachable, nil, false, -time.Second, 1, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHealth(Options{}.withDefaults().Health, &probed{arriving: true}, func(State, error) {}, nil)
+			h := newHealth(Options{}.withDefaults().Health, &probed{}, func(State, error) {}, nil)
 			h.state = c.state
 			h.round.underWay, h.round.first = 2, time.Now()
 			h.answered = h.round.first.Add(c.answered)
 			before := h.round.n
-			h.countLocked(c.err, c.silence)
+			if redial := h.countLocked(c.err, c.silence); redial != c.redial {
+				t.Errorf("the connections shall be closed: %t, want %t", redial, c.redial)
+			}
 			same := h.round.n == before
 			if h.state != c.state || h.inRow != c.inRow || h.round.underWay != c.underWay || same != (c.underWay > 0) {
 				t.Errorf("it is %s, with %d in a row and %d under way of the same round: %t", h.state, h.inRow, h.round.underWay, same)
 			}
+		})
+	}
+}
+
+// TestProbesThatAreUnderWaySayNothingOfANewState: they were asked about the one before.
+func TestProbesThatAreUnderWaySayNothingOfANewState(t *testing.T) {
+	h := newHealth(Options{}.withDefaults().Health, &probed{}, func(State, error) {}, nil)
+	h.inRow, h.round.underWay = h.opts.FailureThreshold-1, 2
+	before := h.round.n
+	h.countLocked(errNo, false)
+	if h.state != Unreachable || h.round.n == before || h.round.underWay != 0 {
+		t.Errorf("it is %s, with %d under way of the same round: %t", h.state, h.round.underWay, h.round.n == before)
+	}
+}
+
+// TestAnIdleMemberIsNotGivenUpAtOnce: its probes follow at the interval of those that fail, whether they have an answer or not.
+func TestAnIdleMemberIsNotGivenUpAtOnce(t *testing.T) {
+	for name, p := range map[string]*probed{"refused": {broken: errNo}, "no answer": {hangs: make(chan struct{})}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if p.hangs != nil {
+					p.hangs = make(chan struct{})
+					defer close(p.hangs)
+				}
+				h := p.watch(t)
+				for p.asked() == 0 {
+					<-time.After(100 * time.Millisecond)
+					synctest.Wait()
+				}
+				for n := 1; n < h.opts.FailureThreshold; n++ {
+					p.is(t, n)
+					<-time.After(h.opts.RetryInterval)
+				}
+			})
 		})
 	}
 }
@@ -465,6 +502,16 @@ func TestAMemberIsAskedAtOnceWhenThereIsNewsOfIt(t *testing.T) {
 		p.is(t, 4, Unreachable)
 		<-time.After(1500 * time.Millisecond)
 		p.is(t, 5, Unreachable, Ready) // the second follows soon
+
+		h.lost(errNo)
+		p.mu.Lock()
+		p.hangs = make(chan struct{})
+		p.mu.Unlock()
+		h.askNow()
+		p.is(t, 6, Unreachable, Ready, Unreachable)
+		h.askNow()
+		p.is(t, 7, Unreachable, Ready, Unreachable) // it does not wait for the one that is under way
+		close(p.hangs)
 	})
 }
 

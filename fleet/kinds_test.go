@@ -538,6 +538,9 @@ func TestEachKindThatFailsIsTold(t *testing.T) {
 		if diff := cmp.Diff(slices.Sorted(slices.Values(kinds)), names); diff != "" {
 			t.Errorf("the kinds of the status (-want, +got):\n%s", diff)
 		}
+		if got, want := notSyncedMessage(w.status()[:2]), "ConfigMap: Error: no; Event: Error: no"; got != want {
+			t.Errorf("the message is %q, want %q", got, want)
+		}
 		w.report(listers[0], listing, nil)
 		if len(w.status()) != len(kinds)-1 || w.changed() != len(kinds)+1 {
 			t.Errorf("status is %v after %d changes, want that one kind works", w.status(), w.changed())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,7 +152,7 @@ func TestAMemberLeavesWhenEveryControllerIsDoneAtOnce(t *testing.T) {
 		one.has("a", 1)
 		two.has("a", 1)
 		left := leavingMember(t, f, is(e.Cluster()))
-		if s := status(t, f, "a"); s.State != Ready || !s.Leaving || f.now("a").Engagement != e {
+		if s := status(t, f, "a"); s.State != Ready || !s.Leaving || !e.leaving.Load() || f.now("a").Engagement != e {
 			t.Errorf("while it leaves: %+v, want that it is engaged as before", s)
 		}
 		for _, c := range []*controllerOf{one, two} {
@@ -460,6 +461,60 @@ func TestAMemberThatWasNeverConnectedLeavesAtOnceWithoutControllers(t *testing.T
 		f := running(t, Options{})
 		left := leavingMember(t, f, Member{Name: "a", Err: errors.New("no kubeconfig yet")})
 		wantLeft(t, left, true, "without controllers")
+		wantNoMember(t, f)
+	})
+}
+
+// TestFollowersHearThatAMemberLeaves, and that it stays.
+func TestFollowersHearThatAMemberLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		controls(f, "one").has("a", 1)
+		e := join(t, f, "a")
+		ctx, stop := context.WithCancel(t.Context())
+		var heard atomic.Bool
+		go func() { // ends with ctx
+			for change := range f.Changes(ctx) {
+				heard.Store(change.Status.Leaving)
+			}
+		}()
+		leavingMember(t, f, is(e.Cluster()))
+		if !heard.Load() {
+			t.Error("followers do not hear that it leaves")
+		}
+		set(t, f, is(e.Cluster()))
+		if heard.Load() {
+			t.Error("followers do not hear that it stays")
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+// TestWhatIsSaidLastOfAMemberThatIsDrainedHolds: it is set again, and is to leave again, before it has left.
+func TestWhatIsSaidLastOfAMemberThatIsDrainedHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{LeaveTimeout: time.Minute})
+		one := controls(f, "one")
+		one.has("a", 1)
+		e := join(t, f, "a")
+		_, done, err := e.Join(t.Context(), named("a reconcile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := leavingMember(t, f, is(e.Cluster()))
+		<-time.After(time.Minute)
+		wantLeft(t, first, false, "while it is drained")
+		set(t, f, is(e.Cluster()))
+		again := leavingMember(t, f, is(e.Cluster()))
+		if again == first || leavingMember(t, f, is(e.Cluster())) != again {
+			t.Error("to leave again is not another leaving, once")
+		}
+		done()
+		wantLeft(t, first, true, "when it is drained")
+		wantLeft(t, again, false, "as the next, with a request")
+		one.has("a", 0)
+		wantLeft(t, again, true, "without a request")
 		wantNoMember(t, f)
 	})
 }

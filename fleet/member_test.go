@@ -107,6 +107,30 @@ func TestAMemberMayBecomeAnotherCluster(t *testing.T) {
 	}
 }
 
+// TestAnotherClusterBeginsWhenNothingOfTheOneBeforeRuns: until then there is no engagement, and the status says why.
+func TestAnotherClusterBeginsWhenNothingOfTheOneBeforeRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		set(t, f, Member{Name: "a", Cluster: &existing{}, Identity: "1"})
+		_, done, err := f.now("a").Engagement.Join(t.Context(), named("a reconcile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		set(t, f, Member{Name: "a", Cluster: &existing{}, Identity: "2"})
+		if s := status(t, f, "a"); s.State != Draining || s.Reason != ReasonAnotherCluster || f.now("a").Engagement != nil {
+			t.Errorf("while a reconcile of the cluster before runs: %+v", s)
+		}
+		set(t, f, Member{Name: "b", Cluster: &existing{}, Identity: "1"})
+		if s := status(t, f, "b"); len(s.Duplicates) > 0 {
+			t.Errorf("what the member was before is a duplicate still: %v", s.Duplicates)
+		}
+		done()
+		if s := status(t, f, "a"); s.State != Ready || s.Identity != "2" || s.Reason != "" {
+			t.Errorf("after that: %+v, want the other cluster", s)
+		}
+	})
+}
+
 // TestAnEngagementThatHasEndedByItselfKeepsNoIdentity: the next one may be another cluster, and others may be that one.
 func TestAnEngagementThatHasEndedByItselfKeepsNoIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

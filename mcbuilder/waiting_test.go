@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/life"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -313,9 +314,15 @@ func TestARequestOfTheLocalClusterIsReconciledByTheManagersCluster(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		a := attend(t)
 		r := a.reconciling(nil)
+		controller, stop := context.WithCancel(t.Context())
+		defer stop()
+		r.started = controller
 		r.inner = mcreconcile.Func(func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
 			if name, ok := mcreconcile.ClusterNameFrom(ctx); !ok || name != mcreconcile.LocalCluster || mcreconcile.ClusterFrom(ctx) != r.mgr {
 				t.Errorf("the context carries %q, %t", name, ok)
+			}
+			if life.Of(ctx) != controller {
+				t.Error("the local cluster is not there for as long as the controller runs")
 			}
 			return reconcile.Result{}, missing(fleet.ErrUnknown, "b")
 		})
