@@ -2,17 +2,17 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
-
-	"github.com/go-logr/logr/funcr"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/informer"
 )
@@ -144,8 +144,12 @@ func TestHealthIsLoggedWhenItChanges(t *testing.T) {
 		lines int
 		told  bool // to look for an engagement of its own
 	}{
-		{Unreachable, context.DeadlineExceeded, 1, false}, {Unreachable, context.DeadlineExceeded, 1, false},
-		{Unreachable, another, 2, true}, {Unreachable, another, 2, false}, {Ready, nil, 3, false}, {Ready, nil, 3, false},
+		{Unreachable, context.DeadlineExceeded, 1, false},
+		{Unreachable, context.DeadlineExceeded, 1, false},
+		{Unreachable, another, 2, true},
+		{Unreachable, another, 2, false},
+		{Ready, nil, 3, false},
+		{Ready, nil, 3, false},
 		{Unreachable, another, 4, true},
 	} {
 		select {
@@ -153,7 +157,7 @@ func TestHealthIsLoggedWhenItChanges(t *testing.T) {
 		default:
 		}
 		m.health(e, c.state, c.why)
-		if len(lines) != c.lines || (len(m.news) > 0) != c.told || m.impostor != (c.why == another) {
+		if len(lines) != c.lines || (len(m.news) > 0) != c.told || m.impostor != errors.Is(c.why, ErrAnotherCluster) {
 			t.Errorf("%d: %d lines; it is told: %t; another cluster answers: %t", n, len(lines), len(m.news) > 0, m.impostor)
 		}
 		if why := m.unreachable(); (why != nil) != (c.state == Unreachable) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -180,6 +181,34 @@ func TestAClientCertificateIsThereForEachHandshake(t *testing.T) {
 	if err := parseCertificateLate(&transport.TLSConfig{CertData: []byte("none"), KeyData: key}); err == nil {
 		t.Error("data without a certificate are accepted")
 	}
+}
+
+// TestFollowersHearOfDuplicates as they come and go.
+func TestFollowersHearOfDuplicates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, Options{})
+		set(t, f, Member{Name: "a", Cluster: &existing{}, Identity: "1"})
+		ctx, stop := context.WithCancel(t.Context())
+		var heard atomic.Int64
+		go func() { // ends with ctx
+			for change := range f.Changes(ctx) {
+				if change.Status.Name == "a" {
+					heard.Store(int64(len(change.Status.Duplicates)))
+				}
+			}
+		}()
+		set(t, f, Member{Name: "b", Cluster: &existing{}, Identity: "1"})
+		if heard.Load() != 1 {
+			t.Errorf("followers have heard of %d duplicates, want one", heard.Load())
+		}
+		<-f.remove("b")
+		synctest.Wait()
+		if heard.Load() != 0 {
+			t.Errorf("followers have heard of %d duplicates, want none", heard.Load())
+		}
+		stop()
+		synctest.Wait()
+	})
 }
 
 // TestDuplicatesAreToldUpToTen: each of many members that are one cluster would name all the others.

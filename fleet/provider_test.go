@@ -66,6 +66,7 @@ func TestSameAccess(t *testing.T) {
 		"OtherProxy":      {"Functions of the same code, which name different proxies.", Member{Config: proxied[0]}, Member{Config: proxied[2]}, false},
 		"OtherIdentity":   {"The provider says that it is another cluster.", Member{Config: proxied[0], Identity: "a"}, Member{Config: proxied[0], Identity: "b"}, false},
 		"SameRevision":    {"The provider knows best.", Member{Config: proxied[0], Revision: "1"}, Member{Config: &rest.Config{}, Revision: "1"}, true},
+		"OneRevision":     {"The config tells where one has none.", Member{Config: proxied[0], Revision: "1"}, Member{Config: proxied[1]}, true},
 		"OtherRevision":   {"A proxy's address is hidden in a closure; the revision tells.", Member{Config: proxied[0], Revision: "1"}, Member{Config: proxied[2], Revision: "2"}, false},
 		"ConfigOrNothing": {"A description that broke is another one.", Member{Config: &rest.Config{}}, Member{Err: errors.New("x")}, false},
 	}

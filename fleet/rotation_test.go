@@ -378,6 +378,7 @@ func TestCredentialsAreTakenOverThatLeadToTheSameCluster(t *testing.T) {
 			shown := newRotatingCluster(nil, old)
 			e.cluster, m.engagement = shown, e
 			before := e.wire.current.Load()
+			before.begin(false)
 			if c.closed {
 				e.wire.close()
 			}
@@ -391,8 +392,16 @@ func TestCredentialsAreTakenOverThatLeadToTheSameCluster(t *testing.T) {
 			if !c.closed && m.attempts != 0 {
 				t.Errorf("%d attempts are counted", m.attempts)
 			}
+			if waits := strings.HasPrefix(e.busy(), retiring{}.String()); waits != (c.want == nil && !c.closed) {
+				t.Errorf("a request that is under way has its time: %t", waits)
+			}
+			before.end()
 			e.end(errors.New("the test is over"))
-			e.background.Wait()
+			patience, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := e.drain(patience); err != nil {
+				t.Error(err)
+			}
 			if retired := c.want == nil || c.closed; before.isRetired() != retired {
 				t.Errorf("the old ones are given up: %t, want %t", !retired, retired)
 			}

@@ -117,7 +117,7 @@ func TestReconcilesPassTheGateOfTheirEngagement(t *testing.T) {
 	}
 	defer leave()
 	for name, c := range map[string]struct {
-		ctx   context.Context //nolint:containedctx // of a test
+		ctx   context.Context
 		gate  *gate.Gate
 		epoch any
 	}{
@@ -125,6 +125,28 @@ func TestReconcilesPassTheGateOfTheirEngagement(t *testing.T) {
 	} {
 		if got := gate.From(c.ctx); got != c.gate || c.ctx.Value(life.EpochKey{}) != c.epoch || c.ctx.Value(valueKey{}) != "value" {
 			t.Errorf("%s: the gate is %p, want %p; the epoch is %v", name, got, c.gate, c.ctx.Value(life.EpochKey{}))
+		}
+	}
+}
+
+// TestReconcilesAreSuspendedHoweverOftenTheyWereResumed, and begin again when they are resumed.
+func TestReconcilesAreSuspendedHoweverOftenTheyWereResumed(t *testing.T) {
+	e := newEngagement(t.Context(), "a")
+	e.gate = &gate.Gate{}
+	for range 2 {
+		e.resume()
+		ctx, leave, err := e.reconcile(t.Context(), named("a reconcile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.resume()
+		e.suspend(errNo)
+		if cause := context.Cause(ctx); !errors.Is(cause, errNo) {
+			t.Errorf("a reconcile that runs has ended by %v", cause)
+		}
+		leave()
+		if _, _, err := e.reconcile(t.Context(), named("another")); !errors.Is(err, errNo) {
+			t.Errorf("another begins: %v", err)
 		}
 	}
 }
