@@ -57,6 +57,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"TwoReconcilers":      {build: options(Options{Reconciler: plain}), by: plain, want: "give the reconciler to Complete or Build, not to WithOptions"},
 		"NothingWatched":      {build: func(b *Builder) *Builder { return b.Named("x") }, by: plain, want: "nothing is watched: use For, Watches or WatchesRawSource"},
 		"ARawSource":          {build: func(b *Builder) *Builder { return b.Named("x").WatchesRawSource(nil) }, by: plain},
+		"AWatchAndARawSource": {build: func(b *Builder) *Builder { return pods(b).WatchesRawSource(nil) }, by: plain},
 		"NoName":              {build: watching(&corev1.Pod{}), by: plain, want: "the controller has no name: use For or Named"},
 		"AName":               {build: func(b *Builder) *Builder { return watching(&corev1.Pod{})(b.Named("x")) }, by: plain},
 		"NoObject":            {build: func(b *Builder) *Builder { return watching(nil)(b.Named("x")) }, by: plain, want: "the object to watch is nil"},

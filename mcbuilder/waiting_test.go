@@ -335,6 +335,26 @@ func TestARequestOfTheLocalClusterIsReconciledByTheManagersCluster(t *testing.T)
 	})
 }
 
+// TestAReconcileThatWasSuspendedIsNoFailure: it is tried again when the member is back. What has worked has worked.
+func TestAReconcileThatWasSuspendedIsNoFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("a")
+		e, err := a.fleet.Engagement("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, suspend := context.WithCancelCause(t.Context())
+		suspend(fmt.Errorf("suspended: %w", fleet.ErrNotReady))
+		for why, want := range map[error]time.Duration{errors.New("canceled"): soon, nil: 0} {
+			if got, err := a.reconciling(failing(why)).engaged(ctx, e, request("a", "x")); err != nil || got.RequeueAfter != want {
+				t.Errorf("after %v it is tried again after %s: %v", why, got.RequeueAfter, err)
+			}
+		}
+	})
+}
+
 // TestAClusterThatIsReportedAgainHasAnotherInstance: it is the same object, but another engagement.
 func TestAClusterThatIsReportedAgainHasAnotherInstance(t *testing.T) {
 	t.Parallel()
