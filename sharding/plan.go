@@ -80,6 +80,9 @@ func (t *turn) planInput() (protocol.Input, bool) {
 // isSettlingLocked reports whether what is owned stays where it is. Of a table of which nobody owns anything, the first replica waits for
 // others a moment only: those that start together come within that, and one that is alone is not to be without members for long.
 func (t *turn) isSettlingLocked() bool {
+	if joined(t.was, t.current()) { // in this very write
+		t.settling.came(t.now)
+	}
 	left := t.settling.left(t.now)
 	owned := slices.ContainsFunc(t.was.Owner, func(owner string) bool { return owner != "" })
 	if !owned {

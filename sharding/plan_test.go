@@ -76,6 +76,21 @@ func TestAPlanIsANewGenerationAndGivesNothingToTheSilent(t *testing.T) {
 	}
 }
 
+// TestNothingMovesInTheWriteThatLetsAReplicaJoin: others may join right after it.
+func TestNothingMovesInTheWriteThatLetsAReplicaJoin(t *testing.T) {
+	t.Parallel()
+	turn := turnOf(t, &manual{at: instant{mono: time.Hour, wall: time.Now().Round(0)}}, func(*protocol.Table) {})
+	if in, _ := turn.planInput(); in.Settling {
+		t.Fatal("nothing has joined, and it settles")
+	}
+	if err := turn.change().Join(protocol.Member{Session: "new", Revision: turn.opts.Revision, Capacity: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if in, ok := turn.planInput(); !ok || !in.Settling {
+		t.Errorf("the plan of the table with the new replica settles: %v, it is made: %v; want both", in.Settling, ok)
+	}
+}
+
 func TestAReplicaPlansAgainOnlyIfSomethingHasChanged(t *testing.T) {
 	t.Parallel()
 	c := &manual{at: instant{mono: time.Hour, wall: time.Now().Round(0)}}
