@@ -46,7 +46,7 @@ func (r release) image(p program, built map[platform]string) error {
 	defer func() { _ = os.RemoveAll(folder) }()
 	outer := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
 		Add:        index,
-		Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": reference(p, r.version)}},
+		Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": p.image + ":" + r.version}},
 	})
 	if _, err := layout.Write(folder, outer); err != nil {
 		return err
@@ -55,9 +55,6 @@ func (r release) image(p program, built map[platform]string) error {
 		return r.tarFolder(w, folder)
 	})
 }
-
-// reference is what the manifests call the image.
-func reference(p program, version string) string { return "fleet-runtime-" + p.name + ":" + version }
 
 // imageOf is the image for one platform.
 func (r release) imageOf(p program, on platform, path string) (v1.Image, error) {

@@ -21,14 +21,20 @@ import (
 // programs are what people install, and the image that they deploy. Each is a module of its own.
 var programs = []program{
 	{name: "kubebuilder-fleet", folder: "cmd/kubebuilder-fleet"},
-	{name: "operator", folder: "examples/operator", image: true, manifests: "examples/operator/deploy"},
+	{
+		name: "operator", folder: "examples/operator", image: "fleet.example.com/operator",
+		manifests: map[string][]string{
+			"install.yaml": {"deploy/hub.yaml", "deploy/reader.yaml"},
+			"member.yaml":  {"deploy/member.yaml"},
+		},
+	},
 }
 
 // program is a main package.
 type program struct {
 	name, folder string
-	image        bool   // whether it is released as an image, not as files
-	manifests    string // the folder of those that install it
+	image        string              // its name in the manifests, there with the tag dev; empty for a program that is released as files
+	manifests    map[string][]string // files that install it, and of which in its folder they are made
 }
 
 func main() {
@@ -73,6 +79,9 @@ func run(ctx context.Context, root, dist, version string, platforms []platform, 
 		}
 	}
 	if err := writeChecksums(unfinished); err != nil {
+		return err
+	}
+	if err := os.Chmod(unfinished, 0o755); err != nil { //nolint:gosec // everybody may read it
 		return err
 	}
 	return os.Rename(unfinished, dist)

@@ -25,7 +25,7 @@ func (r release) add(ctx context.Context, p program) error {
 	defer func() { _ = os.RemoveAll(work) }()
 	built := map[platform]string{}
 	for _, on := range r.platforms {
-		if p.image && on.os != "linux" {
+		if p.image != "" && on.os != "linux" {
 			continue
 		}
 		path := filepath.Join(work, on.String(), executable(p.name, on))
@@ -37,7 +37,7 @@ func (r release) add(ctx context.Context, p program) error {
 		}
 		built[on] = path
 	}
-	if p.image {
+	if p.image != "" {
 		if err := r.image(p, built); err != nil {
 			return fmt.Errorf("make its image: %w", err)
 		}
@@ -51,14 +51,14 @@ func (r release) add(ctx context.Context, p program) error {
 	return nil
 }
 
-// build compiles a program. It knows its version by its module, and has no path of this machine in it.
+// build compiles a program. Its variable released is the version, and it has no path of this machine in it.
 func (r release) build(ctx context.Context, p program, on platform, path string) error {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(r.root, p.folder), //nolint:gosec // nothing of it comes from outside
-		"-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", absolute, ".")
+		"-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.released="+r.version, "-o", absolute, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS="+on.os, "GOARCH="+on.arch)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	fmt.Fprintf(os.Stderr, "release: building %s for %s\n", p.name, on)

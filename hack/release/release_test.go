@@ -20,7 +20,7 @@ import (
 
 var (
 	tool     = program{name: "tool", folder: "tool"}
-	operator = program{name: "operator", folder: "operator", image: true, manifests: "deploy"}
+	operator = program{name: "operator", folder: "operator", image: "example.com/operator", manifests: map[string][]string{"install.yaml": {"a.yaml", "b.yaml"}}}
 	linux    = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
 )
 
@@ -31,11 +31,11 @@ func repository(t *testing.T) string {
 	for name, content := range map[string]string{
 		"LICENSE":          "Do as you like.\n",
 		"tool/go.mod":      "module example.com/tool\n\ngo 1.26.0\n",
-		"tool/main.go":     "package main\n\nvar version string\n\nfunc main() { println(version) }\n",
+		"tool/main.go":     "package main\n\nvar released string\n\nfunc main() { println(released) }\n",
 		"operator/go.mod":  "module example.com/operator\n\ngo 1.26.0\n",
 		"operator/main.go": "package main\n\nfunc main() {}\n",
-		"deploy/b.yaml":    "kind: Deployment\nimage: fleet-runtime-operator:latest\n",
-		"deploy/a.yaml":    "kind: Namespace\n",
+		"operator/b.yaml":  "kind: Deployment\nimage: example.com/operator:dev\n",
+		"operator/a.yaml":  "kind: Namespace\n",
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -135,7 +135,7 @@ func TestTheImageHasTheProgramForEachPlatformOfLinux(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name := manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != "fleet-runtime-operator:v0.1.0" {
+	if name := manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != "example.com/operator:v0.1.0" {
 		t.Errorf("it is called %q", name)
 	}
 	index, err := outer.ImageIndex(manifest.Manifests[0].Digest)
@@ -168,7 +168,7 @@ func wantImage(t *testing.T, index v1.ImageIndex, descriptor v1.Descriptor, on p
 
 func TestTheManifestsAreOneFileWithTheImageOfTheRelease(t *testing.T) {
 	dist := made(t, repository(t), linux[:1], operator)
-	want := "---\n# a.yaml\nkind: Namespace\n---\n# b.yaml\nkind: Deployment\nimage: fleet-runtime-operator:v0.1.0\n"
+	want := "---\n# a.yaml\nkind: Namespace\n---\n# b.yaml\nkind: Deployment\nimage: example.com/operator:v0.1.0\n"
 	if got := read(t, dist, "operator_v0.1.0_install.yaml"); got != want {
 		t.Errorf("it is\n%s\nwant\n%s", got, want)
 	}
@@ -192,7 +192,7 @@ func TestWhatIsInAProgramIsSaid(t *testing.T) {
 
 func TestAReleaseThatCannotBeMadeLeavesNothing(t *testing.T) {
 	root := repository(t)
-	broken := program{name: "broken", folder: "tool", image: true, manifests: "none"}
+	broken := program{name: "broken", folder: "tool", image: "a", manifests: map[string][]string{"install.yaml": {"none.yaml"}}}
 	for name, c := range map[string]struct {
 		version  string
 		programs []program
