@@ -27,12 +27,19 @@ type chart struct {
 	log         bool   // whether y is logarithmic, as x always is
 }
 
+// members is the heading of the column with their number.
+const members = "members"
+
 // charts are all that there are.
 var charts = []chart{
-	{file: "memory.svg", title: "Heap of an idle member", section: "## Memory", x: "members", y: "heap", unit: "KB"},
+	{file: "memory.svg", title: "Heap of an idle member", section: "## Memory", x: members, y: "heap", unit: "KB"},
 	{
 		file: "engagement.svg", title: "Time until all members are engaged", section: "## Memory",
-		x: "members", y: "engaged after", unit: "seconds", log: true,
+		x: members, y: "engaged after", unit: "seconds", log: true,
+	},
+	{
+		file: "hub-writes.svg", title: "Writes to the hub of three replicas", section: "### Requests to the hub",
+		x: members, y: "writes of Leases", unit: "a second", log: true,
 	},
 }
 
@@ -138,7 +145,7 @@ func (c chart) lines(page string) ([]line, error) {
 	}
 	var lines []line
 	for _, row := range rows[2:] {
-		name := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(row[1]), ", Secrets"))
+		name, _, _ := strings.Cut(strings.TrimSpace(row[1]), ",") // without how it was measured
 		i := slices.IndexFunc(lines, func(l line) bool { return l.name == name })
 		if i < 0 {
 			i, lines = len(lines), append(lines, line{name: name})
