@@ -7,34 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"html"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/hinshun/vt10x"
 )
 
-// drawCasts draws each recording of a terminal in the folder as a picture that moves.
-func drawCasts(folder string) error {
-	casts, err := filepath.Glob(filepath.Join(folder, "*.cast"))
+// drawCast makes a picture that moves of a recording of a terminal.
+func drawCast(cast []byte) ([]byte, error) {
+	title, frames, err := screens(cast)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, path := range casts {
-		file, err := os.ReadFile(path) //nolint:gosec // the caller's own
-		if err != nil {
-			return err
-		}
-		title, frames, err := screens(file)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", path, err)
-		}
-		if err := write(strings.TrimSuffix(path, ".cast")+".svg", film(title, frames)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return film(title, frames), nil
 }
 
 // frame is what a terminal shows from a moment on.

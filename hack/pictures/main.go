@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 //go:generate go run . ../../docs
@@ -24,10 +25,10 @@ func main() {
 // run draws all pictures of the folder of the documentation.
 func run(docs string) error {
 	folder := filepath.Join(docs, "pictures")
-	if err := drawTexts(folder); err != nil {
+	if err := drawEach(folder, ".txt", drawText); err != nil {
 		return err
 	}
-	if err := drawCasts(folder); err != nil {
+	if err := drawEach(folder, ".cast", drawCast); err != nil {
 		return err
 	}
 	page, err := os.ReadFile(filepath.Join(docs, "performance.md")) //nolint:gosec // the caller's own
@@ -40,6 +41,28 @@ func run(docs string) error {
 			return fmt.Errorf("plot %s: %w", c.file, err)
 		}
 		if err := write(filepath.Join(folder, c.file), picture); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drawEach draws each file of the folder whose name ends so, as an SVG beside it.
+func drawEach(folder, suffix string, draw func([]byte) ([]byte, error)) error {
+	paths, err := filepath.Glob(filepath.Join(folder, "*"+suffix))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		source, err := os.ReadFile(path) //nolint:gosec // the caller's own
+		if err != nil {
+			return err
+		}
+		picture, err := draw(source)
+		if err != nil {
+			return fmt.Errorf("draw %s: %w", path, err)
+		}
+		if err := write(strings.TrimSuffix(path, suffix)+".svg", picture); err != nil {
 			return err
 		}
 	}

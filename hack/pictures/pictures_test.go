@@ -42,7 +42,7 @@ func TestPicturesAreXMLWithATitle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := drawText("This & that\n\n.---.\n| <-+->\n'---'\n")
+	text, err := drawText([]byte("This & that\n\n.---.\n| <-+->\n'---'\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestPicturesAreXMLWithATitle(t *testing.T) {
 
 func TestATextNeedsATitle(t *testing.T) {
 	for _, text := range []string{"", "title\n.--.\n", "two\nlines\n\n.--.\n"} {
-		if _, err := drawText(text); err == nil {
+		if _, err := drawText([]byte(text)); err == nil {
 			t.Errorf("%q: no error", text)
 		}
 	}

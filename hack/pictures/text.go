@@ -5,39 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"html"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/bep/goat"
 )
 
-// drawTexts draws each text in the folder.
-func drawTexts(folder string) error {
-	texts, err := filepath.Glob(filepath.Join(folder, "*.txt"))
-	if err != nil {
-		return err
-	}
-	for _, path := range texts {
-		text, err := os.ReadFile(path) //nolint:gosec // the caller's own
-		if err != nil {
-			return err
-		}
-		picture, err := drawText(string(text))
-		if err != nil {
-			return fmt.Errorf("draw %s: %w", path, err)
-		}
-		if err := write(strings.TrimSuffix(path, ".txt")+".svg", picture); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // drawText makes an SVG of a text. Its first line is the title, which is read out where the picture is not seen, and the drawing
 // follows after an empty line.
-func drawText(text string) ([]byte, error) {
-	title, drawing, found := strings.Cut(text, "\n\n")
+func drawText(text []byte) ([]byte, error) {
+	title, drawing, found := strings.Cut(string(text), "\n\n")
 	if !found || strings.Contains(title, "\n") {
 		return nil, errors.New("the first line must be a title, and the second empty")
 	}
