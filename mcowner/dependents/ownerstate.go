@@ -31,7 +31,7 @@ type ownerState struct {
 	events    []ownerEvent      // to be recorded
 	conflicts int               // of storing it, in a row
 	progress  *progress         // nil if clusters need not wait for others
-	library   library           // of slices
+	known     knownSlices
 }
 
 // plan is what an owner asks for. It is not changed: the next one is another.
@@ -216,7 +216,7 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 	p := o.partLocked(name)
 	r.Since = since(p.result.Since, text(p.result.Err) != text(r.Err) || !p.done)
 	r.Objects = aged(p.result.Objects, r.Objects)
-	o.library.age(&r)
+	o.known.age(&r)
 	news = !p.done || p.seq != v.seq || !sameResult(p.result, r.Result) ||
 		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
 	p.seq, p.done, p.result, p.runs = v.seq, true, r.Result, p.runs+1

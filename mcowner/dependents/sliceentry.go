@@ -34,11 +34,11 @@ func (a *accounting) entries() []v1alpha1.Cluster {
 // entryLocked returns what slices say of a cluster. Of one that was not looked at since the program began, they go on to say what
 // they said before, for a while: a restart is no news.
 func (o *ownerState) entryLocked(r Result) v1alpha1.Cluster {
-	e, l := entryOf(r), &o.library
-	before, ok := l.before[string(r.Cluster)]
+	e, k := entryOf(r), &o.known
+	before, ok := k.before[string(r.Cluster)]
 	switch {
 	case !ok:
-	case time.Now().Before(l.until):
+	case time.Now().Before(k.until):
 		before.Targeted = r.Targeted
 		return before
 	case before.Error == e.Error:
@@ -106,12 +106,12 @@ func stamp(t time.Time) metav1.Time {
 
 // age gives what came of a cluster the times that its slice has, when the cluster is looked at for the first time since
 // the program began.
-func (l *library) age(r *report) {
-	before, ok := l.before[string(r.Cluster)]
+func (k *knownSlices) age(r *report) {
+	before, ok := k.before[string(r.Cluster)]
 	if !ok || errors.Is(r.Err, ErrPending) {
 		return
 	}
-	delete(l.before, string(r.Cluster))
+	delete(k.before, string(r.Cluster))
 	if r.Err != nil && before.Error == sliceText(r.Err) {
 		r.Since = before.Since.Time
 	}

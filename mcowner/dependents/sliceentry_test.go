@@ -39,7 +39,7 @@ func TestWhereThereMayBeDependentsIsWrittenAtOnce(t *testing.T) {
 		a := &accounting{
 			engine: &engine{keys: testKeys}, o: newOwnerState(mcreconcile.Request{}), plan: &plan{owner: c.owner, ref: ref}, record: record.Record{Sites: c.now},
 		}
-		a.o.library.written = time.Now().Add(-c.before)
+		a.o.known.written = time.Now().Add(-c.before)
 		if got := a.isSliceDue(record.NewBook(ref, "ns")); got != c.want {
 			t.Errorf("%s is due: %t", what, got)
 		}

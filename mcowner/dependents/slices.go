@@ -64,8 +64,8 @@ func (c config) checkSlices(mgr mcmanager.Manager) error {
 	return nil // what else is in the way shows when the manager starts
 }
 
-// library is what is known of an owner's slices.
-type library struct {
+// knownSlices is what is known of an owner's slices.
+type knownSlices struct {
 	book    *record.Book // nil if there are no slices, or they were not read yet
 	doubts  uint64       // grows when slices may not be as they are thought to be
 	read    uint64       // the doubts that there were when they were read
@@ -78,8 +78,8 @@ type library struct {
 // readLocked returns the record of an owner as it is stored.
 func (o *ownerState) readLocked(owner client.Object, keys record.Keys) record.Record {
 	r := keys.Read(owner)
-	if o.library.book.IsOf(owner.GetUID()) {
-		return r.With(o.library.book)
+	if o.known.book.IsOf(owner.GetUID()) {
+		return r.With(o.known.book)
 	}
 	return r
 }
@@ -95,8 +95,8 @@ func (o *ownerState) read(owner client.Object, keys record.Keys) record.Record {
 func (c *engine) openBook(ctx context.Context, o *ownerState, home remote.Session, ref mcowner.Reference, owner client.Object) error {
 	said := c.keys.Read(owner).Slices
 	o.mu.Lock()
-	before, doubts := o.library.book, o.library.doubts
-	again := doubts != o.library.read
+	before, doubts := o.known.book, o.known.doubts
+	again := doubts != o.known.read
 	o.mu.Unlock()
 	if !again && (said == nil || before.IsOf(ref.UID)) {
 		return nil
@@ -132,15 +132,15 @@ func (a *accounting) reopenBook(ctx context.Context) error {
 func (o *ownerState) shelve(before, now *record.Book, clusters []v1alpha1.Cluster, doubts uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := &o.library
-	if l.book != before {
+	k := &o.known
+	if k.book != before {
 		return
 	}
-	l.book, l.read = now, doubts
+	k.book, k.read = now, doubts
 	if before == nil {
-		l.before, l.until = make(map[string]v1alpha1.Cluster, len(clusters)), time.Now().Add(sliceStart)
+		k.before, k.until = make(map[string]v1alpha1.Cluster, len(clusters)), time.Now().Add(sliceStart)
 		for _, c := range clusters {
-			l.before[c.Name] = c
+			k.before[c.Name] = c
 		}
 	}
 }
@@ -149,10 +149,10 @@ func (o *ownerState) shelve(before, now *record.Book, clusters []v1alpha1.Cluste
 func (o *ownerState) doubtSlice(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.library.book.Has(name) {
+	if !o.known.book.Has(name) {
 		return false
 	}
-	o.library.doubts++
+	o.known.doubts++
 	return true
 }
 
@@ -160,8 +160,8 @@ func (o *ownerState) doubtSlice(name string) bool {
 func (a *accounting) bookOf() *record.Book {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	if a.o.library.book.IsOf(a.plan.ref.UID) {
-		return a.o.library.book
+	if a.o.known.book.IsOf(a.plan.ref.UID) {
+		return a.o.known.book
 	}
 	namespace := metav1.NamespaceDefault
 	if s := a.engine.cfg.slices; s != nil {
@@ -218,13 +218,13 @@ func (a *accounting) write(ctx context.Context, held bool) error {
 func (a *accounting) noteBook(now *record.Book, outdated bool) {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	l := &a.o.library
-	l.book, l.written = now, time.Now()
+	k := &a.o.known
+	k.book, k.written = now, time.Now()
 	if outdated {
-		l.doubts++
+		k.doubts++
 	}
-	if len(l.before) > 0 {
-		a.later = max(0, time.Until(l.until))
+	if len(k.before) > 0 {
+		a.later = max(0, time.Until(k.until))
 	}
 }
 
@@ -243,7 +243,7 @@ func (a *accounting) isSliceDue(book *record.Book) bool {
 	}
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	left := sliceDelay - time.Since(a.o.library.written)
+	left := sliceDelay - time.Since(a.o.known.written)
 	if left > 0 {
 		a.later, a.lingers = left, len(noted) > len(setOf(a.record.Sites))
 	}
