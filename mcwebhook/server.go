@@ -1,0 +1,138 @@
+package mcwebhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+const (
+	// longestReview is how long an API server waits at most for the answer of a webhook.
+	longestReview = 30 * time.Second
+	// largestReview is what controller-runtime reads of a review, and a little more, so that it says so itself.
+	largestReview = 8 << 20
+	// reviewsAtOnce is how many requests of one member are served at once, so that one that is hostile, or loops, leaves
+	// room for others.
+	reviewsAtOnce = 64
+)
+
+// server answers API servers of members. What does not show that it is one has the same answer whatever it asks for.
+type server struct {
+	fleet *fleet.Fleet
+	hooks *registry
+	store *store
+
+	turns turns
+}
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, authentic := callerOf(r.URL.Path, s.store.keys())
+	hook := s.hooks.handler(c.hook)
+	if !authentic || hook == nil {
+		http.NotFound(w, r)
+		return
+	}
+	if !s.turns.take(c.name) {
+		unavailable(w)
+		return
+	}
+	defer s.turns.give(c.name)
+	ctx, cancel := context.WithTimeout(r.Context(), longestReview)
+	defer cancel()
+	ctx, leave, err := s.enter(ctx, c)
+	if errors.Is(err, fleet.ErrUnknown) || errors.Is(err, fleet.ErrGone) {
+		http.NotFound(w, r)
+		return
+	}
+	if err != nil {
+		unavailable(w)
+		return
+	}
+	defer leave()
+	// A member that sends its review slowly would not be drained as long as it sends.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(longestReview)) // what cannot be set has no connection
+	r = r.WithContext(ctx)
+	r.Body = http.MaxBytesReader(w, r.Body, largestReview)
+	hook.ServeHTTP(w, r)
+}
+
+// unavailable lets the failurePolicy decide. What keeps a member from being used here is nothing that its users need to know.
+func unavailable(w http.ResponseWriter) {
+	http.Error(w, "this cluster cannot be served now", http.StatusServiceUnavailable)
+}
+
+// enter returns a context that carries the member that calls, and ends when that cannot be used any more. It is not drained before leave
+// was called.
+func (s *server) enter(ctx context.Context, c caller) (_ context.Context, leave func(), err error) {
+	e, err := s.fleet.Engagement(c.name)
+	if errors.Is(err, fleet.ErrNotOwned) {
+		return s.enterAsGuest(ctx, c)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if e.Identity() != c.identity {
+		return nil, nil, fleet.ErrGone // the cluster that had the name before
+	}
+	if ctx, leave, err = e.Join(ctx, c); err != nil {
+		return nil, nil, err
+	}
+	return mcreconcile.WithCluster(ctx, c.name, e.Cluster()), leave, nil
+}
+
+// enterAsGuest is enter for a member that another replica works on.
+func (s *server) enterAsGuest(ctx context.Context, c caller) (_ context.Context, leave func(), err error) {
+	g, leaveGuest, err := s.fleet.SharedGuest(ctx, c.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if g.Identity() != c.identity {
+		leaveGuest()
+		return nil, nil, fleet.ErrGone
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(g.Context(), func() { cancel(context.Cause(g.Context())) })
+	return mcreconcile.WithCluster(ctx, c.name, g.Cluster()), func() {
+		stop()
+		cancel(nil)
+		leaveGuest()
+	}, nil
+}
+
+// String says what keeps a member from being drained.
+func (c caller) String() string { return "webhook " + c.hook }
+
+// turns are how many requests of each member are served now. The zero value has none.
+type turns struct {
+	mu sync.Mutex // guards of
+	of map[mcreconcile.ClusterName]int
+}
+
+// take reports whether one more may be served.
+func (t *turns) take(name mcreconcile.ClusterName) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of[name] >= reviewsAtOnce {
+		return false
+	}
+	if t.of == nil {
+		t.of = map[mcreconcile.ClusterName]int{}
+	}
+	t.of[name]++
+	return true
+}
+
+// give is called when one was served.
+func (t *turns) give(name mcreconcile.ClusterName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of[name]--; t.of[name] == 0 {
+		delete(t.of, name)
+	}
+}
