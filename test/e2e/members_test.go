@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/members"
+	"github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
+)
+
+// shownMembers are the Members of a test's manager.
+type shownMembers struct {
+	*manager
+	local client.Client
+}
+
+// newShownMembers makes a manager with Members, beside the Secrets that describe these. It is not started.
+func newShownMembers(t *testing.T, hub *mctest.ControlPlane) *shownMembers {
+	t.Helper()
+	m, _ := newSecretsManager(t, hub)
+	if err := members.Setup(m, members.Options{Namespace: m.ns}); err != nil {
+		t.Fatal(err)
+	}
+	return &shownMembers{m, hub.Client()}
+}
+
+func (s *shownMembers) get(name string) *v1alpha1.Member {
+	s.t.Helper()
+	m := &v1alpha1.Member{}
+	if err := s.local.Get(s.t.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, m); client.IgnoreNotFound(err) != nil {
+		s.t.Fatal(err)
+	}
+	return m
+}
+
+// shows waits until a Member has a state and a reason.
+func (s *shownMembers) shows(name string, state fleet.State, reason string) *v1alpha1.Member {
+	s.t.Helper()
+	var m *v1alpha1.Member
+	eventually(s.t, "the Member "+name+" is "+string(state)+" ("+reason+")", func() bool {
+		m = s.get(name)
+		return m.Status.State == string(state) && m.Status.Reason == reason
+	})
+	return m
+}
+
+// row returns what kubectl get members -o wide --show-labels prints of a member, by column.
+func (s *shownMembers) row(name string) map[string]string {
+	s.t.Helper()
+	c, err := kubernetes.NewForConfig(s.GetConfig())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	raw, err := c.RESTClient().Get().AbsPath("/apis/fleet.fleet-runtime.dev/v1alpha1/namespaces/"+s.ns+"/members/"+name).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	table := &metav1.Table{}
+	if err := json.Unmarshal(raw, table); err != nil {
+		s.t.Fatal(err)
+	}
+	row := map[string]string{}
+	for i, column := range table.ColumnDefinitions {
+		text, _ := json.Marshal(table.Rows[0].Cells[i]) //nolint:errchkjson // it was JSON
+		row[column.Name] = strings.Trim(string(text), `"`)
+	}
+	return row
+}
+
+// TestMembersSayWhichClustersCannotBeReachedAndWhy is AS-11.
+func TestMembersSayWhichClustersCannotBeReachedAndWhy(t *testing.T) {
+	t.Parallel()
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := pool.Start(t, mctest.Options{Clusters: 3, CRDPaths: []string{"../../members/v1alpha1/crd.yaml"}, Scheme: known})
+	ns := inAll(t, f)
+	primary, secondary1, secondary2 := f.Members[0], f.Members[1], f.Members[2]
+	s := newShownMembers(t, f.Local)
+	token, account := withToken(t, secondary2, ns, "revoked")
+	g, next := newGateway(t, newAuthority(t), primary), newGateway(t, newAuthority(t), primary)
+	front := stage.NewNetwork(t, strings.TrimPrefix(g.server.URL, "https://"))
+	behind := g.config()
+	behind.Host = "https://" + front.Address
+
+	roles := map[string]string{"primary": "primary", "secondary1": "secondary", "secondary2": "secondary"}
+	for name, cfg := range map[string]*rest.Config{"primary": behind, "secondary1": secondary1.Config(), "secondary2": token} {
+		content, err := mctest.Kubeconfig(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.joinWith(name, content, map[string]string{"role": roles[name]})
+	}
+	s.start()
+	for name, role := range roles {
+		if m := s.shows(name, fleet.Ready, ""); m.Labels["role"] != role {
+			t.Errorf("the labels of %s are %v", name, m.Labels)
+		}
+	}
+	eventually(t, "the version is shown", func() bool { return strings.HasPrefix(s.get("secondary1").Status.Version, "v1.") })
+	row := s.row("secondary1")
+	for column, want := range map[string]string{
+		"Name": "secondary1", "State": "Ready", "Cluster": "secondary1", "Server": s.status("secondary1").Server,
+		"Identity": s.status("secondary1").Identity,
+	} {
+		if row[column] != want {
+			t.Errorf("the column %s has %q, want %q, of %v", column, row[column], want, row)
+		}
+	}
+	for _, column := range []string{"Reason", "Since", "Version", "Paused", "Age", "Expires", "Message"} {
+		if _, ok := row[column]; !ok {
+			t.Errorf("there is no column %s: %v", column, row)
+		}
+	}
+
+	since := s.get("secondary1").Status.Since
+	secondary1.Stop(t)
+	down := s.shows("secondary1", fleet.Unreachable, fleet.ReasonRefused)
+	if down.Status.Message == "" || down.Status.Since.Before(&since) {
+		t.Errorf("a member that was stopped: %+v", down.Status)
+	}
+	secondary1.Restart(t)
+	s.shows("secondary1", fleet.Ready, "")
+
+	front.LeadTo(strings.TrimPrefix(next.server.URL, "https://"))
+	s.shows("primary", fleet.Unreachable, fleet.ReasonCertificate)
+	front.LeadTo(strings.TrimPrefix(g.server.URL, "https://"))
+	s.shows("primary", fleet.Ready, "")
+
+	if err := secondary2.Client().Delete(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	s.shows("secondary2", fleet.Unreachable, fleet.ReasonUnauthorized)
+
+	secondary2.Freeze(t) // what it says now delays no other
+	s.shows("secondary2", fleet.Unreachable, fleet.ReasonTimeout)
+	secondary1.Stop(t)
+	s.shows("secondary1", fleet.Unreachable, fleet.ReasonRefused)
+	secondary1.Restart(t)
+	s.shows("secondary1", fleet.Ready, "")
+	secondary2.Thaw(t)
+
+	before := s.get("secondary1")
+	if err := s.local.Delete(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Member is there again", func() bool {
+		m := s.get("secondary1")
+		return m.UID != "" && m.UID != before.UID && m.Status.State == string(fleet.Ready)
+	})
+	s.unrelatedSecretsChangeNothing(t)
+}
+
+// unrelatedSecretsChangeNothing says that neither a Member is written nor a member connected when other Secrets change.
+func (s *shownMembers) unrelatedSecretsChangeNothing(t *testing.T) {
+	t.Helper()
+	names := []string{"primary", "secondary1"}
+	versions := func() (all []string) {
+		for _, name := range names {
+			all = append(all, s.get(name).ResourceVersion)
+		}
+		return all
+	}
+	eventually(t, "all is written", func() bool {
+		return s.get("secondary1").Status.Version != "" && s.get("primary").Status.State == string(fleet.Ready)
+	})
+	engagement, err := s.GetFleet().Engagement("secondary1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := versions()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "unrelated"}}
+	if err := s.local.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		secret.StringData = map[string]string{"a": secret.ResourceVersion}
+		if err := s.local.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.joinWith("last", []byte("no kubeconfig"), nil)
+	eventually(t, "a Secret that came later is shown", func() bool { return s.get("last").Status.State != "" || s.problem("last") })
+	if after := versions(); !slices.Equal(before, after) {
+		t.Errorf("the Members had the versions %v and have %v", before, after)
+	}
+	if same, err := s.GetFleet().Engagement("secondary1"); err != nil || same != engagement {
+		t.Errorf("the member was connected anew: %v", err)
+	}
+}
+
+// problem reports whether discovery has a problem with a Secret.
+func (s *shownMembers) problem(name string) bool {
+	return slices.ContainsFunc(s.GetFleet().Problems(), func(p fleet.Problem) bool { return strings.HasSuffix(p.About, "/"+name) })
+}
