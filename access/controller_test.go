@@ -1,0 +1,201 @@
+package access_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/access"
+	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/accesstest"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+func TestAnAccessSaysWhyItDoesNotWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	minted := w.mint(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: accesstest.Operator}}
+	accesstest.Must(t, w.hub.Client().Create(t.Context(), account))
+	federated := minted.DeepCopy()
+	federated.Spec.Minter, federated.Spec.Federated = nil, &v1alpha1.Federated{ServiceAccountName: accesstest.Operator}
+	otherCA := w.hub.Config().CAData
+	secret := w.secret(t, minted)
+	for name, change := range map[string]func(s *corev1.Secret){
+		"expired":   func(s *corev1.Secret) { s.Data["token"] = []byte("eyJhbGciOiJSUzI1NiJ9.e30.c2ln") },
+		"half":      func(s *corev1.Secret) { delete(s.Data, "serviceAccount") },
+		"wrong-ca":  func(s *corev1.Secret) { s.Data["ca.crt"] = otherCA },
+		"is-copied": func(s *corev1.Secret) { s.Data["server"] = []byte(" " + federated.Spec.Server) },
+	} {
+		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Data: secret.DeepCopy().Data}
+		change(copied)
+		accesstest.Must(t, w.hub.Client().Create(t.Context(), copied))
+	}
+	refusing := mctest.Address(t)
+
+	type spec = v1alpha1.ClusterAccessSpec
+	cases := map[string]struct {
+		from   *v1alpha1.ClusterAccess
+		change func(s *spec)
+		reason string
+	}{
+		"works":              {minted, func(*spec) {}, v1alpha1.ReasonAsExpected},
+		"paused":             {minted, func(s *spec) { s.Paused = true }, v1alpha1.ReasonPaused},
+		"no-worker":          {minted, func(s *spec) { s.Minter.ServiceAccountName = "nobody" }, v1alpha1.ReasonNotAllowed},
+		"no-secret":          {minted, func(s *spec) { s.Minter.SecretName = "none" }, v1alpha1.ReasonSecretNotFound},
+		"half-a-secret":      {minted, func(s *spec) { s.Minter.SecretName = "half" }, v1alpha1.ReasonSecretInvalid},
+		"expired-minter":     {minted, func(s *spec) { s.Minter.SecretName = "expired" }, v1alpha1.ReasonMinterExpired},
+		"another-server":     {minted, func(s *spec) { s.Server = "https://" + refusing }, v1alpha1.ReasonMismatch},
+		"almost-this-server": {minted, func(s *spec) { s.Minter.SecretName = "is-copied" }, v1alpha1.ReasonMismatch},
+		"another-ca":         {minted, func(s *spec) { s.CABundle = otherCA }, v1alpha1.ReasonMismatch},
+		"secret-of-another":  {minted, func(s *spec) { s.Minter.SecretName = "wrong-ca" }, v1alpha1.ReasonMismatch},
+		"no-account":         {federated, func(s *spec) { s.Federated.ServiceAccountName = "nobody" }, v1alpha1.ReasonServiceAccountNotFound},
+		"not-trusted":        {federated, func(*spec) {}, v1alpha1.ReasonTokenRefused},
+		"wrong-ca":           {federated, func(s *spec) { s.CABundle = otherCA }, fleet.ReasonCertificate},
+		"loopback":           {federated, func(s *spec) { s.Server = "https://" + refusing }, v1alpha1.ReasonLoopback},
+		"no-ca":              {federated, func(s *spec) { s.CABundle = []byte("-----BEGIN CERTIFICATE-----") }, v1alpha1.ReasonInvalid},
+
+		strings.Repeat("n", 253): {minted, func(*spec) {}, v1alpha1.ReasonAsExpected},
+	}
+	for name, c := range cases {
+		w.create(t, name, c.from, c.change)
+	}
+	w.control(t)
+	for name, c := range cases {
+		a := w.waitFor(t, name, c.reason)
+		ready := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionReady)
+		works := c.reason == v1alpha1.ReasonAsExpected
+		if (ready.Status == metav1.ConditionTrue) != works || (ready.Message == "") != works {
+			t.Errorf("%s is %+v", name, ready)
+		}
+		if works && a.Status.Subject != accesstest.WorkerUser {
+			t.Errorf("%s is taken for %q", name, a.Status.Subject)
+		}
+	}
+}
+
+func (w world) secret(t *testing.T, a *v1alpha1.ClusterAccess) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{}
+	accesstest.Must(t, w.hub.Client().Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: a.Spec.Minter.SecretName}, secret))
+	return secret
+}
+
+func TestAMemberWithTheIssuerOfTheHubIsToldApartFromOneThatDoesNotTrustIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.members[0].RestartWith(t, "--service-account-issuer="+accesstest.Issuer(w.hub))
+	accesstest.OpenDiscovery(t, w.members[0])
+	a := accesstest.New(w.members[0], w.namespace, "east")
+	a.Spec.Federated = &v1alpha1.Federated{ServiceAccountName: accesstest.Operator}
+	accesstest.Create(t, w.hub, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: accesstest.Operator}})
+	accesstest.Create(t, w.hub, a)
+	w.control(t)
+	w.waitFor(t, "east", v1alpha1.ReasonEqualIssuers)
+}
+
+func TestAnAccessThatComesToWorkSaysSoAndIsNotWrittenAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	worker := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: accesstest.Namespace, Name: accesstest.Worker}}
+	accesstest.Must(t, w.members[0].Client().Delete(t.Context(), worker.DeepCopy()))
+	r := access.NewReconciler(w.client(t), w.hub.Client())
+	versions := map[string]bool{}
+	check := func(reason string) {
+		t.Helper()
+		for range 3 {
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)}); err != nil {
+				t.Fatal(err)
+			}
+			versions[w.waitFor(t, a.Name, reason).ResourceVersion] = true
+		}
+	}
+	check(v1alpha1.ReasonServiceAccountNotFound)
+	accesstest.Must(t, w.members[0].Client().Create(t.Context(), worker))
+	check(v1alpha1.ReasonAsExpected)
+	if len(versions) != 2 {
+		t.Errorf("the status was written %d times in 6 checks with 2 outcomes", len(versions))
+	}
+}
+
+func TestAMintersTokenIsRenewedBeforeItExpires(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a, hub := w.mint(t), w.client(t)
+	before := w.secret(t, a)
+	if _, _, err := hub.KeepMinter(t.Context(), a, 7*time.Minute); err != nil || w.secret(t, a).ResourceVersion != before.ResourceVersion {
+		t.Errorf("the error is %v, or it is renewed before four fifths of its life", err)
+	}
+	made, expires, err := hub.KeepMinter(t.Context(), a, 9*time.Minute)
+	if life := expires.Sub(made); err != nil || life != access.MinterExpiration {
+		t.Errorf("the error is %v, and it lives for %s", err, life)
+	}
+	if after := w.secret(t, a); string(after.Data["token"]) == string(before.Data["token"]) || string(after.Data["server"]) != a.Spec.Server {
+		t.Error("the Secret has no new token, or has lost what else it held")
+	}
+	if _, err := hub.Token(t.Context(), a); err != nil {
+		t.Errorf("the new one makes no tokens: %v", err)
+	}
+}
+
+func TestAMintersTokenIsKeptWhereTheMemberGrantsLessThanItHas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a, hub := w.mint(t), w.client(t)
+	_, _, err := hub.KeepMinter(t.Context(), a, 9*time.Minute)
+	accesstest.Must(t, err)
+	before := w.secret(t, a)
+	w.members[0].RestartWith(t, "--service-account-max-token-expiration=1h")
+	for range 3 {
+		if _, _, err := hub.KeepMinter(t.Context(), a, 6*24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.secret(t, a).ResourceVersion != before.ResourceVersion {
+		t.Error("a token for days gave way to one for an hour")
+	}
+}
+
+func TestAMintersSecretThatWasWrittenMeanwhileIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	cfg := w.hub.Config()
+	cfg.Wrap(touching(t, w, a))
+	hub, err := access.NewHub(cfg, nil)
+	accesstest.Must(t, err)
+	if _, _, err := hub.KeepMinter(t.Context(), a, 9*time.Minute); !apierrors.IsConflict(err) {
+		t.Errorf("the error is %v, want a conflict", err)
+	}
+	if w.secret(t, a).Data["touched"] == nil {
+		t.Error("what was written meanwhile is gone")
+	}
+}
+
+func TestAnAccessWithoutTheRightToMakeTokensSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := accesstest.New(w.members[0], w.namespace, "east")
+	a.Spec.Federated = &v1alpha1.Federated{ServiceAccountName: accesstest.Operator}
+	hub, err := access.NewHub(w.hub.AddUser(t, "reader", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}), nil)
+	accesstest.Must(t, err)
+	_, err = hub.Token(t.Context(), a)
+	if fleet.ReasonOf(err) != v1alpha1.ReasonNotAllowed || !strings.Contains(err.Error(), "serviceaccounts") {
+		t.Errorf("the error is %v", err)
+	}
+	a.Spec.Federated, a.Spec.Minter = nil, &v1alpha1.Minter{SecretName: "minter"}
+	if _, err = hub.Token(t.Context(), a); fleet.ReasonOf(err) != v1alpha1.ReasonNotAllowed || !strings.Contains(err.Error(), "minter") {
+		t.Errorf("the error is %v", err)
+	}
+	output.Note(err.Error())
+}

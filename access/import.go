@@ -1,0 +1,215 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/internal/jwt"
+)
+
+const (
+	// importCheckEvery is how often a cluster is asked whether it still accepts the token of an import. An account that was
+	// deleted and created again shows no other way, and API servers remember a token for ten seconds.
+	importCheckEvery = 10 * time.Second
+	// importLatest is the longest pause between attempts for an account that does not exist, or may not be imported by the
+	// cluster's rights.
+	importLatest = 15 * time.Second
+)
+
+// keep keeps the Secret of an import, and returns when to do so again. An error is one of the hub's API, after which nothing is to
+// be said.
+func (r *importer) keep(ctx context.Context, i *v1alpha1.ServiceAccountImport) (time.Duration, error) {
+	a, err := r.allowedAccess(ctx, i)
+	if _, refused := errors.AsType[*Error](err); refused {
+		return r.takeBack(ctx, i, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if a.Spec.Paused {
+		importNotReady(i, &Error{v1alpha1.ReasonPaused, "spec.paused of the ClusterAccess is set, so no tokens are made", nil})
+		return 0, nil
+	}
+	line, later, err := r.lines.enter(a, time.Now())
+	if line == nil {
+		if err != nil {
+			importNotReady(i, err)
+		}
+		return later, nil
+	}
+	err = r.renew(ctx, i, a)
+	own, isOwn := errors.AsType[*Error](err)
+	r.lines.leave(line, time.Now(), ofCluster(own))
+	switch {
+	case isOwn:
+		return importNotReady(i, own), nil
+	case err != nil:
+		return 0, err
+	}
+	setCondition(&i.Status.Conditions, i.Generation, v1alpha1.ConditionReady, metav1.ConditionTrue, nil)
+	return wait.Jitter(r.pace.checkEvery, renewJitter), nil
+}
+
+// ofCluster returns an error that all imports of the cluster have, nil for another.
+func ofCluster(err *Error) error {
+	if err == nil {
+		return nil
+	}
+	switch err.reason {
+	case v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonSecretExists, v1alpha1.ReasonHub:
+		return nil
+	}
+	return err
+}
+
+// importNotReady sets the condition, and returns when to try again: the later, the longer it has not worked.
+func importNotReady(i *v1alpha1.ServiceAccountImport, err error) time.Duration {
+	setCondition(&i.Status.Conditions, i.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, err)
+	since := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReady).LastTransitionTime
+	return wait.Jitter(min(max(time.Since(since.Time)/4, time.Second), importLatest), renewJitter)
+}
+
+// renew makes a token if the one in the Secret does not serve any more, and writes the Secret at once, whole. Until then, the
+// Secret stays as it is.
+func (r *importer) renew(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess) error {
+	secret, err := r.secretOf(ctx, i, secretName(i))
+	if err != nil {
+		return err
+	}
+	if secret != nil && !metav1.IsControlledBy(secret, i) {
+		return &Error{v1alpha1.ReasonSecretExists, fmt.Sprintf(
+			"the Secret %s/%s exists and is not of this import: delete it, or give spec.secretName another name", secret.Namespace, secret.Name), nil}
+	}
+	if secret != nil {
+		if serves, err := r.serves(ctx, i, a, secret); serves || err != nil {
+			return err
+		}
+	}
+	token, err := r.hub.imported(ctx, i, a)
+	if err != nil {
+		return err
+	}
+	if _, err := Check(ctx, a, token); err != nil {
+		return err
+	}
+	if err := r.write(ctx, i, a, secret, token); err != nil {
+		return err
+	}
+	i.Status.RenewTime, i.Status.ExpirationTime = metav1.NewTime(token.Made), metav1.NewTime(token.Expires)
+	return nil
+}
+
+// serves reports whether the Secret is as it should be, and the cluster accepts its token, which is not sent elsewhere: not to a
+// server that was edited.
+func (r *importer) serves(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, secret *corev1.Secret) (bool, error) {
+	ready := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReady)
+	granted := i.Status.ExpirationTime.Sub(i.Status.RenewTime.Time)
+	if ready == nil || ready.ObservedGeneration != i.Generation || !time.Now().Before(i.Status.RenewTime.Add(r.pace.keepFor(granted))) {
+		return false, nil
+	}
+	value := string(secret.Data[v1alpha1.ImportToken])
+	whole, err := isWhole(secret, i, a, value)
+	if err != nil || !whole {
+		return false, err
+	}
+	user, err := Check(ctx, a, Token{value: &value, Subject: jwt.ClaimsOf(value).Subject})
+	switch reasonOf(err) {
+	case v1alpha1.ReasonTokenRefused, v1alpha1.ReasonEqualIssuers:
+		return false, nil
+	}
+	return user == subjectOf(i), err
+}
+
+// subjectOf returns the user that an import is for.
+func subjectOf(i *v1alpha1.ServiceAccountImport) string {
+	return "system:serviceaccount:" + i.Spec.Namespace + ":" + i.Spec.Name
+}
+
+// imported asks the cluster for a token of the account of an import, in the way of the access.
+func (h *Hub) imported(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess) (Token, error) {
+	cfg, err := Config(a.Spec)
+	if err != nil {
+		return Token{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if a.Spec.Minter != nil {
+		m, err := h.minterOf(ctx, a)
+		if err != nil {
+			return Token{}, err
+		}
+		return m.request(ctx, cfg, i.Spec.Namespace, i.Spec.Name, i.Spec.ExpirationSeconds)
+	}
+	own, err := h.federated(ctx, a)
+	if err != nil {
+		return Token{}, err
+	}
+	token, err := minter{token: own.Value()}.request(ctx, cfg, i.Spec.Namespace, i.Spec.Name, i.Spec.ExpirationSeconds)
+	if reasonOf(err) == v1alpha1.ReasonMinterExpired {
+		return Token{}, refused(ctx, a, cfg, own)
+	}
+	return token, err
+}
+
+// takeBack deletes the Secret of an import that is not allowed. While it cannot, the condition says so, and it tries again.
+func (r *importer) takeBack(ctx context.Context, i *v1alpha1.ServiceAccountImport, why error) (time.Duration, error) {
+	for _, of := range append([]corev1.LocalObjectReference{{Name: secretName(i)}}, i.Status.Secrets...) {
+		err := r.remove(ctx, i, of.Name)
+		if own, ok := errors.AsType[*Error](err); ok {
+			return importNotReady(i, own), nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	i.Status.Secrets, i.Status.ExpirationTime, i.Status.RenewTime = nil, metav1.Time{}, metav1.Time{}
+	importNotReady(i, why)
+	return 0, nil
+}
+
+// remove deletes a Secret if it is of this import.
+func (r *importer) remove(ctx context.Context, i *v1alpha1.ServiceAccountImport, name string) error {
+	secret, err := r.secretOf(ctx, i, name)
+	if err != nil || secret == nil || !metav1.IsControlledBy(secret, i) {
+		return err
+	}
+	err = r.hub.core.Secrets(i.Namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(secret.UID))})
+	if client.IgnoreNotFound(err) != nil {
+		return fromHub("deleted", i.Namespace, name, err)
+	}
+	return nil
+}
+
+// secretOf reads a Secret beside an import, nil if there is none.
+func (r *importer) secretOf(ctx context.Context, i *v1alpha1.ServiceAccountImport, name string) (*corev1.Secret, error) {
+	secret, err := r.hub.core.Secrets(i.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // as the name says
+	}
+	if err != nil {
+		return nil, fromHub("read", i.Namespace, name, err)
+	}
+	return secret, nil
+}
+
+// fromHub returns what a request for a Secret of an import ran into. What was written meanwhile is not told: it is tried again.
+func fromHub(did, namespace, name string, err error) error {
+	reason := v1alpha1.ReasonHub
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return err
+	case apierrors.IsForbidden(err):
+		reason = v1alpha1.ReasonNotAllowed
+	}
+	return &Error{reason, fmt.Sprintf("the Secret %s/%s cannot be %s", namespace, name, did), err}
+}

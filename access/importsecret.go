@@ -1,0 +1,99 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+)
+
+// secretName returns the name of the Secret of an import.
+func secretName(i *v1alpha1.ServiceAccountImport) string {
+	if i.Spec.SecretName != "" {
+		return i.Spec.SecretName
+	}
+	return i.Name
+}
+
+// labelValue returns a name as the value of a label, in which names that are too long end with a hash.
+func labelValue(name string) string {
+	const longest, digits = 63, 16
+	if len(name) <= longest {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:longest-1-digits] + "-" + hex.EncodeToString(sum[:])[:digits]
+}
+
+// contents returns what the Secret of an import holds.
+func contents(i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, token string) (map[string][]byte, error) {
+	name := i.Spec.ClusterName
+	config, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server: a.Spec.Server, CertificateAuthorityData: a.Spec.CABundle, TLSServerName: a.Spec.TLSServerName, ProxyURL: a.Spec.ProxyURL,
+		}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: i.Spec.Namespace}},
+		CurrentContext: name,
+	})
+	return map[string][]byte{
+		v1alpha1.ImportToken: []byte(token), v1alpha1.ImportNamespace: []byte(i.Spec.Namespace), v1alpha1.ImportCA: a.Spec.CABundle,
+		v1alpha1.ImportServer: []byte(a.Spec.Server), v1alpha1.ImportConfig: config,
+	}, err
+}
+
+// isWhole reports whether a Secret is as it was written, and for the access as it is now.
+func isWhole(secret *corev1.Secret, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, token string) (bool, error) {
+	want, err := contents(i, a, token)
+	return equality.Semantic.DeepEqual(secret.Data, want) && secret.Labels[v1alpha1.ImportLabel] == labelValue(i.Name) &&
+		slices.Equal(i.Status.Secrets, []corev1.LocalObjectReference{{Name: secret.Name}}), err
+}
+
+// write writes the Secret of an import, in place of the one that there is, if there is one. A Secret of another name, which it had
+// before, goes.
+func (r *importer) write(
+	ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, secret *corev1.Secret, token Token,
+) error {
+	data, err := contents(i, a, token.Value())
+	if err != nil {
+		return err
+	}
+	secrets := r.hub.core.Secrets(i.Namespace)
+	label := map[string]string{v1alpha1.ImportLabel: labelValue(i.Name)}
+	if secret == nil {
+		owner := metav1.NewControllerRef(i, v1alpha1.GroupVersion().WithKind(v1alpha1.KindServiceAccountImport))
+		_, err = secrets.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: secretName(i), Labels: label, OwnerReferences: []metav1.OwnerReference{*owner}},
+			Data:       data,
+		}, metav1.CreateOptions{})
+	} else {
+		secret = secret.DeepCopy() // with its resource version
+		secret.Data = data
+		if secret.Labels == nil {
+			secret.Labels = map[string]string{}
+		}
+		maps.Copy(secret.Labels, label)
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fromHub("written", i.Namespace, secretName(i), err)
+	}
+	for _, old := range i.Status.Secrets {
+		if old.Name != secretName(i) {
+			if err := r.remove(ctx, i, old.Name); err != nil {
+				return err
+			}
+		}
+	}
+	i.Status.Secrets = []corev1.LocalObjectReference{{Name: secretName(i)}}
+	return nil
+}

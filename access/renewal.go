@@ -1,0 +1,74 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/internal/jwt"
+)
+
+// MinterExpiration is how long the minter's own token is asked for, so that the hub may be down for days.
+const MinterExpiration = 7 * 24 * time.Hour
+
+// minterLife is of the token in a minter's Secret, by the clock of the cluster that made it. The zero value is of one that says
+// nothing of itself.
+type minterLife struct{ made, expires time.Time }
+
+func lifeOf(token string) minterLife {
+	c := jwt.ClaimsOf(token)
+	if c.Lifetime() == 0 {
+		return minterLife{}
+	}
+	return minterLife{c.IssuedAt(), c.ExpiresAt()}
+}
+
+// renewAt returns when the minter's token is to be renewed. One that does not say when it expires is renewed at once: it may
+// never expire, or soon.
+func (l minterLife) renewAt() time.Time {
+	granted := l.expires.Sub(l.made)
+	return l.made.Add(max(renewFloor, time.Duration(renewAfter*float64(granted))))
+}
+
+// keepMinter renews the minter's token in its Secret if it is time, and returns the life of the one that is there then. A conflict
+// is an error of the API: somebody else has written the Secret.
+func (h *Hub) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now time.Time) (minterLife, error) {
+	cfg, err := Config(a.Spec)
+	if err != nil {
+		return minterLife{}, err
+	}
+	m, err := h.minterOf(ctx, a)
+	if err != nil {
+		return minterLife{}, err
+	}
+	before := lifeOf(m.token)
+	if now.Before(before.renewAt()) {
+		return before, nil
+	}
+	token, err := m.request(ctx, cfg, m.namespace, m.name, int64(MinterExpiration.Seconds()))
+	if err != nil {
+		return before, err
+	}
+	after := lifeOf(token.Value())
+	if !after.expires.After(before.expires) && !before.expires.IsZero() { // the cluster grants less than it did
+		return before, nil
+	}
+	if !now.Before(after.renewAt()) { // it would be written again and again
+		return before, nil
+	}
+	secret := m.secret.DeepCopy() // with its resource version
+	secret.Data[v1alpha1.MinterToken] = []byte(token.Value())
+	if _, err := h.core.Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+		if apierrors.IsConflict(err) {
+			return before, err
+		}
+		return before, &Error{v1alpha1.ReasonHub, fmt.Sprintf(
+			"the minter's token is not renewed in the Secret %s", client.ObjectKeyFromObject(secret)), err}
+	}
+	return after, nil
+}

@@ -1,0 +1,96 @@
+package rights_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-runtime/fleet-runtime/access/rights"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+var pool mctest.Pool
+
+func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
+
+// TestTheCallerIsToldWhatItLacks for exactly the rights that the API server would not let it give.
+func TestTheCallerIsToldWhatItLacks(t *testing.T) {
+	cp := pool.Start(t, mctest.Options{}).Local
+	want := []rights.Right{
+		parse(t, "get pods"), parse(t, "get pods in default"), parse(t, "list pods in default"), parse(t, "get secrets a in default"), parse(t, "get secrets in default"),
+		parse(t, "* configmaps in default"), parse(t, "get pods/log in default"), parse(t, "get /metrics"),
+	}
+	roles := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "clusterroles"}, Verbs: []string{"create"}}
+	escalate := roles
+	escalate.Verbs = []string{"create", "escalate", "bind"}
+	for name, tc := range map[string]struct {
+		config  *rest.Config
+		lacking []string
+	}{
+		"administrator": {cp.Config(), nil},
+		"reader": {
+			cp.AddUser(t, "reader", roles, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
+				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"a"}, Verbs: []string{"*"}}),
+			[]string{"get /metrics", "* configmaps in default", "get pods/log in default", "get secrets in default"},
+		},
+		"nobody": {
+			cp.AddUser(t, "nobody", roles),
+			[]string{
+				"get pods", "get /metrics", "* configmaps in default", "get pods in default", "list pods in default", "get pods/log in default",
+				"get secrets in default", "get secrets a in default",
+			},
+		},
+		"one that may escalate": {cp.AddUser(t, "escalates", escalate), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients, err := kubernetes.NewForConfig(tc.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lacking, err := rights.Lacking(t.Context(), clients.AuthorizationV1(), want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, r := range lacking {
+				got = append(got, r.String())
+			}
+			if diff := cmp.Diff(tc.lacking, got); diff != "" {
+				t.Errorf("lacking differs (-want, +got):\n%s", diff)
+			}
+			for _, r := range want { // the API server agrees
+				role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: rights.Rules([]rights.Right{r})}
+				if r.Namespace != "" {
+					continue
+				}
+				_, err := clients.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				if mayNot := err != nil && strings.Contains(err.Error(), "not currently held"); mayNot != (len(rights.Missing(lacking, []rights.Right{r})) == 0) {
+					t.Errorf("giving %s ends with: %v", r, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAServerThatCannotBeAskedSaysNothingOfRights(t *testing.T) {
+	clients, err := kubernetes.NewForConfig(&rest.Config{Host: "https://" + mctest.Address(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rights.Lacking(t.Context(), clients.AuthorizationV1(), []rights.Right{parse(t, "get pods")}); err == nil {
+		t.Error("no error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := rights.Lacking(ctx, clients.AuthorizationV1(), []rights.Right{parse(t, "get pods in a")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v, want that of the context", err)
+	}
+}

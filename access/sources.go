@@ -1,0 +1,56 @@
+package access
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/internal/retry"
+)
+
+// Sources makes the tokens of many accesses. [Sources.Close] ends what runs in the background. It is safe for concurrent use.
+type Sources struct {
+	hub    *Hub
+	life   context.Context //nolint:containedctx // of what runs in the background
+	cancel context.CancelFunc
+	keep   func(granted time.Duration) time.Duration
+
+	mu      sync.Mutex // guards what follows
+	over    bool
+	running sync.WaitGroup
+}
+
+// NewSources returns sources of tokens that are made with the rights of the hub's client.
+func NewSources(hub *Hub) *Sources {
+	life, cancel := context.WithCancel(context.Background())
+	return &Sources{hub: hub, life: life, cancel: cancel, keep: keepFor}
+}
+
+// Source returns a source of tokens for an access, which must not be changed. told is called with each token that was made, if
+// it is not nil; it must not wait.
+func (s *Sources) Source(a *v1alpha1.ClusterAccess, told func(Token)) *Source {
+	return &Source{
+		mint: func(ctx context.Context) (Token, error) { return s.hub.Token(ctx, a) },
+		told: told, begin: s.begin, keep: s.keep, pauses: retry.Pauses(retry.Longest),
+	}
+}
+
+// begin runs a function in the background, unless that is over.
+func (s *Sources) begin(run func(ctx context.Context)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.running.Go(func() { run(s.life) })
+	}
+	return !s.over
+}
+
+// Close ends what runs in the background, and waits for it. Tokens that were made go on being used.
+func (s *Sources) Close() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.cancel()
+	s.running.Wait()
+}
