@@ -90,7 +90,7 @@ func (cp *ControlPlane) grant(ctx context.Context, user string, rules []rbacv1.P
 		return err
 	}
 	if _, err := controllerutil.CreateOrUpdate(ctx, cl, role, func() error {
-		role.Rules = append(slices.Clone(rules), rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{mark}})
+		role.Rules = append(slices.Clone(rules), rbacv1.PolicyRule{Verbs: []string{get}, NonResourceURLs: []string{mark}})
 		return nil
 	}); err != nil {
 		return fmt.Errorf("writing the role of user %s in %s: %w", user, cp.Name, err)
@@ -104,7 +104,7 @@ func (cp *ControlPlane) grant(ctx context.Context, user string, rules []rbacv1.P
 	}
 	return wait.PollUntilContextTimeout(ctx, lookEvery, grantTimeout, true, func(ctx context.Context) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: mark, Verb: "get"},
+			User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: mark, Verb: get},
 		}}
 		err := cl.Create(ctx, review)
 		return review.Status.Allowed, err

@@ -115,7 +115,10 @@ func (c *cleaner) round(ctx context.Context, kinds map[schema.GroupKind]bool) (d
 			return false, err
 		}
 	}
-	return false, c.remove(ctx, served, extra)
+	if err := c.remove(ctx, served, extra); err != nil {
+		return false, err
+	}
+	return false, fmt.Errorf("%d objects are not gone, such as %s", len(extra), extra[0])
 }
 
 // noticed reports whether the API server itself knows that all objects of these kinds are gone, and CRDs too: it answers
@@ -132,7 +135,10 @@ func (c *cleaner) noticed(ctx context.Context, kinds map[schema.GroupKind]bool) 
 		}
 	}
 	now, err := discover(c.clients.Discovery())
-	return maps.Equal(now, c.served), err
+	if err == nil && !maps.Equal(now, c.served) {
+		err = fmt.Errorf("%d kinds are served, and %d were", len(now), len(c.served))
+	}
+	return err == nil, err
 }
 
 // remove deletes what it can of the given objects. Repeated, it leaves none of them.

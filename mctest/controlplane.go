@@ -20,12 +20,13 @@ type ControlPlane struct {
 	APIServer, Etcd *Process
 
 	server     *server
+	ledger     *ledger
 	client     client.Client
 	kubeconfig []byte
 }
 
 // newControlPlane makes s the control plane of the given name.
-func newControlPlane(name string, s *server, o Options) (*ControlPlane, error) {
+func newControlPlane(name string, s *server, l *ledger, o Options) (*ControlPlane, error) {
 	s.apiServer.what, s.etcd.what = "the API server of "+name, "the etcd of "+name
 	if err := installCRDs(s.config, o); err != nil {
 		return nil, fmt.Errorf("installing CRDs in %s: %w", name, err)
@@ -40,7 +41,7 @@ func newControlPlane(name string, s *server, o Options) (*ControlPlane, error) {
 	}
 	return &ControlPlane{
 		Name: name, APIServer: s.apiServer, Etcd: s.etcd,
-		server: s, client: cl, kubeconfig: kubeconfig,
+		server: s, ledger: l, client: cl, kubeconfig: kubeconfig,
 	}, nil
 }
 

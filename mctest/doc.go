@@ -32,7 +32,8 @@
 //
 // Members that are broken in other ways: [ControlPlane.Freeze] makes one hang, [Silent] is one that never answered,
 // one at [Address] refuses connections, [ControlPlane.AddUser] gives credentials that lack rights, and [Process.Stop] of
-// [ControlPlane.Etcd] leaves an API server that answers with errors.
+// [ControlPlane.Etcd] leaves an API server that answers with errors. [ControlPlane.RestartWith] is for those that are configured
+// otherwise, such as ones that trust tokens of another cluster.
 //
 // # What it costs
 //

@@ -44,6 +44,26 @@ func ExamplePool() {
 	_ = test
 }
 
+// A program under test has the rights of its manifests, one for each side, and the suite tells what these lack, or have too much.
+func ExampleControlPlane_RecordRights() {
+	var pool mctest.Pool
+	_ = func(m *testing.M) { os.Exit(pool.Run(m)) } // TestMain
+
+	test := func(t *testing.T, run func(hub, member *rest.Config)) { //nolint:thelper // it is a test
+		clusters := pool.Start(t, mctest.Options{Clusters: 1})
+		hub := clusters.Local.RecordRights(t, mctest.Rights{
+			File: "rbac/hub.yaml",
+			Needed: map[string]string{
+				"update leases.coordination.k8s.io": "the tests run one replica, which is not elected",
+			},
+		})
+		member := clusters.Members[0].RecordRights(t, mctest.Rights{File: "rbac/member.yaml"})
+		run(hub.Config(), member.Config())
+		_ = func(a *mctest.Account) bool { return len(a.Unused(t)) == 0 } // to wait for what is asked for late
+	}
+	_ = test
+}
+
 // Kubeconfigs of members that are well, that hang, and that refuse connections.
 func ExampleKubeconfig() {
 	test := func(t *testing.T, cp *mctest.ControlPlane) { //nolint:thelper // it is a test

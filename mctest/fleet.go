@@ -41,6 +41,8 @@ type Fleet struct {
 type host interface {
 	take(ctx context.Context) (*server, error)
 	giveBack(s *server) error
+	// ledger is where the accounts of its servers note what they need.
+	ledger() *ledger
 }
 
 // Start starts a fleet of new control planes, which end with the test. Tests that can share control planes start
@@ -49,7 +51,12 @@ func Start(tb testing.TB, o Options) *Fleet {
 	tb.Helper()
 	f, err := New(tb.Context(), o)
 	must(tb, err)
-	tb.Cleanup(func() { mustClose(tb, f) })
+	tb.Cleanup(func() {
+		mustClose(tb, f)
+		if err := f.host.ledger().settle(!tb.Failed()); err != nil {
+			tb.Error("mctest:", err)
+		}
+	})
 	return f
 }
 
@@ -96,7 +103,7 @@ func startControlPlane(ctx context.Context, h host, name string, o Options) (*Co
 	if err != nil {
 		return nil, err
 	}
-	cp, err := newControlPlane(name, s, o)
+	cp, err := newControlPlane(name, s, h.ledger(), o)
 	if err != nil {
 		return nil, errors.Join(err, h.giveBack(s))
 	}

@@ -23,13 +23,15 @@ type Pool struct {
 	starter *starter
 	idle    []*server
 
+	recorded ledger
+
 	share  sync.Once // sets what follows
 	shared *ControlPlane
 	broken error // why there is no shared one
 }
 
 // Run runs the tests of a package, ends the control planes that they have shared, and returns the code to exit with. It
-// is called by TestMain, with its argument.
+// is called by TestMain, with its argument. It says which rights are too much, see [ControlPlane.RecordRights].
 func (p *Pool) Run(m interface{ Run() int }) (code int) {
 	defer func() {
 		if err := p.close(); err != nil {
@@ -37,7 +39,12 @@ func (p *Pool) Run(m interface{ Run() int }) (code int) {
 			code = max(code, 1)
 		}
 	}()
-	return m.Run()
+	code = m.Run()
+	if err := p.recorded.settle(code == 0); err != nil {
+		fmt.Fprintln(os.Stderr, "mctest:", err)
+		code = max(code, 1)
+	}
+	return code
 }
 
 // Start returns a fleet of control planes that look new: such as tests before have given back, and new ones where these
@@ -95,6 +102,8 @@ func (l lease) giveBack(s *server) error {
 	l.pool.putIdle(s)
 	return nil
 }
+
+func (l lease) ledger() *ledger { return &l.pool.recorded }
 
 // takeIdle returns an idle server or, if there is none, the starter.
 func (p *Pool) takeIdle(ctx context.Context) (*server, *starter, error) {

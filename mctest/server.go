@@ -30,10 +30,15 @@ type server struct {
 	env    *envtest.Environment
 	config *rest.Config
 	log    *os.File
+	audit  string // the path of what its API server notes of service accounts
 
 	apiServer, etcd *Process
 
 	addingUser sync.Mutex // env can add one at a time; it takes no request
+	flagged    bool       // it runs with flags of a test
+
+	claiming sync.Mutex        // guards what follows
+	claimed  map[string]string // whose rights are recorded, and the manifests that give them
 
 	cleaner *cleaner // of a pool's servers
 }
@@ -42,6 +47,7 @@ type server struct {
 type starter struct {
 	programs programs
 	slots    chan struct{}
+	recorded ledger // of fleets without a pool
 }
 
 func newStarter(ctx context.Context) (*starter, error) {
@@ -73,6 +79,8 @@ func (s *starter) take(ctx context.Context) (*server, error) {
 }
 
 func (s *starter) giveBack(srv *server) error { return srv.close() }
+
+func (s *starter) ledger() *ledger { return &s.recorded }
 
 // start starts a server, with a folder and ports of its own. A start that fails leaves nothing.
 func (s *starter) start(ctx context.Context) (*server, error) {
@@ -119,6 +127,10 @@ func newServer(p programs, r *reaper, ports *ports) (*server, error) {
 	for _, f := range p.lean {
 		apiServer.Configure().Append(f.name, f.value)
 	}
+	audit, err := auditTo(apiServer, r.dir)
+	if err != nil {
+		return nil, err
+	}
 	for _, dir := range []string{etcd.DataDir, apiServer.CertDir} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
@@ -135,7 +147,7 @@ func newServer(p programs, r *reaper, ports *ports) (*server, error) {
 	env := &envtest.Environment{UseExistingCluster: &existing, ControlPlaneStartTimeout: startTimeout}
 	env.ControlPlane.Etcd, env.ControlPlane.APIServer = etcd, apiServer
 	return &server{
-		reaper: r, ports: ports, env: env, log: log,
+		reaper: r, ports: ports, env: env, log: log, audit: audit,
 		etcd:      &Process{pidFile: etcdPID, start: etcd.Start, wait: etcd.Stop},
 		apiServer: &Process{pidFile: apiServerPID, start: apiServer.Start, wait: apiServer.Stop},
 	}, nil
@@ -167,6 +179,9 @@ func (s *server) close() error {
 
 // reset makes the server look new, or returns why it cannot.
 func (s *server) reset() error {
+	if s.flagged {
+		return errFlagged
+	}
 	for _, p := range []*Process{s.etcd, s.apiServer} {
 		if !p.running {
 			return fmt.Errorf("%s is stopped", p.what)
@@ -178,6 +193,9 @@ func (s *server) reset() error {
 	// The test has ended, and with it its context.
 	ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 	defer cancel()
+	s.claiming.Lock()
+	s.claimed = nil
+	s.claiming.Unlock()
 	return s.cleaner.clean(ctx)
 }
 
