@@ -1,0 +1,115 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+)
+
+const fieldManager = client.FieldOwner("mcctl")
+
+// Results of apply.
+const (
+	created   = "created"
+	changed   = "changed"
+	unchanged = "unchanged"
+)
+
+// applier applies objects for a member, one after the other.
+type applier struct {
+	mark     mark
+	dryRun   bool
+	progress progress
+}
+
+func (a applier) apply(ctx context.Context, to *reached, objects ...client.Object) error {
+	for _, obj := range objects {
+		err := a.progress.step(to.name+": "+describe(obj), func() (string, error) { return to.apply(ctx, obj, a.mark, a.dryRun) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply makes an object what obj says, and says what became of it. What was there before, and was not made for the member, stays
+// without the labels by which it would be deleted when the member leaves.
+func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRun bool) (string, error) {
+	desired, err := applied(obj)
+	if err != nil {
+		return "", err
+	}
+	before := &unstructured.Unstructured{}
+	before.SetGroupVersionKind(desired.GroupVersionKind())
+	err = r.Get(ctx, client.ObjectKeyFromObject(desired), before)
+	exists := err == nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", r.failed("read", desired, err)
+	}
+	if _, is := obj.(*accessv1alpha1.ClusterAccess); !is && (!exists || mark.isOn(before)) { // its labels are the member's
+		mark.put(desired)
+	}
+	options := []client.ApplyOption{fieldManager, client.ForceOwnership}
+	if dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	after := desired.DeepCopy()
+	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(after), options...); err != nil {
+		return "", r.failed("apply", desired, err)
+	}
+	switch {
+	case !exists:
+		return created, nil
+	case !dryRun && after.GetResourceVersion() == before.GetResourceVersion(), dryRun && same(before, after):
+		return unchanged, nil
+	default:
+		return changed, nil
+	}
+}
+
+// same reports whether a dry run has changed nothing: it has no version of its own.
+func same(before, after *unstructured.Unstructured) bool {
+	a, b := before.DeepCopy(), after.DeepCopy()
+	for _, obj := range []*unstructured.Unstructured{a, b} {
+		obj.SetManagedFields(nil)
+		obj.SetResourceVersion("")
+	}
+	return equality.Semantic.DeepEqual(a.Object, b.Object)
+}
+
+// applied is what is sent of an object: nothing that the server sets.
+func applied(obj client.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(u.Object, "status")
+	return u, nil
+}
+
+// failed says what was tried on which cluster.
+func (r *reached) failed(verb string, obj client.Object, err error) error {
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("%s %s in the %s (%s): it does not serve the kind; install its CRD: %w", verb, describe(obj), r.name, r.config.Host, err)
+	}
+	return fmt.Errorf("%s %s in the %s (%s): %w", verb, describe(obj), r.name, r.config.Host, err)
+}
+
+// describe names an object as people write it.
+func describe(obj client.Object) string {
+	kind := obj.GetObjectKind().GroupVersionKind().Kind
+	if obj.GetNamespace() == "" {
+		return kind + " " + obj.GetName()
+	}
+	return kind + " " + obj.GetNamespace() + "/" + obj.GetName()
+}

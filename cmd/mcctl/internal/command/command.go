@@ -1,0 +1,110 @@
+// Package command holds the commands of mcctl, one file each.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// Codes that mcctl exits with.
+const (
+	codeOK       = 0
+	codeFailed   = 1 // what was asked for was not done, or not wholly
+	codeUsage    = 2 // the command line is wrong; nothing was done
+	codeNotReady = 3 // the member is there, and is not Ready
+)
+
+// Run runs mcctl with the arguments of its command line, and returns the code to exit with. ctx ends what it waits for. The version
+// is that of a release, and empty for what was built otherwise.
+func Run(ctx context.Context, version string, args []string, streams genericiooptions.IOStreams) int {
+	root := newRoot(version, streams)
+	root.SetArgs(args)
+	begun := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return codeOK
+	}
+	var exit *exitError
+	switch {
+	case errors.As(err, &exit):
+	case begun:
+		exit = &exitError{code: codeFailed, err: err}
+	default: // no command was found, or it does not take these flags and arguments
+		err = fmt.Errorf("%w; see %s --help", err, root.Name())
+		exit = &exitError{code: codeUsage, err: err}
+	}
+	if exit.err != nil {
+		tellf(streams.ErrOut, "mcctl: %v\n", err)
+	}
+	return exit.code
+}
+
+// exitError is an error with a code of its own. Without an error, all was said already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usageError says what is wrong with the command line.
+func usageError(format string, args ...any) error {
+	return &exitError{code: codeUsage, err: fmt.Errorf(format, args...)}
+}
+
+func newRoot(version string, streams genericiooptions.IOStreams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mcctl",
+		Short: "Join clusters to a fleet, see how they are, and let them leave",
+		Long: `mcctl works on a fleet of fleet-runtime by its hub, the cluster that the managers run against.
+
+The hub is that of the current context, or of --context. Commands that go to a member too take the member's way from flags of the
+same names with the prefix --member-.
+
+Exit codes: 0 done; 1 not done, or not wholly; 2 the command line is wrong, and nothing was done; 3 the member is not Ready.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true}) // --help does
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mcctl"}
+	}
+	hub := newSide(hubSide)
+	hub.addFlags(root.PersistentFlags())
+	s := &shared{hub: hub, streams: streams}
+	root.AddCommand(
+		newJoin(s), newLeave(s), newList(s), newDescribe(s), newCheck(s), newRBAC(s), newShards(s), newToken(s), newFederate(s), newVersion(s, version),
+	)
+	root.AddCommand(newControls(s)...)
+	return root
+}
+
+// tellf writes what is said beside the result. That it cannot be written changes nothing about what was done.
+func tellf(to io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(to, format, args...) }
+
+// shared is what all commands have.
+type shared struct {
+	hub     *side
+	streams genericiooptions.IOStreams
+}

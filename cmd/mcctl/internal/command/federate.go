@@ -1,0 +1,112 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-runtime/fleet-runtime/access"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+)
+
+type federate struct {
+	*shared
+
+	member  *side
+	target  targetFlags
+	account string
+	issuer  string
+}
+
+func newFederate(s *shared) *cobra.Command {
+	f := &federate{shared: s, member: newSide(memberSide)}
+	c := &cobra.Command{
+		Use:   "federate NAME --member-context CONTEXT --service-account ACCOUNT",
+		Short: "Print what has a member accept tokens of the hub",
+		Long: `Prints the AuthenticationConfiguration with which the API server of a member accepts tokens of one service account of the hub, made for
+this member alone. Give it to the member's API server by --authentication-config, and then run mcctl join --federated ACCOUNT.
+
+The member's API server asks the hub, without credentials, for the keys by which it knows the tokens. The hub lets it if the ClusterRole
+system:service-account-issuer-discovery is bound to the group system:unauthenticated. The keys are at the hub's --service-account-jwks-uri,
+which the member must reach too.
+
+Nothing is changed on any side.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c.Context(), args[0]) },
+	}
+	flags := c.Flags()
+	f.member.addFlags(flags)
+	f.target.addFlags(flags)
+	flags.StringVar(&f.account, "service-account", "", "The account of the hub, in the namespace of --namespace. Required")
+	flags.StringVar(&f.issuer, "discovery-url", "", "The URL at which the member reaches the hub's /.well-known/openid-configuration, if that is not below the issuer")
+	return c
+}
+
+func (f *federate) run(ctx context.Context, name string) error {
+	if len(validation.IsDNS1123Subdomain(f.account)) > 0 {
+		return usageError("say with --service-account which account of the hub the member is to accept, as its name")
+	}
+	hub, err := f.hub.connect()
+	if err != nil {
+		return err
+	}
+	member, err := f.member.connectMember()
+	if err != nil {
+		return err
+	}
+	target, err := f.target.read(name, hub.namespace, member.config)
+	if err != nil {
+		return err
+	}
+	if err := distinct(ctx, hub, member); err != nil {
+		return err
+	}
+	theirs, err := access.ReadIssuer(ctx, member.config)
+	if err != nil {
+		return fmt.Errorf("ask the member (%s) for the issuer of its tokens: %w", member.config.Host, err)
+	}
+	ours, err := access.ReadIssuer(ctx, hub.config)
+	if err != nil {
+		return fmt.Errorf("ask the hub (%s) for the issuer of its tokens: %w", hub.config.Host, err)
+	}
+	if ours == theirs {
+		return fmt.Errorf("hub and member have the same issuer, %s, so the member takes the hub's tokens for its own and refuses them: "+
+			"give one of them another --service-account-issuer, or join with --minted", ours)
+	}
+	ca, err := authority(hub.config)
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(membership.Authentication{
+		Issuer: ours, DiscoveryURL: f.issuer, CA: ca, Audience: access.Audience(target.Server, target.CABundle),
+		Subject: "system:serviceaccount:" + target.Namespace + ":" + f.account, Legacy: !servesV1(member.config),
+	}.Configuration())
+	if err != nil {
+		return err
+	}
+	_, err = f.streams.Out.Write(text)
+	return err
+}
+
+// servesV1 reports whether a cluster knows version v1 of the configuration, which came with Kubernetes 1.34. What cannot be asked is
+// taken for new.
+func servesV1(config *rest.Config) bool {
+	c, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return true
+	}
+	info, err := c.ServerVersion()
+	if err != nil {
+		return true
+	}
+	var minor int
+	if _, err := fmt.Sscanf(info.Minor, "%d", &minor); err != nil {
+		return true
+	}
+	return info.Major != "1" || minor >= 34
+}

@@ -1,0 +1,118 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
+)
+
+// known is what the hub has of one member. Either may be nil: members of other providers have no ClusterAccess, and where managers
+// write no Members, there is only the ClusterAccess.
+type known struct {
+	member *membersv1alpha1.Member
+	access *accessv1alpha1.ClusterAccess
+}
+
+// find returns what the hub has of a member.
+func (r *reached) find(ctx context.Context, name string) (known, error) {
+	k := known{member: &membersv1alpha1.Member{}, access: &accessv1alpha1.ClusterAccess{}}
+	k.member.SetGroupVersionKind(membersv1alpha1.GroupVersion().WithKind(membersv1alpha1.Kind))
+	k.member.Namespace, k.member.Name = r.namespace, membersv1alpha1.ObjectName(name)
+	k.access.SetGroupVersionKind(accessv1alpha1.GroupVersion().WithKind(accessv1alpha1.KindClusterAccess))
+	k.access.Namespace, k.access.Name = r.namespace, name
+	member, err := r.have(ctx, k.member)
+	if err != nil {
+		return known{}, err
+	}
+	access := false
+	if len(content.IsPathSegmentName(name)) == 0 { // other members have no ClusterAccess
+		if access, err = r.have(ctx, k.access); err != nil {
+			return known{}, err
+		}
+	}
+	if !member {
+		k.member = nil
+	}
+	if !access {
+		k.access = nil
+	}
+	if !member && !access {
+		return known{}, fmt.Errorf("the hub (%s) has no member %q in the namespace %q; mcctl list shows those that there are, and --namespace chooses another namespace",
+			r.config.Host, name, r.namespace)
+	}
+	return k, nil
+}
+
+// have reads an object, and reports whether it is there. A kind that is not served has no objects.
+func (r *reached) have(ctx context.Context, obj client.Object) (bool, error) {
+	what := obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // it was one
+	err := r.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	switch {
+	case err == nil:
+		obj.GetObjectKind().SetGroupVersionKind(what.GetObjectKind().GroupVersionKind())
+		return true, nil
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return false, nil
+	default:
+		return false, r.failed("read", what, err)
+	}
+}
+
+// leases remembers which Leases are held, for a list of many members with few writers.
+type leases map[membersv1alpha1.Lease]bool
+
+// stale reports whether nobody keeps the status of a Member up to date: the Lease of its writer has lapsed, or is gone. A Lease that the
+// caller may not read is taken for held.
+func (l leases) stale(ctx context.Context, hub client.Reader, m *membersv1alpha1.Member) bool {
+	if m.Status.Lease == nil {
+		return false
+	}
+	held, asked := l[*m.Status.Lease]
+	if !asked {
+		lease := &coordinationv1.Lease{}
+		err := hub.Get(ctx, client.ObjectKey{Namespace: m.Status.Lease.Namespace, Name: m.Status.Lease.Name}, lease)
+		held = err != nil && !apierrors.IsNotFound(err) || err == nil && !lapsed(lease, time.Now())
+		l[*m.Status.Lease] = held
+	}
+	return !held
+}
+
+// lapsed reports whether nobody has renewed a Lease for as long as it says. A clock may be off by as much again.
+func lapsed(lease *coordinationv1.Lease, now time.Time) bool {
+	spec := lease.Spec
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+		return true
+	}
+	return now.Sub(spec.RenewTime.Time) > 2*time.Duration(*spec.LeaseDurationSeconds)*time.Second
+}
+
+// condition returns the condition Ready of what is known.
+func (k known) condition() *metav1.Condition {
+	if k.member != nil {
+		return meta.FindStatusCondition(k.member.Status.Conditions, membersv1alpha1.ConditionReady)
+	}
+	return meta.FindStatusCondition(k.access.Status.Conditions, accessv1alpha1.ConditionReady)
+}
+
+// ready reports whether the member is, and why not.
+func (k known) ready() (is bool, why string) {
+	c := k.condition()
+	switch {
+	case c == nil:
+		return false, "no manager has said anything of it yet"
+	case c.Status == metav1.ConditionTrue:
+		return true, ""
+	default:
+		return false, c.Reason + ": " + c.Message
+	}
+}

@@ -1,0 +1,168 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
+)
+
+type leave struct {
+	*shared
+
+	member     *side
+	dependents string
+	timeout    time.Duration
+	force      bool
+}
+
+// What becomes of what controllers have put into a member.
+const (
+	keepDependents  = "keep"
+	pruneDependents = "prune"
+)
+
+func newLeave(s *shared) *cobra.Command {
+	l := &leave{shared: s, member: newSide(memberSide)}
+	c := &cobra.Command{
+		Use:   "leave NAME --member-context CONTEXT",
+		Short: "Undo what join has made",
+		Long: `Undoes what mcctl join has made: first in the hub, so that the controllers let go of the member while they still may work there, and
+then in the member, its rights last. What others have made stays.
+
+With --dependents=prune the controllers take back what they have put into the member, and the command waits for that. With keep it
+stays. Without the flag, that is as the ClusterAccess says: its finalizer ` + objects.LeaveFinalizer + ` means prune.
+
+If the member cannot be reached, the hub is cleaned, what stays in the member is named, and the exit code is 1. With --force the
+commands are printed that remove it by hand.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return l.run(c.Context(), args[0]) },
+	}
+	flags := c.Flags()
+	l.member.addFlags(flags)
+	flags.StringVar(&l.dependents, "dependents", "", `"keep" or "prune": what becomes of what controllers have put into the member`)
+	flags.DurationVar(&l.timeout, "timeout", 6*time.Minute, "How long to wait until the controllers have let go of the member")
+	flags.BoolVar(&l.force, "force", false, "Go on without the member, and print the commands that are left to a person")
+	return c
+}
+
+func (l *leave) run(ctx context.Context, name string) error {
+	if l.dependents != "" && l.dependents != keepDependents && l.dependents != pruneDependents {
+		return usageError(`--dependents is "keep" or "prune", not %q`, l.dependents)
+	}
+	hub, err := l.hub.connect()
+	if err != nil {
+		return err
+	}
+	member, err := l.member.connectMember()
+	if err != nil {
+		if !l.force {
+			return fmt.Errorf("%w; or go on without the member with --force", err)
+		}
+		member = nil
+	}
+	mark, err := hub.mark(ctx, name)
+	if err != nil {
+		return err
+	}
+	progress := newProgress(l.streams.ErrOut)
+	had, err := l.leaveHub(ctx, hub, name, mark, progress)
+	if err != nil {
+		return err
+	}
+	return l.leaveMember(ctx, hub, member, name, mark, had, progress)
+}
+
+// leaveHub removes what is in the hub, and reports whether something was.
+func (l *leave) leaveHub(ctx context.Context, hub *reached, name string, mark mark, progress progress) (bool, error) {
+	access := &accessv1alpha1.ClusterAccess{}
+	access.SetGroupVersionKind(accessv1alpha1.GroupVersion().WithKind(accessv1alpha1.KindClusterAccess))
+	access.Namespace, access.Name = hub.namespace, name
+	found, err := hub.have(ctx, access)
+	if err != nil {
+		return false, err
+	}
+	if found {
+		if err := progress.step(hub.name+": "+describe(access), func() (string, error) { return "gone", l.release(ctx, hub, access) }); err != nil {
+			return true, err
+		}
+	}
+	secrets, err := hub.made(ctx, mark, membership.HubKinds(), client.InNamespace(hub.namespace))
+	if err != nil {
+		return found, err
+	}
+	return found || len(secrets) > 0, hub.remove(ctx, secrets, progress)
+}
+
+// release deletes a ClusterAccess, and waits until the fleet has let go of the member.
+func (l *leave) release(ctx context.Context, hub *reached, access *accessv1alpha1.ClusterAccess) error {
+	before := access.DeepCopy()
+	switch l.dependents {
+	case pruneDependents:
+		controllerutil.AddFinalizer(access, objects.LeaveFinalizer)
+	case keepDependents:
+		controllerutil.RemoveFinalizer(access, objects.LeaveFinalizer)
+	}
+	if err := hub.Patch(ctx, access, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldManager); err != nil {
+		return hub.failed("change", before, err)
+	}
+	precondition := client.Preconditions{UID: &before.UID}
+	if err := hub.Delete(ctx, access, precondition); client.IgnoreNotFound(err) != nil {
+		return hub.failed("delete", before, err)
+	}
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, l.timeout, true, func(ctx context.Context) (bool, error) {
+		err := hub.Get(ctx, client.ObjectKeyFromObject(before), access)
+		return apierrors.IsNotFound(err) || err == nil && access.UID != before.UID, client.IgnoreNotFound(err)
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the controllers have not let go of the member after %s: mcctl describe %s tells what is left; "+
+			"with --dependents=keep it leaves at once, and what they have put there stays", l.timeout, before.Name)
+	}
+	return err
+}
+
+// leaveMember removes what is in the member, the rights last.
+func (l *leave) leaveMember(ctx context.Context, hub, member *reached, name string, mark mark, hubHad bool, progress progress) error {
+	if member == nil {
+		l.manual(mark)
+		return nil
+	}
+	err := distinct(ctx, hub, member)
+	var made []client.Object
+	if err == nil {
+		made, err = member.made(ctx, mark, membership.MemberKinds())
+	}
+	if err == nil && len(made) == 0 && !hubHad {
+		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q",
+			hub.config.Host, hub.namespace, member.config.Host, name)
+	}
+	if err == nil {
+		err = member.remove(ctx, made, progress)
+	}
+	if err != nil && l.force {
+		tellf(l.streams.ErrOut, "mcctl: %v\n", err)
+		l.manual(mark)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the hub is clean, but what mcctl join has made in the member stays; run mcctl leave again when it can be reached, "+
+			"or with --force for the commands to do it by hand: %w", err)
+	}
+	return nil
+}
+
+// manual prints what a person is to run in the member.
+func (l *leave) manual(mark mark) {
+	tellf(l.streams.Out, "# In the member, when it can be reached:\n%s\n", strings.Join(membership.ManualCommands(mark.selector().String()), "\n"))
+}

@@ -1,0 +1,99 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+)
+
+// made returns what mcctl has made of some kinds for a member, in the order of the kinds.
+func (r *reached) made(ctx context.Context, of mark, kinds []schema.GroupVersionKind, options ...client.ListOption) ([]client.Object, error) {
+	var all []client.Object
+	for _, kind := range kinds {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		err := r.List(ctx, list, append(options, client.MatchingLabelsSelector{Selector: of.selector()})...)
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list each %s in the %s (%s): %w", kind.Kind, r.name, r.config.Host, err)
+		}
+		for i := range list.Items {
+			if list.Items[i].DeletionTimestamp == nil {
+				list.Items[i].SetGroupVersionKind(kind)
+				all = append(all, &list.Items[i])
+			}
+		}
+	}
+	return all, nil
+}
+
+// remove deletes objects one after the other. A namespace in which others have something stays.
+func (r *reached) remove(ctx context.Context, made []client.Object, progress progress) error {
+	for _, obj := range made {
+		err := progress.step(r.name+": "+describe(obj), func() (string, error) {
+			if obj.GetObjectKind().GroupVersionKind() == membership.NamespaceKind() {
+				others, err := r.inhabited(ctx, obj.GetName())
+				if err != nil || others != "" {
+					return "kept, since " + others + " is in it", err
+				}
+			}
+			uid := obj.GetUID()
+			err := r.Delete(ctx, obj, client.Preconditions{UID: &uid})
+			if client.IgnoreNotFound(err) != nil {
+				return "", r.failed("delete", obj, err)
+			}
+			return "deleted", nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inhabited names something in a namespace that Kubernetes has not put there itself. It is empty for an empty one.
+func (r *reached) inhabited(ctx context.Context, namespace string) (string, error) {
+	kinds, err := namespaced(r.config)
+	if err != nil {
+		return "", fmt.Errorf("ask the %s (%s) what may be in namespaces: %w", r.name, r.config.Host, err)
+	}
+	for _, kind := range kinds {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		if err := r.List(ctx, list, client.InNamespace(namespace), client.Limit(10)); err != nil {
+			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err) {
+				continue
+			}
+			return "", fmt.Errorf("list each %s in the namespace %s of the %s (%s): %w", kind.Kind, namespace, r.name, r.config.Host, err)
+		}
+		for i := range list.Items {
+			if obj := &list.Items[i]; obj.DeletionTimestamp == nil && !native(kind, obj.Name) {
+				return kind.Kind + " " + obj.Name, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// native reports whether every namespace has the object.
+func native(kind schema.GroupVersionKind, name string) bool {
+	switch kind.Kind {
+	case "ServiceAccount":
+		return name == "default"
+	case "ConfigMap":
+		return name == "kube-root-ca.crt"
+	case "Event", "Endpoints", "EndpointSlice", "Lease":
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,101 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	"github.com/fleet-runtime/fleet-runtime/internal/jwt"
+)
+
+// giveMinter puts a token of the minter into the hub, unless there is one already that the member accepts, and bounds in the member what
+// the minter may do with it.
+func (j *join) giveMinter(ctx context.Context, hub, member *reached, p joinPlan, a applier) error {
+	wanted := membership.MinterSecret(p.target, p.rights.Account, "")
+	found := &corev1.Secret{}
+	err := hub.Get(ctx, client.ObjectKeyFromObject(wanted), found)
+	if client.IgnoreNotFound(err) != nil {
+		return hub.failed("read", wanted, err)
+	}
+	token := string(found.Data[accessv1alpha1.MinterToken])
+	kept := err == nil && current(found, wanted) && accepted(ctx, member.config, found)
+	if !kept {
+		if a.dryRun {
+			return a.progress.step(hub.name+": "+describe(wanted), func() (string, error) { return "would get a new token", nil })
+		}
+		if token, err = firstToken(ctx, member, p); err != nil {
+			return err
+		}
+	}
+	audiences := jwt.ClaimsOf(token).Audiences
+	if len(audiences) == 0 || slices.Contains(audiences, "") {
+		return fmt.Errorf("the token of the minter that the member (%s) has made does not say for whom it is", member.config.Host)
+	}
+	if err := j.bound(ctx, member, membership.MinterPolicy(p.rights.Account, audiences), a); err != nil || kept {
+		return err
+	}
+	return a.apply(ctx, hub, membership.MinterSecret(p.target, p.rights.Account, token))
+}
+
+// bound applies the policy about the minter, which clusters before Kubernetes 1.30 do not serve.
+func (j *join) bound(ctx context.Context, member *reached, policy []client.Object, a applier) error {
+	err := a.apply(ctx, member, policy...)
+	if meta.IsNoMatchError(err) {
+		tellf(j.streams.ErrOut, "member: it serves no ValidatingAdmissionPolicies, so its rights alone bound what the minter may ask for\n")
+		return nil
+	}
+	return err
+}
+
+// current reports whether a Secret is for the same account of the same server.
+func current(found, wanted *corev1.Secret) bool {
+	for key, value := range wanted.Data {
+		if key != accessv1alpha1.MinterToken && !bytes.Equal(found.Data[key], value) {
+			return false
+		}
+	}
+	return len(found.Data[accessv1alpha1.MinterToken]) > 0
+}
+
+// accepted reports whether the member accepts the token of a Secret, as far as the caller can reach the member.
+func accepted(ctx context.Context, config *rest.Config, secret *corev1.Secret) bool {
+	config = rest.AnonymousClientConfig(config)
+	config.BearerToken = string(secret.Data[accessv1alpha1.MinterToken])
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return false
+	}
+	account := client.ObjectKey{
+		Namespace: string(secret.Data[accessv1alpha1.MinterNamespace]), Name: string(secret.Data[accessv1alpha1.MinterServiceAccount]),
+	}
+	return c.Get(ctx, account, &corev1.ServiceAccount{}) == nil
+}
+
+// firstToken makes the first token of the minter.
+func firstToken(ctx context.Context, member *reached, p joinPlan) (string, error) {
+	minter := membership.Minter(p.rights.Account)
+	account := &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: minter.Namespace, Name: minter.Name},
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(membership.MinterSeconds))}}
+	if err := member.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", member.failed("create a token of", account, err)
+	}
+	if time.Until(request.Status.ExpirationTimestamp.Time) < time.Minute {
+		return "", fmt.Errorf("the member (%s) has granted the minter a token that expires at %s: its clock, or yours, is wrong",
+			member.config.Host, request.Status.ExpirationTimestamp.UTC().Format(time.RFC3339))
+	}
+	return request.Status.Token, nil
+}

@@ -1,0 +1,75 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
+)
+
+// newControls returns the commands that say in a Member what it is to be.
+func newControls(s *shared) []*cobra.Command {
+	return []*cobra.Command{
+		s.control("pause", "Stop reconciles of a member", `Stops reconciles of a member. It stays connected, and what changes there is reconciled when it is resumed.`,
+			map[string]any{"paused": true}),
+		s.control("resume", "Go on with reconciles of a member that was paused", `Goes on with reconciles of a member that was paused: first with what has waited.`,
+			map[string]any{"paused": nil, "reason": nil}),
+		s.control("drain", "Disconnect a member, and keep it as a member", `Ends what runs for a member, closes its connections, and keeps it so.`,
+			map[string]any{"drained": true}),
+		s.control("undrain", "Connect a member again that was drained", `Connects a member again that was drained.`,
+			map[string]any{"drained": nil, "reason": nil}),
+	}
+}
+
+func (s *shared) control(verb, short, long string, spec map[string]any) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   verb + " NAME",
+		Short: short,
+		Long:  long + "\n\nManagers follow it that write Members.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if reason != "" {
+				spec["reason"] = reason
+			}
+			return s.set(c.Context(), args[0], spec)
+		},
+	}
+	if _, clears := spec["reason"]; !clears {
+		c.Flags().StringVar(&reason, "reason", "", "Why, for those that see the member")
+	}
+	return c
+}
+
+func (s *shared) set(ctx context.Context, name string, spec map[string]any) error {
+	hub, err := s.hub.connect()
+	if err != nil {
+		return err
+	}
+	k, err := hub.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	if k.member == nil {
+		return fmt.Errorf("the hub (%s) has a ClusterAccess %s/%s, and no Member: only managers that write Members can be told so", hub.config.Host, hub.namespace, name)
+	}
+	patch, err := json.Marshal(map[string]any{"spec": spec})
+	if err != nil {
+		return err
+	}
+	before := k.member.ResourceVersion
+	if err := hub.Patch(ctx, k.member, client.RawPatch("application/merge-patch+json", patch), fieldManager); err != nil {
+		k.member.SetGroupVersionKind(membersv1alpha1.GroupVersion().WithKind(membersv1alpha1.Kind))
+		return hub.failed("change", k.member, err)
+	}
+	result := changed
+	if k.member.ResourceVersion == before {
+		result = unchanged
+	}
+	_, err = fmt.Fprintf(s.streams.Out, "member %s: %s\n", name, result)
+	return err
+}

@@ -1,0 +1,134 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/access/rights"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+)
+
+// permitted makes sure that the caller may make all of a plan, so that nothing stays half made. It writes nothing.
+func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
+	in, minter := p.member, membership.Minter(p.rights.Account)
+	hubObjects := p.hub
+	var more []rights.Right
+	if p.minted {
+		hubObjects = append(hubObjects, membership.MinterSecret(p.target, p.rights.Account, ""))
+		more = append(more, rights.Right{Verb: "create", Resource: "serviceaccounts/token", Namespace: minter.Namespace, Name: minter.Name})
+		if _, err := member.RESTMapper().RESTMapping(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy").GroupKind()); err == nil {
+			in = append(in, membership.MinterPolicy(p.rights.Account, nil)...)
+		}
+	}
+	if err := hub.mayApply(ctx, hubObjects); err != nil {
+		return err
+	}
+	if err := member.mayApply(ctx, in, more...); err != nil {
+		return err
+	}
+	if err := member.mayGrant(ctx, p.rights); err != nil {
+		return err
+	}
+	return member.unclaimed(ctx, in, p.mark)
+}
+
+// unclaimed makes sure that none of the objects was made for another member: they would go when that leaves. Namespaces may be shared.
+func (r *reached) unclaimed(ctx context.Context, objects []client.Object, mark mark) error {
+	for _, obj := range objects {
+		found := &metav1.PartialObjectMetadata{}
+		found.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+		if err := r.Get(ctx, client.ObjectKeyFromObject(obj), found); client.IgnoreNotFound(err) != nil {
+			return r.failed("read", obj, err)
+		}
+		if found.GroupVersionKind() != membership.NamespaceKind() && mark.forOther(found) {
+			return fmt.Errorf("%s in the %s (%s) was made for the member %s, of the fleet whose hub is the cluster %s: nothing was written; "+
+				"let that one leave first, or give the account and the roles other names", describe(obj), r.name, r.config.Host,
+				found.Labels[memberLabel], found.Labels[hubLabel])
+		}
+	}
+	return nil
+}
+
+// mayApply makes sure that the caller may read, create and change objects, and do what more says. Unlike [rights.Lacking] it does not
+// take the right to escalate for these.
+func (r *reached) mayApply(ctx context.Context, objects []client.Object, more ...rights.Right) error {
+	asked := map[rights.Right]bool{}
+	questions := more
+	for _, obj := range objects {
+		kind := obj.GetObjectKind().GroupVersionKind()
+		mapping, err := r.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if meta.IsNoMatchError(err) {
+			return r.failed("apply", obj, err)
+		}
+		if err != nil {
+			return fmt.Errorf("ask the %s (%s) for its kinds: %w", r.name, r.config.Host, err)
+		}
+		for _, verb := range []string{"get", "create", "patch"} {
+			questions = append(questions, rights.Right{
+				Verb: verb, Group: kind.Group, Resource: mapping.Resource.Resource, Namespace: obj.GetNamespace(),
+			})
+		}
+	}
+	var refused []string
+	for _, question := range questions {
+		if asked[question] {
+			continue
+		}
+		asked[question] = true
+		may, err := r.may(ctx, question)
+		if err != nil {
+			return fmt.Errorf("ask the %s (%s) what you may do: %w", r.name, r.config.Host, err)
+		}
+		if !may {
+			refused = append(refused, question.String())
+		}
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("you may not do this in the %s (%s), so nothing was written:\n  %s", r.name, r.config.Host, strings.Join(refused, "\n  "))
+	}
+	return nil
+}
+
+// may asks whether the caller has one right.
+func (r *reached) may(ctx context.Context, right rights.Right) (bool, error) {
+	resource, subresource, _ := strings.Cut(right.Resource, "/")
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: right.Verb, Group: right.Group, Resource: resource, Subresource: subresource, Name: right.Name, Namespace: right.Namespace,
+		},
+	}}
+	err := r.Create(ctx, review)
+	return review.Status.Allowed, err
+}
+
+// mayGrant makes sure that the caller has all that the roles give, as the API server wants it of those that write roles.
+func (r *reached) mayGrant(ctx context.Context, granted membership.Rights) error {
+	want, err := granted.Rights()
+	if err != nil {
+		return err
+	}
+	c, err := authorizationclient.NewForConfig(r.config)
+	if err != nil {
+		return err
+	}
+	lacking, err := rights.Lacking(ctx, c, want)
+	if err != nil {
+		return fmt.Errorf("ask the %s (%s): %w", r.name, r.config.Host, err)
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	lines := make([]string, len(lacking))
+	for i, right := range lacking {
+		lines[i] = right.String()
+	}
+	return fmt.Errorf("you cannot give rights in the %s (%s) that you do not have, so nothing was written:\n  %s", r.name, r.config.Host, strings.Join(lines, "\n  "))
+}

@@ -1,0 +1,36 @@
+package command
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// progress says what becomes of each step. On a terminal the step that runs is shown too, and its line replaced when it is done.
+type progress struct {
+	to       io.Writer
+	terminal bool
+}
+
+func newProgress(to io.Writer) progress {
+	file, ok := to.(*os.File)
+	return progress{to: to, terminal: ok && term.IsTerminal(int(file.Fd()))}
+}
+
+// step runs one step, which says what became of it.
+func (p progress) step(what string, run func() (result string, err error)) error {
+	if p.terminal {
+		tellf(p.to, "… %s", what)
+	}
+	result, err := run()
+	if p.terminal {
+		tellf(p.to, "\r\x1b[K")
+	}
+	if err != nil {
+		tellf(p.to, "%s: failed\n", what)
+		return err
+	}
+	tellf(p.to, "%s: %s\n", what, result)
+	return nil
+}

@@ -1,0 +1,70 @@
+package command
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+type rbac struct {
+	*shared
+
+	member *side
+	rights rightsFlags
+	dryRun dryRun
+}
+
+func newRBAC(s *shared) *cobra.Command {
+	r := &rbac{shared: s, member: newSide(memberSide)}
+	c := &cobra.Command{
+		Use:   "rbac NAME --member-context CONTEXT --rules FILE",
+		Short: "Give the controllers their rights in a member",
+		Long: `Applies the roles of FILE in a member, bound to the account of the controllers: what mcctl join does of it, for a member that has joined
+and whose controllers need other rights now. Those that FILE has no more are not removed.
+
+What you may not grant is listed before anything is written.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return r.run(c.Context(), args[0]) },
+	}
+	flags := c.Flags()
+	r.member.addFlags(flags)
+	r.rights.addFlags(flags)
+	r.dryRun.addFlags(flags)
+	return c
+}
+
+func (r *rbac) run(ctx context.Context, name string) error {
+	if err := r.dryRun.validate(); err != nil {
+		return err
+	}
+	given, err := r.rights.read(r.streams.In)
+	if err != nil {
+		return err
+	}
+	if r.dryRun.client() {
+		return r.dryRun.print(r.streams.Out, given.Objects, nil)
+	}
+	hub, err := r.hub.connect()
+	if err != nil {
+		return err
+	}
+	member, err := r.member.connectMember()
+	if err != nil {
+		return err
+	}
+	mark, err := hub.mark(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := member.unclaimed(ctx, given.Objects, mark); err != nil {
+		return err
+	}
+	if err := member.mayApply(ctx, given.Objects); err != nil {
+		return err
+	}
+	if err := member.mayGrant(ctx, given); err != nil {
+		return err
+	}
+	a := applier{mark: mark, dryRun: r.dryRun.server(), progress: newProgress(r.streams.ErrOut)}
+	return a.apply(ctx, member, given.Objects...)
+}

@@ -1,0 +1,152 @@
+package command_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// untouched fails the test if mcctl has made anything on either side.
+func (s *stage) untouched(t *testing.T) {
+	t.Helper()
+	for _, cp := range []*mctest.ControlPlane{s.Local, s.Members[0]} {
+		for _, list := range []client.ObjectList{&corev1.ServiceAccountList{}, &corev1.SecretList{}, &corev1.NamespaceList{}, &rbacv1.ClusterRoleList{}} {
+			if err := cp.Client().List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": "mcctl"}); err != nil {
+				t.Fatal(err)
+			}
+			if n := meta.LenList(list); n > 0 {
+				t.Errorf("%s has %d objects in a %T", cp.Name, n, list)
+			}
+		}
+	}
+	accesses := &accessv1alpha1.ClusterAccessList{}
+	if err := s.Local.Client().List(t.Context(), accesses); err != nil || len(accesses.Items) > 0 {
+		t.Errorf("%d ClusterAccesses, %v", len(accesses.Items), err)
+	}
+}
+
+func TestJoinWritesNothingThatTheCallerMayNotWriteWhole(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	readHub := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}}
+	all := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "create", "patch"}}
+	s.addUser(t, s.Local, "reader", readHub)
+	s.addUser(t, s.Members[0], "reader", readHub)
+	s.addUser(t, s.Members[0], "writer", all) // which may neither watch, nor give that to others
+
+	for name, c := range map[string]struct {
+		args []string
+		says []string
+	}{
+		"a hub that is read-only":            {[]string{"--user", "local-reader"}, []string{"in the hub", "create clusteraccesses.access.fleet-runtime.dev in default", "create secrets"}},
+		"a member that is read-only":         {[]string{"--member-user", "member-1-reader"}, []string{"in the member", "create clusterroles.rbac", "create serviceaccounts/token fleet-minter"}},
+		"rights that the caller cannot give": {[]string{"--member-user", "member-1-writer"}, []string{"cannot give rights", "watch configmaps"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := s.join(t, c.args...)
+			if r.code != 1 {
+				t.Errorf("exit code %d", r.code)
+			}
+			for _, says := range c.says {
+				if !strings.Contains(r.errOut, says) {
+					t.Errorf("%q is not in:\n%s", says, r.errOut)
+				}
+			}
+			s.untouched(t)
+		})
+	}
+	t.Run("a member that is the hub", func(t *testing.T) {
+		r := s.run(t, "join", "east", "--member-context", "hub", "--rules", rules(t), "--advertise-server", s.Local.Config().Host)
+		if r.code != 1 || !strings.Contains(r.errOut, "the same cluster") {
+			t.Errorf("%+v", r)
+		}
+		s.untouched(t)
+	})
+	t.Run("a dry run of the servers", func(t *testing.T) {
+		if err := s.Members[0].Client().Create(t.Context(), &corev1.Namespace{ObjectMeta: named("fleet-system")}); err != nil {
+			t.Fatal(err)
+		}
+		if r := s.join(t, "--dry-run=server"); r.code != 0 || !strings.Contains(r.errOut, "ClusterAccess default/east: created") {
+			t.Errorf("%+v", r)
+		}
+		s.untouched(t)
+	})
+}
+
+func TestWhatOthersHaveMadeStaysWhenAMemberLeaves(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	member := s.Members[0].Client()
+	theirs := []client.Object{
+		&corev1.Namespace{ObjectMeta: named("fleet-system")},
+		&rbacv1.ClusterRole{ObjectMeta: named("checksums")},
+	}
+	for _, obj := range theirs {
+		if err := member.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	if r := s.run(t, "leave", "east", "--member-context", "member"); r.code != 0 {
+		t.Fatalf("leave: %+v", r)
+	}
+	for _, obj := range theirs {
+		if err := member.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil || obj.GetDeletionTimestamp() != nil {
+			t.Errorf("%T %s: %v", obj, obj.GetName(), err)
+		}
+	}
+}
+
+func TestAClusterJoinsUnderOneName(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	again := s.run(t, "join", "west", "--member-context", "member", "--rules", rules(t), "--advertise-server", s.Members[0].Config().Host)
+	if again.code != 1 || !strings.Contains(again.errOut, "was made for the member east") {
+		t.Errorf("under another name: %+v", again)
+	}
+	err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "west"}, &accessv1alpha1.ClusterAccess{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the ClusterAccess west: %v", err)
+	}
+}
+
+func TestLeaveNamesWhatItCannotReach(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	if r := s.run(t, "leave", "east"); r.code != 2 || !strings.Contains(r.errOut, "--force") {
+		t.Errorf("without a member: %+v", r)
+	}
+	s.Members[0].Stop(t)
+	r := s.run(t, "leave", "east", "--member-context", "member")
+	if r.code != 1 || !strings.Contains(r.errOut, "the hub is clean") || !strings.Contains(r.errOut, s.Members[0].Config().Host) {
+		t.Errorf("with a member that is down: %+v", r)
+	}
+	err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "east"}, &accessv1alpha1.ClusterAccess{})
+	if client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the ClusterAccess: %v", err)
+	}
+	forced := s.run(t, "leave", "east", "--force")
+	if forced.code != 0 || !strings.Contains(forced.out, "kubectl delete serviceaccount,clusterrolebinding") {
+		t.Errorf("by force: %+v", forced)
+	}
+	s.Members[0].Restart(t)
+	if again := s.run(t, "leave", "east", "--member-context", "member"); again.code != 0 || !strings.Contains(again.errOut, "ServiceAccount fleet-system/fleet: deleted") {
+		t.Errorf("when it is back: %+v", again)
+	}
+}

@@ -1,0 +1,144 @@
+package command
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+)
+
+// targetFlags say how the hub reaches a member, where that is not as the caller does.
+type targetFlags struct {
+	server string
+	proxy  string
+	labels string
+}
+
+func (t *targetFlags) addFlags(to *pflag.FlagSet) {
+	to.StringVar(&t.server, "advertise-server", "", "The URL at which the hub reaches the member, if it is another one than yours")
+	to.StringVar(&t.proxy, "advertise-proxy-url", "", "The proxy by which the hub reaches the member")
+	to.StringVarP(&t.labels, "labels", "l", "", "Labels of the member, as KEY=VALUE,...")
+}
+
+// longestName leaves room for the suffix of the minter's Secret.
+const longestName = validation.DNS1123SubdomainMaxLength - len("-minter")
+
+func (t *targetFlags) read(name, namespace string, config *rest.Config) (membership.Target, error) {
+	target := membership.Target{Namespace: namespace, Name: name, ProxyURL: t.proxy, TLSServerName: config.ServerName}
+	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
+		return target, usageError("the name %.64q cannot be that of a member: %s", name, strings.Join(wrong, "; "))
+	}
+	if len(name) > longestName {
+		return target, usageError("the name has %d characters, and may have %d", len(name), longestName)
+	}
+	var err error
+	if target.Labels, err = labels.ConvertSelectorToLabelsMap(t.labels); err != nil {
+		return target, usageError("--labels: %w", err)
+	}
+	if target.Server, err = t.reachable(config.Host); err != nil {
+		return target, err
+	}
+	target.CABundle, err = authority(config)
+	return target, err
+}
+
+// reachable returns the URL that the hub is to use.
+func (t *targetFlags) reachable(own string) (string, error) {
+	server := own
+	if t.server != "" {
+		server = t.server
+	}
+	parsed, err := url.Parse(server)
+	if err == nil && parsed.Scheme == "" && t.server == "" {
+		parsed, err = url.Parse("https://" + server)
+	}
+	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil {
+		return "", usageError("the member's server must be a URL that begins with https://; say with --advertise-server how the hub reaches it")
+	}
+	if t.server == "" && loopback(parsed.Hostname()) {
+		return "", usageError("your kubeconfig has the member at %s, which is another machine for the hub; say with --advertise-server how the hub reaches it", parsed.Host)
+	}
+	return strings.TrimRight(parsed.String(), "/"), nil
+}
+
+func loopback(host string) bool {
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// authority returns the certificates by which the member is known.
+func authority(config *rest.Config) ([]byte, error) {
+	if config.Insecure {
+		return nil, usageError("your kubeconfig does not check the member's certificate; name its CA with --member-certificate-authority")
+	}
+	bundle := config.CAData
+	if len(bundle) == 0 && config.CAFile != "" {
+		var err error
+		if bundle, err = os.ReadFile(config.CAFile); err != nil {
+			return nil, fmt.Errorf("read the member's CA: %w", err)
+		}
+	}
+	if len(bundle) == 0 {
+		return nil, nil // the certificates of the system
+	}
+	if block, _ := pem.Decode(bundle); block == nil || block.Type != "CERTIFICATE" {
+		return nil, fmt.Errorf("the member's CA holds no certificate as PEM")
+	}
+	return bundle, nil
+}
+
+// connectMember is connect for a member, which must be named: otherwise it would be the hub.
+func (s *side) connectMember() (*reached, error) {
+	if *s.flags.Context == "" && *s.flags.KubeConfig == "" && *s.flags.APIServer == "" {
+		return nil, usageError("say which cluster is meant with --member-context, or --member-kubeconfig")
+	}
+	return s.connect()
+}
+
+// distinct makes sure that the member is another cluster than the hub. Both are asked, so it also tells a cluster that does not answer.
+func distinct(ctx context.Context, hub, member *reached) error {
+	ours, err := hub.identity(ctx)
+	if err != nil {
+		return err
+	}
+	theirs, err := member.identity(ctx)
+	if err != nil {
+		return err
+	}
+	if ours == theirs {
+		return fmt.Errorf("%s and %s are the same cluster: the hub; nothing was changed", hub.config.Host, member.config.Host)
+	}
+	return nil
+}
+
+// identity tells which cluster it is: the UID of its namespace kube-system.
+func (r *reached) identity(ctx context.Context) (string, error) {
+	system := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	what := system.DeepCopy()
+	if err := r.Get(ctx, client.ObjectKeyFromObject(system), system); err != nil {
+		return "", r.failed("get", what, err)
+	}
+	return string(system.UID), nil
+}
+
+// mark returns the mark of a member of this hub.
+func (r *reached) mark(ctx context.Context, member string) (mark, error) {
+	id, err := r.identity(ctx)
+	return newMark(id, member), err
+}

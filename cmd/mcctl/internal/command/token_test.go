@@ -1,0 +1,74 @@
+package command_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestTheTokenIsThatOfTheControllers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	r := s.run(t, "token", "east")
+	credential := &clientauthenticationv1.ExecCredential{}
+	if err := json.Unmarshal([]byte(r.out), credential); r.code != 0 || err != nil || credential.Status == nil {
+		t.Fatalf("token: %d, %v, %s", r.code, err, r.errOut)
+	}
+	config := rest.AnonymousClientConfig(s.Members[0].Config())
+	config.BearerToken = credential.Status.Token
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.List(t.Context(), &corev1.ConfigMapList{}); err != nil {
+		t.Errorf("list ConfigMaps: %v", err)
+	}
+	if err := c.List(t.Context(), &corev1.SecretList{}); err == nil {
+		t.Error("it may list Secrets")
+	}
+	if none := s.run(t, "token", "west"); none.code != 1 || none.out != "" || !strings.Contains(none.errOut, "no member \"west\"") {
+		t.Errorf("of a member that is not there: %+v", none)
+	}
+}
+
+func TestCheckAsksForTheRightsThatAreNeeded(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	if r := s.run(t, "check", "east", "--rules", rules(t)); r.code != 0 || !strings.Contains(r.out, "all 3 are there") {
+		t.Errorf("with all rights: %+v", r)
+	}
+	more := write(t, `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: more}
+rules:
+- {apiGroups: [""], resources: [configmaps, secrets], verbs: [list]}
+`)
+	if r := s.run(t, "check", "east", "--rules", more); r.code != 3 || !strings.Contains(r.out, "1 of 2 are missing\n  list secrets\n") {
+		t.Errorf("with a right too few: %+v", r)
+	}
+	if r := s.run(t, "rbac", "east", "--member-context", "member", "--rules", more); r.code != 0 {
+		t.Fatalf("rbac: %+v", r)
+	}
+	if r := s.run(t, "check", "east", "--rules", more); r.code != 0 {
+		t.Errorf("after rbac: %+v", r)
+	}
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = "fleet-system", "fleet"
+	if err := s.Members[0].Client().Delete(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.run(t, "check", "east"); r.code != 3 || !strings.Contains(r.errOut, "Do this: run mcctl join east again") {
+		t.Errorf("without the account: %+v", r)
+	}
+}

@@ -1,0 +1,50 @@
+package membership
+
+import (
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// NamespaceKind is the kind of namespaces, which are deleted only if they are empty.
+func NamespaceKind() schema.GroupVersionKind {
+	return corev1.SchemeGroupVersion.WithKind(kindNamespace)
+}
+
+// HubKinds are the kinds of what is made in the hub beside the ClusterAccess.
+func HubKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Secret")}
+}
+
+// MemberKinds are the kinds of what is made in a member, in the order in which they are deleted: accounts before what bounds them, and
+// namespaces last.
+func MemberKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind(kindServiceAccount),
+		rbacv1.SchemeGroupVersion.WithKind(kindClusterRoleBinding),
+		rbacv1.SchemeGroupVersion.WithKind(kindRoleBinding),
+		rbacv1.SchemeGroupVersion.WithKind(kindClusterRole),
+		rbacv1.SchemeGroupVersion.WithKind(kindRole),
+		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
+		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
+		NamespaceKind(),
+	}
+}
+
+// ManualCommands are what a person runs in a member to remove what matches the selector. Namespaces are named for a look, since others
+// may have something in them.
+func ManualCommands(selector string) []string {
+	var kinds []string
+	for _, kind := range MemberKinds() {
+		if kind != NamespaceKind() {
+			kinds = append(kinds, strings.ToLower(kind.Kind))
+		}
+	}
+	return []string{
+		"kubectl delete " + strings.Join(kinds, ",") + " --all-namespaces --selector '" + selector + "'",
+		"kubectl get namespaces --selector '" + selector + "'",
+	}
+}

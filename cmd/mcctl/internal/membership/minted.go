@@ -1,0 +1,171 @@
+package membership
+
+import (
+	"encoding/json"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+)
+
+// MinterSeconds is the lifetime that a minter's own token is asked for, in seconds: seven days, so that a hub which was down for
+// some days needs nobody to repair it.
+const MinterSeconds = 7 * 24 * 60 * 60
+
+// workerSeconds is the longest lifetime that a ClusterAccess may ask for, in seconds.
+const workerSeconds = 24 * 60 * 60
+
+// Minter returns the key of the account that makes the tokens of an account, and may do nothing else.
+func Minter(account types.NamespacedName) types.NamespacedName {
+	return types.NamespacedName{Namespace: account.Namespace, Name: account.Name + "-minter"}
+}
+
+// MinterObjects returns what the minter of an account consists of in the member, in the order in which it can be made. It is in the
+// namespace of the account, which must be there.
+func MinterObjects(account types.NamespacedName) []client.Object {
+	minter := Minter(account)
+	return []client.Object{
+		newAccount(minter),
+		newRole(minter,
+			rbacv1.PolicyRule{
+				APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"},
+				ResourceNames: []string{account.Name, minter.Name}, Verbs: []string{"create"},
+			},
+			rbacv1.PolicyRule{
+				APIGroups: []string{""}, Resources: []string{"serviceaccounts"},
+				ResourceNames: []string{account.Name, minter.Name}, Verbs: []string{"get"},
+			},
+		),
+		newRoleBinding(minter, minter.Name, rbacv1.Subject{
+			Kind: rbacv1.ServiceAccountKind, Namespace: minter.Namespace, Name: minter.Name,
+		}),
+	}
+}
+
+// policyName is that of the policy about a minter, which has no namespace.
+func policyName(minter types.NamespacedName) string {
+	return "fleet-runtime." + minter.Namespace + "." + minter.Name
+}
+
+// MinterPolicy returns the policy that bounds what a minter may ask for: no lifetime beyond its own, and no audiences but those of the
+// member's API server. Whoever steals its token gets nothing that outlasts its removal by more than that.
+func MinterPolicy(account types.NamespacedName, audiences []string) []client.Object {
+	minter := Minter(account)
+	name := policyName(minter)
+	typed := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	return []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{
+			TypeMeta:   typed("ValidatingAdmissionPolicy"),
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				FailurePolicy: new(admissionv1.Fail),
+				MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionv1.RuleWithOperations{
+						Operations: []admissionv1.OperationType{admissionv1.Create},
+						Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts/token"}},
+					},
+				}}},
+				MatchConditions: []admissionv1.MatchCondition{{
+					Name:       "minter",
+					Expression: fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", minter.Namespace, minter.Name),
+				}},
+				Validations: []admissionv1.Validation{
+					{
+						Expression: fmt.Sprintf("!has(object.spec.expirationSeconds) || object.spec.expirationSeconds <= (request.name == '%s' ? %d : %d)",
+							minter.Name, MinterSeconds, workerSeconds),
+						Message: "the minter of a fleet may not ask for tokens that last so long",
+					},
+					{
+						// The API server has put its own audiences in by now, where none is asked for.
+						Expression: fmt.Sprintf("!has(object.spec.audiences) || object.spec.audiences.all(a, a in %s)", celList(audiences)),
+						Message:    "the minter of a fleet makes tokens for this cluster's API server alone",
+					},
+					{
+						Expression: "!has(object.spec.boundObjectRef) || object.spec.boundObjectRef == null",
+						Message:    "the minter of a fleet binds tokens to nothing",
+					},
+				},
+			},
+		},
+		&admissionv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta:   typed("ValidatingAdmissionPolicyBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			},
+		},
+	}
+}
+
+// celList writes strings as a list of CEL, whose literals take the escapes of JSON.
+func celList(texts []string) string {
+	quoted, err := json.Marshal(texts)
+	if err != nil || texts == nil {
+		return "[]"
+	}
+	return string(quoted)
+}
+
+// Target is how the hub reaches a member.
+type Target struct {
+	// Name is that of the member, and Namespace that of its objects in the hub.
+	Namespace, Name         string
+	Server                  string
+	CABundle                []byte
+	TLSServerName, ProxyURL string
+	Labels                  map[string]string
+}
+
+// MinterSecretName is the name of the Secret of a member's minter.
+func MinterSecretName(member string) string { return member + "-minter" }
+
+// MinterSecret returns the Secret with a minter's token, for the hub.
+func MinterSecret(t Target, account types.NamespacedName, token string) *corev1.Secret {
+	minter := Minter(account)
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: MinterSecretName(t.Name)},
+		Type:       corev1.SecretTypeOpaque,
+		Data: map[string][]byte{
+			accessv1alpha1.MinterToken:          []byte(token),
+			accessv1alpha1.MinterServer:         []byte(t.Server),
+			accessv1alpha1.MinterCA:             t.CABundle,
+			accessv1alpha1.MinterNamespace:      []byte(minter.Namespace),
+			accessv1alpha1.MinterServiceAccount: []byte(minter.Name),
+		},
+	}
+}
+
+// Minted returns the ClusterAccess of a member whose tokens a minter makes.
+func Minted(t Target, account types.NamespacedName) *accessv1alpha1.ClusterAccess {
+	a := newAccess(t)
+	a.Spec.Minter = &accessv1alpha1.Minter{
+		SecretName: MinterSecretName(t.Name), ServiceAccountNamespace: account.Namespace, ServiceAccountName: account.Name,
+	}
+	return a
+}
+
+// Federated returns the ClusterAccess of a member that accepts tokens of an account of the hub.
+func Federated(t Target, account string) *accessv1alpha1.ClusterAccess {
+	a := newAccess(t)
+	a.Spec.Federated = &accessv1alpha1.Federated{ServiceAccountName: account}
+	return a
+}
+
+func newAccess(t Target) *accessv1alpha1.ClusterAccess {
+	return &accessv1alpha1.ClusterAccess{
+		TypeMeta:   metav1.TypeMeta{APIVersion: accessv1alpha1.GroupVersion().String(), Kind: accessv1alpha1.KindClusterAccess},
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name, Labels: t.Labels},
+		Spec: accessv1alpha1.ClusterAccessSpec{
+			Server: t.Server, CABundle: t.CABundle, TLSServerName: t.TLSServerName, ProxyURL: t.ProxyURL,
+		},
+	}
+}
