@@ -1,0 +1,95 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Middleware makes a span of each reconcile of a controller. While the span is sampled, the lines that the reconciler logs have
+// its trace_id and span_id.
+func (t *Traces) Middleware() mcbuilder.Middleware { return TypedMiddleware[mcreconcile.Request](t) }
+
+// TypedMiddleware is [Traces.Middleware] for other types of requests, of which spans have the text.
+func TypedMiddleware[request mcreconcile.ClusterAware[request]](t *Traces) mcbuilder.TypedMiddleware[request] {
+	return func(next reconcile.TypedReconciler[request]) reconcile.TypedReconciler[request] {
+		return &traced[request]{t, next}
+	}
+}
+
+// traced is a reconciler that makes a span of each reconcile.
+type traced[request mcreconcile.ClusterAware[request]] struct {
+	*Traces
+	next reconcile.TypedReconciler[request]
+}
+
+// Reconcile implements reconcile.TypedReconciler.
+func (t *traced[request]) Reconcile(ctx context.Context, req request) (result reconcile.Result, err error) {
+	call, _ := mcbuilder.CallFrom(ctx)
+	ctx, span := t.tracer.Start(ctx, "reconcile "+call.Controller,
+		trace.WithAttributes(clusterName(req.Cluster()), controller.String(call.Controller)))
+	if !span.IsRecording() {
+		span.End()
+		return t.next.Reconcile(ctx, req)
+	}
+	span.SetAttributes(priority.Int(call.Priority), wait.Float64(call.Waited.Seconds()))
+	describe(span, req)
+	returned := false
+	defer func() {
+		conclude(ctx, span, result, err, returned)
+		span.End()
+	}()
+	result, err = t.next.Reconcile(correlated(ctx, span), req)
+	returned = true
+	return result, err
+}
+
+// describe says in a span which request it is of.
+func describe(span trace.Span, req any) {
+	if plain, ok := req.(mcreconcile.Request); ok {
+		span.SetAttributes(objectNamespace.String(shown(plain.Namespace)), objectName.String(shown(plain.Name)))
+		return
+	}
+	span.SetAttributes(otherRequest.String(shown(fmt.Sprint(req))))
+}
+
+// correlated returns a context whose logger names the span.
+func correlated(ctx context.Context, span trace.Span) context.Context {
+	id := span.SpanContext()
+	if !id.IsSampled() {
+		return ctx
+	}
+	logger := log.FromContext(ctx)
+	return log.IntoContext(ctx, logger.WithValues("trace_id", id.TraceID().String(), "span_id", id.SpanID().String()))
+}
+
+// conclude says in a span what came of a reconcile.
+func conclude(ctx context.Context, span trace.Span, result reconcile.Result, err error, returned bool) {
+	switch {
+	case !returned:
+		span.SetAttributes(outcome.String("panic"))
+		span.SetStatus(codes.Error, "the reconciler panicked")
+	case err != nil && ctx.Err() != nil:
+		span.SetAttributes(outcome.String("interrupted"), reason.String(shown(context.Cause(ctx).Error())))
+	case errors.Is(err, reconcile.TerminalError(nil)):
+		span.SetAttributes(outcome.String("terminal_error"))
+		fail(span, err)
+	case err != nil:
+		span.SetAttributes(outcome.String("error"))
+		fail(span, err)
+	case result.RequeueAfter > 0:
+		span.SetAttributes(outcome.String("requeue_after"), requeueAfter.Float64(result.RequeueAfter.Seconds()))
+	case result.Requeue: //nolint:staticcheck // reconcilers may return it still
+		span.SetAttributes(outcome.String("requeue"))
+	default:
+		span.SetAttributes(outcome.String("success"))
+	}
+}
