@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mchandler"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
+)
+
+// name is that of the controller and of the installation, in references and as the field manager: it never changes.
+const name = "replicator"
+
+// controller says what Replicators ask for. That it is so is the work of a dependents.Reconciler.
+type controller struct {
+	hub         client.Reader // from a cache, which has of sources those that may be used
+	fleet       *fleet.Fleet
+	kinds       kinds
+	sources     []schema.GroupVersionKind
+	decisions   bool
+	expressions *expressions
+	identities  *mcmanager.Identities
+}
+
+func (c *controller) setUp(mgr mcmanager.Manager) error {
+	r := &dependents.Reconciler[*v1alpha1.Replicator]{
+		Fleet: name, Name: name,
+		OwnersIn:         mcowner.Clusters{Local: true},
+		MoreKinds:        c.kinds.allow,
+		CreateNamespaces: true,
+		Targets:          c.targets,
+		Desired:          c.desired,
+		Status:           status,
+		PolicyOf:         policyOf,
+		RolloutOf:        rolloutOf,
+		User:             userOf,
+		Slices:           &dependents.Slices{},
+	}
+	return r.SetupWithManager(mgr, c.follow)
+}
+
+// userOf returns in whose name members are written to: the rights of that user there decide what Replicators of a namespace may have.
+func userOf(owner mcreconcile.Request) string { return "fleet-runtime:replicator:" + owner.Namespace }
+
+func policyOf(r *v1alpha1.Replicator) dependents.Policy {
+	p := dependents.Policy{Keep: r.Spec.DeletionPolicy == v1alpha1.DeletionOrphan, Suspend: r.Spec.Suspend, ExistingNamespaces: !r.Spec.CreateNamespace}
+	if r.Spec.Conflicts == v1alpha1.ConflictAdopt {
+		p.Conflict = dependents.AdoptUnowned
+	}
+	if r.Spec.Change == v1alpha1.ChangeCreateOnly {
+		p.Change = dependents.CreateOnly
+	}
+	return p
+}
+
+func rolloutOf(r *v1alpha1.Replicator) dependents.Rollout {
+	said := r.Spec.Rollout
+	rollout := dependents.Rollout{HaltAfter: said.HaltAfter, ProgressDeadline: time.Duration(said.ProgressDeadlineSeconds) * time.Second}
+	if said.MaxParallel != nil {
+		rollout.MaxParallel = *said.MaxParallel
+	}
+	return rollout
+}
+
+// targets returns the clusters that a Replicator chooses. It chooses by names and labels, and not by how members are.
+func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcreconcile.ClusterName, error) {
+	var all []mcreconcile.ClusterName
+	for _, name := range r.Spec.Clusters.Names {
+		all = append(all, mcreconcile.ClusterName(name))
+	}
+	for _, member := range c.fleet.List(nil) {
+		selected, err := selects(r.Spec.Clusters.Selector, member.Labels)
+		if err != nil {
+			return nil, fmt.Errorf("spec.clusters.selector: %w", err)
+		}
+		if selected {
+			all = append(all, member.Name)
+		}
+	}
+	decided, err := c.decided(ctx, r)
+	return append(all, decided...), err
+}
+
+// decided returns the clusters that a scheduler has chosen. A decision that is not there chooses none.
+func (c *controller) decided(ctx context.Context, r *v1alpha1.Replicator) (all []mcreconcile.ClusterName, _ error) {
+	if r.Spec.Clusters.DecisionKey == "" {
+		return nil, nil
+	}
+	if !c.decisions {
+		return nil, errors.New("spec.clusters.decisionKey: PlacementDecisions are not read without the operator's flag --placement-decisions")
+	}
+	list := &inventoryv1alpha1.PlacementDecisionList{}
+	key := client.MatchingLabels{inventoryv1alpha1.DecisionKeyLabel: r.Spec.Clusters.DecisionKey}
+	if err := c.hub.List(ctx, list, client.InNamespace(r.Namespace), key); err != nil {
+		return nil, fmt.Errorf("reading PlacementDecisions: %w", err)
+	}
+	for _, decision := range list.Items {
+		for _, d := range decision.Decisions {
+			namespace := d.ClusterProfileRef.Namespace
+			if namespace == "" {
+				namespace = decision.Namespace
+			}
+			all = append(all, c.memberOf(namespace, d.ClusterProfileRef.Name))
+		}
+	}
+	return all, nil
+}
+
+// memberOf returns the name of the member that a ClusterProfile is.
+func (c *controller) memberOf(namespace, profile string) mcreconcile.ClusterName {
+	full := mcreconcile.ClusterName(namespace + "/" + profile)
+	if _, known := c.fleet.Status(full); known {
+		return full
+	}
+	return mcreconcile.ClusterName(profile)
+}
+
+// follow watches in the hub what Replicators refer to.
+func (c *controller) follow(b *mcbuilder.Builder) {
+	for _, kind := range c.sources {
+		source := &unstructured.Unstructured{}
+		source.SetGroupVersionKind(kind)
+		b.Watches(source, c.replicatorsThat(func(r *v1alpha1.Replicator, changed client.Object) bool {
+			return slices.ContainsFunc(r.Spec.References, func(ref v1alpha1.Reference) bool {
+				return ref.Group == kind.Group && ref.Kind == kind.Kind && ref.Name == changed.GetName()
+			})
+		}), mcbuilder.InLocalCluster)
+	}
+	if c.decisions {
+		b.Watches(&inventoryv1alpha1.PlacementDecision{}, c.replicatorsThat(func(r *v1alpha1.Replicator, changed client.Object) bool {
+			key := r.Spec.Clusters.DecisionKey
+			return key != "" && changed.GetLabels()[inventoryv1alpha1.DecisionKeyLabel] == key
+		}), mcbuilder.InLocalCluster)
+	}
+}
+
+// replicatorsThat maps an object to the Replicators of its namespace that it concerns.
+func (c *controller) replicatorsThat(concerns func(*v1alpha1.Replicator, client.Object) bool) mchandler.HandlerFunc {
+	return mchandler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) (all []reconcile.Request) {
+		list := &v1alpha1.ReplicatorList{}
+		if err := c.hub.List(ctx, list, client.InNamespace(changed.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot find the Replicators that a change concerns", "namespace", changed.GetNamespace())
+			return nil
+		}
+		for i := range list.Items {
+			if r := &list.Items[i]; concerns(r, changed) {
+				all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(r)})
+			}
+		}
+		return all
+	})
+}

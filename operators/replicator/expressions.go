@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/lru"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
+)
+
+const (
+	// mostCost bounds what an expression may do, in CEL's own units. A value of a label costs a few.
+	mostCost = 100_000
+	// mostTime bounds how long it may take where the cost says little.
+	mostTime = time.Second
+	// mostPrograms are kept. Each is good for all targets.
+	mostPrograms = 1024
+)
+
+// expressions evaluates CEL. It may be used by several workers at once.
+type expressions struct {
+	env      *cel.Env
+	programs *lru.Cache // by text
+}
+
+func newExpressions() (*expressions, error) {
+	env, err := cel.NewEnv(
+		cel.Variable("cluster.name", cel.StringType), cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
+		cel.Variable("object", cel.DynType), // and no functions of strings, whose results are counted once they are made
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &expressions{env: env, programs: lru.New(mostPrograms)}, nil
+}
+
+// apply returns a copy of an object with the fields that expressions set.
+func (e *expressions) apply(
+	ctx context.Context, all []v1alpha1.Expression, obj *unstructured.Unstructured, target dependents.Target,
+) (*unstructured.Unstructured, error) {
+	changed := obj.DeepCopy()
+	for i, x := range all {
+		value, err := e.value(ctx, x.Expression, map[string]any{
+			"cluster.name": string(target.Cluster), "cluster.labels": target.Labels, "object": changed.Object,
+		})
+		if err == nil {
+			err = set(changed.Object, x.Path, value)
+		}
+		if written, misfit := json.Marshal(changed.Object); err == nil && (misfit != nil || len(written) > mostBytes) {
+			err = errTooMuch // each expression could double the object
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cel[%d] for cluster %s: %w", i, target.Cluster, err)
+		}
+	}
+	return changed, nil
+}
+
+// value evaluates an expression. What comes out is as in JSON.
+func (e *expressions) value(ctx context.Context, text string, variables map[string]any) (any, error) {
+	program, err := e.program(text)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, mostTime)
+	defer cancel()
+	out, _, err := program.ContextEval(ctx, variables)
+	if err != nil {
+		return nil, err
+	}
+	if weigh(out, mostBytes) < 0 {
+		return nil, errTooMuch
+	}
+	native, err := out.ConvertToNative(types.JSONValueType)
+	if err != nil {
+		return nil, fmt.Errorf("what it returns cannot be written as JSON: %w", err)
+	}
+	written, err := json.Marshal(native)
+	if err != nil {
+		return nil, err
+	}
+	var plain any
+	err = json.Unmarshal(written, &plain)
+	return plain, err
+}
+
+var errTooMuch = fmt.Errorf("it makes more than %d bytes", mostBytes)
+
+// weigh returns what is left of so many bytes after a value, negative if it has more. What CEL counts is not what its values take as JSON.
+func weigh(v ref.Val, left int) int {
+	left -= 8
+	switch v := v.(type) {
+	case types.String:
+		left -= len(v)
+	case types.Bytes:
+		left -= 2 * len(v)
+	case traits.Mapper:
+		for it := v.Iterator(); left >= 0 && it.HasNext() == types.True; {
+			key := it.Next()
+			left = weigh(v.Get(key), weigh(key, left))
+		}
+	case traits.Lister:
+		for it := v.Iterator(); left >= 0 && it.HasNext() == types.True; {
+			left = weigh(it.Next(), left)
+		}
+	}
+	return left
+}
+
+func (e *expressions) program(text string) (cel.Program, error) {
+	if known, ok := e.programs.Get(text); ok {
+		return known.(cel.Program), nil //nolint:forcetypeassert // nothing else is put there
+	}
+	ast, issues := e.env.Compile(text)
+	if err := issues.Err(); err != nil {
+		return nil, err
+	}
+	program, err := e.env.Program(ast, cel.CostLimit(mostCost), cel.InterruptCheckFrequency(100))
+	if err == nil {
+		e.programs.Add(text, program)
+	}
+	return program, err
+}
+
+func indexIn(list []any, part string) (int, error) {
+	index, err := strconv.Atoi(part)
+	if err == nil && (index < 0 || index >= len(list)) {
+		err = errors.New("the list is shorter")
+	}
+	return index, err
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
+)
+
+// desiredOf returns what a Replicator has for a target with these labels.
+func desiredOf(t *testing.T, r *v1alpha1.Replicator, labels map[string]string) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	expressions, err := newExpressions()
+	must(t, err)
+	c := &controller{kinds: parseKinds(defaultKinds), expressions: expressions}
+	objs, err := c.desired(t.Context(), r, dependents.Target{Cluster: "east", Labels: labels})
+	all := make([]*unstructured.Unstructured, len(objs))
+	for i, obj := range objs {
+		all[i] = obj.(*unstructured.Unstructured) //nolint:forcetypeassert // desired returns no others
+	}
+	return all, err
+}
+
+func withOverride(o v1alpha1.Override) *v1alpha1.Replicator {
+	r := replicator("r", nil, deployment("nginx", 1), configMap("plain"))
+	r.Spec.Overrides = []v1alpha1.Override{o}
+	return r
+}
+
+func sized(size string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"size": size}}
+}
+
+func TestOverridesChangeWhatTheySelectAndNothingElse(t *testing.T) {
+	t.Parallel()
+	deployments := v1alpha1.Target{Kind: "Deployment"}
+	for name, o := range map[string]v1alpha1.Override{
+		"a merge patch": {Selector: sized("7"), Target: deployments, MergePatch: rawJSON(`{"spec":{"replicas":7}}`)},
+		"a JSON patch":  {Selector: sized("7"), Target: deployments, JSONPatch: []v1alpha1.Operation{{Op: "replace", Path: "/spec/replicas", Value: rawJSON("7")}}},
+		"CEL":           {Selector: sized("7"), Target: deployments, CEL: []v1alpha1.Expression{{Path: "/spec/replicas", Expression: `int(cluster.labels["size"])`}}},
+	} {
+		for size, want := range map[string]int64{"7": 7, "2": 1} {
+			all, err := desiredOf(t, withOverride(o), map[string]string{"size": size})
+			must(t, err)
+			if got, _, err := unstructured.NestedInt64(all[0].Object, "spec", "replicas"); got != want || err != nil {
+				t.Errorf("%s: in a cluster of the size %s there are %d replicas, %v", name, size, got, err)
+			}
+			if _, changed := all[1].Object["spec"]; changed {
+				t.Errorf("%s: another object was changed", name)
+			}
+		}
+	}
+}
+
+func TestExpressionsMakeMapsOnTheWayAndReachIntoLists(t *testing.T) {
+	t.Parallel()
+	r := withOverride(v1alpha1.Override{Target: v1alpha1.Target{Name: "nginx"}, CEL: []v1alpha1.Expression{
+		{Path: "/metadata/annotations/example.com~1in", Expression: `cluster.name + "-" + object.metadata.name`},
+		{Path: "/spec/template/spec/containers/0/image", Expression: `object.spec.template.spec.containers[0].name + ":1.30"`},
+	}})
+	all, err := desiredOf(t, r, nil)
+	must(t, err)
+	containers, _, _ := unstructured.NestedSlice(all[0].Object, "spec", "template", "spec", "containers")
+	if image := containers[0].(map[string]any)["image"]; all[0].GetAnnotations()["example.com/in"] != "east-nginx" || image != "nginx:1.30" { //nolint:forcetypeassert // a container is a map
+		t.Errorf("it is %v", all[0].Object)
+	}
+}
+
+func TestAnEmptySelectorSelectsNothing(t *testing.T) {
+	t.Parallel()
+	for _, selector := range []*metav1.LabelSelector{nil, {}} {
+		if is, err := selects(selector, map[string]string{"a": "b"}); is || err != nil {
+			t.Errorf("%v selects: %v, %v", selector, is, err)
+		}
+	}
+}
+
+// TestWhatIsWrongWithAnObjectIsToldAndOthersProceed also shows that nobody makes the operator loop, or swell.
+func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
+	t.Parallel()
+	on := v1alpha1.Target{Name: "nginx"}
+	cel := func(expression string) v1alpha1.Override {
+		return v1alpha1.Override{Target: on, CEL: []v1alpha1.Expression{{Path: "/spec/replicas", Expression: expression}}}
+	}
+	ten := `["a","b","c","d","e","f","g","h","i","j"]`
+	doubling := make([]v1alpha1.Operation, 0, 50)
+	for i := range 50 { // each copies all that there is
+		doubling = append(doubling, v1alpha1.Operation{Op: "copy", From: "/metadata", Path: fmt.Sprintf("/metadata/x%d", i)})
+	}
+	again := make([]v1alpha1.Expression, 0, 50)
+	for i := range 50 { // each puts all that there is into it once more
+		again = append(again, v1alpha1.Expression{Path: fmt.Sprintf("/x%d", i), Expression: "object"})
+	}
+	for name, c := range map[string]struct {
+		v1alpha1.Override
+
+		says string
+	}{
+		"expressions that double it": {v1alpha1.Override{Target: on, CEL: again}, "more than"},
+		"functions of strings":       {cel(`"a".replace("a", "b")`), "undeclared reference"},
+		"no such label":              {cel(`int(cluster.labels["size"])`), "no such key: size"},
+		"no CEL":                     {cel(`1 +`), "Syntax error"},
+		"another variable":           {cel(`secrets`), "undeclared reference"},
+		"no value":                   {cel(`1 / 0`), "division by zero"},
+		"loops in loops":             {cel(ten + strings.Repeat(`.map(x, `+ten, 6) + strings.Repeat(")", 6) + ".size()"), "cost limit"},
+		"a path into a number":       {v1alpha1.Override{Target: on, CEL: []v1alpha1.Expression{{Path: "/spec/replicas/x", Expression: "1"}}}, "neither a map nor a list"},
+		"a path beyond a list":       {v1alpha1.Override{Target: on, CEL: []v1alpha1.Expression{{Path: "/spec/template/spec/containers/9", Expression: "1"}}}, "the list is shorter"},
+		"another name":               {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"metadata":{"name":"x"}}`)}, "must not change"},
+		"another namespace":          {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"metadata":{"namespace":"kube-system"}}`)}, "must not change"},
+		"another kind":               {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"kind":"Secret","apiVersion":"v1"}`)}, "must not change"},
+		"no object":                  {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"kind":null}`)}, "is no object"},
+		"a selector of nothing":      {v1alpha1.Override{Target: on, Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}, MergePatch: rawJSON(`{}`)}, "not a valid label selector operator"},
+		"a patch that fails":         {v1alpha1.Override{Target: on, JSONPatch: []v1alpha1.Operation{{Op: "test", Path: "/kind", Value: rawJSON(`"Secret"`)}}}, "jsonPatch"},
+		"copies of copies":           {v1alpha1.Override{Target: on, JSONPatch: doubling}, "copy"},
+		"more than a megabyte":       {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"spec":{"x":"` + strings.Repeat("x", mostBytes) + `"}}`)}, "more than"},
+	} {
+		all, err := desiredOf(t, withOverride(c.Override), nil)
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "spec.") {
+			t.Errorf("%s: the error is %.300v", name, err)
+		}
+		if len(all) != 1 || all[0].GetName() != "plain" {
+			t.Errorf("%s: %d others proceed", name, len(all))
+		}
+	}
+}
+
+func TestObjectsSayNothingAboutWhoseTheyAre(t *testing.T) {
+	t.Parallel()
+	cm := configMap("claims")
+	cm.Annotations = map[string]string{
+		"owner.fleet-runtime.dev/abc": "{}", "fleet-runtime.dev/created-by": "x", "fleet-runtime.dev/wave": "1",
+		"kubectl.kubernetes.io/last-applied-configuration": "secret", "example.com/a": "b",
+	}
+	cm.Labels = map[string]string{"fleet-runtime.dev/fleet": "other", v1alpha1.SourceLabel: "true"}
+	cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1"}}
+	all, err := desiredOf(t, replicator("r", nil, cm), nil)
+	must(t, err)
+	if a := all[0].GetAnnotations(); len(a) != 2 || a["fleet-runtime.dev/wave"] != "1" || a["example.com/a"] != "b" ||
+		len(all[0].GetLabels())+len(all[0].GetOwnerReferences()) > 0 {
+		t.Errorf("it is %v", all[0].Object)
+	}
+}
+
+func rawJSON(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
+)
+
+// status writes to the status of a Replicator what came of it.
+func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Result) error {
+	s := dependents.Summarize(results)
+	now := &r.Status
+	now.ObservedGeneration = r.Generation
+	now.Targets, now.Synced, now.Pending, now.Failed, now.Unreachable = s.Targets, s.Done, s.Pending, s.Failed, s.Unreachable
+	now.NotReady, now.Leaving, now.NotSyncedIn = s.NotReady, s.Leaving, notSyncedIn(results)
+	s.SetConditions(&now.Conditions, r.Generation)
+	if s.Targets == 0 && r.DeletionTimestamp.IsZero() && s.FirstError == nil {
+		meta.SetStatusCondition(&now.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoTargets,
+			ObservedGeneration: r.Generation, Message: "no member of the fleet is chosen by spec.clusters",
+		})
+	}
+	return nil
+}
+
+// mostNamed is how many clusters are named where there is room for few.
+const mostNamed = 3
+
+// notSyncedIn names clusters that are not as desired, each with a word for why.
+func notSyncedIn(results []dependents.Result) string {
+	var names []string
+	more := 0
+	for _, r := range results {
+		switch {
+		case r.Targeted && r.Err == nil:
+		case len(names) == mostNamed:
+			more++
+		default:
+			names = append(names, fmt.Sprintf("%.63s (%s)", r.Cluster, word(r)))
+		}
+	}
+	text := strings.Join(names, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// word says in one why a cluster is not as desired.
+func word(r dependents.Result) string {
+	if state, ok := errors.AsType[*fleet.StateError](r.Err); ok && state.Status.State != "" {
+		return string(state.Status.State)
+	}
+	switch {
+	case errors.Is(r.Err, fleet.ErrUnknown):
+		return "Unknown"
+	case !r.Targeted:
+		return "Leaving"
+	case r.Stuck:
+		return "Stuck"
+	case errors.Is(r.Err, dependents.ErrPending), errors.Is(r.Err, dependents.ErrWaiting):
+		return dependents.ReasonPending
+	}
+	for _, o := range r.Objects {
+		if o.Err != nil {
+			return string(o.State)
+		}
+	}
+	return "Invalid"
+}

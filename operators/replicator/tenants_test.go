@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
+)
+
+// TestReplicatorsInOneMember shows what tenants may, cannot, and are told.
+func TestReplicatorsInOneMember(t *testing.T) {
+	t.Parallel()
+	w := start(t, "", "east")
+	east := w.members["east"]
+	here := []string{"east"}
+
+	t.Run("what is refused names the field", func(t *testing.T) { w.testRefused(t) })
+	t.Run("kinds and namespaces that are not allowed are told, and others proceed", func(t *testing.T) {
+		r := replicator("greedy", here, configMap("modest"))
+		r.Spec.Manifests = append(r.Spec.Manifests,
+			raw(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"mine"}}`),
+			raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"theirs","namespace":"kube-system"}}`))
+		create(t, w.Local, r)
+		isThere(t, east, configMap("modest"))
+		w.condition("greedy", v1alpha1.ConditionSynced, "Failed", "--kinds does not name it")
+		stage.Eventually(t, "a slice tells of it", func() bool { return w.tells("greedy", "theirs") })
+		if list := (&corev1.ConfigMapList{}); east.Client().List(t.Context(), list) != nil || len(list.Items) == 0 {
+			t.Error("ConfigMaps cannot be listed")
+		} else {
+			for _, cm := range list.Items {
+				if cm.Name == "theirs" {
+					t.Error("it was written into another namespace")
+				}
+			}
+		}
+	})
+	t.Run("an object of the hub is followed, if it says so and is in the namespace", func(t *testing.T) { w.testSources(t) })
+	t.Run("a selector follows labels", func(t *testing.T) {
+		r := replicator("labelled", nil, configMap("labelled"))
+		r.Spec.Clusters.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"name": "west"}}
+		create(t, w.Local, r)
+		w.condition("labelled", v1alpha1.ConditionSynced, v1alpha1.ReasonNoTargets, "spec.clusters")
+		w.change("labelled", func(r *v1alpha1.Replicator) { r.Spec.Clusters.Selector.MatchLabels["name"] = "east" })
+		isThere(t, east, configMap("labelled"))
+	})
+	t.Run("Orphan lets objects stay, also if it was said just before the end", func(t *testing.T) {
+		create(t, w.Local, replicator("orphans", here, configMap("orphan")))
+		w.synced("orphans")
+		w.program.Freeze()
+		w.change("orphans", func(r *v1alpha1.Replicator) { r.Spec.DeletionPolicy = v1alpha1.DeletionOrphan })
+		remove(t, w.Local, w.replicator("orphans"))
+		w.program.Thaw()
+		isGone(t, w.Local, w.replicator("orphans"))
+		if cm := get(t, east, configMap("orphan")); cm == nil || cm.DeletionTimestamp != nil {
+			t.Error("it is gone")
+		}
+	})
+	t.Run("what is stuck is told", func(t *testing.T) {
+		r := replicator("stuck", here, deployment("never-ready", 1))
+		r.Spec.Rollout.ProgressDeadlineSeconds = 1
+		create(t, w.Local, r)
+		w.condition("stuck", v1alpha1.ConditionProgressing, dependents.ReasonDeadlineExceeded, "east")
+		w.condition("stuck", v1alpha1.ConditionSynced, "Done", "")
+	})
+}
+
+// testRefused has the API server refuse what makes no sense.
+func (w *world) testRefused(t *testing.T) {
+	t.Helper()
+	fraction := intstr.FromString("0%")
+	for says, change := range map[string]func(*v1alpha1.Replicator){
+		"spec.manifests":                         func(r *v1alpha1.Replicator) { r.Spec.Manifests = nil },
+		"one of names, selector and decisionKey": func(r *v1alpha1.Replicator) { r.Spec.Clusters.Names = nil },
+		"spec.clusters.selector: Invalid value":  func(r *v1alpha1.Replicator) { r.Spec.Clusters.Selector = &metav1.LabelSelector{} },
+		"In and NotIn need values": func(r *v1alpha1.Replicator) {
+			r.Spec.Clusters.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "In"}}}
+		},
+		"metadata.name is required": func(r *v1alpha1.Replicator) {
+			r.Spec.Manifests[0] = raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`)
+		},
+		"at most 253 characters": func(r *v1alpha1.Replicator) {
+			r.Spec.Manifests[0] = raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, strings.Repeat("n", 300))
+		},
+		"spec.manifests[0].kind":               func(r *v1alpha1.Replicator) { r.Spec.Manifests[0] = raw(`{"apiVersion":"v1","metadata":{"name":"a"}}`) },
+		"exactly one of mergePatch, jsonPatch": func(r *v1alpha1.Replicator) { r.Spec.Overrides = []v1alpha1.Override{{}} },
+		"spec.rollout.maxParallel":             func(r *v1alpha1.Replicator) { r.Spec.Rollout.MaxParallel = &fraction },
+		"spec.namespace":                       func(r *v1alpha1.Replicator) { r.Spec.Namespace = "Not_A_Label" },
+		"spec.clusters.names[0]":               func(r *v1alpha1.Replicator) { r.Spec.Clusters.Names = []string{strings.Repeat("n", 300)} },
+		"spec.conflicts":                       func(r *v1alpha1.Replicator) { r.Spec.Conflicts = "Take" },
+		"spec.rollout.progressDeadlineSeconds": func(r *v1alpha1.Replicator) { r.Spec.Rollout.ProgressDeadlineSeconds = -1 },
+		"spec.manifests: Too many":             func(r *v1alpha1.Replicator) { r.Spec.Manifests = make50(51) },
+		"or no selector for all": func(r *v1alpha1.Replicator) {
+			r.Spec.Overrides = []v1alpha1.Override{{Selector: &metav1.LabelSelector{}, MergePatch: rawJSON("{}")}}
+		},
+		"spec.overrides[0].cel[0].path": func(r *v1alpha1.Replicator) {
+			r.Spec.Overrides = []v1alpha1.Override{{CEL: []v1alpha1.Expression{{Path: "spec", Expression: "1"}}}}
+		},
+	} {
+		r := replicator("refused", []string{"east"}, configMap("refused"))
+		change(r)
+		if err := w.Local.Client().Create(t.Context(), r); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("where %q should be refused, creating it returned %v", says, err)
+		}
+	}
+	large := configMap("large", "a", strings.Repeat("a", 1<<20))
+	if err := w.Local.Client().Create(t.Context(), replicator("refused", []string{"east"}, large, configMap("b", "b", strings.Repeat("b", 1<<20)))); err == nil {
+		t.Error("two manifests of a megabyte were taken")
+	}
+}
+
+func make50(n int) []v1alpha1.Manifest {
+	all := make([]v1alpha1.Manifest, n)
+	for i := range all {
+		all[i] = manifest(configMap(fmt.Sprintf("cm-%d", i)))
+	}
+	return all
+}
+
+func (w *world) testSources(t *testing.T) {
+	t.Helper()
+	east := w.members["east"]
+	source := configMap("source", "is", "1")
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "theirs", Labels: map[string]string{v1alpha1.SourceLabel: "true"}}}
+	create(t, w.Local, source, theirs)
+	r := replicator("refers", []string{"east"}, configMap("beside"))
+	r.Spec.References = []v1alpha1.Reference{{Kind: "ConfigMap", Name: "source", As: "copied"}, {Kind: "Secret", Name: "theirs"}}
+	create(t, w.Local, r)
+	isThere(t, east, configMap("beside"))
+	w.condition("refers", v1alpha1.ConditionSynced, "Failed", "has not the label")
+	if get(t, east, configMap("copied")) != nil {
+		t.Error("an object was copied that does not say it may be")
+	}
+	source.Labels = map[string]string{v1alpha1.SourceLabel: "true"}
+	must(t, w.Local.Client().Update(t.Context(), source))
+	is := func(value string) func(*corev1.ConfigMap) bool {
+		return func(cm *corev1.ConfigMap) bool {
+			return cm.Data["is"] == value && cm.Labels[v1alpha1.SourceLabel] == ""
+		}
+	}
+	becomes(t, east, configMap("copied"), "is a copy", is("1"))
+	source.Data["is"] = "2"
+	must(t, w.Local.Client().Update(t.Context(), source))
+	becomes(t, east, configMap("copied"), "follows", is("2"))
+	w.condition("refers", v1alpha1.ConditionSynced, "Failed", "Secret team-a/theirs is not there")
+	w.change("refers", func(r *v1alpha1.Replicator) { r.Spec.References = r.Spec.References[:1] })
+	w.synced("refers")
+	remove(t, w.Local, source)
+	w.condition("refers", v1alpha1.ConditionSynced, "Failed", "source")
+	isThere(t, east, configMap("copied")) // it may be back in a moment
+}
