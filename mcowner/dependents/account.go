@@ -33,6 +33,8 @@ type accounting struct {
 	// does not have any more.
 	later   time.Duration
 	lingers bool
+	// stuckIn is when a cluster is to be told to be stuck, zero for never.
+	stuckIn time.Duration
 }
 
 // accountDelay is how long news of an owner with so many targets are gathered before they are written down.
@@ -86,6 +88,7 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	err := a.writeStatus(ctx, results)
 	o.tellUnnoted(unnoted)
 	o.tellUnclear(a.plan.unclear)
+	o.stopTelling(results)
 	a.tellAll(results)
 	switch {
 	case unnoted != nil:
@@ -93,7 +96,7 @@ func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session
 	case err == nil && a.plan.mode != serving && mcreconcile.Leaving(ctx):
 		return reconcile.Result{}, errHeld
 	}
-	return reconcile.Result{RequeueAfter: sooner(until, a.later)}, err
+	return reconcile.Result{RequeueAfter: sooner(sooner(until, a.later), a.stuckIn)}, err
 }
 
 // unnoted tells of an error that keeps the record from being read or stored.

@@ -26,9 +26,12 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	found, unknown := p.known(ctx, p.kindsHere())
 	target := p.target(found)
 	home := p.asked.home
-	desired, err := p.engine.cfg.desired(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, target)
-	if err != nil {
-		done.Objects, done.Err = there(target), fmt.Errorf("finding what is desired in %s: %w", p.at, err)
+	desired, unclear := p.engine.cfg.desired(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, target)
+	if unclear != nil {
+		unclear = fmt.Errorf("finding what is desired in %s: %w", p.at, unclear)
+	}
+	if unclear != nil && len(desired) == 0 {
+		done.Objects, done.Err = there(target), unclear
 		return
 	}
 	wants := p.withNamespaces(p.wantedOf(desired))
@@ -38,7 +41,8 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	}
 	wanted, err := p.applyInWaves(ctx, wants, found, unknown, done)
 	p.o.keep(p.at.Name(), wanted)
-	if done.Err = err; done.Err == nil {
+	p.engine.ledger.awaitOnly(p.work.owner, p.at.Name(), wanted)
+	if done.Err = errors.Join(unclear, err); done.Err == nil {
 		done.Err = p.prune(ctx, found, wanted, done)
 	}
 	for _, why := range unknown {
@@ -72,7 +76,7 @@ func (p *placement) applyInWaves(
 		if !w.shared || result.Err != nil || result.Object != nil { // a namespace of others is nothing to tell of
 			done.Objects = append(done.Objects, result)
 		}
-		if errors.Is(result.Err, ErrWaiting) {
+		if errors.Is(result.Err, ErrWaiting) || errors.Is(result.Err, errGoing) {
 			waiting = cmp.Or(waiting, result.Err)
 			continue
 		}
@@ -81,7 +85,7 @@ func (p *placement) applyInWaves(
 			break
 		}
 	}
-	done.unready = s.unready
+	done.Unready = s.unready
 	if err = errors.Join(errs...); err == nil {
 		err = waiting
 	}
@@ -89,7 +93,7 @@ func (p *placement) applyInWaves(
 }
 
 func (p *placement) sequenceOf(wants []wanted) *sequence {
-	s := &sequence{wave: firstWave, last: firstWave, everyone: p.engine.cfg.rollout.limits()}
+	s := &sequence{wave: firstWave, last: firstWave, everyone: p.asked.rollout.limits()}
 	if len(wants) > 0 {
 		s.wave, s.last = wants[0].wave, wants[len(wants)-1].wave
 	}
@@ -127,7 +131,7 @@ func (p *placement) wantedOf(desired []client.Object) []wanted {
 		if w.kind, w.err = p.engine.kindOf(obj); w.err == nil {
 			var misread error
 			w.wave, misread = waveOf(w.kind.GroupKind(), obj)
-			w.Policy, w.err = p.engine.cfg.policy.of(p.asked.owner, obj)
+			w.Policy, w.err = p.asked.policy.of(p.asked.owner, obj)
 			if w.err = errors.Join(w.err, misread); w.err != nil {
 				w.err = fmt.Errorf("%s of %s: %w", w.kind.Describe(obj), p.at, w.err)
 			}
@@ -182,7 +186,7 @@ func there(t Target) []ObjectResult {
 
 // target describes the cluster to the user's function.
 func (p *placement) target(found []dependent) Target {
-	t := Target{Cluster: p.at.Name(), Labels: p.engine.access.LabelsOf(p.at.Name())}
+	t := Target{Cluster: p.at.Name(), Labels: p.engine.access.LabelsOf(p.at.Name()), RESTMapper: p.at.Cluster.GetRESTMapper()}
 	for _, d := range found {
 		if controller, ok := mcowner.ControllerOf(d.obj, p.at.ID); ok && controller.Same(p.asked.ref) {
 			t.Dependents = append(t.Dependents, d.obj)
@@ -210,9 +214,9 @@ func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectR
 	}
 	key := p.keyOf(w.kind, w.obj)
 	if result.State == Conflict || errors.Is(result.Err, errGoing) {
-		p.engine.ledger.await(p.work, key) // until what has its place is changed, or gone
+		p.engine.ledger.await(p.work.owner, key) // until what has its place is changed, or gone
 	} else {
-		p.engine.ledger.settled(p.work, key)
+		p.engine.ledger.settled(p.work.owner, key)
 	}
 	return result
 }
@@ -287,15 +291,16 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 			}
 		}
 	}
-	if len(later) > 0 { // the events of those come back here
-		for _, d := range later {
-			result := deleting(d)
-			result.State, result.Err = Waiting, errGoing
-			done.Objects = append(done.Objects, result)
-		}
-		errs = append(errs, fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, errGoing))
+	for _, d := range later {
+		result := deleting(d)
+		result.State, result.Err = Waiting, errGoing
+		done.Objects = append(done.Objects, result)
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err == nil && len(later) > 0 { // the events of those that go now come back here
+		err = fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, errGoing)
+	}
+	return err
 }
 
 func deleting(d dependent) ObjectResult {

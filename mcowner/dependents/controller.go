@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
-	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/sweep"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -32,7 +32,7 @@ type engine struct {
 	ledger    *ledger
 	deletions *deletions
 	watches   *watches
-	collector *orphans.Collector
+	collector *sweep.Sweeper
 	tombs     *tombs
 
 	owners *feed[mcreconcile.Request]
@@ -102,8 +102,11 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 		return err
 	}
 	o.retargeting()
-	p := &plan{home: home, owner: owner, ref: ref, rollout: c.cfg.rollout, propagation: metav1.DeletePropagationBackground}
-	if p.revision, err = c.revision(owner); err != nil {
+	p := &plan{home: home, owner: owner, ref: ref, propagation: metav1.DeletePropagationBackground}
+	if p.policy, p.rollout, err = c.cfg.said(owner); err != nil {
+		return fmt.Errorf("finding the policies of the owner: %w", err)
+	}
+	if p.revision, err = c.revision(owner, p.rollout); err != nil {
 		return err
 	}
 	var said metav1.DeletionPropagation

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,6 +72,34 @@ func (o *ownerState) did(reason string, at mcreconcile.ClusterName, dependent st
 	})
 }
 
+// topic is what an event is about: what is said of it goes on until something else is. Those of clusters name one.
+type topic struct {
+	of topicOf
+	in mcreconcile.ClusterName
+}
+
+type topicOf int8
+
+const (
+	topicCluster topicOf = iota
+	topicReplaced
+	topicUnnoted
+	topicPolicy
+	topicRecord
+	topicStatus
+)
+
+// stopTelling forgets what was said of clusters that concern the owner no more. It is news if they do again.
+func (o *ownerState) stopTelling(results []Result) {
+	concerns := make(map[mcreconcile.ClusterName]bool, len(results))
+	for _, r := range results {
+		concerns[r.Cluster] = true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.told, func(t topic, _ string) bool { return t.of <= topicReplaced && !concerns[t.in] })
+}
+
 // tellAll tells what keeps clusters from being as desired, and records all events.
 func (a *accounting) tellAll(results []Result) {
 	for _, r := range results {
@@ -127,7 +156,7 @@ func gathered(events []ownerEvent) []ownerEvent {
 // tell tells what keeps a cluster from being as desired, unless that was told last. A nil error says that nothing does.
 func (o *ownerState) tell(at mcreconcile.ClusterName, err error) {
 	if err == nil {
-		o.isNews(string(at), "")
+		o.isNews(topic{topicCluster, at}, "")
 		return
 	}
 	reason, subject := reasonOf(err), subjectOf(err)
@@ -135,7 +164,7 @@ func (o *ownerState) tell(at mcreconcile.ClusterName, err error) {
 	if reason != EventClusterNotReady { // whose message changes all the time
 		news += err.Error()
 	}
-	if reason == "" || !o.isNews(string(at), news) {
+	if reason == "" || !o.isNews(topic{topicCluster, at}, news) {
 		return
 	}
 	o.emit(ownerEvent{corev1.EventTypeWarning, reason, actionApply, err.Error(), about(at, subject)})
@@ -199,7 +228,7 @@ func (o *ownerState) tellReleased(s record.Site, why error) {
 
 // tellUnnoted tells why an owner that is deleted waits until it is noted that its dependents are to stay.
 func (o *ownerState) tellUnnoted(err error) {
-	if err == nil || isOutdated(err) || !o.isNews("unnoted", err.Error()) {
+	if err == nil || isOutdated(err) || !o.isNews(topic{of: topicUnnoted}, err.Error()) {
 		return
 	}
 	o.emit(ownerEvent{corev1.EventTypeWarning, reasonOf(err), "Delete", err.Error(), about(mcreconcile.LocalCluster, "ConfigMap")})
@@ -207,7 +236,7 @@ func (o *ownerState) tellUnnoted(err error) {
 
 // tellUnclear tells why it is not known what becomes of the dependents when the owner goes, and forgets it once it is known.
 func (o *ownerState) tellUnclear(err error) {
-	if o.isNews("policy", text(err)) && err != nil {
+	if o.isNews(topic{of: topicPolicy}, text(err)) && err != nil {
 		o.emit(ownerEvent{corev1.EventTypeWarning, EventInvalidPolicy, actionDelete, err.Error(), about(o.req.ClusterName, DeletionPolicyAnnotation)})
 	}
 }
@@ -217,14 +246,14 @@ func (o *ownerState) tellRecord(err error) {
 	if err != nil && (reasonOf(err) == "" || errors.Is(err, record.ErrOutdated) || errors.Is(err, context.Canceled)) {
 		return // it is tried again at once, or not by this process
 	}
-	if o.isNews("record", text(err)) && err != nil {
+	if o.isNews(topic{of: topicRecord}, text(err)) && err != nil {
 		o.emit(ownerEvent{corev1.EventTypeWarning, reasonOf(err), "Note", err.Error(), about(o.req.ClusterName, "record")})
 	}
 }
 
 // tellStatus tells why the status cannot be written.
 func (o *ownerState) tellStatus(err error) {
-	if o.isNews("status", err.Error()) {
+	if o.isNews(topic{of: topicStatus}, err.Error()) {
 		o.emit(ownerEvent{corev1.EventTypeWarning, EventFailed, "Report", err.Error(), about(o.req.ClusterName, "status")})
 	}
 }
@@ -233,7 +262,7 @@ func (o *ownerState) tellStatus(err error) {
 // the owner is deleted.
 func (o *ownerState) tellReplaced(at mcreconcile.ClusterName, now types.UID, err error) {
 	news := text(err)
-	if o.isNews("replaced "+string(at), news) && err != nil {
+	if o.isNews(topic{topicReplaced, at}, news) && err != nil {
 		o.emit(ownerEvent{corev1.EventTypeWarning, EventReplaced, actionApply, news, about(at, string(now))})
 	}
 }

@@ -113,7 +113,7 @@ func ExampleReconciler_everywhere() {
 // Owners of each cluster are served with the rights of a user of their own.
 func ExampleReconciler_impersonation() {
 	_ = dependents.Reconciler[*appsv1.Deployment]{
-		User: func(origin mcreconcile.ClusterName) string { return "from-" + string(origin) },
+		User: func(owner mcreconcile.Request) string { return "from-" + string(owner.ClusterName) },
 	}
 }
 

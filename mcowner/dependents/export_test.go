@@ -1,4 +1,15 @@
 package dependents
 
+import (
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
 // SlicesOf returns slices that become as large as this, in bytes.
 func SlicesOf(bytes int) *Slices { return &Slices{bytes: bytes} }
+
+// Hasten has a Reconciler look at this interval at what no event tells of: whether a place is free, and whether a watch is needed.
+func Hasten[T client.Object](r *Reconciler[T], every time.Duration) {
+	r.paces = paces{again: every, idle: every}
+}

@@ -18,15 +18,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
-	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -663,56 +660,4 @@ func TestAnOwnerWaitsForWhatSaysThatItIsItsOwn(t *testing.T) {
 	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { edit(t, cm, func(r *mcowner.Reference) { r.ClusterUID = "" }) })
 	w.isGone(w.Local, "a")
 	w.isGone(one, copyOf("a"))
-}
-
-// TestACollectorAsksWhichClusterItIsThatAProviderMade: the fleet does not notice when another one answers there.
-func TestACollectorAsksWhichClusterItIsThatAProviderMade(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 3)
-	one, other, two := w.Members[0], w.Members[1], w.Members[2]
-	w.Members = w.Members[2:]
-	p := w.collect(func(c *orphans.Collector) {
-		c.OwnersIn = mcowner.Clusters{Local: true} // so that the API server is asked
-		c.DependentsIn = mcowner.Clusters{Members: named(two.Name)}
-	})
-	line := &switched{}
-	line.lead(t, one)
-	made, err := cluster.New(&rest.Config{Host: one.Config().Host, Transport: line})
-	if err == nil {
-		err = p.members.Set(fleet.Member{Name: "member-1", Cluster: made})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.is(one, fleet.Ready)
-	line.lead(t, other)
-	dependent := w.owned(two, "a", mcowner.Reference{
-		Fleet: fleetName, Cluster: "member-1", ClusterUID: w.kubeSystem(one), APIVersion: "v1", Kind: "ConfigMap",
-		Namespace: w.ns, Name: "not-in-the-other", UID: "1",
-	})
-	w.swept(two, 3)
-	w.unharmed(two, dependent)
-	line.lead(t, one)
-	w.isGone(two, "a")
-}
-
-// switched is a transport to one cluster or another, as behind an address that is moved.
-type switched struct{ to atomic.Pointer[rest.Config] }
-
-func (s *switched) lead(t *testing.T, to *mctest.ControlPlane) {
-	t.Helper()
-	cfg := to.Config()
-	through, err := rest.TransportFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.to.Store(&rest.Config{Host: hostOf(to), Transport: through})
-}
-
-// RoundTrip implements http.RoundTripper.
-func (s *switched) RoundTrip(req *http.Request) (*http.Response, error) {
-	to := s.to.Load()
-	req = req.Clone(req.Context())
-	req.URL.Host = to.Host
-	return to.Transport.RoundTrip(req)
 }

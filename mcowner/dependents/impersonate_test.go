@@ -31,7 +31,7 @@ func TestOwnersHaveTheRightsOfAUser(t *testing.T) {
 
 	r := w.spread()
 	r.ByName = true // for want of that right
-	r.User = func(origin mcreconcile.ClusterName) string { return "from-hub" + string(origin) }
+	r.User = func(owner mcreconcile.Request) string { return "from-hub" + string(owner.ClusterName) }
 	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
 		return []client.Object{&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: owner.Annotations["in"], Name: copyOf(owner.Name)}, Data: owner.Data,

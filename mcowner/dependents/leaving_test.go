@@ -22,6 +22,18 @@ import (
 
 var leavePolicies = []dependents.LeavePolicy{dependents.LeaveAsIs, dependents.LeaveReleased, dependents.LeaveDeleted}
 
+// forEachLeave runs a test for each policy of leaving, with two members.
+func forEachLeave(t *testing.T, test func(w *world, policy dependents.LeavePolicy)) {
+	t.Helper()
+	t.Parallel()
+	for _, policy := range leavePolicies {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			test(newWorld(t, 2), policy)
+		})
+	}
+}
+
 // becomes waits until a dependent is as a policy says that it becomes.
 func (w *world) becomes(cp *mctest.ControlPlane, before *corev1.ConfigMap, policy dependents.LeavePolicy) {
 	w.t.Helper()
@@ -54,48 +66,43 @@ func (w *world) hasNothing(cp *mctest.ControlPlane, name string) {
 
 // TestAMemberThatLeaves has soon left, with its dependents as is declared, and gets them back when it is set again.
 func TestAMemberThatLeaves(t *testing.T) {
-	t.Parallel()
-	for _, policy := range leavePolicies {
-		t.Run(string(policy), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 2)
-			one, two := w.Members[0], w.Members[1]
-			r := w.spread()
-			r.OnMemberLeaving = policy
-			p := w.run(r)
-			before := map[string]*corev1.ConfigMap{}
-			for _, name := range []string{"stays", "goes", "elsewhere"} {
-				w.create(w.Local, w.owner(name, one.Name, two.Name))
-				before[name] = w.isCopied(one, name)
-				w.isCopied(two, name)
+	forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {
+		one, two := w.Members[0], w.Members[1]
+		r := w.spread()
+		r.OnMemberLeaving = policy
+		p := w.run(r)
+		before := map[string]*corev1.ConfigMap{}
+		for _, name := range []string{"stays", "goes", "elsewhere"} {
+			w.create(w.Local, w.owner(name, one.Name, two.Name))
+			before[name] = w.isCopied(one, name)
+			w.isCopied(two, name)
+		}
+		w.change(w.Local, "elsewhere", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = two.Name })
+		w.isGone(one, copyOf("elsewhere"))
+		p.leave(one)
+		for _, name := range []string{"stays", "goes"} {
+			w.becomes(one, before[name], policy)
+			if in := placedIn(w.mustGet(w.Local, name)); strings.Contains(in, one.Name) {
+				w.t.Errorf("%s waits for clusters %s", name, in)
 			}
-			w.change(w.Local, "elsewhere", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = two.Name })
-			w.isGone(one, copyOf("elsewhere"))
-			p.leave(one)
-			for _, name := range []string{"stays", "goes"} {
-				w.becomes(one, before[name], policy)
-				if in := placedIn(w.mustGet(w.Local, name)); strings.Contains(in, one.Name) {
-					t.Errorf("%s waits for clusters %s", name, in)
-				}
-			}
-			w.remove(w.Local, "goes")
-			w.isGone(w.Local, "goes")
-			if policy == dependents.LeaveReleased { // else the name is taken
-				w.remove(one, copyOf("stays"))
-			}
-			if err := p.members.Set(p.member(one)); err != nil {
-				t.Fatal(err)
-			}
-			w.change(w.Local, "stays", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
-			eventually(t, "the member has its dependents back", func() bool {
-				cm := w.get(one, copyOf("stays"))
-				return cm != nil && cm.Data["value"] == "2"
-			})
-			if policy == dependents.LeaveAsIs {
-				w.unharmed(one, before["stays"])
-			}
+		}
+		w.remove(w.Local, "goes")
+		w.isGone(w.Local, "goes")
+		if policy == dependents.LeaveReleased { // else the name is taken
+			w.remove(one, copyOf("stays"))
+		}
+		if err := p.members.Set(p.member(one)); err != nil {
+			w.t.Fatal(err)
+		}
+		w.change(w.Local, "stays", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+		eventually(w.t, "the member has its dependents back", func() bool {
+			cm := w.get(one, copyOf("stays"))
+			return cm != nil && cm.Data["value"] == "2"
 		})
-	}
+		if policy == dependents.LeaveAsIs {
+			w.unharmed(one, before["stays"])
+		}
+	})
 }
 
 // TestNothingIsCreatedInAMemberThatLeaves, for owners old and new, until it stays after all.
@@ -116,7 +123,7 @@ func TestNothingIsCreatedInAMemberThatLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.isCopied(one, "a")
-	stuck := p.refuse(w.Local, "/configmaps/a")
+	stuck := p.refuse(http.MethodPatch, w.Local, "/configmaps/a")
 	if _, err := p.members.Leave(leaving); err != nil {
 		t.Fatal(err)
 	}
@@ -149,6 +156,14 @@ func (w *world) fromMembers(policy dependents.LeavePolicy) *dependents.Reconcile
 	return r
 }
 
+// runFromMember runs a reconciler whose owner, which is in the first member, has a dependent in the second.
+func (w *world) runFromMember(r *dependents.Reconciler[*corev1.ConfigMap]) (p *process, before *corev1.ConfigMap) {
+	w.t.Helper()
+	p = w.run(r)
+	w.create(w.Members[0], w.owner("a", w.Members[1].Name))
+	return p, w.isCopied(w.Members[1], "a")
+}
+
 // relabel has a member have this label.
 func (p *process) relabel(cp *mctest.ControlPlane, name string) {
 	p.t.Helper()
@@ -161,33 +176,26 @@ func (p *process) relabel(cp *mctest.ControlPlane, name string) {
 
 // TestOwnersWhoseClusterIsNoLongerOneOfOwners have nothing of the controller any more, and if it is again, they are as before.
 func TestOwnersWhoseClusterIsNoLongerOneOfOwners(t *testing.T) {
-	t.Parallel()
-	for _, policy := range leavePolicies {
-		t.Run(string(policy), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 2)
-			one, two := w.Members[0], w.Members[1]
-			p := w.run(w.fromMembers(policy))
-			w.create(one, w.owner("a", two.Name))
-			before := w.isCopied(two, "a")
-			p.relabel(one, "other")
-			w.hasNothing(one, "a")
-			w.becomes(two, before, policy)
-			p.relabel(one, one.Name)
-			eventually(t, "the owner is one again", func() bool { return holds(w.mustGet(one, "a")) })
-			switch policy {
-			case dependents.LeaveReleased:
-				w.told(one, "a", dependents.EventConflict, "no reference")
-				w.unharmed(two, before)
-			case dependents.LeaveAsIs:
-				w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
-				eventually(t, "the dependent follows", func() bool { return w.mustGet(two, copyOf("a")).Data["value"] == "2" })
-				w.unharmed(two, before)
-			case dependents.LeaveDeleted:
-				w.isCopied(two, "a")
-			}
-		})
-	}
+	forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {
+		one, two := w.Members[0], w.Members[1]
+		p, before := w.runFromMember(w.fromMembers(policy))
+		p.relabel(one, "other")
+		w.hasNothing(one, "a")
+		w.becomes(two, before, policy)
+		p.relabel(one, one.Name)
+		eventually(w.t, "the owner is one again", func() bool { return holds(w.mustGet(one, "a")) })
+		switch policy {
+		case dependents.LeaveReleased:
+			w.told(one, "a", dependents.EventConflict, "no reference")
+			w.unharmed(two, before)
+		case dependents.LeaveAsIs:
+			w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+			eventually(w.t, "the dependent follows", func() bool { return w.mustGet(two, copyOf("a")).Data["value"] == "2" })
+			w.unharmed(two, before)
+		case dependents.LeaveDeleted:
+			w.isCopied(two, "a")
+		}
+	})
 }
 
 // TestOwnersWhoseClusterWasRelabelledWhileNothingRan are let go: where it is declared, also those that have no dependents.
@@ -200,9 +208,7 @@ func TestOwnersWhoseClusterWasRelabelledWhileNothingRan(t *testing.T) {
 			one, two := w.Members[0], w.Members[1]
 			r := w.fromMembers(policy)
 			r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
-			p := w.run(r)
-			w.create(one, w.owner("a", two.Name))
-			before := w.isCopied(two, "a")
+			p, before := w.runFromMember(r)
 			w.create(one, w.owner("emptied", two.Name))
 			w.isCopied(two, "emptied")
 			p.stop()
@@ -222,22 +228,15 @@ func TestOwnersWhoseClusterWasRelabelledWhileNothingRan(t *testing.T) {
 
 // TestOwnersOfAMemberThatLeaves have nothing of the controller any more when it has left.
 func TestOwnersOfAMemberThatLeaves(t *testing.T) {
-	t.Parallel()
-	for _, policy := range leavePolicies {
-		t.Run(string(policy), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 2)
-			one, two := w.Members[0], w.Members[1]
-			p := w.run(w.fromMembers(policy))
-			w.create(one, w.owner("a", two.Name))
-			before := w.isCopied(two, "a")
-			p.leave(one)
-			if owner := w.mustGet(one, "a"); holds(owner) || placedIn(owner) != "" {
-				t.Errorf("the member has left, and the owner has %v", owner.ObjectMeta)
-			}
-			w.becomes(two, before, policy)
-		})
-	}
+	forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {
+		one, two := w.Members[0], w.Members[1]
+		p, before := w.runFromMember(w.fromMembers(policy))
+		p.leave(one)
+		if owner := w.mustGet(one, "a"); holds(owner) || placedIn(owner) != "" {
+			w.t.Errorf("the member has left, and the owner has %v", owner.ObjectMeta)
+		}
+		w.becomes(two, before, policy)
+	})
 }
 
 // TestAMemberWaitsForOwnersThatAreBeingDeleted: once it has left, nobody would take the finalizer.
@@ -245,9 +244,7 @@ func TestAMemberWaitsForOwnersThatAreBeingDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
-	p := w.run(w.fromMembers(""))
-	w.create(one, w.owner("a", two.Name))
-	w.isCopied(two, "a")
+	p, _ := w.runFromMember(w.fromMembers(""))
 	open := p.holdDeletions("configmaps")
 	defer open()
 	w.remove(one, "a")
@@ -270,42 +267,37 @@ func TestAMemberWaitsForOwnersThatAreBeingDeleted(t *testing.T) {
 
 // TestAControllerRetires from all owners, and takes no new ones.
 func TestAControllerRetires(t *testing.T) {
-	t.Parallel()
-	for _, policy := range leavePolicies {
-		t.Run(string(policy), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 2)
-			one, two := w.Members[0], w.Members[1]
-			r := w.spread()
-			r.OwnersIn = mcowner.Clusters{Local: true, Members: named(one.Name)}
-			p := w.run(r)
-			homes := []*mctest.ControlPlane{w.Local, one}
-			before := map[string]*corev1.ConfigMap{}
-			for i, name := range []string{"a", "b"} {
-				w.create(homes[i], w.owner(name, two.Name))
-				before[name] = w.isCopied(two, name)
-			}
-			p.stop()
-			r.Retire = policy
-			r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
-			p = w.run(r)
-			for i, name := range []string{"a", "b"} {
-				w.hasNothing(homes[i], name)
-				w.becomes(two, before[name], policy)
-			}
-			w.create(w.Local, w.owner("new", two.Name))
-			w.remove(w.Local, "a") // at once, and nobody knows whether its dependents are to stay
-			w.isGone(w.Local, "a")
-			eventually(t, "nothing is done any more", p.isAtRest)
-			w.hasNothing(w.Local, "new")
-			if w.get(two, copyOf("new")) != nil {
-				t.Error("a new owner has a dependent")
-			}
-			for _, name := range []string{"a", "b"} {
-				w.becomes(two, before[name], policy)
-			}
-		})
-	}
+	forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {
+		one, two := w.Members[0], w.Members[1]
+		r := w.spread()
+		r.OwnersIn = mcowner.Clusters{Local: true, Members: named(one.Name)}
+		p := w.run(r)
+		homes := []*mctest.ControlPlane{w.Local, one}
+		before := map[string]*corev1.ConfigMap{}
+		for i, name := range []string{"a", "b"} {
+			w.create(homes[i], w.owner(name, two.Name))
+			before[name] = w.isCopied(two, name)
+		}
+		p.stop()
+		r.Retire = policy
+		r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
+		p = w.run(r)
+		for i, name := range []string{"a", "b"} {
+			w.hasNothing(homes[i], name)
+			w.becomes(two, before[name], policy)
+		}
+		w.create(w.Local, w.owner("new", two.Name))
+		w.remove(w.Local, "a") // at once, and nobody knows whether its dependents are to stay
+		w.isGone(w.Local, "a")
+		eventually(w.t, "nothing is done any more", p.isAtRest)
+		w.hasNothing(w.Local, "new")
+		if w.get(two, copyOf("new")) != nil {
+			w.t.Error("a new owner has a dependent")
+		}
+		for _, name := range []string{"a", "b"} {
+			w.becomes(two, before[name], policy)
+		}
+	})
 }
 
 // TestTheDependentsOfADecommissionedClusterAreRemoved, and of no other: not those of a cluster that has the name now.
@@ -373,9 +365,9 @@ func TestAClusterThatIsSaidToBeNoMoreIsAskedIfItIsThere(t *testing.T) {
 	w.unharmed(two, before)
 }
 
-// refuse has a cluster refuse to patch what is at a path, until stop is called.
-func (p *process) refuse(cp *mctest.ControlPlane, path string) (stop func()) {
-	p.power.refused.Store(&[2]string{hostOf(cp), path})
+// refuse has a cluster refuse what is asked by a method of what is at a path, until stop is called.
+func (p *process) refuse(method string, cp *mctest.ControlPlane, path string) (stop func()) {
+	p.power.refused.Store(&[3]string{method, hostOf(cp), path})
 	return func() { p.power.refused.Store(nil) }
 }
 

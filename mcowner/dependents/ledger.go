@@ -18,7 +18,7 @@ type ledger struct {
 	mu       sync.Mutex // guards what follows; each owner has a lock of its own, which may be taken while this one is held
 	owners   map[mcreconcile.Request]*ownerState
 	asked    map[mcreconcile.Request]map[mcreconcile.ClusterName]struct{} // where owners have dependents that are not known
-	awaiting map[dependentKey]map[work]struct{}
+	awaiting awaited
 	missing  map[record.Site]time.Time
 	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
 	written  map[types.UID][]*ownWrite             // the last ones
@@ -36,7 +36,7 @@ func newLedger() *ledger {
 	return &ledger{
 		owners:   map[mcreconcile.Request]*ownerState{},
 		asked:    map[mcreconcile.Request]map[mcreconcile.ClusterName]struct{}{},
-		awaiting: map[dependentKey]map[work]struct{}{},
+		awaiting: newAwaited(),
 		missing:  map[record.Site]time.Time{},
 		leads:    map[mcreconcile.ClusterName]types.UID{},
 		written:  map[types.UID][]*ownWrite{},
@@ -110,12 +110,7 @@ func (l *ledger) forgetLocked(req mcreconcile.Request) {
 		delete(l.written, o.uid())
 	}
 	delete(l.owners, req)
-	for key, waiting := range l.awaiting {
-		maps.DeleteFunc(waiting, func(w work, _ struct{}) bool { return w.owner == req })
-		if len(waiting) == 0 {
-			delete(l.awaiting, key)
-		}
-	}
+	l.awaiting.keep(req, func(dependentKey) bool { return false })
 }
 
 // forgetOrigin drops the owners of a name that is no member's any more, or another cluster's. Those of the cluster that has the
@@ -178,31 +173,34 @@ func (l *ledger) ask(req mcreconcile.Request, in mcreconcile.ClusterName) {
 	l.asked[req][in] = struct{}{}
 }
 
-// await notes that work is to be done when something changes about an object.
-func (l *ledger) await(w work, key dependentKey) {
+// await notes that an owner is to be looked at when something changes about an object, unless nothing is known of the owner any more.
+func (l *ledger) await(owner mcreconcile.Request, key dependentKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.awaiting[key] == nil {
-		l.awaiting[key] = map[work]struct{}{}
-	}
-	l.awaiting[key][w] = struct{}{}
-}
-
-// settled notes that work does not wait for an object any more.
-func (l *ledger) settled(w work, key dependentKey) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.awaiting[key], w)
-	if len(l.awaiting[key]) == 0 {
-		delete(l.awaiting, key)
+	if _, ok := l.owners[owner]; ok {
+		l.awaiting.add(owner, key)
 	}
 }
 
-// waitingFor returns the work that waits for an object.
-func (l *ledger) waitingFor(key dependentKey) []work {
+// settled notes that an owner does not wait for an object any more.
+func (l *ledger) settled(owner mcreconcile.Request, key dependentKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.awaiting[key]))
+	l.awaiting.remove(owner, key)
+}
+
+// awaitOnly notes that in a cluster an owner waits for nothing else than what is wanted there.
+func (l *ledger) awaitOnly(owner mcreconcile.Request, in mcreconcile.ClusterName, wanted map[dependentKey]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.awaiting.keep(owner, func(key dependentKey) bool { return key.cluster != in || wanted[key] })
+}
+
+// waitingFor returns the owners that wait for an object.
+func (l *ledger) waitingFor(key dependentKey) []mcreconcile.Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.awaiting.by(key)
 }
 
 // all returns all owners.
@@ -244,4 +242,5 @@ func (l *ledger) absent(name mcreconcile.ClusterName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.leads, name)
+	l.awaiting.lost(name) // nobody tells of what changes there
 }

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	gocmp "cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -107,8 +108,8 @@ func TestNothingIsLeftOfAnOwnerThatIsForgotten(t *testing.T) {
 		testKeys.Write(owner, record.Record{Sites: []record.Site{{Name: "east"}}}, true)
 		l.replan(l.of(req), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}, targets: []mcreconcile.ClusterName{"west"}}, testKeys)
 		l.writing(owner)
-		l.await(work{req, "west", place}, dependentKey{cluster: "west"})
-		l.await(work{req, "west", place}, dependentKey{cluster: "west", name: types.NamespacedName{Name: req.Name}})
+		l.await(req, dependentKey{cluster: "west"})
+		l.await(req, dependentKey{cluster: "west", name: types.NamespacedName{Name: req.Name}})
 	}
 	l.ask(requestFor("hub", "claimed"), "west")
 	in := l.forget(requestFor("hub", "a"))
@@ -123,10 +124,48 @@ func TestNothingIsLeftOfAnOwnerThatIsForgotten(t *testing.T) {
 	if len(l.all()) != 1 || len(l.asked) != 0 || l.get(requestFor("other", "a")) == nil {
 		t.Errorf("of the owners %v and %v are left", l.owners, l.asked)
 	}
-	l.settled(work{requestFor("other", "a"), "west", place}, dependentKey{cluster: "west"})
+	l.settled(requestFor("other", "a"), dependentKey{cluster: "west"})
 	l.forget(requestFor("other", "a"))
-	if n := len(l.awaiting) + len(l.written) + len(l.owners); n > 0 {
+	if n := len(l.awaiting.owners) + len(l.awaiting.objects) + len(l.written) + len(l.owners); n > 0 {
 		t.Errorf("%d things are left of owners that are gone", n)
+	}
+}
+
+// TestNothingIsAwaitedThatIsNotWanted any more, nor of a cluster that is gone, nor by an owner of which nothing is known.
+func TestNothingIsAwaitedThatIsNotWanted(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	a, b := requestFor("hub", "a"), requestFor("hub", "b")
+	key := func(in mcreconcile.ClusterName, name string) dependentKey {
+		return dependentKey{cluster: in, name: types.NamespacedName{Name: name}}
+	}
+	l.of(a)
+	l.of(b)
+	for _, k := range []dependentKey{key("west", "x"), key("west", "y"), key("east", "x")} {
+		l.await(a, k)
+		l.await(b, k)
+		l.await(requestFor("hub", "unknown"), k)
+	}
+	wait := func(k dependentKey, want ...mcreconcile.Request) {
+		t.Helper()
+		got := l.waitingFor(k)
+		slices.SortFunc(got, func(x, y mcreconcile.Request) int { return gocmp.Compare(x.Name, y.Name) })
+		if !slices.Equal(got, want) {
+			t.Errorf("%v wait for %v, want %v", got, k, want)
+		}
+	}
+	l.awaitOnly(a, "west", map[dependentKey]bool{key("west", "y"): true})
+	wait(key("west", "x"), b)
+	wait(key("west", "y"), a, b)
+	wait(key("east", "x"), a, b)
+	l.absent("west")
+	wait(key("west", "x"))
+	wait(key("west", "y"))
+	wait(key("east", "x"), a, b)
+	l.awaitOnly(a, "east", nil)
+	l.settled(b, key("east", "x"))
+	if n := len(l.awaiting.owners) + len(l.awaiting.objects); n > 0 {
+		t.Errorf("%d things are left that nobody awaits", n)
 	}
 }
 

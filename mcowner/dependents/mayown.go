@@ -70,7 +70,7 @@ func (p *placement) isOwnAlone(existing client.Object) bool {
 // mayTake reports whether an object may be taken from another owner.
 func (p *placement) mayTake(w wanted, existing client.Object, from mcowner.Reference) bool {
 	return w.Conflict == Adopt && from.Fleet == p.engine.cfg.fleet && existing.GetDeletionTimestamp().IsZero() &&
-		metav1.GetControllerOfNoCopy(existing) == nil && (p.engine.writers.User == nil || from.Cluster == p.asked.ref.Cluster)
+		metav1.GetControllerOfNoCopy(existing) == nil && p.engine.writers.IsOfOneUser(from.Request(), p.asked.ref.Request())
 }
 
 // takeOver takes an object from the owner that controls it, if that is another one, and returns it as it is then.
@@ -90,12 +90,12 @@ func (p *placement) takeOver(ctx context.Context, w wanted, existing client.Obje
 }
 
 // errOtherTenant says that an object belongs to an owner whose name is nobody else's business.
-var errOtherTenant = errors.New("it belongs to an owner in another cluster")
+var errOtherTenant = errors.New("it belongs to an owner in another cluster, or of another user")
 
-// discreet returns an error for the eyes of the owner's cluster. Where owners are written for in the names of users, one
-// cluster's users are not told the names of what others own.
+// discreet returns an error for the eyes of the owner's user. Where owners are written for in the names of users, one of them is not
+// told the names of what others own.
 func (p *placement) discreet(err error, of mcowner.Reference) error {
-	if p.engine.writers.User != nil && of.Cluster != p.asked.ref.Cluster {
+	if !p.engine.writers.IsOfOneUser(of.Request(), p.asked.ref.Request()) {
 		return errOtherTenant
 	}
 	return err

@@ -200,7 +200,7 @@ func TestWhatMayBeChanged(t *testing.T) {
 			t.Parallel()
 			p := placing()
 			if tc.user {
-				p.engine.writers.User = func(mcreconcile.ClusterName) string { return "tenant" }
+				p.engine.writers.User = func(mcreconcile.Request) string { return "tenant" }
 			}
 			err := p.mayChange(t.Context(), wanted{Policy: tc.policy}, tc.obj(t))
 			got := may

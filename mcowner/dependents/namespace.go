@@ -16,7 +16,7 @@ import (
 
 // withNamespaces adds the namespaces of what is wanted, where they are to be created.
 func (p *placement) withNamespaces(wants []wanted) []wanted {
-	if !p.engine.cfg.createNamespaces {
+	if !p.engine.cfg.createNamespaces || p.asked.policy.ExistingNamespaces {
 		return wants
 	}
 	k := p.engine.namespaces()
@@ -35,7 +35,7 @@ func (p *placement) withNamespaces(wants []wanted) []wanted {
 		there[name] = true
 		namespace := wanted{kind: k, obj: k.NewObject(), wave: firstWave, shared: true}
 		namespace.obj.SetName(name)
-		namespace.Policy, namespace.err = p.engine.cfg.policy.of(p.asked.owner, namespace.obj)
+		namespace.Policy, namespace.err = p.asked.policy.of(p.asked.owner, namespace.obj)
 		namespaces = append(namespaces, namespace)
 	}
 	return append(namespaces, wants...)

@@ -1,8 +1,10 @@
 package dependents_test
 
 import (
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -95,6 +98,40 @@ func TestWhatWasOrphanedWhileItsClusterWasAwayStays(t *testing.T) {
 			w.isReleased(one, before)
 		})
 	}
+}
+
+// TestWhatWasLeftInAMemberIsCollectedWhenItIsBack, also if its owner went meanwhile, and it was away for less time than there is
+// between two lists.
+func TestWhatWasLeftInAMemberIsCollectedWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.ReleaseAfter, r.StateNamespace, r.Sweep.Interval = time.Millisecond, w.ns, 5*time.Second
+	w.Members = nil
+	p := w.run(r)
+	var lists atomic.Int32 // by the collector
+	p.power.tap.Store(new(func(req *http.Request) (answered func()) {
+		if req.URL.Query().Get("labelSelector") == mcowner.FleetLabel+"="+fleetName && req.URL.Query().Has("limit") {
+			return func() { lists.Add(1) }
+		}
+		return nil
+	}))
+	back := func() {
+		t.Helper()
+		if err := p.members.Set(p.member(one)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	back()
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	eventually(t, "what is there was listed", func() bool { return lists.Load() > 0 })
+	<-p.members.Remove("member-1")
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	back()
+	w.isGone(one, copyOf("a"))
 }
 
 // leave lets a member leave in good order, and returns when it has.

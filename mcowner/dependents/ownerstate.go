@@ -27,10 +27,10 @@ type ownerState struct {
 	record    record.Record // as far as it is certain to be stored: what is to be taken from it is taken at once
 	retarget  bool          // the targets may be others now
 	parts     map[mcreconcile.ClusterName]*part
-	told      map[string]string // the last event, by what it is about
-	events    []ownerEvent      // to be recorded
-	conflicts int               // of storing it, in a row
-	progress  *progress         // nil if clusters need not wait for others
+	told      map[topic]string // the last event, by what it is about
+	events    []ownerEvent     // to be recorded
+	conflicts int              // of storing it, in a row
+	progress  *progress        // nil if clusters need not wait for others
 	known     knownSlices
 }
 
@@ -42,6 +42,7 @@ type plan struct {
 	owner       client.Object
 	ref         mcowner.Reference
 	mode        mode
+	policy      Policy
 	rollout     Rollout
 	revision    hash                                          // of what the owner says, if the rollout limits anything
 	propagation metav1.DeletionPropagation                    // of dependents that are removed
@@ -84,7 +85,7 @@ type fingerprint struct {
 }
 
 func newOwnerState(req mcreconcile.Request) *ownerState {
-	return &ownerState{req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[string]string{}}
+	return &ownerState{req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]string{}}
 }
 
 func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {
@@ -214,7 +215,7 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := o.partLocked(name)
-	r.Since = since(p.result.Since, text(p.result.Err) != text(r.Err) || !p.done)
+	r.Since = since(p.result.Since, text(p.result.Err) != text(r.Err) || text(p.result.Unready) != text(r.Unready) || !p.done)
 	r.Objects = aged(p.result.Objects, r.Objects)
 	o.known.age(&r)
 	news = !p.done || p.seq != v.seq || !sameResult(p.result, r.Result) ||
@@ -237,8 +238,7 @@ type report struct {
 	stray   *record.Site
 	kinds   []schema.GroupVersionKind
 	again   bool
-	unready error // why something that is as desired is not ready, if that is asked for
-	refused bool  // a permit to change the cluster
+	refused bool // a permit to change the cluster
 }
 
 func since(before time.Time, changed bool) time.Time {
@@ -274,7 +274,7 @@ func text(err error) string {
 
 // sameResult reports whether nothing has changed that a status may show.
 func sameResult(a, b Result) bool {
-	return a.Targeted == b.Targeted && text(a.Err) == text(b.Err) &&
+	return a.Targeted == b.Targeted && text(a.Err) == text(b.Err) && text(a.Unready) == text(b.Unready) &&
 		slices.EqualFunc(a.Objects, b.Objects, func(x, y ObjectResult) bool {
 			return x.Kind == y.Kind && x.Key == y.Key && x.UID == y.UID && x.State == y.State && text(x.Err) == text(y.Err) &&
 				versionOf(x.Object) == versionOf(y.Object)
@@ -374,7 +374,7 @@ func (o *ownerState) retried(name mcreconcile.ClusterName, again bool) int {
 }
 
 // isNews reports whether something was not said last about the same thing. An empty message says that all is well.
-func (o *ownerState) isNews(about, message string) bool {
+func (o *ownerState) isNews(about topic, message string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.told[about] == message {

@@ -460,12 +460,48 @@ func TestConflictsInARowAreCounted(t *testing.T) {
 		message string
 		news    bool
 	}{{"", false}, {"wrong", true}, {"wrong", false}, {"", true}, {"", false}, {"wrong", true}} {
-		if news := o.isNews("a", step.message); news != step.news {
+		if news := o.isNews(topic{}, step.message); news != step.news {
 			t.Errorf("message %d is news: %t", i, news)
 		}
 	}
-	if o.isNews("a", ""); len(o.told) > 0 {
+	if o.isNews(topic{}, ""); len(o.told) > 0 {
 		t.Errorf("%d things are remembered, and all is well", len(o.told))
+	}
+}
+
+// TestWhatIsToldOfAClusterIsForgottenOnceItConcernsTheOwnerNoMore, and only that: clusters may have any name.
+func TestWhatIsToldOfAClusterIsForgottenOnceItConcernsTheOwnerNoMore(t *testing.T) {
+	t.Parallel()
+	o := newOwnerState(mcreconcile.Request{})
+	conflict := &ConflictError{Object: "ConfigMap a"}
+	told := func() int {
+		o.tellStatus(errNoStatus)
+		o.tellUnclear(errPolicy)
+		for _, name := range []mcreconcile.ClusterName{"status", "policy", mcreconcile.LocalCluster} {
+			o.tell(name, conflict)
+			o.tellReplaced(name, "2", &ReplacedError{Cluster: name})
+		}
+		defer func() { o.events = nil }()
+		return len(o.events)
+	}
+	all := []Result{{Cluster: "status"}, {Cluster: "policy"}, {Cluster: mcreconcile.LocalCluster}}
+	if n := told(); n != 8 {
+		t.Errorf("%d events, want one of each", n)
+	}
+	if o.stopTelling(all); told() != 0 {
+		t.Error("what goes on is told again")
+	}
+	o.tell("status", nil)
+	if n := told(); n != 1 {
+		t.Errorf("%d events after all was well in a cluster, want one", n)
+	}
+	o.stopTelling(all[1:])
+	if n := told(); n != 2 {
+		t.Errorf("%d events after the owner had nothing to do with a cluster, want its two", n)
+	}
+	o.tellUnclear(nil)
+	if o.stopTelling(nil); len(o.told) != 1 {
+		t.Errorf("%v is remembered, and concerns no cluster but for the status", o.told)
 	}
 }
 

@@ -4,15 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 )
 
@@ -36,6 +43,10 @@ func (a *accounting) results() []Result {
 	for i, name := range names { // the fleet has a lock of its own
 		if err := a.engine.access.WhyNot(name); err != nil {
 			results[i].Err, results[i].Since = err, awaySince(err, results[i].Since)
+		}
+		left, waits := a.plan.rollout.left(results[i])
+		if results[i].Stuck = waits && left <= 0; waits && left > 0 {
+			a.stuckIn = sooner(a.stuckIn, left)
 		}
 	}
 	return results
@@ -83,6 +94,33 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 
 // errNoStatus says that the owner's CRD has no status subresource.
 var errNoStatus = errors.New("its kind has no status subresource: add subresources.status to the CRD, or leave the field Status out")
+
+// checkStatus returns an error if owners are in the local cluster, and what it serves of their kind has no status subresource.
+// Members are not known yet: their owners have an event that says so. A type without a status is left alone: it cannot be changed, so
+// it is not written.
+func (c config) checkStatus(mgr mcmanager.Manager, kind schema.GroupVersionKind) error {
+	owner := c.newOwner()
+	_, untyped := owner.(*unstructured.Unstructured)
+	typed := reflect.ValueOf(owner).Elem().FieldByName("Status").IsValid()
+	if c.status == nil || !untyped && !typed || !c.ownersIn.Local && mgr.GetProvider() != nil {
+		return nil
+	}
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	list, err := d.ServerResourcesForGroupVersion(kind.GroupVersion().String())
+	is := func(subresource bool) func(metav1.APIResource) bool {
+		return func(r metav1.APIResource) bool {
+			resource, status := strings.CutSuffix(r.Name, "/status")
+			return r.Kind == kind.Kind && status == subresource && !strings.Contains(resource, "/")
+		}
+	}
+	if err != nil || !slices.ContainsFunc(list.APIResources, is(false)) || slices.ContainsFunc(list.APIResources, is(true)) {
+		return nil //nolint:nilerr // what is in the way shows when the manager starts, and the kind may be installed after that
+	}
+	return fmt.Errorf("the field Status is set, and in the local cluster owners are %s: %w", kind, errNoStatus)
+}
 
 // noStatus returns why a status could not be written that was not found.
 func (a *accounting) noStatus(ctx context.Context, why error) error {

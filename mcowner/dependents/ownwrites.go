@@ -1,6 +1,8 @@
 package dependents
 
 import (
+	"encoding/json"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,7 +26,7 @@ type ownWrite struct {
 // answer. What it returns is called with that, and says whether the owner is to be planned anew: an event was taken for one's own,
 // and the answer does not say what is stored.
 func (l *ledger) writing(owner client.Object) (answered func(stored client.Object, err error) (missed bool)) {
-	uid, w := owner.GetUID(), &ownWrite{content: bare(owner)}
+	uid, w := owner.GetUID(), &ownWrite{content: bare(readAgain(owner))}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.written[uid] = append(l.written[uid], w)
@@ -63,6 +65,19 @@ func (l *ledger) predicate() predicate.Predicate {
 		resync := e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 		return resync || !l.isOwn(e.ObjectNew)
 	}}
+}
+
+// readAgain returns an object as it is once it was written and read: times, for one thing, lose what is below a second.
+func readAgain(obj client.Object) client.Object {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return obj // which cannot be written either
+	}
+	stored := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object) //nolint:forcetypeassert // it has the type of obj
+	if err := json.Unmarshal(text, stored); err != nil {
+		return obj
+	}
+	return stored
 }
 
 // bare returns an object without what the API server counts.

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type placement struct {
 	o      *ownerState
 	work   work
 	at     remote.Session
-	writer client.Client
+	writer client.Writer
 	// until is how long it goes on although requests get no answer.
 	until time.Time
 	// snapshot is what was read where there is no cache.
@@ -42,6 +43,13 @@ func (p *placement) isOver(err error) bool { return remote.IsHung(err) && !time.
 
 // lookAgain is when it is looked whether an object is gone, in case that no event tells of it.
 const lookAgain = 15 * time.Second
+
+// paces are how often it is looked at what no event tells of. Zero is the default of each.
+type paces struct{ again, idle time.Duration }
+
+func (p paces) orDefaults() paces {
+	return paces{again: cmp.Or(p.again, lookAgain), idle: cmp.Or(p.idle, lookForIdle)}
+}
 
 // mostPause is the longest pause between attempts: what is wrong in another cluster is often put right there, and nobody tells.
 const mostPause = time.Minute
@@ -86,8 +94,11 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 			c.report(o, w, v, done)
 		}
 	}()
-	if p.writer, done.Err = c.writers.At(at, w.owner.ClusterName); done.Err != nil {
+	if p.writer, done.Err = c.writers.At(at, w.owner); done.Err != nil {
 		return reconcile.Result{}, done.Err
+	}
+	if leaving || v.mode != serving || !v.targeted || !c.access.Within(c.cfg.dependentsIn, w.in) {
+		c.ledger.awaitOnly(w.owner, w.in, nil)
 	}
 	switch {
 	case leaving:
@@ -157,6 +168,9 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 		going, err := p.empty(ctx, policy, done)
 		if err == nil && going > 0 && policy == metav1.DeletePropagationForeground {
 			err = fmt.Errorf("%d dependents in %s: %w", going, p.at, errGoing)
+		}
+		if err == nil && p.at.IsMember() {
+			err = p.engine.access.IsStill(ctx, p.at) // where nothing was found, nothing was asked
 		}
 		if err != nil {
 			done.Err = err
@@ -238,7 +252,8 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	case errors.Is(err, ErrWaiting): // whoever changes that tells of it
 		return reconcile.Result{RequeueAfter: mostPause + rand.N(mostPause/3)}, nil //nolint:gosec // it hides nothing
 	case conflict, errors.Is(err, errGoing), isTerminating(err):
-		return reconcile.Result{RequeueAfter: lookAgain + rand.N(lookAgain/3)}, nil //nolint:gosec // it hides nothing
+		again := p.engine.cfg.paces.orDefaults().again
+		return reconcile.Result{RequeueAfter: again + rand.N(again/3)}, nil //nolint:gosec // it hides nothing
 	default:
 		return reconcile.Result{}, err
 	}

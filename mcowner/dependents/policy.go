@@ -27,6 +27,8 @@ type Policy struct {
 	// Annotation: [SuspendAnnotation] with the value true, on what Desired returns or on the owner; with the value false, on
 	// what Desired returns.
 	Suspend bool
+	// ExistingNamespaces creates no namespaces, where [Reconciler.CreateNamespaces] does.
+	ExistingNamespaces bool
 }
 
 // Annotations of what Desired returns, which override a [Policy].
@@ -47,7 +49,7 @@ const (
 	// AdoptUnowned takes it over if nobody controls it.
 	AdoptUnowned ConflictPolicy = "AdoptUnowned"
 	// Adopt takes it over also if another owner of the same installation controls it, which loses it. Two owners that both
-	// adopt take it from each other for ever. With Reconciler.User, it is not taken from an owner in another cluster.
+	// adopt take it from each other for ever. With Reconciler.User, it is not taken from an owner in another cluster, or of another user.
 	Adopt ConflictPolicy = "Adopt"
 )
 

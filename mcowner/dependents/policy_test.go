@@ -143,7 +143,7 @@ func TestWhatIsTakenOver(t *testing.T) {
 			r := w.spread()
 			r.Policy.Conflict = tc.policy
 			if tc.users {
-				r.User = func(mcreconcile.ClusterName) string { return "" }
+				r.User = func(mcreconcile.Request) string { return "" }
 			}
 			withOverrides(r)
 			all := reportsOf(t, r)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,14 +62,15 @@ type Reconciler[T client.Object] struct {
 	// Desired returns the dependents that the owner is to have in one cluster, and the fields that they are to have: other
 	// fields are left to others. They are applied in this order, or wave by wave, see [WaveAnnotation]. Once all are, dependents
 	// that it does not return are deleted.
-	// An error shows in the [Result] of the cluster, and nothing is deleted there. It is called when the owner is changed by
+	// An error shows in the [Result] of the cluster, and nothing is deleted there; what is returned beside it is applied. It is called when the owner is changed by
 	// others than Status, and when something has happened in the cluster; for several clusters at once, so it must not change
 	// the owner. Required.
 	Desired func(ctx context.Context, owner T, target Target) ([]client.Object, error)
 
 	// Status is given what came of it, ordered by cluster, and writes to the status of the owner, which is stored if that
 	// changed anything. It is called while the owner is being deleted too. Results of many clusters are gathered for up to a
-	// second. Default: the status is left alone.
+	// second. A kind that the local cluster serves without the status subresource is an error of the set-up, if owners are there; in
+	// members, their owners have an event that says so. Default: the status is left alone.
 	Status func(ctx context.Context, owner T, results []Result) error
 
 	// Rollout limits how many clusters of an owner are changed at once. Default: all are.
@@ -77,10 +79,14 @@ type Reconciler[T client.Object] struct {
 	// Policy says what is done about dependents where there is a choice. Annotations override it for single ones.
 	Policy Policy
 
-	// User returns the user in whose name the dependents of owners of a cluster are written, so that the rights of that
-	// user decide what these owners may have; empty for the controller's own. The controller needs the right to
+	// PolicyOf and RolloutOf return what holds for one owner, where its kind says so. Default: Policy and Rollout.
+	PolicyOf  func(owner T) Policy
+	RolloutOf func(owner T) Rollout
+
+	// User returns the user in whose name the dependents of an owner are written, so that the rights of that user decide
+	// what the owner may have; empty for the controller's own. The owner may be gone, so its name alone decides. The controller needs the right to
 	// impersonate the user. Reading is always done in its own name. Default: nobody is impersonated.
-	User func(origin mcreconcile.ClusterName) string
+	User func(owner mcreconcile.Request) string
 
 	// ReleaseAfter is how long a member that is not in the fleet holds up the deletion of owners that may have dependents
 	// in it, from when this process has first missed it. Default: for ever, or until [GiveUpAnnotation] says otherwise. A
@@ -129,6 +135,8 @@ type Reconciler[T client.Object] struct {
 
 	// Sweep says how dependents are collected whose owner is gone.
 	Sweep orphans.Sweep
+
+	paces paces
 }
 
 // Target is one cluster that an owner is to have dependents in.
@@ -138,6 +146,8 @@ type Target struct {
 	Labels  map[string]string
 	// Dependents are those that the owner has there now, as last seen. They are shared, and must not be changed.
 	Dependents []client.Object
+	// RESTMapper is that of the cluster, nil if only the kinds of what is returned count. It may ask the cluster.
+	RESTMapper meta.RESTMapper
 }
 
 // SetupWithManager adds a controller to the manager that runs the Reconciler, and an orphans.Collector. more may
@@ -176,12 +186,16 @@ func (r *Reconciler[T]) config() config {
 	c := config{
 		fleet: r.Fleet, name: r.Name, ownersIn: r.OwnersIn, dependentsIn: r.DependentsIn, protos: r.Kinds,
 		namespaces: r.Namespaces, user: r.User, releaseAfter: r.ReleaseAfter, requestTimeout: r.Timeout, sweep: r.Sweep,
-		createNamespaces: r.CreateNamespaces, moreKinds: r.MoreKinds, policy: r.Policy, rollout: r.Rollout, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
+		createNamespaces: r.CreateNamespaces, moreKinds: r.MoreKinds, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
 		retire: r.Retire, decommissioned: r.OwnersDecommissioned, byName: r.ByName, workers: r.Workers, stateNamespace: r.StateNamespace, slices: r.Slices,
+		paces:    r.paces,
 		newOwner: r.newOwner,
 		desired: func(ctx context.Context, owner client.Object, target Target) ([]client.Object, error) {
 			return r.Desired(ctx, owner.(T), target) //nolint:forcetypeassert // newOwner has made it
 		},
+	}
+	c.said = func(owner client.Object) (Policy, Rollout, error) {
+		return r.said(owner.(T)) //nolint:forcetypeassert // newOwner has made it
 	}
 	if r.Targets != nil {
 		c.targets = func(ctx context.Context, owner client.Object) ([]mcreconcile.ClusterName, error) {
@@ -194,6 +208,18 @@ func (r *Reconciler[T]) config() config {
 		}
 	}
 	return c
+}
+
+// said returns what holds for an owner.
+func (r *Reconciler[T]) said(owner T) (policy Policy, rollout Rollout, err error) {
+	policy, rollout = r.Policy, r.Rollout
+	if r.PolicyOf != nil {
+		policy = r.PolicyOf(owner)
+	}
+	if r.RolloutOf != nil {
+		rollout = r.RolloutOf(owner)
+	}
+	return policy, rollout, errors.Join(policy.validate(), rollout.validate())
 }
 
 // newOwner returns an empty owner.
@@ -216,9 +242,8 @@ type config struct {
 	targets                func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) // may be nil
 	desired                func(context.Context, client.Object, Target) ([]client.Object, error)
 	status                 func(context.Context, client.Object, []Result) error // may be nil
-	policy                 Policy
-	rollout                Rollout
-	user                   func(mcreconcile.ClusterName) string // may be nil
+	said                   func(client.Object) (Policy, Rollout, error)
+	user                   func(mcreconcile.Request) string // may be nil
 	releaseAfter           time.Duration
 	onMemberLeaving        LeavePolicy
 	onOwnersLeaving        LeavePolicy
@@ -230,4 +255,5 @@ type config struct {
 	workers                int
 	requestTimeout         time.Duration
 	sweep                  orphans.Sweep
+	paces                  paces
 }

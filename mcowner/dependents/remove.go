@@ -17,6 +17,9 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
+// errThere says that an owner is there that another one of the name takes for gone.
+var errThere = errors.New("it is there")
+
 // takeAway takes the owner from a dependent, and tells of it. It changes nothing that is not this owner's.
 func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Object, policy metav1.DeletionPropagation) error {
 	references, err := mcowner.References(obj, p.at.ID)
@@ -26,7 +29,17 @@ func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Obje
 	}
 	for _, r := range mine {
 		if r.UID == p.asked.ref.UID {
+			if p.asked.policy.Keep && obj.GetAnnotations()[DeletionPolicyAnnotation] == "" { // it was not written there yet
+				policy = metav1.DeletePropagationOrphan
+			}
 			continue
+		}
+		why, err := p.engine.collector.WhyGone(ctx, r, p.at.Name())
+		if err == nil && why == "" {
+			err = errThere
+		}
+		if err != nil { // the name may lead to another cluster than it did, which was not noticed yet
+			return fmt.Errorf("finding out whether the owner that %s had before is gone: %w", k.Describe(obj), err)
 		}
 		keep, err := p.engine.tombs.has(ctx, r) // the owner of that name before
 		if err != nil {

@@ -28,7 +28,14 @@ type Result struct {
 	// or an error of the API server.
 	Err error
 
-	// Since is when Err became what it is, in what it says.
+	// Unready says what of that which is as desired is not ready, by the rules of [WaveAnnotation]. It is looked for if the owner's
+	// [Rollout] limits something; otherwise only as far as a later wave waits for it.
+	Unready error
+
+	// Stuck says that the cluster is pending, waits or has something that is not ready, for longer than [Rollout.ProgressDeadline].
+	Stuck bool
+
+	// Since is when Err and Unready became what they are, in what they say.
 	Since time.Time
 }
 

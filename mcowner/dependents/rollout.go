@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,9 @@ type Rollout struct {
 	// cluster that is being changed has failed if its API server refuses what is desired, what was applied says that it has failed,
 	// or the cluster cannot be used any more. It does not count for MaxParallel then, and is tried again. Default: never.
 	HaltAfter int
+	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
+	// nothing of that changes, see Result.Stuck. Status is called then. Default: never.
+	ProgressDeadline time.Duration
 }
 
 func (r Rollout) validate() error {
@@ -35,15 +39,15 @@ func (r Rollout) validate() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("Rollout.MaxParallel is %q: %w", r.MaxParallel.String(), err)
-	case n < 0 || r.HaltAfter < 0:
+	case n < 0 || r.HaltAfter < 0 || r.ProgressDeadline < 0:
 		return errors.New("the fields of Rollout must not be negative")
 	default:
 		return nil
 	}
 }
 
-// limits reports whether clusters may have to wait for others.
-func (r Rollout) limits() bool { return r.MaxParallel != intstr.IntOrString{} || r.HaltAfter > 0 }
+// limits reports whether it matters how far clusters are: they may have to wait for others, or are told to be stuck.
+func (r Rollout) limits() bool { return r != Rollout{} }
 
 // most returns how many of so many targets are changed at once.
 func (r Rollout) most(targets int) int {
@@ -88,12 +92,12 @@ func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r re
 // outcomeOf returns what a look at a cluster has come to. Failures count if the owner says now what it said then.
 func outcomeOf(r report, current bool) outcome {
 	switch {
-	case r.Err == nil && r.unready == nil:
+	case r.Err == nil && r.Unready == nil:
 		return complete
 	case errors.Is(r.Err, ErrPending):
 		return notLooked
 	case !r.refused && (r.Err == nil || errors.Is(r.Err, ErrWaiting)):
-		if current && errors.Is(r.unready, errStalled) {
+		if current && errors.Is(r.Unready, errStalled) {
 			return stalled
 		}
 		return notReady
@@ -179,8 +183,8 @@ func (o *ownerState) involved() []mcreconcile.ClusterName {
 }
 
 // revision returns a hash of what an owner says, but for its status and what the controller itself has noted on it.
-func (c *engine) revision(owner client.Object) (hash, error) {
-	if !c.cfg.rollout.limits() {
+func (c *engine) revision(owner client.Object, rollout Rollout) (hash, error) {
+	if !rollout.limits() {
 		return hash{}, nil
 	}
 	said := owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
@@ -197,4 +201,10 @@ func (c *engine) revision(owner client.Object) (hash, error) {
 	said.SetAnnotations(annotations)
 	said.SetFinalizers(nil)
 	return liveHash(said)
+}
+
+// left returns how long it takes until a result is one of a cluster that is stuck, unless it changes. The answer is false if it never is.
+func (r Rollout) left(of Result) (time.Duration, bool) {
+	waits := errors.Is(of.Err, ErrPending) || errors.Is(of.Err, ErrWaiting) || of.Err == nil && of.Unready != nil
+	return r.ProgressDeadline - time.Since(of.Since), waits && r.ProgressDeadline > 0
 }

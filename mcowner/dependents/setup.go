@@ -19,7 +19,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
-	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/sweep"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mcsource"
@@ -33,7 +33,7 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 	if err != nil {
 		return fmt.Errorf("setting up controller %q: %w", cfg.name, err)
 	}
-	if err := cfg.checkSlices(mgr); err != nil {
+	if err := errors.Join(cfg.checkSlices(mgr), cfg.checkStatus(mgr, c.owner.GroupVersionKind)); err != nil {
 		return fmt.Errorf("setting up controller %q: %w", cfg.name, err)
 	}
 	owners := mcbuilder.ControllerManagedBy(mgr).Named(c.cfg.name).WithOptions(mcbuilder.Options{RateLimiter: retries[mcreconcile.Request]()}).
@@ -101,7 +101,24 @@ func (c config) namespaceOfState() (string, error) {
 
 // workerOptions are those of the controller that does the work.
 func workerOptions(cfg config) controller.TypedOptions[work] {
-	return controller.TypedOptions[work]{RateLimiter: retries[work](), MaxConcurrentReconciles: cfg.atOnce()}
+	return controller.TypedOptions[work]{RateLimiter: workRetries{retries[work]()}, MaxConcurrentReconciles: cfg.atOnce()}
+}
+
+// workRetries limits the pause of a wait that others end, in other replicas: a member that leaves is held up by it.
+type workRetries struct {
+	workqueue.TypedRateLimiter[work]
+}
+
+// mostHold is the longest pause between looks whether a member that leaves is still needed.
+const mostHold = 2 * time.Second
+
+// When implements workqueue.TypedRateLimiter.
+func (r workRetries) When(w work) time.Duration {
+	pause := r.TypedRateLimiter.When(w)
+	if w.task == hold {
+		pause = min(pause, mostHold)
+	}
+	return pause
 }
 
 func (c config) atOnce() int {
@@ -140,36 +157,38 @@ func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the kind of owners, which the field Owner says where their type does not: %w", err)
 	}
-	l := newLedger()
+	l, access := newLedger(), remote.NewAccess(mgr, cfg.name, cfg.requestTimeout, cfg.byName)
 	c := &engine{
-		cfg: cfg, access: remote.NewAccess(mgr, cfg.name, cfg.requestTimeout, cfg.byName), owner: owners[0], kinds: kinds,
-		keys: record.NewKeys(cfg.fleet, cfg.name), writers: remote.Writers{User: cfg.user}, ledger: l, deletions: &deletions{},
+		cfg: cfg, access: access, owner: owners[0], kinds: kinds,
+		keys: record.NewKeys(cfg.fleet, cfg.name), writers: remote.Writers{Access: access, User: cfg.user}, ledger: l, deletions: &deletions{},
 		watches: newWatches(cfg.fleet, cfg.name, mcsource.NewTypedOnDemand[work](mgr.GetFleet()), l),
 		owners:  &feed[mcreconcile.Request]{name: "owners of dependents"}, works: &feed[work]{name: "work of owners"},
 	}
 	c.watches.placing, c.watches.isOthers = c.placing, c.access.IsOthers
 	c.watches.elsewhere = newVisitWatches(c)
 	c.tombs = &tombs{access: c.access, client: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: cfg.namespaceOfState, name: cfg.name + "." + cfg.fleet}
-	c.collector = c.newCollector()
+	if c.collector, err = c.newCollector(); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
 // newCollector returns the collector of the controller's own dependents.
-func (c *engine) newCollector() *orphans.Collector {
-	sweep := c.cfg.sweep
-	if sweep.Timeout <= 0 {
-		sweep.Timeout = c.access.Timeout
+func (c *engine) newCollector() (*sweep.Sweeper, error) {
+	pace := sweep.Pace(c.cfg.sweep)
+	if pace.Timeout <= 0 {
+		pace.Timeout = c.access.Timeout
 	}
 	kinds := c.cfg.protos
 	if c.cfg.createNamespaces && !c.isFixed(c.namespaces()) {
 		kinds = append(slices.Clone(kinds), c.namespaces().Proto) // the last, so that they are empty
 	}
-	return &orphans.Collector{
+	return sweep.New(sweep.Options{
 		Manager: c.access.Manager, Fleet: c.cfg.fleet, Controller: c.cfg.name, Owners: []client.Object{c.owner.Proto}, OwnersIn: c.cfg.ownersIn,
-		Kinds: kinds, MoreKinds: c.moreKindsFound, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Sweep: sweep,
-		User: c.cfg.user, ByName: c.cfg.byName, Decommissioned: c.cfg.decommissioned,
+		Kinds: kinds, MoreKinds: c.moreKindsFound, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Pace: pace,
+		User: c.cfg.user, ByName: c.cfg.byName, OwnersDecommissioned: c.cfg.decommissioned,
 		Watched: c.watches.isWatched, Stray: c.stray, Keep: c.tombs.has, Placed: c.isPlaced,
-	}
+	})
 }
 
 // moreKindsFound returns the kinds of which owners have dependents that are not in Kinds.

@@ -3,6 +3,7 @@ package dependents
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -36,6 +37,21 @@ func TestOwnersOfOneClusterDelayThoseOfAnotherByOneTurn(t *testing.T) {
 			if turns > 0 {
 				t.Fatalf("the work %v has waited for more than one turn of another cluster's owners", quiet)
 			}
+		}
+	}
+}
+
+// TestWhoeverLeavesWaitsForOthersInShortPauses, and other work backs off.
+func TestWhoeverLeavesWaitsForOthersInShortPauses(t *testing.T) {
+	t.Parallel()
+	limiter := workerOptions(config{}).RateLimiter
+	for w, most := range map[work]time.Duration{{in: "a", task: hold}: mostHold, {in: "a"}: mostPause} {
+		var pause time.Duration
+		for range 20 {
+			pause = limiter.When(w)
+		}
+		if pause != most {
+			t.Errorf("the pause of %s is %s, want %s", w, pause, most)
 		}
 	}
 }

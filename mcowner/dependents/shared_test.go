@@ -28,9 +28,16 @@ func (w *world) runShared(name string, r interface {
 },
 ) *process {
 	w.t.Helper()
-	return w.runAs(w.Local.Config(), func(mgr mcmanager.Manager) error { return r.SetupWithManager(mgr) }, mcmanager.Sharded(sharding.Options{
+	replica, err := sharding.New(sharding.Options{
 		ID: "dependents", Namespace: w.ns, Name: name, LeaseDuration: 6 * time.Second, Settle: time.Second,
-	}))
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	setUp := func(mgr mcmanager.Manager) error { return r.SetupWithManager(mgr) }
+	p := w.runAs(w.Local.Config(), setUp, func(o *fleet.Options) { o.Ownership = replica })
+	p.replica = replica
+	return p
 }
 
 // owns reports whether a replica works on a cluster.
@@ -39,28 +46,69 @@ func (p *process) owns(name mcreconcile.ClusterName) bool {
 	return err == nil
 }
 
-// share returns the replica that works on the local cluster, and the other one, once each cluster has one replica that works on it and
-// both have about as many.
+// share returns the replica that works on the local cluster, and the other one, once they share all clusters and nothing is to move.
 func (w *world) share(a, b *process) (home, other *process) {
 	w.t.Helper()
-	eventually(w.t, "the members are shared", func() bool {
-		more := 0
-		for _, name := range append(w.everyone(), string(mcreconcile.LocalCluster)) {
-			switch mine, theirs := a.owns(mcreconcile.ClusterName(name)), b.owns(mcreconcile.ClusterName(name)); {
-			case mine == theirs:
-				return false
-			case mine:
-				more++
-			default:
-				more--
-			}
-		}
-		return more == 1 || more == -1
-	})
+	eventually(w.t, "the members are shared", func() bool { return w.areShared(a, b) && w.areShared(b, a) })
 	if a.owns(mcreconcile.LocalCluster) {
 		return a, b
 	}
 	return b, a
+}
+
+// areShared reports whether two replicas work on what they own by the table that the first one knows, each on as much as it is to have.
+// The planner moves a part at a time, so it may have more to do although nothing moves: it leaves alone what is within a tenth of a fair
+// share of the buckets, and of the members.
+func (w *world) areShared(a, b *process) bool {
+	status := a.replica.Status()
+	members, buckets := 0, 0
+	for _, p := range []*process{a, b} {
+		session := p.replica.Status().Session
+		i := slices.IndexFunc(status.Replicas, func(r sharding.ReplicaStatus) bool { return r.Session == session && r.Live })
+		if i < 0 {
+			return false
+		}
+		has := status.Replicas[i]
+		if has.Members != len(w.of(p)) || has.Members > (len(w.Members)+1)/2 || float64(has.Buckets) > 1.12*float64(status.Buckets)/2 {
+			return false
+		}
+		members, buckets = members+has.Members, buckets+has.Buckets
+	}
+	return len(status.Moves) == 0 && members == len(w.Members) && buckets == status.Buckets &&
+		a.owns(mcreconcile.LocalCluster) != b.owns(mcreconcile.LocalCluster)
+}
+
+// pair runs two replicas, and returns them once they share the clusters: the one that works on the local cluster, and the other one.
+func (w *world) pair(of func() *dependents.Reconciler[*corev1.ConfigMap]) (home, other *process) {
+	w.t.Helper()
+	return w.share(w.runShared("one", of()), w.runShared("two", of()))
+}
+
+// spreadOut creates an owner with a dependent in each member, and returns these.
+func (w *world) spreadOut(in *mctest.ControlPlane, owner string) map[*mctest.ControlPlane]*corev1.ConfigMap {
+	w.t.Helper()
+	w.create(in, w.owner(owner, w.everyone()...))
+	copies := map[*mctest.ControlPlane]*corev1.ConfigMap{}
+	for _, cp := range w.Members {
+		copies[cp] = w.isCopied(cp, owner)
+	}
+	return copies
+}
+
+// removeAll deletes an owner in the local cluster, and waits until it is gone, with its dependents.
+func (w *world) removeAll(owner string) {
+	w.t.Helper()
+	w.remove(w.Local, owner)
+	w.isGone(w.Local, owner)
+	for _, cp := range w.Members {
+		w.isGone(cp, copyOf(owner))
+	}
+}
+
+// hasAll waits until a replica works on all clusters.
+func (w *world) hasAll(p *process) {
+	w.t.Helper()
+	eventually(w.t, "the replica has all", func() bool { return p.owns(mcreconcile.LocalCluster) && len(w.of(p)) == len(w.Members) })
 }
 
 // of returns the members that a replica works on.
@@ -86,13 +134,9 @@ func (w *world) says(cp *mctest.ControlPlane, name, value string) {
 // TestOwnersAreServedInMembersOfOtherReplicas from the replica that works on the owner's cluster.
 func TestOwnersAreServedInMembersOfOtherReplicas(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4)
-	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
-	home, other := w.share(one, two)
-	w.create(w.Local, w.owner("a", w.everyone()...))
-	for _, cp := range w.Members {
-		w.isCopied(cp, "a")
-	}
+	w := newWorld(t, 2)
+	home, other := w.pair(w.spread)
+	w.spreadOut(w.Local, "a")
 	for _, cp := range w.Members {
 		w.change(cp, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" })
 		w.says(cp, copyOf("a"), "1")
@@ -110,11 +154,7 @@ func TestOwnersAreServedInMembersOfOtherReplicas(t *testing.T) {
 	})
 	w.isGone(gone, copyOf("a"))
 	eventually(t, "the replica is at rest", home.isAtRest)
-	w.remove(w.Local, "a")
-	for _, cp := range w.Members {
-		w.isGone(cp, copyOf("a"))
-	}
-	w.isGone(w.Local, "a")
+	w.removeAll("a")
 }
 
 // TestAReplicaThatStopsLeavesOwnersToAnother: nothing is deleted, nothing is written that is as it should be, and owners go on.
@@ -123,33 +163,22 @@ func TestAReplicaThatStopsLeavesOwnersToAnother(t *testing.T) {
 	for name, end := range map[string]func(*process){"Stopped": (*process).stop, "Killed": (*process).kill} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 4)
-			one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
-			home, other := w.share(one, two)
-			w.create(w.Local, w.owner("a", w.everyone()...))
-			before := map[string]*corev1.ConfigMap{}
-			for _, cp := range w.Members {
-				before[cp.Name] = w.isCopied(cp, "a")
-			}
+			w := newWorld(t, 2)
+			home, other := w.pair(w.spread)
+			before := w.spreadOut(w.Local, "a")
 			eventually(t, "the replica is at rest", home.isAtRest)
 			end(home)
-			eventually(t, "the other one has all", func() bool {
-				return other.owns(mcreconcile.LocalCluster) && len(w.of(other)) == len(w.Members)
-			})
+			w.hasAll(other)
 			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["seen"] = "" })
 			w.create(w.Local, w.owner("b", w.everyone()...))
 			for _, cp := range w.Members {
 				w.isCopied(cp, "b")
 				now := w.mustGet(cp, copyOf("a"))
-				if now.UID != before[cp.Name].UID || now.ResourceVersion != before[cp.Name].ResourceVersion {
+				if now.UID != before[cp].UID || now.ResourceVersion != before[cp].ResourceVersion {
 					t.Errorf("the copy in %s was written anew", cp.Name)
 				}
 			}
-			w.remove(w.Local, "a")
-			for _, cp := range w.Members {
-				w.isGone(cp, copyOf("a"))
-			}
-			w.isGone(w.Local, "a")
+			w.removeAll("a")
 		})
 	}
 }
@@ -157,13 +186,9 @@ func TestAReplicaThatStopsLeavesOwnersToAnother(t *testing.T) {
 // TestVisitsCostNothingInTheSteadyState: once all is as it should be, a replica asks members of others for nothing.
 func TestVisitsCostNothingInTheSteadyState(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4)
-	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
-	home, other := w.share(one, two)
-	w.create(w.Local, w.owner("a", w.everyone()...))
-	for _, cp := range w.Members {
-		w.isCopied(cp, "a")
-	}
+	w := newWorld(t, 2)
+	home, other := w.pair(w.spread)
+	w.spreadOut(w.Local, "a")
 	eventually(t, "the replica is at rest", home.isAtRest)
 	var asked atomic.Int32
 	hosts := map[string]bool{}
@@ -191,13 +216,9 @@ func TestVisitsCostNothingInTheSteadyState(t *testing.T) {
 // TestAnOwnerWaitsForAMemberOfAnotherReplica that cannot be reached, and keeps its finalizer until nothing is left there.
 func TestAnOwnerWaitsForAMemberOfAnotherReplica(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4)
-	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
-	_, other := w.share(one, two)
-	w.create(w.Local, w.owner("a", w.everyone()...))
-	for _, cp := range w.Members {
-		w.isCopied(cp, "a")
-	}
+	w := newWorld(t, 2)
+	_, other := w.pair(w.spread)
+	w.spreadOut(w.Local, "a")
 	away := w.of(other)[0]
 	away.Freeze(t)
 	w.remove(w.Local, "a")
@@ -224,37 +245,30 @@ func TestDependentsOfLostOwnersAreCollectedByWhoWorksOnTheirMember(t *testing.T)
 	spread := func() *dependents.Reconciler[*corev1.ConfigMap] {
 		r := w.spread()
 		r.OwnersIn = mcowner.Clusters{Members: everywhere}
-		r.Sweep = orphans.Sweep{Interval: time.Second, Listing: time.Second}
+		r.Timeout = time.Second // a look at what cannot be asked for ends with that
+		r.Sweep = orphans.Sweep{Interval: 100 * time.Millisecond, Listing: 100 * time.Millisecond}
 		return r
 	}
-	one, two := w.runShared("one", spread()), w.runShared("two", spread())
-	home, other := w.share(one, two)
+	home, other := w.pair(spread)
 	from, to := w.of(home)[0], w.of(other)[0]
-	for _, name := range []string{"lost", "kept"} {
-		w.create(from, w.owner(name, w.everyone()...))
-		for _, cp := range w.Members {
-			w.isCopied(cp, name)
-		}
-	}
+	w.spreadOut(from, "lost")
+	w.spreadOut(from, "kept")
 	// The owner goes without the finalizer, so that nobody is told where it had dependents, and what is there is looked at anew.
-	both := []*process{one, two}
-	for _, p := range both {
-		p.stop()
-	}
+	home.stop()
+	other.stop()
 	w.change(from, "lost", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
 	w.remove(from, "lost")
-	one, two = w.runShared("three", spread()), w.runShared("four", spread())
-	w.share(one, two)
+	three, four := w.share(w.runShared("three", spread()), w.runShared("four", spread()))
 	for _, cp := range w.Members {
 		w.isGone(cp, copyOf("lost"))
 	}
 	from.Freeze(t) // unknown is not gone
-	lookedAt(t, one, two)
+	lookedAt(t, three, four)
 	if w.get(to, copyOf("kept")) == nil {
 		t.Error("a dependent was collected whose owner cannot be asked for")
 	}
 	from.Thaw(t)
-	lookedAt(t, one, two)
+	lookedAt(t, three, four)
 	for _, cp := range w.Members {
 		w.mustGet(cp, copyOf("kept"))
 	}
@@ -287,21 +301,17 @@ func lookedAt(t *testing.T, replicas ...*process) {
 // TestAMemberOfAnotherReplicaLeavesOnceItsDependentsAreGone: the replica that works on it waits for the one that works on the owner.
 func TestAMemberOfAnotherReplicaLeavesOnceItsDependentsAreGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4)
+	w := newWorld(t, 2)
 	spread := func() *dependents.Reconciler[*corev1.ConfigMap] {
 		r := w.spread()
 		r.OnMemberLeaving = dependents.LeaveDeleted
 		return r
 	}
-	one, two := w.runShared("one", spread()), w.runShared("two", spread())
-	_, other := w.share(one, two)
-	w.create(w.Local, w.owner("a", w.everyone()...))
-	for _, cp := range w.Members {
-		w.isCopied(cp, "a")
-	}
+	home, other := w.pair(spread)
+	w.spreadOut(w.Local, "a")
 	leaves := w.of(other)[0]
 	left := map[*process]<-chan struct{}{}
-	for _, p := range []*process{one, two} {
+	for _, p := range []*process{home, other} {
 		over, err := p.members.Leave(p.member(leaves))
 		if err != nil {
 			t.Fatal(err)
@@ -325,44 +335,32 @@ func TestAMemberOfAnotherReplicaLeavesOnceItsDependentsAreGone(t *testing.T) {
 // TestOwnersMoveWithTheirCluster: what an owner had done by one replica is not done again by the next, whoever had its cluster before.
 func TestOwnersMoveWithTheirCluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4)
-	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
-	home, other := w.share(one, two)
-	w.create(w.Local, w.owner("a", w.everyone()...))
-	before := map[string]*corev1.ConfigMap{}
-	for _, cp := range w.Members {
-		before[cp.Name] = w.isCopied(cp, "a")
-	}
+	w := newWorld(t, 2)
+	home, other := w.pair(w.spread)
+	before := w.spreadOut(w.Local, "a")
 	eventually(t, "the replica is at rest", home.isAtRest)
 	home.kill()
 	third := w.runShared("three", w.spread())
 	w.share(other, third)
 	other.stop()
-	eventually(t, "the third one has all", func() bool {
-		return third.owns(mcreconcile.LocalCluster) && len(w.of(third)) == len(w.Members)
-	})
+	w.hasAll(third)
 	for _, cp := range w.Members {
 		w.change(cp, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" })
 		w.says(cp, copyOf("a"), "1")
-		if now := w.mustGet(cp, copyOf("a")); now.UID != before[cp.Name].UID {
+		if now := w.mustGet(cp, copyOf("a")); now.UID != before[cp].UID {
 			t.Errorf("the copy in %s was made anew", cp.Name)
 		}
 	}
-	w.remove(w.Local, "a")
-	w.isGone(w.Local, "a")
-	for _, cp := range w.Members {
-		w.isGone(cp, copyOf("a"))
-	}
+	w.removeAll("a")
 }
 
 // TestAReplicaThatDiesInTheMiddleLosesNothing: what it had begun for owners is ended by the next, and nothing is deleted for it.
 func TestAReplicaThatDiesInTheMiddleLosesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4)
-	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
-	home, other := w.share(one, two)
+	w := newWorld(t, 2)
+	home, other := w.pair(w.spread)
 	var deleted atomic.Int32
-	for _, p := range []*process{one, two} {
+	for _, p := range []*process{home, other} {
 		p.power.listen(func(req *http.Request) {
 			if req.Method == http.MethodDelete && strings.Contains(req.URL.Path, "/configmaps") {
 				deleted.Add(1)
@@ -402,18 +400,14 @@ func TestAReplicaThatDiesInTheMiddleLosesNothing(t *testing.T) {
 // TestAReplicaThatCannotProveItsOwnershipWritesNothingElsewhere, although it can reach the members.
 func TestAReplicaThatCannotProveItsOwnershipWritesNothingElsewhere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4)
-	one, two := w.runShared("one", w.spread()), w.runShared("two", w.spread())
-	home, other := w.share(one, two)
-	w.create(w.Local, w.owner("a", w.everyone()...))
-	for _, cp := range w.Members {
-		w.isCopied(cp, "a")
-	}
+	w := newWorld(t, 2)
+	home, other := w.pair(w.spread)
+	w.spreadOut(w.Local, "a")
 	eventually(t, "the replica is at rest", home.isAtRest)
 	target := w.of(other)[0]
 	w.Local.Freeze(t)
 	eventually(t, "both are suspended", func() bool {
-		for _, p := range []*process{one, two} {
+		for _, p := range []*process{home, other} {
 			for _, status := range p.GetFleet().List(nil) {
 				if status.State != fleet.Suspended && status.State != fleet.NotOwned {
 					return false

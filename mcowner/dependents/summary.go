@@ -16,6 +16,11 @@ import (
 type Summary struct {
 	// Targets are the clusters that are to have dependents. Each is Done, Pending, Unreachable or Failed.
 	Targets, Done, Pending, Unreachable, Failed int
+	// NotReady are those of Done that have something which is not ready, see Result.Unready.
+	NotReady int
+	// Stuck are those that are so for too long, see Result.Stuck, and FirstStuck is the first of them, by name.
+	Stuck      int
+	FirstStuck mcreconcile.ClusterName
 	// Leaving are clusters that are no target, from which dependents are still to be removed. What keeps them counts for
 	// FirstError alone.
 	Leaving int
@@ -31,18 +36,26 @@ func Summarize(results []Result) Summary {
 	var s Summary
 	unreachable := false // FirstError is of a cluster that is
 	for _, r := range results {
-		pending, away := errors.Is(r.Err, ErrPending), remote.IsAway(r.Err)
+		pending, away := errors.Is(r.Err, ErrPending) || errors.Is(r.Err, ErrWaiting), remote.IsAway(r.Err)
 		switch {
 		case !r.Targeted:
 			s.Leaving++
 		case r.Err == nil:
 			s.Targets, s.Done = s.Targets+1, s.Done+1
+			if r.Unready != nil {
+				s.NotReady++
+			}
 		case pending:
 			s.Targets, s.Pending = s.Targets+1, s.Pending+1
 		case away:
 			s.Targets, s.Unreachable = s.Targets+1, s.Unreachable+1
 		default:
 			s.Targets, s.Failed = s.Targets+1, s.Failed+1
+		}
+		if r.Stuck {
+			if s.Stuck++; s.Stuck == 1 {
+				s.FirstStuck = r.Cluster
+			}
 		}
 		if r.Err != nil && !pending && (s.FirstError == nil || unreachable && !away) {
 			s.FirstError, s.FirstCluster, unreachable = r.Err, r.Cluster, away
@@ -60,6 +73,9 @@ const (
 	ReasonPending     = "Pending"
 	ReasonUnreachable = "Unreachable"
 	ReasonFailed      = "Failed"
+
+	ReasonNotReady         = "NotReady"                 // all is as desired, and something of it is not ready
+	ReasonDeadlineExceeded = "ProgressDeadlineExceeded" // a cluster is stuck, see Rollout.ProgressDeadline
 )
 
 // longestMessage bounds messages of conditions, in bytes.
@@ -83,8 +99,20 @@ func (s Summary) SetConditions(conditions *[]metav1.Condition, generation int64)
 	if s.Pending > 0 || s.Leaving > 0 && s.FirstError == nil {
 		progressing.Reason, progressing.Status = ReasonPending, metav1.ConditionTrue
 	}
+	switch {
+	case s.Stuck > 0:
+		progressing.Reason, progressing.Status = ReasonDeadlineExceeded, metav1.ConditionFalse
+	case s.NotReady > 0 && progressing.Status == metav1.ConditionFalse:
+		progressing.Reason, progressing.Status = ReasonNotReady, metav1.ConditionTrue
+	}
 	synced.Message = oneline.Text(s.String(), longestMessage)
 	progressing.Message = fmt.Sprintf("%d clusters are pending, %d are being left", s.Pending, s.Leaving)
+	if s.NotReady > 0 {
+		progressing.Message += fmt.Sprintf(", %d are not ready", s.NotReady)
+	}
+	if s.Stuck > 0 {
+		progressing.Message += fmt.Sprintf("; stuck is %s, and %d others", remote.ClusterText(s.FirstStuck), s.Stuck-1)
+	}
 	meta.SetStatusCondition(conditions, synced)
 	meta.SetStatusCondition(conditions, progressing)
 }

@@ -69,6 +69,27 @@ func TestASummaryCountsEachTargetOnceAndHasTheFirstFailure(t *testing.T) {
 			dependents.Summary{Leaving: 1},
 			dependents.ReasonPending, true, false,
 		},
+		"clusters that wait, and are not ready": {
+			[]dependents.Result{
+				{Cluster: "a", Targeted: true, Err: fmt.Errorf("%w: for others", dependents.ErrWaiting)},
+				{Cluster: "b", Targeted: true, Unready: dependents.ErrWaiting},
+			},
+			dependents.Summary{Targets: 2, Done: 1, Pending: 1, NotReady: 1},
+			dependents.ReasonPending, true, false,
+		},
+		"a cluster that is not ready": {
+			[]dependents.Result{{Cluster: "a", Targeted: true, Unready: dependents.ErrWaiting}},
+			dependents.Summary{Targets: 1, Done: 1, NotReady: 1},
+			dependents.ReasonDone, true, true,
+		},
+		"clusters that are stuck": {
+			[]dependents.Result{
+				{Cluster: "a", Targeted: true, Unready: dependents.ErrWaiting, Stuck: true},
+				{Cluster: "b", Targeted: true, Err: dependents.ErrPending, Stuck: true},
+			},
+			dependents.Summary{Targets: 2, Done: 1, Pending: 1, NotReady: 1, Stuck: 2, FirstStuck: "a"},
+			dependents.ReasonPending, false, false,
+		},
 	} {
 		got := dependents.Summarize(c.results)
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateErrors()); diff != "" {

@@ -13,9 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -130,6 +137,56 @@ func TestAKindOfOwnersWithoutStatusIsToldOnce(t *testing.T) {
 	w.isGone(w.Local, "a")
 }
 
+// TestAKindOfOwnersWithoutStatusIsAnErrorOfTheSetUp where that can be known: of owners in the local cluster, once it serves the kind.
+func TestAKindOfOwnersWithoutStatusIsAnErrorOfTheSetUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gear"}
+	owner := &unstructured.Unstructured{}
+	owner.SetGroupVersionKind(kind)
+	r := &dependents.Reconciler[*unstructured.Unstructured]{
+		Fleet: fleetName, Name: controller, Owner: owner, OwnersIn: mcowner.Clusters{Local: true}, Kinds: []client.Object{&corev1.ConfigMap{}},
+		Desired: func(context.Context, *unstructured.Unstructured, dependents.Target) ([]client.Object, error) {
+			return nil, nil
+		},
+		Status: func(context.Context, *unstructured.Unstructured, []dependents.Result) error { return nil },
+	}
+	setUp := func() error {
+		mgr, err := mcmanager.New(w.Local.Config(), &fleettest.Provider{}, mcmanager.Options{
+			Logger: logger(t), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.SetupWithManager(mgr)
+	}
+	if err := setUp(); err != nil {
+		t.Errorf("before the kind is there: %v", err)
+	}
+	crd := crdOf(kind, "gears")
+	w.create(w.Local, crd)
+	eventually(t, "the set-up says so", func() bool {
+		err := setUp()
+		return err != nil && strings.Contains(err.Error(), "no status subresource")
+	})
+	r.OwnersIn = mcowner.Clusters{Members: everywhere}
+	if err := setUp(); err != nil {
+		t.Errorf("of owners in members, which are not known yet: %v", err)
+	}
+	r.OwnersIn = mcowner.Clusters{Local: true}
+	status := r.Status
+	r.Status = nil
+	if err := setUp(); err != nil {
+		t.Errorf("without the field Status: %v", err)
+	}
+	r.Status = status
+	add := []byte(`[{"op": "add", "path": "/spec/versions/0/subresources", "value": {"status": {}}}]`)
+	if err := w.Local.Client().Patch(t.Context(), crd, client.RawPatch(types.JSONPatchType, add)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the set-up is content", func() bool { return setUp() == nil })
+}
+
 // TestATenantIsNotToldTheNamesOfAnother, where owners have the rights of users.
 func TestATenantIsNotToldTheNamesOfAnother(t *testing.T) {
 	t.Parallel()
@@ -138,7 +195,7 @@ func TestATenantIsNotToldTheNamesOfAnother(t *testing.T) {
 	var results latest
 	r := w.spread()
 	r.OwnersIn, r.DependentsIn = mcowner.Clusters{}, mcowner.Clusters{Local: true}
-	r.User = func(mcreconcile.ClusterName) string { return "" }
+	r.User = func(mcreconcile.Request) string { return "" }
 	r.Status = results.note
 	r.Targets = func(_ context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
 		if owner.Annotations["to"] == "" { // such as kube-root-ca.crt

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,6 +99,135 @@ func TestADependentCostsOneRequest(t *testing.T) {
 		}
 	}
 	cost(3)
+}
+
+// sentTo are the requests of a program, by the cluster that was asked: all but for events, leases, watches, and questions after health.
+type sentTo struct {
+	mu   sync.Mutex // guards what follows
+	all  map[string][]string
+	open int // that were not answered yet
+}
+
+func (s *sentTo) note(req *http.Request) (answered func()) {
+	for _, other := range []string{"/events", "/leases", "/readyz"} {
+		if strings.Contains(req.URL.Path, other) {
+			return nil
+		}
+	}
+	if req.URL.Query().Has("watch") {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[req.URL.Host] = append(s.all[req.URL.Host], req.Method+" "+req.URL.Path)
+	s.open++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+	}
+}
+
+// changes are what take returns, of one cluster each kind of change once: where its cache is late, it is asked again.
+func (s *sentTo) changes(of string) map[string][]string {
+	all := s.take()
+	all[of] = slices.DeleteFunc(all[of], func(req string) bool { return strings.HasPrefix(req, http.MethodGet) })
+	all[of] = slices.Compact(all[of])
+	return all
+}
+
+// isQuiet reports whether nothing was sent for a while, and all was answered. It forgets what was sent.
+func (s *sentTo) isQuiet(p *process) bool {
+	s.take()
+	rests := p.isAtRest()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return rests && s.open == 0 && len(s.all) == 0
+}
+
+// take returns what was sent since the last time.
+func (s *sentTo) take() map[string][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.all
+	s.all = map[string][]string{}
+	return all
+}
+
+// TestAnEventInOneClusterTouchesThatClusterAlone: a dependent that drifts, or is deleted, takes requests to its cluster. The others
+// are asked for nothing, and the owner's neither, but for a status that is another one now.
+func TestAnEventInOneClusterTouchesThatClusterAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	one := w.Members[1]
+	app := map[string]string{"app": "a"}
+	owner := &appsv1.Deployment{ObjectMeta: metaOf(w.ns, "a"), Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: app},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "nginx"}}},
+		},
+	}}
+	p := w.run(w.sayingUIDs())
+	w.create(w.Local, owner)
+	for _, cp := range w.Members {
+		w.isCopied(cp, "a")
+	}
+	says := func() bool {
+		there := &appsv1.Deployment{}
+		if err := w.Local.Client().Get(t.Context(), client.ObjectKeyFromObject(owner), there); err != nil {
+			t.Fatal(err)
+		}
+		return len(there.Status.Conditions) == 1 && strings.Count(there.Status.Conditions[0].Message, " ") == len(w.Members) &&
+			strings.Contains(there.Status.Conditions[0].Message, string(w.isCopied(one, "a").UID))
+	}
+	eventually(t, "the status has all", says)
+	sent := &sentTo{all: map[string][]string{}}
+	tap := sent.note
+	p.power.tap.Store(&tap)
+	for _, cp := range w.Members {
+		eventually(t, "the cache has the copy", func() bool { return p.knows(cp, w.isCopied(cp, "a")) })
+	}
+	eventually(t, "nothing is asked any more", func() bool { return sent.isQuiet(p) })
+	patched := []string{"PATCH /api/v1/namespaces/" + w.ns + "/configmaps/" + copyOf("a")}
+
+	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" })
+	w.says(one, copyOf("a"), "1")
+	eventually(t, "all is at rest", p.isAtRest)
+	if diff := cmp.Diff(map[string][]string{hostOf(one): patched}, sent.changes(hostOf(one))); diff != "" {
+		t.Errorf("a dependent has drifted: the requests to each cluster (-want, +got):\n%s", diff)
+	}
+	eventually(t, "the cache has the copy", func() bool { return p.knows(one, w.isCopied(one, "a")) })
+	eventually(t, "nothing is asked any more", func() bool { return sent.isQuiet(p) })
+
+	w.remove(one, copyOf("a"))
+	w.isCopied(one, "a")
+	eventually(t, "the status has the new one", says)
+	eventually(t, "all is at rest", p.isAtRest)
+	want := map[string][]string{hostOf(one): patched, hostOf(w.Local): {"PATCH /apis/apps/v1/namespaces/" + w.ns + "/deployments/a/status"}}
+	if diff := cmp.Diff(want, sent.changes(hostOf(one))); diff != "" {
+		t.Errorf("a dependent was deleted: the requests to each cluster (-want, +got):\n%s", diff)
+	}
+}
+
+// sayingUIDs is a reconciler of Deployments with a ConfigMap in each member. The status has the UIDs of these.
+func (w *world) sayingUIDs() *dependents.Reconciler[*appsv1.Deployment] {
+	return &dependents.Reconciler[*appsv1.Deployment]{
+		Fleet: fleetName, Name: controller, OwnersIn: mcowner.Clusters{Local: true}, DependentsIn: mcowner.Clusters{Members: everywhere},
+		Kinds: []client.Object{&corev1.ConfigMap{}}, Sweep: orphans.Sweep{Interval: time.Hour},
+		Desired: func(_ context.Context, owner *appsv1.Deployment, _ dependents.Target) ([]client.Object, error) {
+			return []client.Object{&corev1.ConfigMap{ObjectMeta: metaOf(w.ns, copyOf(owner.Name)), Data: map[string]string{"value": "1"}}}, nil
+		},
+		Status: func(_ context.Context, owner *appsv1.Deployment, results []dependents.Result) error {
+			uids := ""
+			for _, r := range results {
+				for _, object := range r.Objects {
+					uids += " " + string(object.UID)
+				}
+			}
+			owner.Status.Conditions = []appsv1.DeploymentCondition{{Type: "Spread", Status: corev1.ConditionTrue, Message: uids}}
+			return nil
+		},
+	}
 }
 
 // TestAnOwnerThatIsAsBeforeIsSeen: somebody has changed it, and then back again.

@@ -26,7 +26,7 @@ type releasing interface {
 
 // endIdleWatches ends watches of kinds of which nothing is desired or found in a member, until ctx is done.
 func (c *engine) endIdleWatches(ctx context.Context) error {
-	tick := time.NewTicker(lookForIdle)
+	tick := time.NewTicker(c.cfg.paces.orDefaults().idle)
 	defer tick.Stop()
 	defer c.watches.elsewhere.stop()
 	for {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -16,6 +17,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -75,7 +77,9 @@ func TestAKindIsWatchedWhileSomethingIsDesiredOrFound(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return w.spread().SetupWithManager(mgr)
+		r := w.spread()
+		dependents.Hasten(r, time.Second)
+		return r.SetupWithManager(mgr)
 	})
 	cfgOne, atOne := watchedBy(one)
 	cfgTwo, atTwo := watchedBy(two)

@@ -35,34 +35,28 @@ func (w *world) bothLeave(cp *mctest.ControlPlane, replicas ...*process) (left <
 // TestOwnersOfAMemberThatLeavesTakeLeaveElsewhere as is declared for owners, wherever their dependents are: the other members, and
 // the local cluster, stay.
 func TestOwnersOfAMemberThatLeavesTakeLeaveElsewhere(t *testing.T) {
-	t.Parallel()
-	for _, policy := range leavePolicies {
-		t.Run(string(policy), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 2)
-			from, to := w.Members[0], w.Members[1]
-			of := func() *dependents.Reconciler[*corev1.ConfigMap] {
-				r := w.fromMembers(policy)
-				r.DependentsIn = mcowner.Clusters{Local: true, Members: named(to.Name)}
-				r.Targets = func(context.Context, *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
-					return []mcreconcile.ClusterName{mcreconcile.LocalCluster, mcreconcile.ClusterName(to.Name)}, nil
-				}
-				return r
+	forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {
+		from, to := w.Members[0], w.Members[1]
+		of := func() *dependents.Reconciler[*corev1.ConfigMap] {
+			r := w.fromMembers(policy)
+			r.DependentsIn = mcowner.Clusters{Local: true, Members: named(to.Name)}
+			r.Targets = func(context.Context, *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+				return []mcreconcile.ClusterName{mcreconcile.LocalCluster, mcreconcile.ClusterName(to.Name)}, nil
 			}
-			one, two := w.runShared("one", of()), w.runShared("two", of())
-			w.share(one, two)
-			w.create(from, w.owner("a"))
-			before := map[*mctest.ControlPlane]*corev1.ConfigMap{}
-			for _, cp := range []*mctest.ControlPlane{w.Local, to} {
-				before[cp] = w.isCopied(cp, "a")
-			}
-			<-w.bothLeave(from, one, two)
-			w.hasNothing(from, "a")
-			for cp, before := range before {
-				w.becomes(cp, before, policy)
-			}
-		})
-	}
+			return r
+		}
+		home, other := w.pair(of)
+		w.create(from, w.owner("a"))
+		before := map[*mctest.ControlPlane]*corev1.ConfigMap{}
+		for _, cp := range []*mctest.ControlPlane{w.Local, to} {
+			before[cp] = w.isCopied(cp, "a")
+		}
+		<-w.bothLeave(from, home, other)
+		w.hasNothing(from, "a")
+		for cp, before := range before {
+			w.becomes(cp, before, policy)
+		}
+	})
 }
 
 // TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared, however long it takes the replica that works on the owner: for dependents, and
@@ -79,8 +73,7 @@ func TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared(t *testing.T) {
 				r.OnMemberLeaving = dependents.LeaveDeleted
 				return r
 			}
-			one, two := w.runShared("one", spread()), w.runShared("two", spread())
-			home, other := w.share(one, two)
+			home, other := w.pair(spread)
 			leaves := w.of(other)[0]
 			owner := w.ownerIn("a", namespace)
 			owner.Annotations["to"] = leaves.Name
@@ -89,7 +82,7 @@ func TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared(t *testing.T) {
 			eventually(t, "there is a dependent", func() bool { return w.isThere(leaves, dependent) })
 			open := home.holdDeletions(kind)
 			defer open()
-			left := w.bothLeave(leaves, one, two)
+			left := w.bothLeave(leaves, home, other)
 			select {
 			case <-left:
 				t.Error("the member has left before all was deleted")
@@ -116,12 +109,11 @@ func TestAMemberOfAnotherReplicaLeavesWithItsDependents(t *testing.T) {
 				r.OnMemberLeaving = policy
 				return r
 			}
-			one, two := w.runShared("one", spread()), w.runShared("two", spread())
-			_, other := w.share(one, two)
+			home, other := w.pair(spread)
 			leaves := w.of(other)[0]
 			w.create(w.Local, w.owner("a", w.everyone()...))
 			before := w.isCopied(leaves, "a")
-			over := w.bothLeave(leaves, one, two)
+			over := w.bothLeave(leaves, home, other)
 			eventually(t, "the member has left", func() bool {
 				select {
 				case <-over:
@@ -142,13 +134,12 @@ func TestAMemberOfAnotherReplicaLeavesWithItsDependents(t *testing.T) {
 // and the one that cannot be reached when it can.
 func TestARolloutGoesOnWithoutAMemberThatCannotBeVisited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4)
+	w := newWorld(t, 3)
 	w.connectTimeout = 2 * time.Second
 	jobs := func() *dependents.Reconciler[*corev1.ConfigMap] {
 		return w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
 	}
-	one, two := w.runShared("one", jobs()), w.runShared("two", jobs())
-	_, other := w.share(one, two)
+	_, other := w.pair(jobs)
 	away, all := w.of(other)[0], w.everyone()
 	away.Freeze(t)
 	w.Members = slices.DeleteFunc(slices.Clone(w.Members), func(cp *mctest.ControlPlane) bool { return cp == away })
@@ -169,11 +160,10 @@ func TestDependentsElsewhereAreWrittenInTheNameOfTheUser(t *testing.T) {
 	w := newWorld(t, 2)
 	impersonated := func() *dependents.Reconciler[*corev1.ConfigMap] {
 		r := w.spread()
-		r.User = func(mcreconcile.ClusterName) string { return "from-hub" }
+		r.User = func(mcreconcile.Request) string { return "from-hub" }
 		return r
 	}
-	one, two := w.runShared("one", impersonated()), w.runShared("two", impersonated())
-	_, other := w.share(one, two)
+	_, other := w.pair(impersonated)
 	target := w.of(other)[0]
 	w.create(w.Local, w.owner("a", target.Name))
 	w.told(w.Local, "a", dependents.EventForbidden, "from-hub")
@@ -192,9 +182,8 @@ func TestDependentsElsewhereAreWrittenInTheNameOfTheUser(t *testing.T) {
 // TestSlicesHaveWhatCameOfMembersElsewhere: they go on with another replica, and go with their owner.
 func TestSlicesHaveWhatCameOfMembersElsewhere(t *testing.T) {
 	t.Parallel()
-	w := newSlicedWorld(t, 4)
-	one, two := w.runShared("one", w.sliced()), w.runShared("two", w.sliced())
-	home, other := w.share(one, two)
+	w := newSlicedWorld(t, 2)
+	home, other := w.pair(w.sliced)
 	w.create(w.Local, w.owner("a", w.everyone()...))
 	w.areSliced(w.Members...)
 	drifts := w.of(other)[0]
@@ -205,9 +194,7 @@ func TestSlicesHaveWhatCameOfMembersElsewhere(t *testing.T) {
 		return len(objects) == 2 && objects[0].UID != "" && objects[0].UID != before
 	})
 	home.stop()
-	eventually(t, "the other one has all", func() bool {
-		return other.owns(mcreconcile.LocalCluster) && len(w.of(other)) == len(w.Members)
-	})
+	w.hasAll(other)
 	stay := w.Members[1:]
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = strings.Join(names(stay), ",") })
 	w.areSliced(stay...)
@@ -229,12 +216,11 @@ func TestOwnersAreLetGoWhoeverSweepsTheirDependents(t *testing.T) {
 		r.OwnersIn = mcowner.Clusters{Members: named(members)}
 		return r
 	}
-	one, two := w.runShared("one", of(from.Name)), w.runShared("two", of(from.Name))
-	w.share(one, two)
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] { return of(from.Name) })
 	w.create(from, w.owner("a", to.Name))
 	before := w.isCopied(to, "a")
-	one.stop()
-	two.stop()
+	home.stop()
+	other.stop()
 	w.share(w.runShared("three", of("another")), w.runShared("four", of("another")))
 	w.hasNothing(from, "a")
 	w.becomes(to, before, dependents.LeaveAsIs)
@@ -249,12 +235,11 @@ func TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack(t *testing.T) {
 		r.ReleaseAfter, r.StateNamespace = time.Millisecond, w.ns
 		return r
 	}
-	one, two := w.runShared("one", spread()), w.runShared("two", spread())
-	_, other := w.share(one, two)
+	home, other := w.pair(spread)
 	away := w.of(other)[0]
 	w.create(w.Local, w.owner("a", w.everyone()...))
 	w.isCopied(away, "a")
-	for _, p := range []*process{one, two} {
+	for _, p := range []*process{home, other} {
 		p.members.Remove(mcreconcile.ClusterName(away.Name))
 	}
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
@@ -262,7 +247,7 @@ func TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack(t *testing.T) {
 		owner := w.mustGet(w.Local, "a")
 		return owner.Annotations[keysDomain+"/given-up"] != "" && !strings.Contains(placedIn(owner), away.Name)
 	})
-	for _, p := range []*process{one, two} {
+	for _, p := range []*process{home, other} {
 		if err := p.members.Set(p.member(away)); err != nil {
 			t.Fatal(err)
 		}

@@ -257,10 +257,8 @@ func (w *visitWatch) listed() (news bool) {
 // news has the owners of a dependent worked on, and what waits for it.
 func (w *visitWatch) news(name types.NamespacedName, owners ...mcreconcile.Request) {
 	c := w.all.engine
-	for _, waiting := range c.ledger.waitingFor(dependentKey{w.in, w.kind.GroupKind(), name}) {
-		c.works.add(waiting)
-	}
-	for _, owner := range owners {
+	waiting := c.ledger.waitingFor(dependentKey{w.in, w.kind.GroupKind(), name})
+	for _, owner := range append(waiting, owners...) {
 		c.works.add(c.placing(owner, w.in))
 	}
 }

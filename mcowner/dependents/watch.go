@@ -3,6 +3,7 @@ package dependents
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,9 +126,11 @@ func (w *watches) isWatched(in mcreconcile.ClusterName, kind schema.GroupVersion
 func (w *watches) handler(k remote.Kind) mchandler.TypedHandlerFunc[client.Object, work] {
 	return func(in mcreconcile.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, work] {
 		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []work {
-			all := w.ledger.waitingFor(dependentKey{cluster: in, kind: k.GroupKind(), name: client.ObjectKeyFromObject(obj)})
-			for _, owner := range w.ownersOf(k, obj, in) {
-				all = append(all, w.placing(owner, in))
+			waiting := w.ledger.waitingFor(dependentKey{cluster: in, kind: k.GroupKind(), name: client.ObjectKeyFromObject(obj)})
+			owners := slices.Concat(waiting, w.ownersOf(k, obj, in))
+			all := make([]work, len(owners))
+			for i, owner := range owners {
+				all[i] = w.placing(owner, in)
 			}
 			return all
 		})

@@ -3,15 +3,18 @@ package dependents_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
@@ -122,23 +125,28 @@ func TestAWaveWaitsUntilTheOneBeforeIsReady(t *testing.T) {
 	eventually(t, "the first wave is gone", func() bool { job := w.job("a"); return !w.isThere(one, job) || job.DeletionTimestamp != nil })
 }
 
+// crdOf returns the CRD of a kind with namespaces, and without a status.
+func crdOf(kind schema.GroupVersionKind, plural string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + "." + kind.Group},
+		"spec": map[string]any{
+			"group": kind.Group, "scope": "Namespaced",
+			"names": map[string]any{"kind": kind.Kind, "plural": plural},
+			"versions": []any{map[string]any{
+				"name": kind.Version, "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+			}},
+		},
+	}}
+}
+
 // TestACRDGoesBeforeItsObjects: no annotation is needed.
 func TestACRDGoesBeforeItsObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "sprockets.example.com"},
-		"spec": map[string]any{
-			"group": "example.com", "scope": "Namespaced",
-			"names": map[string]any{"kind": "Sprocket", "plural": "sprockets"},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
-			}},
-		},
-	}}
+	crd := crdOf(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Sprocket"}, "sprockets")
 	sprocket := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Sprocket"}}
 	sprocket.SetNamespace(w.ns)
 	sprocket.SetName("a")
@@ -155,6 +163,33 @@ func TestACRDGoesBeforeItsObjects(t *testing.T) {
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
 	eventually(t, "the CRD is gone", func() bool { return !w.isThere(one, crd.DeepCopy()) })
+}
+
+// TestARemovalThatFailsIsToldAndTriedAgain at once, also where earlier waves wait for it.
+func TestARemovalThatFailsIsToldAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	dependents.Hasten(r, time.Hour) // it is not found because it is looked at from time to time
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		return append(all, inWave("1", &corev1.ConfigMap{ObjectMeta: metaOf(w.ns, "last")})), err
+	}
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	eventually(t, "the last wave is there", func() bool { return w.get(one, "last") != nil })
+	stop := p.refuse(http.MethodDelete, one, "/configmaps/last")
+	w.remove(w.Local, "a")
+	w.told(w.Local, "a", dependents.EventFailed, "refused by the test")
+	if w.get(one, copyOf("a")) == nil {
+		t.Error("an earlier wave went before the last one")
+	}
+	stop()
+	w.isGone(w.Local, "a")
+	w.isGone(one, copyOf("a"))
 }
 
 // TestAWaveThatIsNoNumberIsAnError: nothing is removed meanwhile.

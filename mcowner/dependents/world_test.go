@@ -1,6 +1,7 @@
 package dependents_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
 var pool mctest.Pool
@@ -58,6 +60,9 @@ type world struct {
 	t            *testing.T
 	ns           string
 	probeTimeout time.Duration // after two of which a frozen member is Unreachable
+	// probeInterval is how often members are asked whether they are ready, zero for half a second. After six of them it is asked
+	// which cluster it is that a provider has made.
+	probeInterval time.Duration
 	// connectTimeout bounds an attempt to connect a member, zero for the default.
 	connectTimeout time.Duration
 	// clusterOptions are those of members, nil for none.
@@ -239,6 +244,7 @@ type process struct {
 	t       *testing.T
 	power   *power
 	members *fleettest.Provider
+	replica *sharding.Replica // of those that share the members, nil if it is alone
 	cancel  context.CancelFunc
 	done    chan error
 }
@@ -274,7 +280,7 @@ func (w *world) runAs(local *rest.Config, setUp setUpFunc, more ...mcmanager.Fle
 	}, append(more, func(o *fleet.Options) {
 		o.MaxRetryPeriod, o.ConnectTimeout, o.ClusterOptions = 500*time.Millisecond, w.connectTimeout, w.clusterOptions
 		o.Health = fleet.HealthOptions{
-			ProbeInterval: 500 * time.Millisecond, RetryInterval: 100 * time.Millisecond, ProbeTimeout: w.probeTimeout,
+			ProbeInterval: cmp.Or(w.probeInterval, 500*time.Millisecond), RetryInterval: 100 * time.Millisecond, ProbeTimeout: w.probeTimeout,
 			FailureThreshold: 2, SuccessThreshold: 1,
 		}
 	})...)
@@ -374,8 +380,8 @@ type power struct {
 	deletions atomic.Int32 // those of them that delete
 	// tap is called before each request, and what it returns with the answer. It may be nil.
 	tap atomic.Pointer[func(*http.Request) (answered func())]
-	// refused is a host, and the end of a path there that is not patched.
-	refused atomic.Pointer[[2]string]
+	// refused is a method, a host, and the end of a path there: what gets no further.
+	refused atomic.Pointer[[3]string]
 }
 
 func newPower() *power {
@@ -414,7 +420,7 @@ func (p powered) RoundTrip(req *http.Request) (*http.Response, error) {
 			defer answered()
 		}
 	}
-	if r := p.refused.Load(); r != nil && req.Method == http.MethodPatch && req.URL.Host == r[0] && strings.HasSuffix(req.URL.Path, r[1]) {
+	if r := p.refused.Load(); r != nil && req.Method == r[0] && req.URL.Host == r[1] && strings.HasSuffix(req.URL.Path, r[2]) {
 		return nil, errors.New("refused by the test")
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())

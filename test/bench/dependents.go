@@ -41,7 +41,8 @@ import (
 type spread struct {
 	cp       *mctest.ControlPlane
 	targets  int
-	virtual  bool // targets are members of the provider of namespaces
+	virtual  bool            // targets are members of the provider of namespaces
+	more     []client.Object // kinds of which there are no dependents
 	requests *counter
 	swept    int64 // how many lists there will have been once all kinds were listed in all members
 
@@ -161,13 +162,9 @@ func (s *spread) table(ctx context.Context) error {
 	}
 	t := table{
 		title:  fmt.Sprintf("Dependents: one owner with 5 objects in each of %d %s", s.targets, what),
-		header: []string{"", "until done", "writes in members", "writes in the hub", "reads", "lists of the sweep", "probes", "CPU", "heap after"},
+		header: []string{"", "until done", "writes in members", "writes in the hub", "reads", "lists of the sweep", "probes", headerCPU, "heap after"},
 	}
-	progressf("creating %d namespaces", s.targets)
-	if err := each(ctx, s.targets, func(ctx context.Context, i int) error {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.target(i), Labels: map[string]string{targetLabel: ""}}}
-		return client.IgnoreAlreadyExists(s.cp.Client().Create(ctx, ns))
-	}); err != nil {
+	if err := s.createTargets(ctx); err != nil {
 		return err
 	}
 	stop, err := s.start(ctx)
@@ -216,6 +213,14 @@ func (s *spread) table(ctx context.Context) error {
 	t.print()
 	s.compare(t)
 	return stop()
+}
+
+func (s *spread) createTargets(ctx context.Context) error {
+	progressf("creating %d namespaces", s.targets)
+	return each(ctx, s.targets, func(ctx context.Context, i int) error {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.target(i), Labels: map[string]string{targetLabel: ""}}}
+		return client.IgnoreAlreadyExists(s.cp.Client().Create(ctx, ns))
+	})
 }
 
 // compare prints what the shape of Karmada would write in the hub: an object for each object and cluster.
@@ -303,15 +308,8 @@ func (s *spread) drift(ctx context.Context, t *table) error {
 
 // quiet measures while nothing is to be done: events are written late, and after a start the sweep lists each kind of each member.
 func (s *spread) quiet(ctx context.Context, t *table) error {
-	progressf("waiting for the first sweep")
-	for before := (counts{members: -1}); before != s.requests.now() || before.lists < s.swept; {
-		before = s.requests.now()
-		select {
-		case <-time.After(5 * time.Second):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		before.probes = s.requests.probes.Load()
+	if err := s.firstSweep(ctx); err != nil {
+		return err
 	}
 	progressf("measuring a minute of nothing")
 	return s.measured(t, "a minute of nothing", func() error {
@@ -327,6 +325,21 @@ func (s *spread) quiet(ctx context.Context, t *table) error {
 			return context.Cause(ctx)
 		}
 	})
+}
+
+// firstSweep waits until each kind was listed in each member, and nothing is asked for any more.
+func (s *spread) firstSweep(ctx context.Context) error {
+	progressf("waiting for the first sweep")
+	for before := (counts{members: -1}); before != s.requests.now() || before.lists < s.swept; {
+		before = s.requests.now()
+		select {
+		case <-time.After(5 * time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		before.probes = s.requests.probes.Load()
+	}
+	return nil
 }
 
 // profile writes a CPU profile until stop is called, if the user wants one.
@@ -359,7 +372,7 @@ func (s *spread) start(ctx context.Context) (stop func() error, err error) {
 			}}
 		}
 	})
-	s.swept = s.requests.lists.Load() + int64(5*s.targets)
+	s.swept = s.requests.lists.Load() + int64(len(s.kinds())*s.targets)
 	if err == nil {
 		err = s.reconciler().SetupWithManager(mgr)
 	}
@@ -390,10 +403,14 @@ func (s *spread) provider() fleet.Provider {
 	})
 }
 
+func (s *spread) kinds() []client.Object {
+	return append([]client.Object{&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &appsv1.Deployment{}}, s.more...)
+}
+
 func (s *spread) reconciler() *dependents.Reconciler[*corev1.ConfigMap] {
 	return &dependents.Reconciler[*corev1.ConfigMap]{
 		Fleet: "payments", Name: "spread", OwnersIn: mcowner.Clusters{Local: true}, StateNamespace: metav1.NamespaceDefault,
-		Kinds: []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &appsv1.Deployment{}},
+		Kinds: s.kinds(),
 		Targets: func(_ context.Context, owner *corev1.ConfigMap) ([]fleet.ClusterName, error) {
 			if owner.Name != benchOwner || owner.Labels["virtual"] != strconv.FormatBool(s.virtual) {
 				return nil, nil

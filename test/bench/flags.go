@@ -22,6 +22,7 @@ var (
 	profiles             = flag.String("profiles", "", "a folder to which heap and goroutine profiles are written, execution traces of the latencies in the overhead table, and CPU profiles of idleness in the dependents table")
 	outageSizes          = newSizes("outage-members", "numbers of members in the outage table, such as 300,1000,3000", 300)
 	dependentsTargets    = flag.Int("dependents-targets", 300, "members in the dependents table, 0 to leave these out")
+	sweepMembers         = flag.Int("sweep-members", 1000, "members of the provider of namespaces in the sweep table")
 	dependentsNamespaces = flag.Int("dependents-namespaces", 1000, "members of the provider of namespaces in the dependents table, 0 to leave these out")
 	shardingHub          = newSizes("sharding-hub-members", "numbers of members in the table of hub requests, empty to leave it out", 10, 100, 1000, 5000)
 	shardingHubFor       = flag.Duration("sharding-hub-for", 30*time.Second, "how long requests to the hub are counted; the peer's come every ten seconds")

@@ -14,7 +14,7 @@ func idleTable(ctx context.Context) error { return inWorld(ctx, (*world).idleTab
 func (w *world) idleTable(ctx context.Context) error {
 	t := table{
 		title:  fmt.Sprintf("Idle: CPU time a minute with %d members (measured for %s)", *fleetSize, *idleDuration),
-		header: []string{"", "CPU", toOurs},
+		header: []string{"", headerCPU, toOurs},
 	}
 	var children []*child
 	defer func() {

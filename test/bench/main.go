@@ -37,6 +37,7 @@ var benchmarks = []struct {
 	{"idle", idleTable},
 	{"outage", outageTable},
 	{"dependents", dependentsTable},
+	{"sweep", sweepTable},
 	{"sharding", shardingTables},
 }
 

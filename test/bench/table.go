@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// headerCPU is over the column with seconds of CPU.
+const headerCPU = "CPU"
+
 // table is printed as Markdown.
 type table struct {
 	title  string

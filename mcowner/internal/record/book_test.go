@@ -163,6 +163,144 @@ func TestSlicesThatAreBeingDeletedAreEmptied(t *testing.T) {
 	}
 }
 
+// TestWhatTheRecordSaysOfACluster: it may have dependents, it has none, or slices alone can say.
+func TestWhatTheRecordSaysOfACluster(t *testing.T) {
+	t.Parallel()
+	here, elsewhere := []Site{{"a", "1"}}, []Site{{"b", ""}}
+	for name, c := range map[string]struct {
+		Record
+
+		has, open, excludes bool
+	}{
+		"nothing":                    {},
+		"given up":                   {Record: Record{GivenUp: true}, excludes: true},
+		"it":                         {Record: Record{Sites: here}, has: true},
+		"it, and given up":           {Record: Record{Sites: here, GivenUp: true}, has: true},
+		"another one":                {Record: Record{Sites: elsewhere}, excludes: true},
+		"slices":                     {Record: Record{Slices: &Slices{}}, open: true},
+		"slices, and given up":       {Record: Record{Slices: &Slices{}, GivenUp: true}, open: true, excludes: true},
+		"slices, and another one":    {Record: Record{Slices: &Slices{}, Sites: elsewhere}, open: true, excludes: true},
+		"slices, and it":             {Record: Record{Slices: &Slices{}, Sites: here}, has: true},
+		"nonsense":                   {Record: Record{Nonsense: true}},
+		"nonsense, and another one":  {Record: Record{Nonsense: true, Sites: elsewhere}},
+		"nonsense in place of pages": {Record: Record{Nonsense: true, Slices: &Slices{}, GivenUp: true}},
+	} {
+		if has, open, excludes := c.Has("a"), c.IsOpen("a"), c.Excludes("a"); has != c.has || open != c.open || excludes != c.excludes {
+			t.Errorf("%s: has it %t, open %t, excludes it %t; want %t, %t, %t", name, has, open, excludes, c.has, c.open, c.excludes)
+		}
+	}
+}
+
+// TestABookIsOfOneOwnerAndKnowsItsSlices by their names, as they are written and in no other way.
+func TestABookIsOfOneOwnerAndKnowsItsSlices(t *testing.T) {
+	t.Parallel()
+	var none *Book
+	b := NewBook(someOwner(), "ns")
+	if none.IsOf("1") || none.IsOf("") || !b.IsOf("1") || b.IsOf("2") {
+		t.Error("a book is taken for that of another owner")
+	}
+	if none.Has(b.of.name(0)) || !none.IsEmpty() || !b.IsEmpty() {
+		t.Error("a book without slices has some")
+	}
+	b.pages[0], b.pages[12] = page{}, page{foreign: true}
+	for name, want := range map[string]bool{
+		b.of.name(0): true, b.of.name(12): true, b.of.name(1): false, b.of.prefix: false, b.of.prefix + "x": false, b.of.prefix + "-0": false,
+		b.of.prefix + "012": false, "other-0": false,
+	} {
+		if b.Has(name) != want {
+			t.Errorf("the book has slice %q: %t, want %t", name, !want, want)
+		}
+	}
+	if _, ok := b.of.number("0"); ok {
+		t.Error("a number alone is taken for the name of a slice")
+	}
+	if _, ok := b.of.number(b.of.prefix + "-1"); ok {
+		t.Error("a number below zero is taken for that of a slice")
+	}
+	if said := b.Slices(); b.IsEmpty() || said.Namespace != "ns" || !slices.Equal(said.Numbers, []int{0}) {
+		t.Errorf("the book says of its slices %+v, want those alone that are this owner's", said)
+	}
+}
+
+// TestClustersOfSlicesAreNamedOnce, in order, and by what is known of them.
+func TestClustersOfSlicesAreNamedOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ sites, want []Site }{
+		"none":                {},
+		"order":               {[]Site{{"b", ""}, {"a", ""}}, []Site{{"a", ""}, {"b", ""}}},
+		"twice":               {[]Site{{"a", "1"}, {"b", ""}, {"a", "1"}, {"b", ""}}, []Site{{"a", "1"}, {"b", ""}}},
+		"two of a name":       {[]Site{{"a", "2"}, {"a", "1"}}, []Site{{"a", "2"}, {"a", "1"}}},
+		"known later":         {[]Site{{"a", ""}, {"a", "1"}, {"b", ""}}, []Site{{"a", "1"}, {"b", ""}}},
+		"known before":        {[]Site{{"a", "1"}, {"a", ""}}, []Site{{"a", "1"}}},
+		"known of others":     {[]Site{{"b", "1"}, {"a", ""}}, []Site{{"a", ""}, {"b", "1"}}},
+		"known between twice": {[]Site{{"a", ""}, {"a", "1"}, {"a", ""}}, []Site{{"a", "1"}}},
+	} {
+		b := NewBook(someOwner(), "ns")
+		for i, s := range c.sites {
+			b.pages[i] = page{sites: []Site{s}}
+		}
+		if got := b.Sites(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestABookThatHasLostSomethingIsNotWhole, and one that cannot be read may have anything.
+func TestABookThatHasLostSomethingIsNotWhole(t *testing.T) {
+	t.Parallel()
+	lost := []Site{{"b", "1"}}
+	for name, c := range map[string]struct {
+		pages          []page
+		absent         bool
+		lost           []Site
+		whole, strange bool
+	}{
+		"all":           {pages: []page{{}, {}}, whole: true},
+		"first strange": {pages: []page{{strange: true}, {}}, strange: true},
+		"last strange":  {pages: []page{{}, {strange: true}}, strange: true},
+		"foreign":       {pages: []page{{}, {foreign: true}}},
+		"absent":        {pages: []page{{}}, absent: true, strange: true},
+		"lost":          {pages: []page{{}}, lost: lost},
+	} {
+		b := NewBook(someOwner(), "ns")
+		for i, p := range c.pages {
+			b.pages[i] = p
+		}
+		b.absent, b.lost = c.absent, c.lost
+		r := Record{Sites: []Site{{"a", ""}}}.With(b)
+		if b.IsWhole() != c.whole || r.Nonsense != c.strange || r.Has("b") != (len(c.lost) > 0) || !r.Has("a") {
+			t.Errorf("%s: whole %t, the record is %+v", name, b.IsWhole(), r)
+		}
+	}
+	if r := (Record{Nonsense: true}).With(nil); !r.Nonsense {
+		t.Error("without a book, nonsense is none")
+	}
+}
+
+// TestWhatSlicesHadIsRecalled, of this owner alone.
+func TestWhatSlicesHadIsRecalled(t *testing.T) {
+	t.Parallel()
+	of := func(uid types.UID, sites ...Site) *Book {
+		owner := someOwner()
+		owner.UID = uid
+		b := NewBook(owner, "ns")
+		b.pages[0] = page{sites: sites}
+		return b
+	}
+	now := of("1", Site{"a", "1"})
+	if got := now.Recalling(of("1", Site{"a", "1"}, Site{"b", "2"})).Sites(); !slices.Equal(got, []Site{{"a", "1"}, {"b", "2"}}) {
+		t.Errorf("of what slices had before, %v is known", got)
+	}
+	for _, before := range []*Book{nil, of("2", Site{"c", "3"})} {
+		if got := now.Recalling(before).Sites(); !slices.Equal(got, []Site{{"a", "1"}}) {
+			t.Errorf("the clusters of another owner are recalled: %v", got)
+		}
+	}
+	if len(now.lost) > 0 {
+		t.Error("the book itself was changed")
+	}
+}
+
 func TestObjectsWithErrorsAreKeptWhenThereIsNoRoom(t *testing.T) {
 	t.Parallel()
 	c := clustersWith(1, 5000)[0]

@@ -166,3 +166,25 @@ func TestAnOwnerCanNoteAFleet(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWhatIsSaidOfSlicesIsReadAsItWasWritten, and what cannot be read means anywhere.
+func TestWhatIsSaidOfSlicesIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	owner := &corev1.ConfigMap{}
+	want := Record{
+		Slices: &Slices{Namespace: "ns", Numbers: []int{0, 3}}, GivenUp: true, Sites: []Site{{"a", "1"}, {"b", ""}},
+		Kinds: []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Secret"}},
+	}
+	unordered := want
+	unordered.Kinds = []schema.GroupVersionKind{want.Kinds[1], want.Kinds[0], want.Kinds[1]}
+	keys.Write(owner, unordered, true)
+	if diff := cmp.Diff(want, keys.Read(owner)); diff != "" || !keys.On(owner) || !keys.Holds(owner) {
+		t.Errorf("the record (-written, +read):\n%s", diff)
+	}
+	for content, nonsense := range map[string]bool{`{"namespace":"ns"}`: false, `nonsense`: true, `[]`: true} {
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{keys.Slices: content}}}
+		if r := keys.Read(owner); r.Nonsense != nonsense || r.Slices == nil || !keys.On(owner) {
+			t.Errorf("%s: the record is %+v", content, r)
+		}
+	}
+}

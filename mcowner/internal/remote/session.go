@@ -25,6 +25,9 @@ type Session struct {
 // Name returns what the cluster is called.
 func (at Session) Name() mcreconcile.ClusterName { return at.ID.Name }
 
+// IsMember reports whether it is another cluster than the local one.
+func (at Session) IsMember() bool { return at.Engagement != nil || at.Guest != nil }
+
 func (at Session) String() string { return ClusterText(at.ID.Name) }
 
 // Locate says where an object of the cluster is.

@@ -15,7 +15,7 @@ import (
 // changed since, nothing happens, and the error is a conflict. One that is gone already is no error. A namespace that was created
 // for dependents is deleted only if it is empty of others; the error wraps ErrEmptying while that is not so yet.
 func TakeAway(
-	ctx context.Context, a *Access, writer client.Client, at Session, k Kind, obj client.Object,
+	ctx context.Context, a *Access, writer client.Writer, at Session, k Kind, obj client.Object,
 	owners []mcowner.Reference, policy metav1.DeletionPropagation,
 ) (deleted bool, err error) {
 	meta := k.NewMetadata()

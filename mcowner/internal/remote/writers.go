@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"sync"
@@ -14,8 +15,9 @@ import (
 
 // Writers are the clients with which dependents are written: the cluster's own, or, for each user, one that impersonates.
 type Writers struct {
-	User  func(origin mcreconcile.ClusterName) string // nil if nobody is impersonated
-	users PerEngagement[*userClients]
+	Access *Access
+	User   func(owner mcreconcile.Request) string // nil if nobody is impersonated
+	users  PerEngagement[*userClients]
 }
 
 // userClients are the clients of one engagement, by user.
@@ -24,12 +26,21 @@ type userClients struct {
 	clients map[string]client.Client
 }
 
-// At returns the client for the dependents of owners of a cluster.
-func (w *Writers) At(at Session, origin mcreconcile.ClusterName) (client.Client, error) {
+// At returns what writes the dependents of an owner, for one piece of work. Nothing is written to a member that is another
+// cluster now.
+func (w *Writers) At(at Session, owner mcreconcile.Request) (client.Writer, error) {
+	c, err := w.at(at, owner)
+	if err != nil || !at.IsMember() {
+		return c, err
+	}
+	return &watchful{Writer: c, is: func(ctx context.Context) error { return w.Access.IsStill(ctx, at) }}, nil
+}
+
+func (w *Writers) at(at Session, owner mcreconcile.Request) (client.Client, error) {
 	if w.User == nil {
 		return at.Cluster.GetClient(), nil
 	}
-	user := w.User(origin)
+	user := w.User(owner)
 	if user == "" {
 		return at.Cluster.GetClient(), nil
 	}
@@ -43,6 +54,11 @@ func (w *Writers) At(at Session, origin mcreconcile.ClusterName) (client.Client,
 		return nil, err
 	}
 	return users.of(user, at.Cluster)
+}
+
+// IsOfOneUser reports whether dependents of both owners are written in the name of the same user.
+func (w *Writers) IsOfOneUser(one, other mcreconcile.Request) bool {
+	return w.User == nil || one.ClusterName == other.ClusterName && w.User(one) == w.User(other)
 }
 
 func (u *userClients) of(user string, cl cluster.Cluster) (client.Client, error) {

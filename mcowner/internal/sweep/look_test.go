@@ -1,4 +1,4 @@
-package orphans
+package sweep
 
 import (
 	"context"
@@ -48,8 +48,8 @@ func TestAClusterThatIsBusyIsLookedAtAfterwards(t *testing.T) {
 	const local = mcreconcile.LocalCluster
 	mgr := &slow{may: make(chan struct{})}
 	access := remote.NewAccess(mgr, "test", 0, false)
-	s := &sweeper{
-		Collector: &Collector{}, log: logr.Discard(), metrics: newSweepMetrics("look"), access: access, visit: access.Visit,
+	s := &Sweeper{
+		log: logr.Discard(), metrics: newSweepMetrics("look"), access: access, visit: access.Visit,
 		names: func() []mcreconcile.ClusterName { return []mcreconcile.ClusterName{local} }, clusters: map[mcreconcile.ClusterName]*sweepMemory{},
 	}
 	by := way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake()}
@@ -139,8 +139,8 @@ func TestASweepReadsAnOwnerOnce(t *testing.T) {
 	mgr := &known{owner: owner}
 	access := remote.NewAccess(mgr, "test", 0, false)
 	kind := remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Proto: owner}
-	s := &sweeper{
-		Collector: &Collector{Fleet: "payments"}, log: logr.Discard(), metrics: newSweepMetrics("once"), access: access, visit: access.Visit,
+	s := &Sweeper{
+		Options: Options{Fleet: "payments"}, log: logr.Discard(), metrics: newSweepMetrics("once"), access: access, visit: access.Visit,
 		proof: &proof{access: access, owners: []remote.Kind{kind}}, kinds: []remote.Kind{kind}, clusters: map[mcreconcile.ClusterName]*sweepMemory{},
 	}
 	in := mcowner.ClusterID{UID: "here"}

@@ -1,4 +1,4 @@
-package orphans
+package sweep
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// schedule is a sweeper of many clusters that are not there. It notes what would be asked of them, and when.
+// schedule is a Sweeper of many clusters that are not there. It notes what would be asked of them, and when.
 type schedule struct {
-	*sweeper
+	*Sweeper
 
 	mu     sync.Mutex // guards what follows
 	start  time.Time
@@ -33,10 +33,12 @@ type schedule struct {
 }
 
 func newSchedule(members, kinds int) *schedule {
-	c := &Collector{Watched: func(mcreconcile.ClusterName, schema.GroupVersionKind) bool { return false }}
+	o := Options{
+		Watched: func(mcreconcile.ClusterName, schema.GroupVersionKind) bool { return false }, Pace: Pace{}.withDefaults(true),
+	}
 	s := &schedule{start: time.Now(), last: map[string]time.Duration{}, looks: map[string][]time.Duration{}}
-	s.sweeper = &sweeper{
-		Collector: c, Sweep: c.withDefaults(true), listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{},
+	s.Sweeper = &Sweeper{
+		Options: o, listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{},
 		metrics: newSweepMetrics("test"), log: logr.Discard(),
 	}
 	s.limit = newLimit(s.QPS)

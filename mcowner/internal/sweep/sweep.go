@@ -1,4 +1,4 @@
-package orphans
+package sweep
 
 import (
 	"context"
@@ -22,12 +22,11 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// sweeper is a [Collector] at work.
-type sweeper struct {
-	*Collector
-	Sweep
+// Sweeper looks at the clusters one round after the other. It is safe for concurrent use.
+type Sweeper struct {
+	Options
 
-	name    string
+	looks   looks
 	access  *remote.Access
 	kinds   []remote.Kind
 	proof   *proof
@@ -72,7 +71,7 @@ const mostHung = 3
 
 var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep goes on with others of the kind", mostHung)
 
-func (s *sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
+func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
 	found := findings{
 		pass: by.pass(c), cached: by.awake != nil,
@@ -113,7 +112,7 @@ func (s *sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 }
 
 // allKinds returns the kinds of dependents there may be now.
-func (s *sweeper) allKinds() []remote.Kind {
+func (s *Sweeper) allKinds() []remote.Kind {
 	if s.MoreKinds == nil {
 		return s.kinds
 	}
@@ -126,7 +125,11 @@ func (s *sweeper) allKinds() []remote.Kind {
 
 // eachListed calls do with the dependents of a kind as the API server of their cluster lists them, if that is due. It did not if the
 // list broke off: how many there are is not known then.
-func (s *sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error) {
+func (s *Sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error) {
+	if c.listedIn != at.Engagement {
+		c.listedIn = at.Engagement
+		clear(c.due)
+	}
 	if time.Now().Before(c.due[k.GroupVersionKind]) {
 		return false, nil
 	}
@@ -138,14 +141,14 @@ func (s *sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Ki
 }
 
 // scan is list where there are clusters.
-func (s *sweeper) scan(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
+func (s *Sweeper) scan(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
 	pages := remote.Scan{Namespaces: s.Namespaces, PageSize: s.PageSize, Before: s.beforeList}
 	return pages.Each(ctx, s.access, at, k, remote.OfFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error { return do(obj) })
 }
 
 // beforeList waits until a list may be asked for. One list at a time waits for the limit: a proof, or a removal, waits behind
 // that one, however many are due.
-func (s *sweeper) beforeList(ctx context.Context) error {
+func (s *Sweeper) beforeList(ctx context.Context) error {
 	select {
 	case s.listing <- struct{}{}:
 		defer func() { <-s.listing }()
@@ -156,7 +159,7 @@ func (s *sweeper) beforeList(ctx context.Context) error {
 }
 
 // eachCached calls do with the dependents of a kind as the cache of their cluster has them, if the kind is watched there.
-func (s *sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error) {
+func (s *Sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error) {
 	if !s.Watched(c.name, k.GroupVersionKind) {
 		return false, nil
 	}
@@ -176,7 +179,7 @@ func (s *sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Ki
 }
 
 // look removes a dependent if it is proved to be orphaned.
-func (s *sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, found *findings) {
+func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, found *findings) {
 	if _, hung := found.hung[obj.GetUID()]; hung || !obj.GetDeletionTimestamp().IsZero() {
 		return
 	}
@@ -211,7 +214,7 @@ func (s *sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 
 // whyGone returns why it is proved that a dependent has this owner no more, and nothing if it is not. What only looks so is
 // counted, or told.
-func (s *sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings, log logr.Logger) string {
+func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings, log logr.Logger) string {
 	if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
 		found.unidentified++
 	}
@@ -237,7 +240,7 @@ func (s *sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 }
 
 // prove asks the API server of the owner's cluster, see [proof.orphaned].
-func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (is finding, err error) {
+func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (is finding, err error) {
 	if _, silent := found.silent[owner.Cluster]; silent {
 		return is, fmt.Errorf("%w: %s gave no answer in time", errUnproven, remote.ClusterText(owner.Cluster))
 	}
@@ -252,7 +255,7 @@ func (s *sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 }
 
 // isKnownAlive is isAlive, asked once for all dependents of an owner: what is noted on it may be a thousand clusters.
-func (s *sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) bool {
+func (s *Sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) bool {
 	owner.Dependent = mcowner.Location{}
 	_, alive := found.alive[owner]
 	if !alive && s.isAlive(ctx, owner, in, found) {
@@ -264,7 +267,7 @@ func (s *sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in 
 
 // isAlive reports whether the cache knows that an owner is there and may have dependents in the named cluster. It saves
 // asking the API server, which alone can prove the contrary.
-func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (alive bool) {
+func (s *Sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (alive bool) {
 	k, ok := s.proof.kindOf(owner)
 	owners := ownersOf{owner.Cluster, owner.GroupKind()}
 	if _, unsynced := found.unsynced[owners]; unsynced || !ok || !s.access.Within(s.OwnersIn, owner.Cluster) || s.access.IsElsewhere(owner.Cluster) {
@@ -292,7 +295,7 @@ func (s *sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 }
 
 // isPlaced reports whether it is known without asking anybody that an owner may have dependents in the named cluster.
-func (s *sweeper) isPlaced(obj client.Object, owner mcowner.Reference, in mcreconcile.ClusterName) bool {
+func (s *Sweeper) isPlaced(obj client.Object, owner mcowner.Reference, in mcreconcile.ClusterName) bool {
 	noted, ok := notedBy(obj, owner)
 	if ok && noted.IsOpen(in) {
 		return s.Placed != nil && s.Placed(owner, in)
@@ -301,7 +304,7 @@ func (s *sweeper) isPlaced(obj client.Object, owner mcowner.Reference, in mcreco
 }
 
 // remove removes what was proved to be orphaned, or lets it stay if an owner's deletion asked for that.
-func (s *sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, gone []mcowner.Reference, log logr.Logger) error {
+func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, gone []mcowner.Reference, log logr.Logger) error {
 	policy := metav1.DeletePropagationBackground
 	for _, owner := range gone {
 		if s.Keep == nil {
@@ -323,7 +326,7 @@ func (s *sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	if err := s.limit.Wait(ctx); err != nil {
 		return err
 	}
-	writer, err := s.writers.At(at, gone[0].Cluster)
+	writer, err := s.writers.At(at, gone[0].Request())
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package orphans
+package sweep
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestAnOwnersRecordSaysWhereItMayHaveDependents(t *testing.T) {
 	noted := func(owner *corev1.ConfigMap) {
 		keys.Write(owner, record.Record{Sites: []record.Site{{Name: "east"}}}, true)
 	}
-	s := &sweeper{Collector: &Collector{}}
+	s := &Sweeper{}
 	cases := map[string]struct {
 		change func(*corev1.ConfigMap)
 		ref    mcowner.Reference
@@ -64,7 +64,7 @@ func TestAnOwnersRecordSaysWhereItMayHaveDependents(t *testing.T) {
 func TestOwnersInAnotherClusterAreToldOfOnce(t *testing.T) {
 	t.Parallel()
 	lines := 0
-	s := &sweeper{log: funcr.New(func(string, string) { lines++ }, funcr.Options{}), metrics: newSweepMetrics("told")}
+	s := &Sweeper{log: funcr.New(func(string, string) { lines++ }, funcr.Options{}), metrics: newSweepMetrics("told")}
 	c := &sweepMemory{name: "member"}
 	for _, step := range []struct{ strange, want int }{{3, 1}, {3, 1}, {4, 2}, {0, 2}, {4, 3}} {
 		now := map[mcreconcile.ClusterName]int{}

@@ -1,4 +1,4 @@
-package orphans
+package sweep
 
 import (
 	"slices"

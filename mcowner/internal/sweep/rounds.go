@@ -1,4 +1,4 @@
-package orphans
+package sweep
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // run sweeps until ctx is done, and returns when nothing runs any more. What caches have is looked at apart from the lists: these
 // may have to wait for a long time, such as those of all members after the start.
-func (s *sweeper) run(ctx context.Context) {
+func (s *Sweeper) run(ctx context.Context) {
 	var both sync.WaitGroup
 	defer both.Wait()
 	if s.Watched != nil {
@@ -41,7 +41,7 @@ const gatherLooks = 500 * time.Millisecond
 
 // rounds begins sweeps until ctx is done. Clusters are swept side by side, and one that is still being swept is left out of the
 // next round: a slow one does not hold up the others.
-func (s *sweeper) rounds(ctx context.Context, by way) {
+func (s *Sweeper) rounds(ctx context.Context, by way) {
 	var group errgroup.Group
 	defer func() { _ = group.Wait() }() // it has no errors
 	group.SetLimit(remote.AtOnce)
@@ -69,7 +69,7 @@ func (s *sweeper) rounds(ctx context.Context, by way) {
 }
 
 // begin sweeps clusters that are busy with it.
-func (s *sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now []*sweepMemory) {
+func (s *Sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now []*sweepMemory) {
 	for _, c := range now {
 		group.Go(func() error {
 			s.sweep(ctx, c, by)
@@ -83,7 +83,7 @@ func (s *sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now 
 }
 
 // toLookAt returns the clusters to look at before the next round, as busy. One that is being swept is looked at afterwards.
-func (s *sweeper) toLookAt(by way) []*sweepMemory {
+func (s *Sweeper) toLookAt(by way) []*sweepMemory {
 	var now []*sweepMemory
 	for name := range s.looks.take() {
 		if !slices.Contains(s.names(), name) {
@@ -100,7 +100,7 @@ func (s *sweeper) toLookAt(by way) []*sweepMemory {
 }
 
 // round returns the clusters to sweep now, as busy. It forgets those that are no more.
-func (s *sweeper) round(by way) []*sweepMemory {
+func (s *Sweeper) round(by way) []*sweepMemory {
 	names := s.names()
 	s.metrics.keep(names)
 	s.mu.Lock()

@@ -1,4 +1,4 @@
-package orphans
+package sweep
 
 import (
 	"sync"
@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -17,8 +18,10 @@ type sweepMemory struct {
 	name           mcreconcile.ClusterName
 	again          atomic.Bool // it is to be looked at once it is not busy any more
 	cached, listed pass
-	// due is when the dependents of a kind are listed next, not before. The pass that lists has it.
-	due map[schema.GroupVersionKind]time.Time
+	// due is when the dependents of a kind are listed next, not before, as long as it is the engagement in which they were listed
+	// last: what was left in a member may be there again when it is back. The pass that lists has both.
+	due      map[schema.GroupVersionKind]time.Time
+	listedIn *fleet.Engagement
 
 	mu      sync.Mutex // guards what follows
 	tallies map[schema.GroupVersionKind]tally
@@ -41,7 +44,7 @@ type tally struct {
 }
 
 // memory returns what is known of a cluster.
-func (s *sweeper) memory(name mcreconcile.ClusterName) *sweepMemory {
+func (s *Sweeper) memory(name mcreconcile.ClusterName) *sweepMemory {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.clusters[name]
@@ -62,7 +65,7 @@ func (c *sweepMemory) note(kind schema.GroupVersionKind, seen tally) {
 
 // tell shows what a sweep came to. How many dependents have owners in another cluster than the one that has its name is logged
 // if that is news.
-func (s *sweeper) tell(c *sweepMemory, err error) {
+func (s *Sweeper) tell(c *sweepMemory, err error) {
 	all := tally{strange: map[mcreconcile.ClusterName]int{}}
 	c.mu.Lock()
 	for _, of := range c.tallies {

@@ -1,0 +1,38 @@
+package dependents
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestAnOwnWriteIsKnownAsAPIServersStoreIt, whichever is first: its event, or its answer.
+func TestAnOwnWriteIsKnownAsAPIServersStoreIt(t *testing.T) {
+	now := metav1.Date(2030, time.January, 2, 3, 4, 5, 678, time.UTC)
+	written := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "1"},
+		Status:     appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: "Synced", Status: corev1.ConditionTrue, LastTransitionTime: now}}},
+	}
+	stored := written.DeepCopy()
+	stored.ResourceVersion = "2"
+	stored.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	changed := stored.DeepCopy()
+	changed.ResourceVersion, changed.Status.Replicas = "3", 1
+
+	t.Run("the event", func(t *testing.T) {
+		l := newLedger()
+		answered := l.writing(written)
+		if !l.isOwn(stored) || answered(stored, nil) || !l.isOwn(stored) || l.isOwn(changed) {
+			t.Error("it is not taken for the controller's own write, or another one is")
+		}
+	})
+	t.Run("the answer", func(t *testing.T) {
+		l := newLedger()
+		if l.writing(written)(stored, nil) || !l.isOwn(stored) || l.isOwn(changed) {
+			t.Error("it is not taken for the controller's own write, or another one is")
+		}
+	})
+}

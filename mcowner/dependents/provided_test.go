@@ -1,0 +1,179 @@
+package dependents_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// line is the way to a cluster that a provider has made: to one control plane or another, as behind an address that is moved.
+type line struct {
+	mu      sync.Mutex // guards what follows
+	host    string
+	through http.RoundTripper
+	led     chan struct{} // closed when it leads elsewhere
+}
+
+// lead has the line lead to a cluster from now on. Watches end.
+func (l *line) lead(t *testing.T, to *mctest.ControlPlane) {
+	t.Helper()
+	through, err := rest.TransportFor(to.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.led != nil {
+		close(l.led)
+	}
+	l.host, l.through, l.led = hostOf(to), through, make(chan struct{})
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	host, through, led := l.host, l.through, l.led
+	l.mu.Unlock()
+	ctx, cancel := context.WithCancel(req.Context())
+	req = req.Clone(ctx)
+	req.URL.Host = host
+	if req.URL.Query().Has("watch") {
+		go func() {
+			defer cancel()
+			select {
+			case <-led:
+			case <-ctx.Done():
+			}
+		}()
+	} else {
+		context.AfterFunc(req.Context(), cancel)
+	}
+	return through.RoundTrip(req)
+}
+
+// provide brings in the first member as a cluster that the provider has made, which does not say which it is.
+func (p *process) provide(to *mctest.ControlPlane) *line {
+	p.t.Helper()
+	l := &line{}
+	l.lead(p.t, to)
+	made, err := cluster.New(&rest.Config{Host: to.Config().Host, Transport: l})
+	if err == nil {
+		err = p.members.Set(fleet.Member{Name: "member-1", Cluster: made, Labels: map[string]string{"name": "member-1"}})
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // t.Context ends before clean-up, which waits for the end
+	ended := make(chan error, 1)
+	go func() { ended <- made.Start(ctx) }()
+	p.t.Cleanup(func() {
+		p.stop() // it uses the cluster
+		cancel()
+		if err := <-ended; err != nil {
+			p.t.Errorf("the cluster that the provider made has ended with an error: %v", err)
+		}
+	})
+	p.is(to, fleet.Ready)
+	return l
+}
+
+// TestACollectorAsksWhichClusterItIsThatAProviderMade: it may not have been noticed yet that another one answers there.
+func TestACollectorAsksWhichClusterItIsThatAProviderMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	one, other, two := w.Members[0], w.Members[1], w.Members[2]
+	w.Members, w.probeInterval = w.Members[2:], time.Hour
+	p := w.collect(func(c *orphans.Collector) {
+		c.OwnersIn = mcowner.Clusters{Local: true} // so that the API server is asked
+		c.DependentsIn = mcowner.Clusters{Members: named(two.Name)}
+	})
+	l := p.provide(one)
+	l.lead(t, other)
+	dependent := w.owned(two, "a", mcowner.Reference{
+		Fleet: fleetName, Cluster: "member-1", ClusterUID: w.kubeSystem(one), APIVersion: "v1", Kind: "ConfigMap",
+		Namespace: w.ns, Name: "not-in-the-other", UID: "1",
+	})
+	w.swept(two, 3)
+	w.unharmed(two, dependent)
+	l.lead(t, one)
+	w.isGone(two, "a")
+}
+
+// TestNothingIsWrittenToAClusterThatAProviderMadeAndThatIsAnotherNow, also before that was noticed.
+func TestNothingIsWrittenToAClusterThatAProviderMadeAndThatIsAnotherNow(t *testing.T) {
+	t.Parallel()
+	w, other := newWorldBeside(t, 1)
+	one := w.Members[0]
+	w.Members, w.probeInterval = nil, time.Hour
+	p := w.run(w.spread())
+	l := p.provide(one)
+	w.create(w.Local, w.owner("deleted", one.Name))
+	w.create(w.Local, w.owner("changed", one.Name))
+	restored := []*corev1.ConfigMap{w.restore(other, w.isCopied(one, "deleted")), w.restore(other, w.isCopied(one, "changed"))}
+	l.lead(t, other)
+	w.remove(w.Local, "deleted")
+	w.change(w.Local, "changed", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	w.create(w.Local, w.owner("new", one.Name))
+	for _, name := range []string{"deleted", "changed", "new"} {
+		w.told(w.Local, name, dependents.EventFailed, "another cluster")
+	}
+	for _, cm := range restored {
+		if now := w.get(other, cm.Name); now == nil || now.ResourceVersion != cm.ResourceVersion {
+			t.Errorf("what was restored in the other cluster was changed, or deleted: %v", now)
+		}
+	}
+	if !holds(w.get(w.Local, "deleted")) || w.get(other, copyOf("new")) != nil {
+		t.Error("an owner did not wait, or something was created in the other cluster")
+	}
+	l.lead(t, one)
+	w.isGone(w.Local, "deleted")
+	w.isGone(one, copyOf("deleted"))
+	eventually(t, "the change is there", func() bool { return w.mustGet(one, copyOf("changed")).Data["value"] == "2" })
+	w.isCopied(one, "new")
+}
+
+// TestAnotherClusterInPlaceOfOneThatAProviderMadeTakesNothing of what owners have elsewhere.
+func TestAnotherClusterInPlaceOfOneThatAProviderMadeTakesNothing(t *testing.T) {
+	t.Parallel()
+	for name, noticed := range map[string]bool{"BeforeItIsNoticed": false, "OnceItIsNoticed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			one, two, other := w.Members[0], w.Members[1], w.Members[2]
+			w.Members = w.Members[1:2]
+			says, reason := "not the cluster that the owner was in", dependents.EventFailed
+			if noticed {
+				says, reason = "mend them", dependents.EventConflict
+			} else {
+				w.probeInterval = time.Hour
+			}
+			r := w.spread()
+			r.OwnersIn = mcowner.Clusters{Members: named("member-1")}
+			r.DependentsIn = mcowner.Clusters{Members: named(two.Name)}
+			p := w.run(r)
+			l := p.provide(one)
+			w.create(one, w.owner("a", two.Name))
+			copied := w.isCopied(two, "a")
+			w.create(other, w.owner("a", two.Name))
+			l.lead(t, other)
+			w.told(other, "a", reason, says)
+			w.unharmed(two, copied)
+			l.lead(t, one)
+			w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+			eventually(t, "the copy follows again", func() bool { return w.mustGet(two, copyOf("a")).Data["value"] == "2" })
+			w.unharmed(two, copied)
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// Options say what a [Sweeper] looks for, and where. The first of them are those of an orphans.Collector.
+type Options struct {
+	Manager              mcmanager.Manager
+	Fleet                string
+	Owners               []client.Object
+	OwnersIn             mcowner.Clusters
+	Kinds                []client.Object
+	DependentsIn         mcowner.Clusters
+	Namespaces           []string
+	Name                 string
+	Controller           string
+	User                 func(owner mcreconcile.Request) string // may be nil
+	OwnersDecommissioned []mcowner.ClusterID
+	ByName               bool
+	Pace
+
+	// MoreKinds returns kinds of dependents that are not in Kinds, when a round begins. It may be nil.
+	MoreKinds func() []client.Object
+	// Stray is told of a dependent whose owner is there, and has noted that it has none in this cluster, in place of removing
+	// it; and of one whose owner has a record, and is not in OwnersIn. It must not wait for anything. It may be nil.
+	Stray func(owner mcowner.Reference, in mcreconcile.ClusterName)
+	// Keep reports whether the dependents of an owner that is gone are to stay, as when it was deleted with the policy Orphan
+	// while their cluster was away. Then they only lose the reference. It may be nil.
+	Keep func(ctx context.Context, gone mcowner.Reference) (bool, error)
+	// Watched reports whether a controller of the manager watches a kind in a cluster, as an object of the type in Kinds. It
+	// must not wait for anything. It may be nil, for none: then each sweep lists, unless the pace says otherwise.
+	Watched func(in mcreconcile.ClusterName, kind schema.GroupVersionKind) bool
+	// Placed reports whether a controller of the manager knows that an owner may have dependents in a cluster. It saves asking
+	// for the slices of owners that have some, see dependents.Slices. It must not wait for anything. It may be nil.
+	Placed func(owner mcowner.Reference, in mcreconcile.ClusterName) bool
+}
+
+// Pace is an orphans.Sweep.
+type Pace struct {
+	Interval time.Duration
+	Listing  time.Duration
+	PageSize int64
+	QPS      float32
+	Timeout  time.Duration
+	DryRun   bool
+}
+
+func (p Pace) withDefaults(watched bool) Pace {
+	if p.Interval <= 0 {
+		p.Interval = 50 * time.Second // an orphan is seen within a minute
+	}
+	if p.Listing <= 0 && watched {
+		p.Listing = max(p.Interval, 10*time.Minute)
+	}
+	if p.PageSize <= 0 {
+		p.PageSize = remote.DefaultPageSize
+	}
+	if p.QPS <= 0 {
+		p.QPS = 20
+	}
+	if p.Timeout <= 0 {
+		p.Timeout = remote.DefaultTimeout
+	}
+	return p
+}
+
+// newLimit returns what holds requests apart evenly: what was not used in one second is not made up for in the next.
+func newLimit(qps float32) flowcontrol.RateLimiter {
+	return flowcontrol.NewTokenBucketRateLimiter(qps, 1)
+}
+
+// New returns a Sweeper, which runs once.
+func New(o Options) (*Sweeper, error) {
+	o.Pace = o.withDefaults(o.Watched != nil)
+	o.Name = cmp.Or(o.Name, "collector")
+	s := &Sweeper{Options: o, listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{}}
+	var err error
+	if s.kinds, err = remote.KindsOf(o.Kinds, o.Manager.GetScheme()); err != nil {
+		return nil, err
+	}
+	owners, err := remote.KindsOf(o.Owners, o.Manager.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	s.access = remote.NewAccess(o.Manager, o.Name, o.Timeout, o.ByName)
+	s.names = func() []mcreconcile.ClusterName {
+		return slices.DeleteFunc(s.access.Names(o.DependentsIn), s.access.IsOthers)
+	}
+	s.visit, s.list = s.access.VisitOwn, s.scan
+	s.proof = &proof{access: s.access, owners: owners, decommissioned: o.OwnersDecommissioned}
+	s.writers = remote.Writers{Access: s.access, User: o.User}
+	s.limit = newLimit(o.QPS)
+	s.metrics = newSweepMetrics(o.Name)
+	s.log = o.Manager.GetLogger().WithName("collector").WithValues("collector", o.Name, "fleet", o.Fleet)
+	return s, nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It runs on all replicas where these share the members.
+func (s *Sweeper) NeedLeaderElection() bool {
+	return s.Manager.GetProvider() == nil || !s.Manager.GetFleet().Shared()
+}
+
+// Start sweeps until ctx is done. It implements manager.Runnable.
+func (s *Sweeper) Start(ctx context.Context) error {
+	defer s.metrics.export()()
+	s.run(ctx)
+	return nil
+}
+
+// WhyGone returns why an owner of a dependent in the named cluster is proved to be its owner no more, and nothing if it is not. The
+// error says why that cannot be told.
+func (s *Sweeper) WhyGone(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (string, error) {
+	is, err := s.proof.orphaned(ctx, owner, in)
+	return is.why, err
+}
