@@ -15,7 +15,7 @@ type skewed struct {
 
 	mu   sync.Mutex // guards what follows
 	set  time.Duration
-	mono time.Duration // how long the monotonic clock stood still
+	mono *time.Duration // where the monotonic clock stands still, nil if it goes
 }
 
 func newSkewed(rate float64) *skewed { return &skewed{rate: rate, begin: time.Now()} }
@@ -24,7 +24,11 @@ func (c *skewed) now() instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone := time.Duration(float64(time.Since(c.begin)) * c.rate)
-	return instant{mono: gone - c.mono, wall: c.begin.Round(0).Add(gone + c.set)}
+	at := instant{mono: gone, wall: c.begin.Round(0).Add(gone + c.set)}
+	if c.mono != nil {
+		at.mono = *c.mono
+	}
+	return at
 }
 
 func (c *skewed) real(d time.Duration) time.Duration { return time.Duration(float64(d) / c.rate) }
@@ -34,6 +38,14 @@ func (c *skewed) jump(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.set += by
+}
+
+// stop makes the monotonic clock stand still from now on.
+func (c *skewed) stop() {
+	at := c.now().mono
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mono = &at
 }
 
 // manual is a clock that a test moves.

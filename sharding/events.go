@@ -43,6 +43,11 @@ func (e *events) fenced(table *coordinationv1.Lease, session string, silent time
 		session, silent.Round(time.Millisecond))
 }
 
+func (e *events) ofAnotherFleet(table *coordinationv1.Lease, session, than, why string) {
+	e.recorder.Eventf(table, corev1.EventTypeWarning, "AnotherFleet",
+		"%s seems to be of another fleet than %s: %s; give each fleet an ID of its own", session, than, why)
+}
+
 func (e *events) late(table *coordinationv1.Lease, session string, buckets int, after time.Duration) {
 	e.recorder.Eventf(table, corev1.EventTypeWarning, "HandOverTooLong",
 		"%s has not given up %d buckets within %s and keeps them: something that runs for a member there does not end", session, buckets, after)

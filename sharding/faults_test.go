@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -24,6 +25,7 @@ const (
 	refuse       // it fails at once, and is not sent
 	freeze       // it is sent once the faults are over, if it is waited for so long; watches stand still
 	lose         // it is sent, and the answer is lost
+	forbid       // the server refuses it
 	delay        // as freeze, but it is sent even if nobody waits for it any more
 )
 
@@ -76,6 +78,8 @@ func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
 		switch what {
 		case refuse:
 			return nil, errRefused
+		case forbid:
+			return forbidden(req), nil
 		case freeze:
 			select {
 			case <-freed:
@@ -101,6 +105,15 @@ func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
 		case pass:
 		}
 		return f.send(req)
+	}
+}
+
+// forbidden is the answer of a server to a request for which there is no right.
+func forbidden(req *http.Request) *http.Response {
+	const body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"the test forbids it","code":403}`
+	return &http.Response{
+		StatusCode: http.StatusForbidden, ProtoMajor: 1, ProtoMinor: 1, Request: req, ContentLength: int64(len(body)),
+		Header: http.Header{"Content-Type": []string{"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
 	}
 }
 
@@ -134,7 +147,7 @@ func (f *frozen) Read(p []byte) (int, error) {
 		switch what {
 		case pass:
 			return n, err
-		case refuse, lose:
+		case refuse, lose, forbid:
 			return 0, errRefused
 		case freeze, delay:
 			select {

@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,22 +14,23 @@ import (
 )
 
 // buryDead removes sessions from the table that can never work again, after it has fenced those that were silent for too long.
-// Each replica waits a little longer than those before it.
+// Each replica waits a little longer than those before it. One that cannot be fenced keeps what it owns, and stands in nobody else's way.
 func (t *turn) buryDead(ctx context.Context) error {
+	var errs []error
 	for session := range t.peers {
 		if session == t.s.name {
 			continue
 		}
 		dead, err := t.isDead(ctx, session)
 		if err != nil {
-			return err
+			errs = append(errs, err)
 		}
 		if dead && t.was.Has(session) {
 			_ = t.change().Bury(session)
 			t.log.Info("A replica is gone; others take over what it owned", "gone", session)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // isDead reports whether it is proved that a session can never work again. It fences the session, if that is what is missing.
@@ -88,8 +90,24 @@ func (t *turn) fence(ctx context.Context, session string, p *peer) (bool, error)
 		} else if apierrors.IsNotFound(getErr) {
 			return true, nil
 		}
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		if t.remove(ctx, p.lease) == nil {
+			t.look(0) // as the watch, and a read, will say
+			return false, nil
+		}
 	}
-	return false, fmt.Errorf("fencing the session %s, which was silent for too long: %w", session, err)
+	return false, fmt.Errorf("fencing the session %s, which was silent for too long: %w; what it owned has no owner until it is renewed, "+
+		"or until its Lease is deleted: kubectl delete lease -n %s %s", session, err, t.opts.Namespace, p.lease.Name)
+}
+
+// remove deletes the Lease of a session as it was seen, so that it cannot be renewed any more.
+func (t *turn) remove(ctx context.Context, lease *coordinationv1.Lease) error {
+	_, err := ask(ctx, t.hub.writing, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, t.hub.writing.Delete(ctx, lease.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
+		})
+	})
+	return err
 }
 
 // collect deletes Leases of sessions that are over and in no table, and forgets such sessions. One replica deletes.

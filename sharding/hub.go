@@ -11,6 +11,8 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/credplugin"
 )
 
 // hub is the API server that has the Leases. What renews, what watches and what writes the table have connections of their
@@ -28,16 +30,17 @@ type line struct {
 
 func newHub(config *rest.Config, namespace string, c clock, try time.Duration) (*hub, error) {
 	h := &hub{}
+	plugin := &credplugin.Plugin{} // client-go runs one program for all of them
 	for _, l := range []*line{&h.renewing, &h.watching, &h.writing} {
 		var err error
-		if *l, err = newLine(config, namespace, c, try); err != nil {
+		if *l, err = newLine(config, namespace, c, try, plugin); err != nil {
 			return nil, fmt.Errorf("sharding: making a client of the local cluster: %w", err)
 		}
 	}
 	return h, nil
 }
 
-func newLine(config *rest.Config, namespace string, c clock, try time.Duration) (line, error) {
+func newLine(config *rest.Config, namespace string, c clock, try time.Duration, plugin *credplugin.Plugin) (line, error) {
 	l := line{clock: c, try: try}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Timeout = -1, 0 // replicas write little, and each write has a time limit of its own
@@ -57,6 +60,7 @@ func newLine(config *rest.Config, namespace string, c clock, try time.Duration) 
 	if l.http, err = rest.HTTPClientFor(config); err != nil {
 		return l, err
 	}
+	l.http.Transport = plugin.Guard(config, l.http.Transport)
 	client, err := coordinationclient.NewForConfigAndClient(config, l.http)
 	if err != nil {
 		return l, err

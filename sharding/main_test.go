@@ -1,12 +1,14 @@
-package sharding
+package sharding_test
 
 import (
 	"os"
 	"testing"
 
-	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
+	"github.com/fleet-runtime/fleet-runtime/test/replicas"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
-var pool mctest.Pool
-
-func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(stage.Run(m, sharding.Pool, func() { replicas.RunProgram(shareByItsClock) }))
+}

@@ -172,6 +172,8 @@ func (r *Replica) otherOwnerLocked(b int) fleet.Owner {
 		return fleet.Owner{Why: "no replica has taken it yet"}
 	case moving && owner == r.opts.Name:
 		return fleet.Owner{Replica: owner, Why: "it moves to " + replicaOf(to)}
+	case owner == r.opts.Name && r.session != nil && t.Owner[b] != r.session.name:
+		return fleet.Owner{Replica: owner, Why: "this replica had it before it began anew, and others have yet to find out that it did"}
 	default:
 		return fleet.Owner{Replica: owner}
 	}
@@ -243,6 +245,7 @@ func (r *Replica) holdsLocked(b int) bool {
 
 // countLocked adds a member to its bucket or to its pool, or takes it away.
 func (r *Replica) countLocked(m member, n int) {
+	r.kin.changed = true
 	if m.pool != r.opts.Pool && m.weight > 0 {
 		if r.pools[m.pool] += n; r.pools[m.pool] == 0 {
 			delete(r.pools, m.pool)

@@ -3,6 +3,7 @@ package sharding
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -236,6 +237,23 @@ func TestASuspendedReplicaTakesNoMember(t *testing.T) {
 	r.session.worked(2)
 	if owner := r.Own("m", keyed(keyIn(0))); owner.Tenure == nil {
 		t.Errorf("owned by %+v, want this replica", owner)
+	}
+}
+
+// A pod of a StatefulSet that was killed is back under its name: its status does not say that it works on what it had.
+func TestWhatAReplicaHadBeforeItBeganAnewIsToldApart(t *testing.T) {
+	t.Parallel()
+	r, table := seated(t, systemClock{time.Now()})
+	killed := table.Next()
+	if err := killed.Join(protocol.Member{Session: "a-87654321"}); err != nil {
+		t.Fatal(err)
+	}
+	for b := range killed.Owner {
+		killed.Owner[b] = "a-87654321"
+	}
+	r.take(killed)
+	if owner := r.Own("m", nil); owner.Tenure != nil || owner.Replica != "a" || !strings.Contains(owner.Why, "before it began anew") {
+		t.Errorf("%+v", owner)
 	}
 }
 

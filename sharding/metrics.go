@@ -44,7 +44,7 @@ func newCounts() *counts {
 type collector struct {
 	replica *Replica
 
-	buckets, members, weight, withoutOwner, balance, valid, replicas, stuck *prometheus.Desc
+	buckets, members, weight, withoutOwner, balance, valid, replicas, strange, stuck *prometheus.Desc
 }
 
 func newCollector(r *Replica) *collector {
@@ -58,6 +58,7 @@ func newCollector(r *Replica) *collector {
 		balance:      desc("max_over_mean", "The largest weight of a replica over the mean: 1 is perfect, and up to 1.1 is left alone."),
 		valid:        desc("session_valid_seconds", "For how long the session of this replica is valid unless it is renewed; 0 while it is suspended."),
 		replicas:     desc("replicas", "Live replicas of this pool."),
+		strange:      desc("replicas_of_another_fleet", "Live replicas of this pool that seem to be of another fleet, which has the same ID. The status says why."),
 		stuck:        desc("stuck", "1 while nothing can be decided, such as when the table cannot be read or written, else 0. The status says why."),
 	}
 }
@@ -69,7 +70,7 @@ func (r *Replica) counters() []prometheus.Collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.buckets, c.members, c.weight, c.withoutOwner, c.balance, c.valid, c.replicas, c.stuck} {
+	for _, d := range []*prometheus.Desc{c.buckets, c.members, c.weight, c.withoutOwner, c.balance, c.valid, c.replicas, c.strange, c.stuck} {
 		to <- d
 	}
 	for _, counter := range c.replica.counters() {
@@ -84,10 +85,13 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
 	}
 	var own ReplicaStatus
-	live := 0
+	live, strange := 0, 0
 	for _, one := range status.Replicas {
 		if one.Live {
 			live++
+		}
+		if one.AnotherFleet != "" {
+			strange++
 		}
 		if one.Session == status.Session {
 			own = one
@@ -100,6 +104,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	gauge(c.balance, status.MaxOverMean)
 	gauge(c.valid, status.ValidSeconds)
 	gauge(c.replicas, float64(live))
+	gauge(c.strange, float64(strange))
 	gauge(c.stuck, float64(min(1, len(status.Problem))))
 	for _, counter := range c.replica.counters() {
 		counter.Collect(to)

@@ -16,8 +16,8 @@ import (
 
 // Options say which replicas share members, and how. The zero value works in a pod of a Deployment or of a StatefulSet.
 type Options struct {
-	// ID is the same for all replicas that share members, and for no others in the namespace. It is a DNS label. Default: the
-	// name of the Deployment or StatefulSet, which the name of the pod tells.
+	// ID is the same for all replicas that share members, and for no others in the namespace: those of another program or fleet
+	// would share them too. It is a DNS label. Default: the name of the Deployment or StatefulSet, which the name of the pod tells.
 	ID string
 
 	// Namespace is where the Leases are. Default: the pod's.
@@ -180,6 +180,8 @@ const (
 	annotationRevision = "fleet-runtime.dev/revision" // of a session
 	annotationCapacity = "fleet-runtime.dev/capacity" // of a session
 	annotationCosts    = "fleet-runtime.dev/costs"    // of a session that measures what its buckets cost
+	annotationMembers  = "fleet-runtime.dev/members"  // of a session: a sample of the members that it knows
+	annotationProgram  = "fleet-runtime.dev/program"  // of a session: the package path of the program
 	annotationDraining = "fleet-runtime.dev/draining" // of a session that is about to end
 
 	annotationBuckets = "fleet-runtime.dev/buckets" // of the table: its content

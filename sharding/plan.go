@@ -105,7 +105,7 @@ func (t *turn) strangers() (wait time.Duration) {
 			continue
 		}
 		if verdict, left := p.judge(session, t.now, t.times.lease, 0); verdict != protocol.Bury {
-			wait = max(wait, breath, left)
+			wait = max(wait, t.times.step, left) // one that is fenced is news
 		}
 	}
 	return wait

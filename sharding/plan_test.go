@@ -143,6 +143,7 @@ func TestAReplicaThatIsToEndGivesTheTableAWhile(t *testing.T) {
 	c := &manual{at: instant{mono: time.Hour, wall: time.Now().Round(0)}}
 	turn := turnOf(t, c, func(*protocol.Table) {})
 	l, s := turn.l, turn.s
+	l.joined = true
 	tenure := turn.Own("m", keyed(keyIn(0))).Tenure
 	l.begin(s)
 	if tenure.Over() == nil || !s.draining.Load() || len(s.hurry) != 1 {

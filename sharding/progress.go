@@ -13,8 +13,10 @@ type progress struct {
 	done   <-chan struct{} // the replica is to end; nil once that was heard
 	begun  instant
 	joined bool
-	left   bool // the session is in no table any more, or cannot wait for that
-	told   bool // it has left, and the others know
+	// declined is set when the session is to end without having joined, and nobody can let it join any more.
+	declined bool
+	left     bool // the session is in no table any more, or cannot wait for that
+	told     bool // it has left, and the others know
 
 	readySince instant // since when buckets can be acknowledged, the zero value if there are none
 	drainedAt  instant // since when nothing runs any more, of a replica that is to end
@@ -101,7 +103,7 @@ func (l *progress) look(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.now()
-	if l.table.content != nil && l.table.problem == nil && !l.table.content.Has(s.name) {
+	if l.table.content != nil && l.table.problem == nil && !l.table.content.Has(s.name) && (l.joined || l.declined) {
 		l.left, l.told = true, true
 		return
 	}

@@ -39,8 +39,11 @@ type Replica struct {
 	running bool
 	session *session // nil before the first
 	table   heldTable
-	newest  int64            // the greatest Gen of any table that was seen
-	peers   map[string]*peer // by session
+	newest  int64 // the greatest Gen of any table that was seen
+	// watchedTable is the version of the table that the watch has shown last. Unlike what is read or written, it comes after all that
+	// was written to sessions before.
+	watchedTable string
+	peers        map[string]*peer // by session
 	// elsewhere has the sessions of other pools, and pools how many members those have.
 	elsewhere map[string]*peer
 	pools     map[string]int
@@ -48,6 +51,7 @@ type Replica struct {
 	buckets   []bucket        // empty before there is a table
 	tenures   int             // that were not released
 	costs     *protocol.Costs // nil if they are not measured
+	kin       kin
 	settling  settling
 	wakeAt    time.Duration // by the monotonic clock, when the fleet is to ask again; 0 for never
 
@@ -77,7 +81,7 @@ func newReplica(opts Options, c clock) (*Replica, error) {
 		opts: opts, times: timesOf(opts.LeaseDuration), clock: c, log: opts.Logger.WithValues("sharding", opts.ID),
 		news: newSignal(), arm: newSignal(), work: newSignal(), count: newCounts(),
 		peers: map[string]*peer{}, elsewhere: map[string]*peer{}, members: map[fleet.ClusterName]member{}, pools: map[string]int{},
-		settling: settling{after: opts.Settle},
+		settling: settling{after: opts.Settle}, kin: kin{program: programPath(), patient: differAtMost * opts.LeaseDuration},
 	}
 	if opts.Measure {
 		r.costs = protocol.NewCosts(protocol.DefaultPace())
@@ -147,6 +151,7 @@ func (r *Replica) newSession() *session {
 				Namespace: r.opts.Namespace, Name: r.opts.leaseName(name), Labels: map[string]string{labelSharding: r.opts.ID},
 				Annotations: map[string]string{
 					annotationPool: r.opts.Pool, annotationRevision: r.opts.Revision, annotationCapacity: strconv.Itoa(r.opts.Capacity),
+					annotationProgram: r.kin.program,
 				},
 			},
 			Spec: coordinationv1.LeaseSpec{

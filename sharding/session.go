@@ -38,6 +38,7 @@ type session struct {
 	draining atomic.Bool
 	hurry    signal                 // to renew now
 	costs    atomic.Pointer[string] // what it says of what its buckets cost, nil for nothing
+	members  atomic.Pointer[string] // what it says of the members that it knows, nil for nothing
 
 	described *coordinationv1.Lease // what is written, but for what changes with each renewal
 	lease     *coordinationv1.Lease // as last read or written, nil before
@@ -212,6 +213,9 @@ func (s *session) next() *coordinationv1.Lease {
 	next.Annotations[annotationRenewal] = strconv.FormatInt(s.number, 10)
 	if costs := s.costs.Load(); costs != nil {
 		next.Annotations[annotationCosts] = *costs
+	}
+	if members := s.members.Load(); members != nil {
+		next.Annotations[annotationMembers] = *members
 	}
 	if s.draining.Load() {
 		next.Annotations[annotationDraining] = "true"

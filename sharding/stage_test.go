@@ -217,8 +217,10 @@ func (a *actor) session() string {
 // worker stands for the fleet of one replica: it writes to each member that it owns all the time.
 type worker struct {
 	*actor
-	wake signal
-	over chan struct{}
+	// knows reports whether a member is one of its fleet's; nil if all are.
+	knows func(fleet.ClusterName) bool
+	wake  signal
+	over  chan struct{}
 
 	mu      sync.Mutex // guards what follows
 	held    map[fleet.ClusterName]fleet.Tenure
@@ -272,6 +274,9 @@ func (w *worker) look() {
 		return
 	}
 	names := w.scene.names()
+	if w.knows != nil {
+		maps.DeleteFunc(names, func(name fleet.ClusterName, _ map[string]string) bool { return !w.knows(name) })
+	}
 	for name, tenure := range w.held {
 		labels, is := names[name]
 		if tenure.Over() != nil || !is || !tenure.Covers(labels) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // State is what a replica does.
@@ -69,6 +71,9 @@ type ReplicaStatus struct {
 	// StrangeCosts is of how many buckets the session says that too, though it does not own them. It is ignored, and usual for a
 	// minute after a hand-over.
 	StrangeCosts int `json:"strangeCosts,omitempty"`
+	// AnotherFleet says why the session seems to be of another fleet, which was given the same ID. Members that only one of them knows
+	// may have no reconciles then. It is said after four times the duration of a Lease.
+	AnotherFleet string `json:"anotherFleet,omitempty"`
 	// CostProblem says why nothing can be made of what the session says of costs.
 	CostProblem string `json:"costProblem,omitempty"`
 }
@@ -100,6 +105,16 @@ func (r *Replica) Status() Status {
 	}
 	status.MembersWithoutOwner += r.desertedLocked()
 	return status
+}
+
+// Lease names the Lease of the session, which fleet.Fleet.Lease returns. It has no name before the first session.
+func (r *Replica) Lease() types.NamespacedName {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.session == nil {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: r.opts.Namespace, Name: r.opts.leaseName(r.session.name)}
 }
 
 // desertedLocked returns how many members belong to other pools of which no replica is live.
@@ -146,6 +161,7 @@ func (r *Replica) addTableLocked(status *Status) {
 		if p := r.peers[m.Session]; p != nil {
 			one.Live, one.Draining, one.SilentSeconds = r.livesAt(now, m.Session, p), p.draining(), now.since(p.heard).Seconds()
 		}
+		one.AnotherFleet = r.kin.of(m.Session)
 		r.addCostsLocked(&one)
 		status.Replicas = append(status.Replicas, one)
 	}

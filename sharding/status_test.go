@@ -94,29 +94,32 @@ func TestMetricsShowWhatTheStatusHas(t *testing.T) {
 func TestAMetricShowsThatNothingCanBeDecided(t *testing.T) {
 	t.Parallel()
 	r, _ := seated(t, systemClock{time.Now()})
-	stuck := func() (value float64) {
-		registry := prometheus.NewPedanticRegistry()
-		if err := registry.Register(newCollector(r)); err != nil {
-			t.Fatal(err)
-		}
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, family := range families {
-			if family.GetName() == metricPrefix+"stuck" {
-				value = family.GetMetric()[0].GetGauge().GetValue()
-			}
-		}
-		return value
-	}
-	if got := stuck(); got != 0 {
+	if got := gaugeOf(t, r, "stuck"); got != 0 {
 		t.Errorf("stuck is %v while nothing is wrong", got)
 	}
 	r.stuck(errProblem("test.table", errRefused))
-	if got := stuck(); got != 1 {
+	if got := gaugeOf(t, r, "stuck"); got != 1 {
 		t.Errorf("stuck is %v while the table cannot be read", got)
 	}
+}
+
+// gaugeOf returns what a metric of a replica shows.
+func gaugeOf(t *testing.T, r *Replica, name string) (value float64) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(newCollector(r)); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == metricPrefix+name {
+			value = family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return value
 }
 
 // lines are those of a log.

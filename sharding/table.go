@@ -3,6 +3,7 @@ package sharding
 import (
 	"context"
 	"fmt"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -99,7 +100,7 @@ func (r *Replica) deleteTable(ctx context.Context, lease *coordinationv1.Lease) 
 
 // createTable creates a table that is newer than all that this replica has seen.
 func (r *Replica) createTable(ctx context.Context) (*coordinationv1.Lease, error) {
-	start := r.clock.now().wall.UnixMilli()
+	start := r.hubTime(ctx).UnixMilli()
 	if newest := r.newestGen(); newest < protocol.MaxStart { // nobody has counted as far as that: somebody has forged a table
 		start = max(start, newest+1)
 	}
@@ -117,6 +118,24 @@ func (r *Replica) createTable(ctx context.Context) (*coordinationv1.Lease, error
 		return r.get(ctx, r.opts.tableName())
 	}
 	return created, err
+}
+
+// astray is by how much a clock may differ from that of the local cluster.
+const astray = time.Minute
+
+// hubTime returns the time by this replica's clock, or by that of the local cluster if the two differ by much: epochs of a table that was made
+// by a clock years ahead would be greater than those of the next. A dry run tells it; where that is not had, the own clock has to do.
+func (r *Replica) hubTime(ctx context.Context) time.Time {
+	own := r.clock.now().wall
+	would, err := ask(ctx, r.hub.writing, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return r.hub.writing.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.opts.Namespace, GenerateName: r.opts.tableName() + "-",
+		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	})
+	if err != nil || would.CreationTimestamp.IsZero() || own.Sub(would.CreationTimestamp.Time).Abs() < astray {
+		return own
+	}
+	return would.CreationTimestamp.Time
 }
 
 // write writes the table, if it has changed. If another was faster, the turn is repeated.
@@ -146,6 +165,7 @@ func (t *turn) write(ctx context.Context) error {
 		return fmt.Errorf("writing the table of who owns what: %w", err)
 	}
 	t.l.conflicts = 0
+	t.l.declined = t.declines
 	t.look(0)
 	t.mu.Lock()
 	t.sawTableLocked(written)

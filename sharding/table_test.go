@@ -3,6 +3,7 @@ package sharding
 import (
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,27 @@ func TestATableThatCannotBeReadChangesNothingAndSaysSo(t *testing.T) {
 			s.becomesShared(a, b, c)
 		})
 	}
+}
+
+// An older version does not know the table that a newer one has left. docs/install.md says what to do then.
+func TestAnOlderVersionBeginsOnceTheTableOfANewerOneIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 20)
+	newer := s.start("newer")
+	s.becomesShared(newer)
+	newer.stop()
+	s.rewrite(func(text string) string { return strings.Replace(text, `"v":1`, `"v":2`, 1) })
+	older := s.start("older")
+	stage.Eventually(t, "it says what the matter is", func() bool {
+		return strings.Contains(older.replica.Status().Problem, "its version is 2, and not 1")
+	})
+	if held := older.holds(); len(held) > 0 {
+		t.Errorf("it works on %v by a table that it cannot read", held)
+	}
+	if err := s.cp.Client().Delete(t.Context(), s.table()); err != nil {
+		t.Fatal(err)
+	}
+	s.becomesShared(older)
 }
 
 func TestForgedSessionsOwnNothingForLong(t *testing.T) {
@@ -139,7 +161,10 @@ func TestATableKeepsItsNumberOfBuckets(t *testing.T) {
 
 func TestManyReplicasJoinAtOnce(t *testing.T) {
 	t.Parallel()
-	const replicas = 100
+	replicas := 50
+	if os.Getenv("LONG_FAULTS") != "" {
+		replicas = 100 // which take four times as much CPU time
+	}
 	s := newScene(t, 300)
 	s.lease = 30 * time.Second // so that little is written beside
 	all := make([]*actor, replicas)
@@ -293,4 +318,51 @@ func TestATableThatHasCountedToItsEndIsMendedByDeletingIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.becomesShared(a, b)
+}
+
+// TestAReplicaWorksWhoseClockIsYearsOff: a table begins to count with the time.
+func TestAReplicaWorksWhoseClockIsYearsOff(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	for name, by := range map[string]time.Duration{"BeforeItBegan": -90 * year, "Ahead": 100 * year} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, 5)
+			c := newSkewed(1)
+			c.jump(by)
+			a := s.startWith("a", c)
+			s.becomesShared(a)
+			b := s.start("b")
+			s.becomesShared(a, b)
+		})
+	}
+}
+
+// TestEpochsDoNotGoBackWhateverClocksSay: a table is made by a replica whose clock is ten years ahead, and deleted while none runs. The
+// one that makes the next table knows nothing of it, and its clock is right, or years behind.
+func TestEpochsDoNotGoBackWhateverClocksSay(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 10)
+	const decade = 10 * 365 * 24 * time.Hour
+	last := int64(0)
+	for i, ahead := range []time.Duration{decade, 0, -decade} {
+		c := newSkewed(1)
+		c.jump(ahead)
+		a := s.startWith(fmt.Sprint("r", i), c)
+		s.becomesShared(a)
+		for _, tenure := range a.tenures() {
+			if tenure.Epoch() <= last {
+				t.Errorf("the epoch of a member is %d, and may have been %d before", tenure.Epoch(), last)
+			}
+		}
+		for _, tenure := range a.tenures() {
+			last = max(last, tenure.Epoch())
+		}
+		a.stop()
+		if err := s.cp.Client().Delete(t.Context(), s.table()); err != nil {
+			t.Fatal(err)
+		}
+		made := a.replica.hubTime(t.Context())
+		stage.Eventually(t, "the second is over", func() bool { return a.replica.hubTime(t.Context()).Truncate(time.Second).After(made) })
+	}
 }

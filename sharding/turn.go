@@ -34,19 +34,23 @@ type turn struct {
 	now   instant
 	lease *coordinationv1.Lease // the table as it was read
 	was   *protocol.Table
-	next  *protocol.Table // nil while nothing is to be written
-	peers map[string]*peer
-	rank  int // -1 if the session has not joined
-	again time.Duration
-	steps []protocol.Step // of the plan, that are in next
-	given int             // buckets that are acknowledged in next
-	took  []time.Duration // how long it took to drain each of them
-	input uint64          // what the plan is made of
+	// watched is whether what is known of sessions is as new as the table.
+	watched bool
+	next    *protocol.Table // nil while nothing is to be written
+	peers   map[string]*peer
+	rank    int // -1 if the session has not joined
+	again   time.Duration
+	steps   []protocol.Step // of the plan, that are in next
+	given   int             // buckets that are acknowledged in next
+	took    []time.Duration // how long it took to drain each of them
+	input   uint64          // what the plan is made of
+	// declines is whether the session ends without having joined.
+	declines bool
 }
 
 // turn looks once at what is to be done, and does it. It returns when to look again, unless there is news before.
 func (r *Replica) turn(ctx context.Context, s *session, l *progress) time.Duration {
-	look := r.measure(s)
+	look := min(r.measure(s), r.compare(s))
 	again, err := r.tryTurn(ctx, s, l)
 	again = min(again, look)
 	r.stuck(err)
@@ -82,12 +86,10 @@ func (t *turn) decide(ctx context.Context) error {
 	if t.rank < 0 || t.s.draining.Load() {
 		return nil
 	}
-	if err := t.buryDead(ctx); err != nil {
-		return err
-	}
+	err := t.buryDead(ctx)
 	t.joinOthers()
 	t.plan()
-	return nil
+	return err
 }
 
 func (r *Replica) beginTurn(s *session, l *progress) (*turn, error) {
@@ -95,7 +97,8 @@ func (r *Replica) beginTurn(s *session, l *progress) (*turn, error) {
 	defer r.mu.Unlock()
 	t := &turn{
 		Replica: r, s: s, l: l, now: r.clock.now(), again: r.times.lease,
-		lease: r.table.lease, was: r.table.content, peers: maps.Clone(r.peers), input: r.inputs,
+		lease: r.table.lease, was: r.table.content, watched: r.watchedTable == r.table.lease.ResourceVersion,
+		peers: maps.Clone(r.peers), input: r.inputs,
 	}
 	if r.table.problem != nil {
 		return nil, errProblem(r.opts.tableName(), r.table.problem)
@@ -167,9 +170,10 @@ func (t *turn) hasJoined() {
 	t.log.Info("This replica shares the members now", "session", t.s.name, "replicas", len(t.was.Sessions))
 }
 
-// joinOthers puts sessions into the table that wait for that. The first replica does it.
+// joinOthers puts sessions into the table that wait for that. The first replica does it, once the watch has shown it this table: so it
+// knows of each session that said before that it is to end, see leave.
 func (t *turn) joinOthers() {
-	if t.rank != 0 {
+	if t.rank != 0 || !t.watched {
 		return
 	}
 	for session, p := range t.peers {
@@ -258,12 +262,20 @@ func (r *Replica) get(ctx context.Context, name string) (*coordinationv1.Lease, 
 	})
 }
 
-// leave takes the session out of the table, if it is about to end and owns nothing any more.
+// leave takes the session out of the table, if it is about to end and owns nothing any more. One that was never in it writes the table
+// once others can read that it is to end: what lets it join, and was decided before, fails then.
 func (t *turn) leave() {
-	if !t.s.draining.Load() || !t.current().Has(t.s.name) || len(t.current().Due(t.s.name, true)) > 0 {
+	if !t.s.draining.Load() {
 		return
 	}
-	_ = t.change().Leave(t.s.name)
+	switch own := t.peers[t.s.name]; {
+	case !t.l.joined && !t.was.Has(t.s.name):
+		if t.declines = own != nil && own.draining(); t.declines {
+			t.change()
+		}
+	case t.current().Has(t.s.name) && len(t.current().Due(t.s.name, true)) == 0:
+		_ = t.change().Leave(t.s.name)
+	}
 }
 
 func (r *Replica) tableNow() *protocol.Table {

@@ -37,7 +37,16 @@ func (v view) Update(obj any) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.sawLocked(lease)
+	v.watchedLocked(lease)
 	return nil
+}
+
+// watchedLocked notes which version of the table the watch has come to.
+func (v view) watchedLocked(lease *coordinationv1.Lease) {
+	if lease.Name == v.opts.tableName() {
+		v.watchedTable = lease.ResourceVersion
+		v.work.send() // it may have been read before
+	}
 }
 
 // Delete implements ReflectorStore.
@@ -65,6 +74,11 @@ func (v view) Replace(objs []any, _ string) error {
 	}
 	if !there[v.opts.tableName()] && v.table.lease != nil {
 		v.goneLocked(v.opts.tableName())
+	}
+	for _, obj := range objs {
+		if lease, ok := obj.(*coordinationv1.Lease); ok {
+			v.watchedLocked(lease)
+		}
 	}
 	for session := range v.peers {
 		if name := v.opts.leaseName(session); !there[name] {

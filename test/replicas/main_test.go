@@ -1,5 +1,3 @@
-// Package replicas has tests of several processes that share members, with real API servers. What it claims, it reads from the logs
-// of proxies before the members alone.
 package replicas
 
 import (
@@ -12,4 +10,4 @@ import (
 
 var pool mctest.Pool
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, runProgram)) }
+func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, func() { RunProgram(onMachineTime) })) }

@@ -26,17 +26,18 @@ func TestNoTwoReplicasWriteToAMember(t *testing.T) {
 		members, changes int // a second, all together
 		play             func(*scene)
 	}{
-		"one is killed":                             {6, 20, oneIsKilled},
-		"the one that plans is killed":              {6, 20, thePlannerIsKilled},
-		"one stands still, and goes on":             {6, 20, oneStandsStill},
-		"one is asked to end":                       {6, 20, oneEnds},
-		"one is asked to end while writes are slow": {6, 20, oneEndsWhileWritesAreSlow},
-		"one loses its hub":                         {6, 20, oneLosesItsHub},
-		"one has no answers of its hub":             {6, 20, oneHasNoAnswers},
-		"one has late answers of its hub":           {6, 20, oneHasLateAnswers},
-		"reconciles do not heed their contexts":     {4, 4, reconcilesAreDeaf},
-		"there are one, then five, then two":        {10, 20, thereAreMoreAndFewer},
-		"they are replaced by a new version":        {10, 100, theyAreReplaced},
+		"one is killed":                                 {6, 20, oneIsKilled},
+		"the one that plans is killed":                  {6, 20, thePlannerIsKilled},
+		"one stands still, and goes on":                 {6, 20, oneStandsStill},
+		"one is asked to end":                           {6, 20, oneEnds},
+		"one is asked to end while writes are slow":     {6, 20, oneEndsWhileWritesAreSlow},
+		"one loses its hub":                             {6, 20, oneLosesItsHub},
+		"one has no answers of its hub":                 {6, 20, oneHasNoAnswers},
+		"one has late answers of its hub":               {6, 20, oneHasLateAnswers},
+		"the program hangs that one has credentials of": {6, 20, oneHasNoCredentials},
+		"reconciles do not heed their contexts":         {4, 4, reconcilesAreDeaf},
+		"there are one, then five, then two":            {10, 20, thereAreMoreAndFewer},
+		"they are replaced by a new version":            {10, 100, theyAreReplaced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -132,6 +133,21 @@ func oneHasNoAnswers(s *scene) {
 
 func oneHasLateAnswers(s *scene) {
 	theHubFails(s, func(n *stage.Network) { n.Delay(leaseOfTests / 4) }, func(n *stage.Network) { n.Delay(0) })
+}
+
+// oneHasNoCredentials any more of the hub, as the program hangs that provides them. It ends all the same when it is asked to.
+func oneHasNoCredentials(s *scene) {
+	plugin := stage.NewPlugin(s.T, s.hub.Config())
+	s.start("r0", "r1")
+	s.run("r2", plugin.Config(s.hub.Config()), func(*role) {})
+	s.become(time.Now(), "r0", "r1", "r2")
+	since := time.Now()
+	plugin.Hang()
+	s.without(since, "r2")
+	s.isServed(since, afterDeath)
+	begun := time.Now()
+	s.processes["r2"].Stop()
+	s.Logf("it has ended after %s", time.Since(begun))
 }
 
 // reconcilesAreDeaf: they go on for longer than a lease after their member has gone to another replica, and want to write then.

@@ -37,6 +37,8 @@ func (m *model) explore(most int) (*explored, error) {
 }
 
 // follow notes what may follow on a state.
+//
+//go:norace
 func (x *explored) follow(n int, next []event) error {
 	from, rests := x.states[n], true
 	for _, e := range next {
@@ -59,6 +61,7 @@ func (x *explored) follow(n int, next []event) error {
 	return nil
 }
 
+//go:norace
 func (x *explored) found(s state, from int32) (id int32, first bool) {
 	if id, known := x.ids[s]; known {
 		return id, false
@@ -86,6 +89,8 @@ func (x *explored) trace(n int) string {
 // settles checks that the replicas come to rest once faults stop, whatever happens in which order: no sequence of events without
 // faults is endless, and where nothing is left that can happen, each bucket has an owner that works on it. To start a process is
 // no duty: that holds without it too.
+//
+//go:norace
 func (x *explored) settles() error {
 	const (
 		unseen = iota
@@ -135,6 +140,8 @@ func (x *explored) settles() error {
 }
 
 // after returns what may follow on a state without a fault.
+//
+//go:norace
 func (x *explored) after(n int32) []int32 {
 	if n == 0 {
 		return x.calm[:x.calmTo[0]]
@@ -143,6 +150,8 @@ func (x *explored) after(n int32) []int32 {
 }
 
 // unsettled says what is wrong with a state in which nothing more happens. If no process is left, nothing is.
+//
+//go:norace
 func (m *model) unsettled(s state) string {
 	table := m.tables.of(s.table)
 	owned := map[string]set{}
@@ -168,6 +177,7 @@ func (m *model) unsettled(s state) string {
 	return ""
 }
 
+//go:norace
 func (s *state) up() (n int) {
 	for _, r := range s.replicas {
 		if r.up {

@@ -4,6 +4,8 @@ import "slices"
 
 // canonical returns the state that stands for all that differ from s only in how the replicas and their sessions are called: no rule
 // looks at names.
+//
+//go:norace
 func (t *tables) canonical(s state) state {
 	for i, r := range s.replicas {
 		other := !r.up && s.sessions[i][0].is == unknown && s.sessions[i][1].is != unknown
@@ -32,6 +34,8 @@ func (t *tables) canonical(s state) state {
 }
 
 // tablesBefore orders states that differ in tables alone.
+//
+//go:norace
 func (s *state) tablesBefore(than state) bool {
 	if s.table != than.table {
 		return s.table < than.table
@@ -50,6 +54,8 @@ var orders = [...][modelReplicas]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0},
 const swapSlots = len(orders)
 
 // rename calls replicas or sessions otherwise.
+//
+//go:norace
 func (t *tables) rename(s state, way int) state {
 	to := s
 	to.table = t.renamed(s.table, way)
@@ -72,6 +78,8 @@ func (t *tables) rename(s state, way int) state {
 }
 
 // renamed returns the table with other names.
+//
+//go:norace
 func (t *tables) renamed(id tableID, way int) tableID {
 	if id == 0 || way == 0 {
 		return id
@@ -114,6 +122,8 @@ func rename(i, slot, way int) string {
 }
 
 // key has all of a replica but for its table.
+//
+//go:norace
 func (s *state) key(i int) uint64 {
 	r := s.replicas[i]
 	key := uint64(r.holds) | uint64(r.runs)<<2 | uint64(r.held)<<4

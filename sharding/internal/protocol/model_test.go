@@ -23,6 +23,8 @@ import (
 //   - A fence that is on its way is a fence that is sent later: silence that was broken refuses it, silence that was not
 //     does no harm.
 //   - A planner believes of each session that it lives, or that it does not, whichever is true.
+//
+// One goroutine explores it, so the race detector has nothing to find. What is marked with norace takes half the time without it.
 const (
 	modelReplicas = 3
 	modelBuckets  = 2
@@ -143,6 +145,8 @@ func (m *model) first() state {
 }
 
 // next returns what may happen in a state. The array of reuse is taken for it.
+//
+//go:norace
 func (m *model) next(from state, named bool, reuse []event) []event {
 	e := &events{model: m, from: from, named: named, all: reuse[:0]}
 	for i := range from.replicas {
@@ -160,6 +164,7 @@ func (m *model) next(from state, named bool, reuse []event) []event {
 	return e.all
 }
 
+//go:norace
 func (e *events) add(cost uint8, to state, name string, args ...any) {
 	if cost > e.from.faults {
 		return
@@ -175,6 +180,8 @@ func (e *events) add(cost uint8, to state, name string, args ...any) {
 }
 
 // forget frees the places of sessions that nothing speaks of any more.
+//
+//go:norace
 func (m *model) forget(s state) state {
 	for i := range s.sessions {
 		for slot, l := range s.sessions[i] {
@@ -204,6 +211,8 @@ func (e *events) start(i int) {
 }
 
 // session has what happens to a Lease, whatever its replica does.
+//
+//go:norace
 func (e *events) session(i, slot int) {
 	l := e.from.sessions[i][slot]
 	if l.is == unknown {
@@ -230,11 +239,15 @@ func (e *events) session(i, slot int) {
 }
 
 // works tells whether a session has a Lease and a process that renews it.
+//
+//go:norace
 func (s *state) works(i, slot int) bool {
 	return s.replicas[i].up && int(s.replicas[i].slot) == slot && s.sessions[i][slot].is == held
 }
 
 // lapse says that V has passed for a session, and D.
+//
+//go:norace
 func (s *state) lapse(i, slot int) {
 	l := &s.sessions[i][slot]
 	l.silent = true
@@ -247,6 +260,8 @@ func (s *state) lapse(i, slot int) {
 }
 
 // lose says that the Lease of a session is fenced, or gone. Renewals that were not applied never are.
+//
+//go:norace
 func (s *state) lose(i, slot int) {
 	l := &s.sessions[i][slot]
 	l.is = gone
@@ -256,6 +271,8 @@ func (s *state) lose(i, slot int) {
 }
 
 // end ends the process of a replica, or its session, which comes to the same: what comes then is another session.
+//
+//go:norace
 func (s *state) end(i int) {
 	r := s.replicas[i]
 	s.replicas[i] = replica{late: r.late}
@@ -265,6 +282,8 @@ func (s *state) end(i int) {
 }
 
 // process has what a replica does.
+//
+//go:norace
 func (e *events) process(i int) {
 	to := e.from
 	to.end(i)
@@ -281,6 +300,8 @@ func (e *events) process(i int) {
 }
 
 // renew has what a replica does with its own Lease.
+//
+//go:norace
 func (e *events) renew(i int) {
 	r := e.from.replicas[i]
 	l := e.from.sessions[i][r.slot]
@@ -314,6 +335,8 @@ func (e *events) renew(i int) {
 }
 
 // see brings the view of a replica up to date.
+//
+//go:norace
 func (e *events) see(i int) {
 	to := e.from
 	e.refresh(&to, i)
@@ -328,6 +351,8 @@ func (e *events) see(i int) {
 func (m *model) viewsGoBack() bool { return m.rules.newer(&Table{Gen: 1}, &Table{Gen: 2}) }
 
 // refresh makes the view of a replica that of the hub. A session that is in the table no more is over.
+//
+//go:norace
 func (m *model) refresh(s *state, i int) {
 	r := &s.replicas[i]
 	table, self := m.tables.of(s.table), name(i, int(r.slot))
@@ -349,6 +374,8 @@ func (m *model) refresh(s *state, i int) {
 }
 
 // work begins and ends tenures, by the view alone.
+//
+//go:norace
 func (e *events) work(i int) {
 	r := e.from.replicas[i]
 	for b := range modelBuckets {
@@ -389,6 +416,8 @@ func (m *model) String(s state) string {
 }
 
 // writers returns a bucket that two replicas may write to.
+//
+//go:norace
 func (s *state) writers() (bucket int, found bool) {
 	var once, twice set
 	for _, r := range s.replicas {

@@ -114,6 +114,8 @@ func (w wish) String() string {
 }
 
 // write returns the table that somebody wishes. Each is found out once.
+//
+//go:norace
 func (m *model) write(w wish) (tableID, error) {
 	t := m.tables
 	done, ok := t.writes[w]
@@ -180,6 +182,8 @@ func (t *tables) check(before, after *Table) {
 }
 
 // mention tells whether a session is in a table.
+//
+//go:norace
 func (t *tables) mention(id tableID, i, slot int) bool { return id != 0 && t.of(id).Has(name(i, slot)) }
 
 func (t *tables) describe(id tableID) string {
@@ -199,6 +203,8 @@ func (t *tables) describe(id tableID) string {
 
 // write has what a replica may write. If its session is not valid, it joins nothing and plans nothing: it would join again what has
 // buried it, and so on, for as long as it does not hear of that.
+//
+//go:norace
 func (e *events) write(i int) {
 	r := e.from.replicas[i]
 	self, table := e.self(i), e.tables.of(e.from.table)
@@ -230,6 +236,8 @@ func (e *events) write(i int) {
 }
 
 // acknowledge gives up what is due and drained, one bucket at a time: two at once are one after the other.
+//
+//go:norace
 func (e *events) acknowledge(i int) {
 	r := e.from.replicas[i]
 	for b := range modelBuckets {
@@ -241,6 +249,8 @@ func (e *events) acknowledge(i int) {
 }
 
 // plan writes what a planner wants that believes anything of who lives.
+//
+//go:norace
 func (e *events) plan(i int) {
 	members := e.tables.of(e.from.table).Sessions
 	truth, drain := uint8(0), uint8(0)
@@ -273,6 +283,8 @@ func (e *events) anything(i int) {
 }
 
 // lives tells whether a session's Lease is held, and renewed.
+//
+//go:norace
 func (s *state) lives(session string) bool {
 	for i := range s.sessions {
 		for slot, l := range s.sessions[i] {
@@ -285,6 +297,8 @@ func (s *state) lives(session string) bool {
 }
 
 // drains tells whether the process of a session is about to end.
+//
+//go:norace
 func (s *state) drains(session string) bool {
 	for i, r := range s.replicas {
 		if r.up && r.leaving && name(i, int(r.slot)) == session {
@@ -295,6 +309,8 @@ func (s *state) drains(session string) bool {
 }
 
 // others lets join, fences and buries. Who lets a session join that has ended, or is about to, has an old view.
+//
+//go:norace
 func (e *events) others(i int) {
 	self := e.self(i)
 	for n := range e.from.sessions {
@@ -321,6 +337,7 @@ func (e *events) others(i int) {
 	}
 }
 
+//go:norace
 func (m *model) judge(l lease, session string) Verdict {
 	holder := session
 	if l.is == gone {
@@ -330,6 +347,8 @@ func (m *model) judge(l lease, session string) Verdict {
 }
 
 // change writes the table as a replica has just read it: the write is applied, whether its answer comes or not, or is slow.
+//
+//go:norace
 func (e *events) change(i int, cost uint8, w wish) {
 	w.from = e.from.table
 	if w.do < toJoin { // The others are the same, whoever writes them.
@@ -351,6 +370,8 @@ func (e *events) change(i int, cost uint8, w wish) {
 }
 
 // applied is the state once the hub has another table. What was on its way is refused then.
+//
+//go:norace
 func (m *model) applied(s state, table tableID) state {
 	s.table = table
 	for i := range s.replicas {

@@ -1,3 +1,7 @@
+// Package replicas has tests of several processes that share members, with real API servers. What it claims, it reads from the logs
+// of proxies before the members alone.
+//
+// Those of clocks that go wrong run in the tests of package sharding, which can give a replica another clock.
 package replicas
 
 import (
@@ -6,8 +10,10 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -39,6 +45,25 @@ type role struct {
 	// Takes is how long a reconcile takes, whatever its context says if it is deaf.
 	Takes time.Duration
 	Deaf  bool
+	Clock Clock
+}
+
+// Clock says how the clock of a replica goes. The zero value is the machine's.
+type Clock struct {
+	// Rate is how fast it goes, 0 for as fast as the machine's.
+	Rate float64
+	// Jump is what is added to the wall clock when the process gets a SIGUSR1.
+	Jump time.Duration
+	// Stops is whether the monotonic clock stands still from then on.
+	Stops bool
+}
+
+// Share makes what lets a process share the members. signals has the process's SIGUSR1.
+type Share func(opts sharding.Options, c Clock, signals <-chan os.Signal) mcmanager.FleetOption
+
+// onMachineTime shares members as programs do.
+func onMachineTime(opts sharding.Options, _ Clock, _ <-chan os.Signal) mcmanager.FleetOption {
+	return mcmanager.Sharded(opts)
 }
 
 // place is where a member is. Its namespace is its own.
@@ -57,23 +82,26 @@ func (r role) start(s *scene) *stage.Program {
 	return stage.Start(s.T, string(text))
 }
 
-// runProgram is what the test binary does where it is started as a program.
-func runProgram() {
+// RunProgram is what the test binary does where it is started as a program.
+func RunProgram(share Share) {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))
 	r := role{}
-	if err := errors.Join(json.Unmarshal([]byte(os.Args[1]), &r), r.run(ctrl.SetupSignalHandler())); err != nil {
+	if err := errors.Join(json.Unmarshal([]byte(os.Args[1]), &r), r.run(ctrl.SetupSignalHandler(), share)); err != nil {
 		ctrl.Log.Error(err, "The program ends")
 		os.Exit(1)
 	}
 }
 
-func (r *role) run(ctx context.Context) error {
+func (r *role) run(ctx context.Context, share Share) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	defer signal.Stop(signals)
 	cfg, err := clientcmd.BuildConfigFromFlags("", r.Hub)
 	if err != nil {
 		return err
 	}
 	mgr, err := mcmanager.New(cfg, r.provider(), mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}},
-		mcmanager.Sharded(r.Sharding), r.onlyItsNamespace)
+		share(r.Sharding, r.Clock, signals), r.onlyItsNamespace)
 	if err != nil {
 		return err
 	}

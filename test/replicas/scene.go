@@ -5,8 +5,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -89,18 +89,23 @@ func (s *scene) run(name string, hub *rest.Config, edit func(*role)) {
 	}
 	edit(&r)
 	s.processes[name] = r.start(s)
-	stage.Eventually(s.T, name+" is in the table", func() bool { return s.joined(name) })
+	stage.Eventually(s.T, name+" is in the table", func() bool { return s.session(name) != "" })
 }
 
-// joined reports whether a replica is in the table of who owns what.
-func (s *scene) joined(name string) bool {
+// session is that of a replica in the table of who owns what. It is empty where the replica has not joined.
+func (s *scene) session(name string) string {
+	s.Helper()
 	var leases coordinationv1.LeaseList
 	if err := s.hub.Client().List(s.Context(), &leases, client.InNamespace(s.namespace)); err != nil {
 		s.Fatal(err)
 	}
-	return slices.ContainsFunc(leases.Items, func(lease coordinationv1.Lease) bool {
-		return strings.HasSuffix(lease.Name, ".table") && strings.Contains(lease.Annotations["fleet-runtime.dev/buckets"], `"`+name+"-")
-	})
+	of := regexp.MustCompile(`"(` + name + `-[^"]*)"`)
+	for _, lease := range leases.Items {
+		if found := of.FindStringSubmatch(lease.Annotations["fleet-runtime.dev/buckets"]); found != nil {
+			return found[1]
+		}
+	}
+	return ""
 }
 
 // become waits until these replicas have written to members of their own, since then, and nobody else has.
