@@ -2,11 +2,13 @@ package mcmanager
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,16 +88,30 @@ type memberRow struct {
 	fleet.Status
 	// Queues has the figures of the member by controller.
 	Queues map[string]mcqueue.Stats `json:"queues,omitempty"`
+	// What follows is there if the page is about one member.
+	History []fleet.Transition           `json:"history,omitempty"` // the oldest first
+	Kinds   []fleet.KindState            `json:"kinds,omitempty"`
+	Running map[string][]mcqueue.Running `json:"running,omitempty"` // by controller, the oldest first
 }
 
-//go:embed debug.html
-var debugHTML string
+// moment is a time that a page shows as how long ago it was.
+type moment struct{ Now, At time.Time }
 
-var debugTemplate = template.Must(template.New("fleet").Funcs(template.FuncMap{
-	"time":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"ago":     func(now, t time.Time) string { return now.Sub(t).Truncate(time.Second).String() },
+//go:embed debug.html debugmember.html debugframe.html
+var debugHTML embed.FS
+
+var debugTemplates = template.Must(template.New("").Funcs(template.FuncMap{
+	"time":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"ago":    func(now, t time.Time) string { return now.Sub(t).Truncate(time.Second).String() },
+	"moment": func(now, t time.Time) moment { return moment{now, t} },
+	"page":   pageOf,
+	"backward": func(all []fleet.Transition) []fleet.Transition {
+		all = slices.Clone(all)
+		slices.Reverse(all)
+		return all
+	},
 	"expires": func(now, t time.Time) bool { return !t.IsZero() && t.Sub(now) < soon },
-}).Parse(debugHTML))
+}).ParseFS(debugHTML, "*.html"))
 
 // ServeHTTP implements http.Handler.
 func (p debugPage) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -114,7 +130,11 @@ func (p debugPage) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		render, contentType = p.json, "application/json"
 	}
 	page, err := render(time.Now(), chosen)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoMember):
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -138,6 +158,14 @@ func (p debugPage) json(now time.Time, chosen filter) ([]byte, error) {
 		Time: now.UTC(), Role: p.role(), Sharding: p.sharing(), States: countStates(list),
 		Problems: chosen.problems(p.fleet.Problems()), Members: make([]memberRow, 0, len(list)),
 	}
+	if chosen.Member != "" {
+		one, err := p.member(chosen.Member)
+		if err != nil {
+			return nil, err
+		}
+		all.Members = append(all.Members, one)
+		return json.MarshalIndent(all, "", "  ")
+	}
 	for _, status := range chosen.members(list) {
 		all.Members = append(all.Members, memberRow{Status: status, Queues: p.fleet.Queues(status.Name)})
 	}
@@ -146,6 +174,13 @@ func (p debugPage) json(now time.Time, chosen filter) ([]byte, error) {
 
 // html has the worst of it first, and no more than a browser shows well.
 func (p debugPage) html(now time.Time, chosen filter) ([]byte, error) {
+	if chosen.Member != "" {
+		one, err := p.member(chosen.Member)
+		if err != nil {
+			return nil, err
+		}
+		return sheet{Time: now.UTC(), Role: p.role(), Sharding: p.sharing(), memberRow: one}.render()
+	}
 	t := newTable(p.fleet.List(nil), p.fleet.Problems(), chosen)
 	t.Time, t.Role, t.Sharding = now.UTC(), p.role(), p.sharing()
 	for i, row := range t.Rows {
@@ -154,8 +189,10 @@ func (p debugPage) html(now time.Time, chosen filter) ([]byte, error) {
 	return t.render()
 }
 
-func (t table) render() ([]byte, error) {
+func (t table) render() ([]byte, error) { return render("fleet", t) }
+
+func render(name string, data any) ([]byte, error) {
 	var page bytes.Buffer
-	err := debugTemplate.Execute(&page, t)
+	err := debugTemplates.ExecuteTemplate(&page, name, data)
 	return page.Bytes(), err
 }

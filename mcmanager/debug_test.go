@@ -33,7 +33,7 @@ func TestAReplicaThatSharesMembersShowsWhoHasWhat(t *testing.T) {
 		Replica: "shop-1", Session: "shop.s.shop-1-x", Pool: "large", State: sharding.Suspended, SuspendedSince: at, Problem: "<b>hub</b>",
 		MembersWithoutOwner: 3, MaxOverMean: 1.25, Replicas: []sharding.ReplicaStatus{
 			{Session: "shop.s.shop-1-x", Replica: "shop-1", Revision: "r2", Live: true, Members: 7, Weight: 9, Capacity: 2},
-			{Session: "shop.s.shop-2-y", Replica: "shop-2", SilentSeconds: 12.4, Capacity: 1, Weight: 3.25, CostProblem: "<b>no costs</b>"},
+			{Session: "shop.s.shop-2-y", Replica: "shop-2", SilentSeconds: 12.4, Capacity: 1, Weight: 3.25, CostProblem: "<b>no costs</b>", AnotherFleet: "<b>others</b>"},
 			{Replica: "shop-3", Live: true, Draining: true},
 		},
 		Moves: []sharding.Move{{From: "shop.s.shop-3-z", To: "shop.s.shop-1-x", Members: 4, Since: at.Add(-time.Minute)}},
@@ -44,8 +44,8 @@ func TestAReplicaThatSharesMembersShowsWhoHasWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"one of those that share the members", "<th>Owner</th>", "3 members have no owner", "&lt;b&gt;hub", "1.25 of the mean", "of pool large",
-		"silent for 12 s", "<td>9</td>", `<td>3.25 <span class="Unreachable">&lt;b&gt;no costs`, `<span class="Leaving">leaving</span>`, "4 members move from shop.s.shop-3-z to shop.s.shop-1-x", ">1m0s</time>",
+		"one of those that share the members", `<th scope="col">Owner</th>`, "3 members have no owner", "&lt;b&gt;hub", "1.25 of the mean", "of pool large",
+		"silent for 12 s", `<td data-label="Weight">9</td>`, `<td data-label="Weight">3.25 <span class="Unreachable">&lt;b&gt;no costs`, "of another fleet: &lt;b&gt;others", `<span class="Leaving">leaving</span>`, "4 members move from shop.s.shop-3-z to shop.s.shop-1-x", ">1m0s</time>",
 		`is <span class="Suspended">Suspended</span> since <time datetime="2030-01-02T03:04:05Z">`,
 	} {
 		if !strings.Contains(string(html), want) {
@@ -107,7 +107,7 @@ func TestProblemsOfDiscoveryShow(t *testing.T) {
 	f, _ := fleettest.Run(t, fleet.Options{})
 	f.SetProblem(fleet.Problem{Provider: "kubeconfig", About: "Secret fleet/east", Reason: "NoMember"})
 	for target, want := range map[string]string{
-		"/debug/fleet": "<td>Secret fleet/east</td>", "/debug/fleet?format=json": `"about": "Secret fleet/east"`,
+		"/debug/fleet": ">Secret fleet/east</td>", "/debug/fleet?format=json": `"about": "Secret fleet/east"`,
 	} {
 		resp := httptest.NewRecorder()
 		debugPage{f.Fleet, withoutElection, unshared}.ServeHTTP(resp, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
@@ -128,8 +128,8 @@ func TestThePageIsHTMLForPeopleAndJSONForPrograms(t *testing.T) {
 		contentType            string
 		body                   string
 	}{
-		"Browser":    {http.MethodGet, "/debug/fleet", "text/html,application/xhtml+xml,*/*;q=0.8", 200, "text/html; charset=utf-8", "<td>a</td>"},
-		"Anything":   {http.MethodGet, "/debug/fleet", "*/*", 200, "text/html; charset=utf-8", "<td>a</td>"},
+		"Browser":    {http.MethodGet, "/debug/fleet", "text/html,application/xhtml+xml,*/*;q=0.8", 200, "text/html; charset=utf-8", ">a</a></th>"},
+		"Anything":   {http.MethodGet, "/debug/fleet", "*/*", 200, "text/html; charset=utf-8", ">a</a></th>"},
 		"AcceptJSON": {http.MethodGet, "/debug/fleet", "application/json", 200, "application/json", `"name": "a"`},
 		"AskForJSON": {http.MethodGet, "/debug/fleet?format=json", "", 200, "application/json", `"name": "a"`},
 		"Head":       {http.MethodHead, "/debug/fleet", "", 200, "text/html; charset=utf-8", ""},

@@ -16,7 +16,9 @@ import (
 type filter struct {
 	State string // a state, or notSynced
 	Text  string // words that must all occur
-	words []string
+	// Member is the one that the page is about, whatever its state and text. Empty for all.
+	Member fleet.ClusterName
+	words  []string
 }
 
 // notSynced is a filter beside the states: for members of which a kind is not synced, in whatever state they are.
@@ -28,7 +30,7 @@ const maxFilter = 256
 // worstFirst are the states in the order in which members are shown.
 func worstFirst() []fleet.State {
 	return []fleet.State{
-		fleet.Unreachable, fleet.Connecting, fleet.Pending, fleet.Suspended, fleet.Draining, fleet.Ready, fleet.NotOwned,
+		fleet.Unreachable, fleet.Connecting, fleet.Pending, fleet.Suspended, fleet.Draining, fleet.Drained, fleet.Ready, fleet.NotOwned,
 	}
 }
 
@@ -43,7 +45,7 @@ func choices() []string {
 
 // filterOf reads a filter from the parameters of a request, and returns an error for what cannot be meant.
 func filterOf(query url.Values) (filter, error) {
-	f := filter{State: query.Get("state"), Text: query.Get("text")}
+	f := filter{State: query.Get("state"), Text: query.Get("text"), Member: fleet.ClusterName(query.Get("member"))}
 	if !slices.Contains(choices(), f.State) {
 		return filter{}, fmt.Errorf("the parameter state is one of %s", strings.Join(choices()[1:], ", "))
 	}

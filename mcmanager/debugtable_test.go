@@ -212,7 +212,7 @@ func TestAVeryLargeFleetIsShownInPart(t *testing.T) {
 	}
 	body := show("")
 	for what, want := range map[string]int{
-		"<tr>\n<td": mostRows + mostProblems, "The worst 1000 are shown": 1, "1900 more problems are not shown": 1,
+		"<tr>\n<th scope=\"row\"": mostRows + mostProblems, "The worst 1000 are shown": 1, "1900 more problems are not shown": 1,
 	} {
 		if got := strings.Count(body, what); got != want {
 			t.Errorf("the page has %q %d times, want %d", what, got, want)

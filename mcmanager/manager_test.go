@@ -178,7 +178,7 @@ func TestTheMetricsServerShowsTheMembers(t *testing.T) {
 	if err != nil || identity == "" {
 		t.Fatalf("the identity of the member: %q, %v", identity, err)
 	}
-	s.becomes(s.metrics, "/debug/fleet", 200, `<td title="cluster `+identity+"\">east</td>\n<td class=\"state Ready\">Ready</td>")
+	s.becomes(s.metrics, "/debug/fleet", 200, `<th scope="row" title="cluster `+identity+"\"><a href=\"?member=east\">east</a></th>\n<td class=\"state Ready\">Ready</td>")
 	s.becomes(s.metrics, "/debug/fleet", 200, "there is no leader election")
 	s.becomes(s.metrics, "/debug/fleet", 200, "region=&lt;east&gt;")
 	_, page := s.get(s.metrics, "/debug/fleet?format=json")
@@ -195,6 +195,9 @@ func TestTheMetricsServerShowsTheMembers(t *testing.T) {
 		shown.Members[0].Since.IsZero() || len(shown.Members[0].Queues) != 1 {
 		t.Errorf("the JSON shows %s", page)
 	}
+
+	s.becomes(s.metrics, "/debug/fleet?member=east", 200, `<th scope="row">Namespace</th>`+"\n"+`<td class="state Synced">Synced</td>`)
+	s.becomes(s.metrics, "/debug/fleet?member=east&format=json", 200, `"history": [`)
 
 	<-s.members.Remove("east")
 	for _, path := range []string{"/metrics", "/debug/fleet", "/debug/fleet?format=json"} {

@@ -11,7 +11,7 @@ import (
 )
 
 // AtLeastReady returns a check that fails while fewer than percent of the members, at most 100, are Ready. An empty fleet
-// passes, and members that are being drained, or are another replica's, do not count. A member must satisfy each of the conditions, too: see
+// passes, and members that are drained, or being drained, or are another replica's, do not count. A member must satisfy each of the conditions, too: see
 // [KindsSynced].
 //
 // The manager adds no such check by itself: members that cannot be reached are no reason to take the traffic from a manager,
@@ -28,7 +28,7 @@ func AtLeastReady(f *fleet.Fleet, percent int, conditions ...func(fleet.Status) 
 		ready, all := 0, 0
 		var waiting fleet.Status // one of those that are not
 		for _, status := range f.List(nil) {
-			if status.State == fleet.Draining || status.State == fleet.NotOwned {
+			if slices.Contains([]fleet.State{fleet.Draining, fleet.Drained, fleet.NotOwned}, status.State) {
 				continue
 			}
 			all++

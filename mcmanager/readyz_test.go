@@ -55,6 +55,22 @@ func TestAtLeastReadyComparesMembers(t *testing.T) {
 	}
 }
 
+func TestADrainedMemberNeedNotBeReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, stop := fleettest.Run(t, fleet.Options{})
+		set(t, f, fleet.Member{Name: "ready", Cluster: &struct{ cluster.Cluster }{}, Identity: "it"})
+		set(t, f, fleet.Member{Name: "drained", Err: errors.New("broken")})
+		synctest.Wait()
+		f.HoldBy(func(name fleet.ClusterName) fleet.Hold { return fleet.Hold{Drained: name == "drained"} })
+		f.HoldChanged("drained")
+		synctest.Wait()
+		if err := mcmanager.AtLeastReady(f.Fleet, 100)(nil); err != nil {
+			t.Error(err)
+		}
+		stop()
+	})
+}
+
 // TestAMemberWithAKindThatIsNotSyncedCountsUnlessAskedFor: a member that lacks a kind is Ready.
 func TestAMemberWithAKindThatIsNotSyncedCountsUnlessAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
