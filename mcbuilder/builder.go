@@ -3,7 +3,6 @@
 package mcbuilder
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,6 +41,7 @@ type TypedBuilder[request mcreconcile.ClusterAware[request]] struct {
 	options    controller.TypedOptions[request]
 	queue      mcqueue.Options[request]
 	weight     func(fleet.Status) int
+	middleware []TypedMiddleware[request]
 	name       string
 	errs       []error
 }
@@ -162,10 +162,14 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 		return nil, fmt.Errorf("building controller %q: %w", b.name, err)
 	}
 
+	inner, err := b.wrapped(r)
+	if err != nil {
+		return nil, fmt.Errorf("building controller %q: %w", b.name, err)
+	}
 	options := b.options
-	waiting := &waiting[request]{}
+	waiting := &waiting[request]{unparked: options.NewQueue != nil && b.mgr.GetProvider() != nil}
 	reconciler := &reconciler[request]{
-		inner: r, mgr: b.mgr, controller: b.name, part: b.mgr.GetFleet().Controller(b.name), waiting: waiting, shared: b.isShared(),
+		inner: inner, wrapped: len(b.middleware) > 0, mgr: b.mgr, controller: b.name, part: b.mgr.GetFleet().Controller(b.name), waiting: waiting, shared: b.isShared(),
 	}
 	if reconciler.shared {
 		options.NeedLeaderElection = new(false)
@@ -189,7 +193,7 @@ func (b *TypedBuilder[request]) Build(r reconcile.TypedReconciler[request]) (con
 	leaver := newLeaver(sources, waiting)
 	sources = append([]source.TypedSource[request]{attendance[request]{
 		leaver: leaver, fleet: b.mgr.GetFleet(), controller: b.name, waiting: waiting, weight: b.weight, log: c.GetLogger(),
-		started: func(ctx context.Context) { reconciler.started = ctx },
+		started: reconciler.start,
 	}}, sources...)
 	for _, src := range sources {
 		if err := c.Watch(src); err != nil {

@@ -170,3 +170,22 @@ func ExampleInLocalCluster() {
 		log.Fatal(err)
 	}
 }
+
+// Middleware sees every reconcile of a controller, with its cluster, and what the queue knows of it.
+func ExampleTypedBuilder_WithMiddleware() {
+	var slow mcbuilder.Middleware = func(next mcreconcile.Reconciler) mcreconcile.Reconciler {
+		return mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+			if call, _ := mcbuilder.CallFrom(ctx); call.Waited > time.Minute {
+				log.Printf("%s: %v has waited for %s", call.Controller, req, call.Waited)
+			}
+			return next.Reconcile(ctx, req)
+		})
+	}
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&appsv1.Deployment{}).
+		WithMiddleware(slow).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}

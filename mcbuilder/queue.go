@@ -3,6 +3,7 @@ package mcbuilder
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/go-logr/logr"
@@ -20,7 +21,7 @@ import (
 // run at once than there are workers, whatever they wait for.
 //
 // A rate limiter is taken from the controller's options. WithOptions can set a queue of another kind with NewQueue; then
-// requests of clusters that cannot be reached are not parked, and reconciles that wait for silent clusters hold workers.
+// requests of clusters that cannot be reached wait outside of it, and reconciles that wait for silent clusters hold workers.
 func (b *TypedBuilder[request]) WithQueue(options mcqueue.Options[request]) *TypedBuilder[request] {
 	b.queue = options
 	return b
@@ -95,15 +96,19 @@ type attendance[request mcreconcile.ClusterAware[request]] struct {
 	weight     func(fleet.Status) int // nil for one each
 	log        logr.Logger
 	leaver     *leaver[request]
-	started    func(ctx context.Context) // is told the controller's context, before the workers start
+	started    func(ctx context.Context, queue *mcqueue.Queue[request]) // see reconciler.start
 }
 
 // Start implements source.TypedSource. The goroutine ends with ctx.
 func (a attendance[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	a.started(ctx)
 	q, ok := queue.(*mcqueue.Queue[request])
-	if ok {
+	a.started(ctx, q)
+	switch {
+	case ok:
+		a.waiting.unparked = false
 		go a.follow(ctx, q)
+	case a.waiting.unparked:
+		go a.wake(ctx, queue)
 	}
 	a.leaver.begin(ctx, q)
 	return nil
@@ -130,16 +135,15 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 		}
 		switch change.Status.State {
 		case "":
-			q.Purge(name)
-			a.waiting.purge(name)
+			a.purge(members, name, q)
 			a.waiting.queue(change.Status, q) // they are told that it is gone
 		case fleet.Draining, fleet.NotOwned:
 			a.purge(members, name, q)
 		case fleet.Ready:
-			q.Resume(name)
+			a.park(change.Status, q)
 			a.weigh(change.Status, q)
 			a.waiting.queue(change.Status, q)
-		case fleet.Pending, fleet.Connecting, fleet.Unreachable, fleet.Suspended:
+		case fleet.Pending, fleet.Connecting, fleet.Unreachable, fleet.Suspended, fleet.Drained:
 			q.Pause(name)
 			a.weigh(change.Status, q)
 		}
@@ -148,6 +152,28 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 	for _, m := range members {
 		m.leave()
 	}
+}
+
+// wake queues what waits for clusters, in a queue of another kind: nobody parks requests in that one.
+func (a attendance[request]) wake(ctx context.Context, q workqueue.TypedRateLimitingInterface[request]) {
+	a.waiting.served.Store(true)
+	defer a.waiting.served.Store(false)
+	for change := range a.fleet.Controller(a.controller).Changes(ctx) {
+		ends := slices.Contains([]fleet.State{"", fleet.Draining, fleet.NotOwned}, change.Status.State)
+		if ends && change.Status.Name != mcreconcile.LocalCluster {
+			a.waiting.purge(change.Status.Name)
+		}
+		a.waiting.queue(change.Status, q)
+	}
+}
+
+// park lets the requests of a member that is Ready run, unless it is paused.
+func (a attendance[request]) park(status fleet.Status, q *mcqueue.Queue[request]) {
+	if status.Paused {
+		q.Pause(status.Name)
+		return
+	}
+	q.Resume(status.Name)
 }
 
 // followLocal parks the requests of the local cluster while another replica reconciles them. Every replica hears of all objects
@@ -180,14 +206,19 @@ func (a attendance[request]) weigh(status fleet.Status, q *mcqueue.Queue[request
 
 // purge drops the requests of a member that leaves, or is another cluster now. Reconciles that run may still ask to be
 // called again, so it is done once more when the last has ended, and the drain waits for that.
+//
+// No drain waits where the queue has not joined an engagement. Then the member may be back already by now, and what is queued may be
+// news of it: that is left to the reconciler, which drops requests of what is no member.
 func (a attendance[request]) purge(members map[fleet.ClusterName]attended, name fleet.ClusterName, q *mcqueue.Queue[request]) {
-	over := q.Purge(name)
-	a.waiting.purge(name)
 	m, ok := members[name]
 	if !ok {
+		q.Release(name)
+		a.waiting.release(name, q)
 		return
 	}
 	delete(members, name)
+	over := q.Purge(name)
+	a.waiting.purge(name)
 	go func() {
 		defer m.leave()
 		<-over

@@ -23,6 +23,7 @@ import (
 // with the engagement. Requests of clusters that cannot be used do not reach the inner reconciler.
 type reconciler[request mcreconcile.ClusterAware[request]] struct {
 	inner      reconcile.TypedReconciler[request]
+	wrapped    bool // middleware is around it
 	mgr        mcmanager.Manager
 	controller string
 	part       *fleet.Controller // that it has in the fleet
@@ -30,8 +31,16 @@ type reconciler[request mcreconcile.ClusterAware[request]] struct {
 	shared     bool // several replicas share what it reconciles, also in the local cluster
 	// queue is where reconciles yield that wait for silent clusters, nil if they do not. It is set before the workers start.
 	queue *mcqueue.Queue[request]
+	// handsOut is the queue of the controller, whether reconciles yield in it or not, nil if it is of another kind. It is set before
+	// the workers start.
+	handsOut *mcqueue.Queue[request]
 	// started is the context of the controller, nil before its start. It is set before the workers start.
 	started context.Context //nolint:containedctx // it is the life of the local cluster in the reconciles' contexts
+}
+
+// start is told the controller's context and queue, which is nil if it is of another kind, before the workers start.
+func (r *reconciler[request]) start(ctx context.Context, queue *mcqueue.Queue[request]) {
+	r.started, r.handsOut = ctx, queue
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -42,6 +51,9 @@ func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (recon
 		this.pulse.Begin(ctx, string(req.Cluster()), this)
 		defer this.pulse.End()
 		ctx = &this.pulse
+	}
+	if r.wrapped {
+		ctx = context.WithValue(ctx, callKey{}, &calling[request]{r.controller, req, r.handsOut})
 	}
 	if req.Cluster() == mcreconcile.LocalCluster && !r.shared {
 		if r.started != nil {
@@ -93,8 +105,12 @@ func (r *reconciler[request]) disengaged(req request) reconcile.Result {
 	return r.again(req, nil)
 }
 
-// again says that a request is tried again soon, of which nothing was done.
+// again says that a request is tried again of which nothing was done: soon, as the queue parks it until its cluster can be used, or,
+// with a queue of another kind, then.
 func (r *reconciler[request]) again(req request, priority *int) reconcile.Result {
+	if r.waiting.unparked {
+		return reconcile.Result{RequeueAfter: r.wait(req, []need{{cluster: req.Cluster()}}, false), Priority: priority}
+	}
 	r.waiting.add(req, nil)
 	return reconcile.Result{RequeueAfter: soon, Priority: priority}
 }
@@ -152,6 +168,9 @@ func (r *reconciler[request]) isMet(n need) bool {
 		return n.isMet(status)
 	}
 	_, err := r.mgr.GetFleet().Engagement(n.cluster)
+	if errors.Is(err, fleet.ErrNotOwned) && n.cluster == mcreconcile.LocalCluster {
+		return false // whoever serves hears when this replica owns it
+	}
 	return !errors.Is(err, fleet.ErrNotReady) && !errors.Is(err, fleet.ErrUnknown)
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
@@ -36,6 +37,8 @@ func (n need) isMet(status fleet.Status) bool {
 type waiting[request mcreconcile.ClusterAware[request]] struct {
 	// served is set while somebody queues what waits.
 	served atomic.Bool
+	// unparked is set if the queue is of another kind, which parks nothing. It is set before the controller starts.
+	unparked bool
 	// some is set if anything waits, so that a reconcile needs no lock to find out that its request does not.
 	some atomic.Bool
 
@@ -84,8 +87,8 @@ func (w *waiting[request]) forgetLocked(req request) {
 	w.tellLocked(req.Cluster())
 }
 
-// queue queues what waits for a cluster and need not any more, behind what is new.
-func (w *waiting[request]) queue(status fleet.Status, q *mcqueue.Queue[request]) {
+// queue queues what waits for a cluster and need not any more, behind what is new if the queue knows priorities.
+func (w *waiting[request]) queue(status fleet.Status, q workqueue.TypedRateLimitingInterface[request]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ready := make([]request, 0, len(w.requests[status.Name]))
@@ -96,7 +99,13 @@ func (w *waiting[request]) queue(status fleet.Status, q *mcqueue.Queue[request])
 		}
 	}
 	// Under the lock, so that it is never in neither place.
-	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, ready...)
+	if q, ok := q.(priorityqueue.PriorityQueue[request]); ok {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, ready...)
+		return
+	}
+	for _, req := range ready {
+		q.Add(req)
+	}
 }
 
 // purge forgets the requests of a cluster that has left.
@@ -109,6 +118,21 @@ func (w *waiting[request]) purge(own fleet.ClusterName) {
 		}
 	}
 	w.tellLocked(own)
+}
+
+// release queues the requests of a cluster, whatever they wait for.
+func (w *waiting[request]) release(own fleet.ClusterName, q *mcqueue.Queue[request]) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found []request
+	for req := range w.needs {
+		if req.Cluster() == own {
+			found = append(found, req)
+			w.forgetLocked(req)
+		}
+	}
+	// Under the lock, so that it is never in neither place.
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, found...)
 }
 
 // none returns a channel that is closed when no request of a cluster waits.

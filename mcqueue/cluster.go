@@ -114,6 +114,12 @@ func (o *order[request]) weigh(name mcreconcile.ClusterName, weight int) {
 	}
 }
 
+// release forgets the weight of a cluster, and ends its pause. What it has to do stays.
+func (o *order[request]) release(c *clusterState[request]) {
+	c.known, c.paused, c.weight = false, false, 0
+	o.arrangeAll(c)
+}
+
 // purge drops everything of a cluster that is not in flight, forgets its weight, and ends its pause. removed is called for each item.
 // drained is closed when nothing is in flight any more.
 func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[request])) (drained <-chan struct{}) {
@@ -139,8 +145,7 @@ func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[
 		o.forget(i)
 		removed(i)
 	}
-	c.known, c.paused, c.weight = false, false, 0
-	o.arrangeAll(c)
+	o.release(c)
 	if c.inFlight == 0 {
 		close(done)
 	} else {

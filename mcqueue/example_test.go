@@ -63,3 +63,18 @@ func ExampleQueue_SetWeight() {
 	// staging b
 	// staging c
 }
+
+// A request runs from when it is handed out until it is done.
+func ExampleQueue_Running() {
+	q := mcqueue.New("", mcqueue.Options[mcreconcile.Request]{})
+	defer q.ShutDown()
+	q.Add(mcreconcile.Request{ClusterName: "east"})
+	req, _ := q.Get()
+	show := func(running []mcqueue.Running) { fmt.Println(len(running)) }
+	show(q.Running("east"))
+	q.Done(req)
+	show(q.Running("east"))
+	// Output:
+	// 1
+	// 0
+}

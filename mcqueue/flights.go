@@ -28,6 +28,8 @@ type flights[request mcreconcile.ClusterAware[request]] struct {
 type flight[request mcreconcile.ClusterAware[request]] struct {
 	cluster   *clusterState[request]
 	since     time.Duration
+	waited    time.Duration // was ready before
+	priority  int
 	silent    bool
 	elsewhere bool // it waits for other clusters than its own
 	slow      bool
@@ -72,20 +74,21 @@ func (f *flights[request]) admit(c *clusterState[request]) bool {
 	return true
 }
 
-func (f *flights[request]) begin(req request, c *clusterState[request], now time.Duration) {
+func (f *flights[request]) begin(i *item[request], now time.Duration) {
+	c := i.cluster
 	one := f.unused
 	if one == nil {
 		one = &flight[request]{}
 	}
 	f.unused = nil
-	*one = flight[request]{cluster: c, since: now, previous: f.newest}
+	*one = flight[request]{cluster: c, since: now, waited: now - i.at, priority: i.priority, previous: f.newest}
 	if f.newest == nil {
 		f.oldest = one
 	} else {
 		f.newest.next = one
 	}
 	f.newest = one
-	f.all[req] = one
+	f.all[i.request] = one
 	c.inFlight++
 }
 

@@ -100,7 +100,7 @@ func (o *order[request]) take(now time.Duration) (i *item[request], ok bool) {
 	o.pull(i, true)
 	o.forget(i)
 	o.ready--
-	o.flights.begin(i.request, c, now)
+	o.flights.begin(i, now)
 	o.series.waited(c.ownSeries, &c.waits, now-i.at)
 
 	link := &c.links[b]

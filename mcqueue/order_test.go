@@ -249,6 +249,22 @@ func TestNothingIsKeptOfAClusterThatIsPurged(t *testing.T) {
 	}
 }
 
+func TestAClusterThatIsReleasedKeepsWhatItHasToDo(t *testing.T) {
+	q := newQueue(t, Options[mcreconcile.Request]{})
+	q.Pause("a")
+	q.SetWeight("a", 3)
+	q.Add(req("a/1"))
+	q.Release("a")
+	q.Release("b") // which nobody knows
+	if r, _ := q.Get(); r != req("a/1") {
+		t.Errorf("%v was handed out, want a/1", r)
+	}
+	q.Done(req("a/1"))
+	if n := len(q.order.clusters); n > 0 {
+		t.Errorf("%d clusters are known, want none", n)
+	}
+}
+
 func TestAPurgeTellsWhenNothingIsInFlight(t *testing.T) {
 	o := newOrder[mcreconcile.Request](0, defaultBackgroundShare)
 	script(t, o, "a/1 a/2 b/1 take:3")

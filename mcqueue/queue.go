@@ -291,6 +291,18 @@ func (q *Queue[request]) doneLocked(req request) {
 	q.wakeLocked()
 }
 
+// InFlight returns with which priority a request in flight was handed out, and for how long it had been ready by then: not
+// the delay before, but also the time for which its cluster was paused. It is not known of a request that is not in flight.
+func (q *Queue[request]) InFlight(req request) (priority int, waited time.Duration, known bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one, known := q.order.flights.all[req]
+	if !known {
+		return 0, 0, false
+	}
+	return one.priority, one.waited, true
+}
+
 // Yield says that a request in flight waits for a cluster, its own or another one, that has not answered so far. The
 // request does not count against the workers until Reclaim, nor against the limit of its own cluster if it waits for
 // another. It does nothing for a request that is not in flight, or has yielded already.
@@ -387,6 +399,18 @@ func (q *Queue[request]) Purge(name mcreconcile.ClusterName) (drained <-chan str
 	delete(q.retrying, name)
 	q.metrics.purged(dropped)
 	return drained
+}
+
+// Release forgets the weight of a cluster, and ends its pause, as Purge does, and drops nothing. It is for a cluster that was not
+// worked on, and may be another one under the name by now, whose requests are in the queue already.
+func (q *Queue[request]) Release(name mcreconcile.ClusterName) {
+	q.mu.Lock()
+	defer q.unlock()
+	if c, known := q.order.clusters[name]; known {
+		q.resumeLocked(name)
+		q.order.release(c)
+		q.order.retire(c)
+	}
 }
 
 // ShuttingDown reports whether the queue has ended.

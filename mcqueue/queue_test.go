@@ -857,3 +857,23 @@ func TestTheStandardMetricsAreControllerRuntimes(t *testing.T) {
 		}
 	}
 }
+
+func TestItIsKnownOfARequestInFlightHowItWasHandedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[mcreconcile.Request]{})
+		one := req("a/one")
+		q.AddWithOpts(priorityqueue.AddOpts{After: time.Minute, Priority: new(-7)}, one)
+		<-time.After(time.Minute + 3*time.Second)
+		if _, _, known := q.InFlight(one); known {
+			t.Error("a request that is not in flight is known")
+		}
+		next(q, time.Now())
+		if priority, waited, known := q.InFlight(one); !known || priority != -7 || waited != 3*time.Second {
+			t.Errorf("InFlight() = %d, %s, %t, want -7, 3s, true", priority, waited, known)
+		}
+		q.Done(one)
+		if _, _, known := q.InFlight(one); known {
+			t.Error("a request that is done is known")
+		}
+	})
+}
