@@ -13,6 +13,13 @@ import (
 // connectOrRotate engages the member as described: by new credentials for the engagement that there is, if that is all
 // that changed, or else by a new engagement.
 func (m *member) connectOrRotate(ctx context.Context, described Member) error {
+	described, err := described.Loaded()
+	if err != nil {
+		if !m.begin(described, func() {}) {
+			return errOutdated
+		}
+		return m.failed(described, err)
+	}
 	if e := m.rotatable(described); e != nil {
 		if err := m.rotate(ctx, described, e); !errors.Is(err, errNotInPlace) {
 			return err
@@ -23,12 +30,14 @@ func (m *member) connectOrRotate(ctx context.Context, described Member) error {
 
 // connect makes an engagement of the description and puts it in the place of the one before. That one goes on if
 // connecting does not work.
-func (m *member) connect(ctx context.Context, described Member) error {
+func (m *member) connect(ctx context.Context, described Member) (err error) {
 	attempt, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	if !m.begin(described, interrupt) {
 		return errOutdated
 	}
+	observed := m.observe(StepConnect, nil)
+	defer func() { observed(err) }()
 	m.useServer(described)
 	before := m.predecessor()
 	before.keepLost()
@@ -57,7 +66,7 @@ func (m *member) engage(attempt, life context.Context, described Member, before 
 	defer leave()
 	attempt, expire := context.WithTimeout(attempt, m.fleet.opts.ConnectTimeout)
 	defer expire()
-	e := newEngagement(retry.WithLongest(logr.NewContext(life, m.log), m.fleet.opts.MaxRetryPeriod), m.name)
+	e := newEngagement(retry.WithLongest(logr.NewContext(life, m.logger()), m.fleet.opts.MaxRetryPeriod), m.name)
 	e.kinds.configure(m, e)
 	e.gate, e.epoch, e.spent = m.currentGate()
 	err = m.open(attempt, e, described, before)
@@ -105,15 +114,21 @@ func (m *member) useServer(described Member) {
 func (m *member) begin(described Member, interrupt context.CancelFunc) bool {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if m.endsLocked() || !sameAccess(described, m.described) {
+	if m.isOutdatedLocked(described) {
 		return false
 	}
 	m.interrupt = interrupt
 	m.attempts++
+	m.server = described.server()
 	if m.engagement == nil {
 		m.setStateLocked(Connecting, m.reason, m.message)
 	}
 	return true
+}
+
+// isOutdatedLocked reports whether a description is not the one to connect by, or none is.
+func (m *member) isOutdatedLocked(described Member) bool {
+	return m.endsLocked() || m.hold.Drained || !sameAccess(described, m.described)
 }
 
 // failed notes why an attempt did not work. It returns errOutdated if that is of no interest any more.
@@ -121,7 +136,7 @@ func (m *member) failed(described Member, err error) error {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	m.interrupt = func() {}
-	if m.endsLocked() || !sameAccess(described, m.described) {
+	if m.isOutdatedLocked(described) {
 		return errOutdated
 	}
 	if apierrors.IsUnauthorized(err) {
@@ -132,7 +147,7 @@ func (m *member) failed(described Member, err error) error {
 
 func (m *member) failedLocked(err error) error {
 	if m.explainLocked(classify(err), message(err)) || m.attempts == 1 {
-		m.log.Info("Cannot connect; trying again", "reason", classify(err), "error", message(err))
+		m.logger().Info("Cannot connect; trying again", "reason", classify(err), "error", message(err))
 	}
 	return err
 }

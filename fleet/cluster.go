@@ -22,11 +22,11 @@ import (
 
 // newCluster makes the cluster of an engagement, which is not started yet.
 func (m *member) newCluster(cfg *rest.Config, e *Engagement, described Member) (cluster.Cluster, error) {
-	logger := eventlog.Quiet(m.log, classify)
+	logger := eventlog.Quiet(m.logger(), classify)
 	legacy := false
 	options := append([]cluster.Option{func(o *cluster.Options) {
 		o.Scheme = m.fleet.opts.Scheme
-		o.HTTPClient = &http.Client{Transport: e.wire, Timeout: cfg.Timeout}
+		o.HTTPClient = &http.Client{Transport: m.transport(e.wire), Timeout: cfg.Timeout}
 		o.Logger = logger
 		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
 		o.MapperProvider = func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {

@@ -15,10 +15,12 @@ func sameAccess(a, b Member) bool {
 		return false
 	case a.Cluster != nil || b.Cluster != nil:
 		return a.Cluster == b.Cluster
-	case a.Config == nil || b.Config == nil:
-		return a.Config == b.Config
+	case !a.hasConfig() || !b.hasConfig():
+		return a.hasConfig() == b.hasConfig()
 	case a.Revision != "" && b.Revision != "":
 		return a.Revision == b.Revision
+	case a.Config == nil || b.Config == nil: // one is to be loaded, and the other has no revision
+		return false
 	default:
 		return a.Config == b.Config || equalConfigs(a.Config, b.Config)
 	}

@@ -18,7 +18,7 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 		return nil
 	}
 	if described.Cluster != nil {
-		return e.openExisting(attempt, described.Cluster)
+		return m.openExisting(attempt, e, described.Cluster)
 	}
 	cfg, err := m.usable(described)
 	if err != nil {
@@ -58,11 +58,17 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 }
 
 // openExisting makes an engagement of a cluster that the provider made.
-func (e *Engagement) openExisting(attempt context.Context, made cluster.Cluster) error {
+func (m *member) openExisting(attempt context.Context, e *Engagement, made cluster.Cluster) error {
 	e.cluster = gatedCluster(made, e.gate)
 	e.identifyCluster(attempt)
 	e.ownIndexes()
-	return e.addIndexes(attempt)
+	if err := e.addIndexes(attempt); err != nil {
+		return err
+	}
+	if e.asked != nil {
+		e.background.Go(func() { m.followIdentity(e) })
+	}
+	return nil
 }
 
 // newHealth returns what watches over an engagement.
@@ -109,7 +115,7 @@ func (m *member) serve(e *Engagement) {
 			probed()
 		}()
 		if err := e.cluster.Start(e.ctx); err != nil && e.ctx.Err() == nil {
-			m.log.Error(err, "The member's cache has stopped")
+			m.logger().Error(err, "The member's cache has stopped")
 			e.wire.health.report(Unreachable, err)
 			e.end(err)
 			m.tell(m.news)

@@ -23,7 +23,8 @@ type Controller struct {
 // Controller returns the part of the controller of that name, which is a label of metrics.
 func (f *Fleet) Controller(name string) *Controller { return &Controller{fleet: f, name: name} }
 
-// Begin begins a reconcile on the engagement of a member. It is [Fleet.Engagement] and [Engagement.Join], with their errors. Where
+// Begin begins a reconcile on the engagement of a member. It is [Fleet.Engagement] and [Engagement.Join], with their
+// errors. A member that is paused is not ready. Where
 // several replicas share the members, the reconcile also ends when this one cannot prove any more that it owns the member, which is
 // a [StateError], and what it sends to change anything, in whatever cluster, is refused then.
 // The reconcile runs on the returned context. It ends with end, which is given what the reconciler has returned, for the
@@ -32,7 +33,7 @@ func (f *Fleet) Controller(name string) *Controller { return &Controller{fleet: 
 func (c *Controller) Begin(ctx context.Context, name ClusterName, what fmt.Stringer) (
 	joined context.Context, e *Engagement, end func(reconcile.Result, error), err error,
 ) {
-	if e, err = c.fleet.Engagement(name); err != nil {
+	if e, err = c.fleet.engagementToReconcile(name); err != nil {
 		return nil, nil, nil, err
 	}
 	joined, leave, err := e.reconcile(ctx, what)
@@ -45,6 +46,17 @@ func (c *Controller) Begin(ctx context.Context, name ClusterName, what fmt.Strin
 		e.spend(begun, what)
 		leave()
 	}, nil
+}
+
+// engagementToReconcile is Engagement for a reconcile, which none of a member that is paused may begin.
+func (f *Fleet) engagementToReconcile(name ClusterName) (*Engagement, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.memberLocked(name)
+	if m == nil || m.state != Ready || m.hold.Paused {
+		return nil, f.notReadyLocked(name)
+	}
+	return m.engagement, nil
 }
 
 // clock returns the time of the engagement, if somebody wants to know what reconciles cost.
@@ -75,6 +87,8 @@ func (c *Controller) Changes(ctx context.Context) iter.Seq[Change] { return c.fl
 type Queue interface {
 	// Stats returns the figures of one member, and does not wait for anything.
 	Stats(name ClusterName) mcqueue.Stats
+	// Running returns the requests of one member that are being reconciled, and does not wait for anything.
+	Running(name ClusterName) []mcqueue.Running
 }
 
 // ShowQueue makes [Fleet.Queues] show the controller's queue, until hide is called.
@@ -99,15 +113,24 @@ func (c *Controller) ShowQueue(queue Queue) (hide func()) {
 // shownQueue tells queues of the same controller apart.
 type shownQueue struct{ Queue }
 
+// Running returns the requests of a member that are being reconciled, by the names of the controllers that do so.
+func (f *Fleet) Running(name ClusterName) map[string][]mcqueue.Running {
+	return askQueues(f, func(q Queue) []mcqueue.Running { return q.Running(name) })
+}
+
 // Queues returns the figures of a member in the queues of the controllers that run, by the controllers' names.
 func (f *Fleet) Queues(name ClusterName) map[string]mcqueue.Stats {
+	return askQueues(f, func(q Queue) mcqueue.Stats { return q.Stats(name) })
+}
+
+func askQueues[answer any](f *Fleet, ask func(Queue) answer) map[string]answer {
 	f.mu.Lock()
 	queues := maps.Clone(f.queues)
 	f.mu.Unlock()
 	// Without the lock, which a queue may take while it holds its own.
-	all := make(map[string]mcqueue.Stats, len(queues))
+	all := make(map[string]answer, len(queues))
 	for controller, queue := range queues {
-		all[controller] = queue.Stats(name)
+		all[controller] = ask(queue)
 	}
 	return all
 }

@@ -20,6 +20,12 @@ func (q askingQueue) Stats(name ClusterName) mcqueue.Stats {
 	return mcqueue.Stats{Depth: q.depth, InFlight: len(name)}
 }
 
+// Running implements Queue.
+func (q askingQueue) Running(name ClusterName) []mcqueue.Running {
+	q.fleet.Status(name)
+	return []mcqueue.Running{{Request: string(name)}}
+}
+
 func TestQueuesShowsThoseThatThereAre(t *testing.T) {
 	f := New(Options{})
 	hideFirst := f.Controller("one").ShowQueue(askingQueue{f, 1})
@@ -29,6 +35,10 @@ func TestQueuesShowsThoseThatThereAre(t *testing.T) {
 	want := map[string]mcqueue.Stats{"one": {Depth: 3, InFlight: 4}, "two": {Depth: 2, InFlight: 4}}
 	if diff := cmp.Diff(want, f.Queues("name")); diff != "" {
 		t.Errorf("queues (-want, +got):\n%s", diff)
+	}
+	running := map[string][]mcqueue.Running{"one": {{Request: "name"}}, "two": {{Request: "name"}}}
+	if diff := cmp.Diff(running, f.Running("name")); diff != "" {
+		t.Errorf("running (-want, +got):\n%s", diff)
 	}
 }
 

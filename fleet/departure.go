@@ -28,7 +28,7 @@ func (m *member) depart(ctx context.Context, l *leaving) {
 		return
 	}
 	timeout := m.fleet.opts.LeaveTimeout
-	m.log.Info("The member leaves", "timeout", timeout.String())
+	m.logger().Info("The member leaves", "timeout", timeout.String())
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errLeaveTimeout)
 	defer cancel()
 	d := &departure{member: m, leaving: l, until: time.Now().Add(timeout), replayed: map[*leaver]*Engagement{}}
@@ -104,7 +104,7 @@ func (d *departure) replayTo(ctx context.Context, l *leaver, e *Engagement) {
 		if err == nil {
 			break
 		}
-		d.member.log.Error(err, "Cannot tell a controller of all objects of a member that leaves; trying again", "controller", l.controller)
+		d.member.logger().Error(err, "Cannot tell a controller of all objects of a member that leaves; trying again", "controller", l.controller)
 		retry.Pause(ctx, &pauses, nil)
 	}
 	d.mu.Lock()
@@ -152,7 +152,7 @@ func (d *departure) withdraw(e *Engagement, leavers []*leaver) (left bool) {
 // tellLeftLocked says that the controllers are done with all objects of which they could know.
 func (d *departure) tellLeftLocked(e *Engagement) {
 	m := d.member
-	m.log.Info("The member has left: every controller is done with it")
+	m.logger().Info("The member has left: every controller is done with it")
 	refused := e.refused()
 	if refused == nil {
 		m.fleet.problems.set(m.fleet.opts.Logger, leavingProblem(m.name))
@@ -189,7 +189,7 @@ func (d *departure) giveUp() {
 	if d.isOverLocked() {
 		return
 	}
-	m.log.Info("The member leaves although not all is done: its time is up", "undone", oneline.Text(undone, maxMessage))
+	m.logger().Info("The member leaves although not all is done: its time is up", "undone", oneline.Text(undone, maxMessage))
 	d.problemLocked(ReasonLeftUndone, "it has left when its time was up, and what controllers have put there may stay: "+undone)
 	m.departs = true
 	m.withdrawLocked()

@@ -78,7 +78,7 @@ func (e *Engagement) Name() ClusterName { return e.name }
 // never changes: when another cluster answers at the member's name, that is another engagement.
 func (e *Engagement) Identity() string { return e.identity }
 
-// IdentityNow is Identity, and asks anew where nobody would notice that another cluster answers: in a cluster that the
+// IdentityNow is Identity, and asks anew where nobody would notice at once that another cluster answers: in a cluster that the
 // provider made and does not name. The context bounds the request.
 func (e *Engagement) IdentityNow(ctx context.Context) (string, error) {
 	if e.asked == nil {

@@ -163,3 +163,20 @@ func ExampleFleet_Changes() {
 	// east waits
 	// east has left
 }
+
+// A program drains the members that it is told to, before they are connected.
+func ExampleFleet_HoldBy() {
+	held := map[fleet.ClusterName]fleet.Hold{"west": {Drained: true, Reason: "it is being moved"}}
+	f := fleet.New(fleet.Options{})
+	f.HoldBy(func(name fleet.ClusterName) fleet.Hold { return held[name] }) // a map that changes needs a lock
+	fmt.Println(f.List(nil))
+	// Output: []
+}
+
+// What the page of a member shows can be had by a program.
+func ExampleFleet_History() {
+	f := fleet.New(fleet.Options{})
+	show := func(history []fleet.Transition, kinds []fleet.KindState) { fmt.Println(len(history), len(kinds)) }
+	show(f.History("east"), f.Kinds("east"))
+	// Output: 0 0
+}

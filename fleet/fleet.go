@@ -32,6 +32,7 @@ type Fleet struct {
 	mu            sync.Mutex
 	members       map[ClusterName]*member
 	gone          *lru.Cache // the names of members that were removed last
+	labels        *lru.Cache // sets of labels, by their text, that many members may have
 	departed      departed
 	leavers       []*leaver // of the controllers
 	room          room
@@ -44,6 +45,7 @@ type Fleet struct {
 	elected       <-chan struct{}        // closed when this replica works on the members
 	home          *member                // the local cluster where it has an owner too, nil if it has none or before Run
 	guests        map[ClusterName]*sharedGuest
+	holds         func(ClusterName) Hold // nil if nobody holds members back
 	stopped       bool
 	running       sync.WaitGroup // the members' goroutines
 }
@@ -55,6 +57,7 @@ func New(opts Options) *Fleet {
 		pace:          newPace(),
 		members:       map[ClusterName]*member{},
 		gone:          lru.New(mostGoneNames),
+		labels:        lru.New(mostLabelSets),
 		departed:      departed{},
 		identities:    identities{},
 		subscriptions: map[*subscription]struct{}{},
@@ -62,6 +65,7 @@ func New(opts Options) *Fleet {
 }
 
 func (f *Fleet) runLocked(m *member) {
+	m.attendLocked()
 	f.running.Go(func() { m.run(f.ctx) })
 }
 
@@ -69,9 +73,9 @@ func (f *Fleet) set(described Member) error {
 	if err := described.Validate(); err != nil {
 		return err
 	}
-	described.Labels = maps.Clone(described.Labels)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	described.Labels = f.ownLabelsLocked(described.Labels)
 	if f.stopped {
 		return fmt.Errorf("setting cluster %q: %w", described.Name, ErrStopped)
 	}
@@ -90,6 +94,7 @@ func (f *Fleet) addLocked(reported report) {
 	f.gone.Remove(m.name)
 	f.changedLocked(m.name)
 	m.leaving = reported.leaving
+	m.hold = f.holdOfLocked(m.name)
 	m.claimLocked()
 }
 
@@ -192,3 +197,23 @@ func (f *Fleet) List(selector labels.Selector) []Status {
 
 // mostGoneNames is how many names of members that have left are remembered, to tell gone from unknown.
 const mostGoneNames = 1024
+
+// mostLabelSets is how many sets of labels are remembered, so that members with the same labels share one. A map of a single
+// label takes as much memory as everything else that describes a member.
+const mostLabelSets = 256
+
+// ownLabelsLocked returns labels that are never changed, and equal those that a provider gave.
+func (f *Fleet) ownLabelsLocked(given map[string]string) map[string]string {
+	if len(given) == 0 {
+		return nil
+	}
+	text := labels.Set(given).String()
+	if known, ok := f.labels.Get(text); ok {
+		if known, ok := known.(map[string]string); ok && maps.Equal(known, given) {
+			return known
+		}
+	}
+	own := maps.Clone(given)
+	f.labels.Add(text, own)
+	return own
+}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/credplugin"
 	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
@@ -149,7 +150,7 @@ func gatedServer(t *testing.T, dial func(ctx context.Context, network, address s
 		},
 		Refusal: func() error { return ErrNotOwned },
 	}
-	g, err := newGeneration(&rest.Config{Host: server.URL, Dial: dial}, &plugin{}, own)
+	g, err := newGeneration(&rest.Config{Host: server.URL, Dial: dial}, &credplugin.Plugin{}, own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +260,7 @@ func TestWhatIsUnderWayIsAnswered(t *testing.T) {
 		}
 		return time.Hour
 	}}
-	g, err := newGeneration(&rest.Config{Host: server.URL}, &plugin{}, own)
+	g, err := newGeneration(&rest.Config{Host: server.URL}, &credplugin.Plugin{}, own)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,6 @@ package fleet
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/connrotation"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/credplugin"
 	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 )
 
@@ -46,7 +45,7 @@ const (
 // newGeneration reads the files that cfg names, and connects to nothing. plugin is where the member waits for programs
 // that provide credentials.
 // What changes anything leaves through the gate, nil for one that is always open.
-func newGeneration(cfg *rest.Config, plugin *plugin, gate *gate.Gate) (*generation, error) {
+func newGeneration(cfg *rest.Config, plugin *credplugin.Plugin, gate *gate.Gate) (*generation, error) {
 	cfg, read, err := inlined(cfg)
 	if err != nil {
 		return nil, err
@@ -68,9 +67,7 @@ func newGeneration(cfg *rest.Config, plugin *plugin, gate *gate.Gate) (*generati
 	if g.RoundTripper, err = transport.New(config); err != nil {
 		return nil, err
 	}
-	if cfg.ExecProvider != nil || cfg.AuthProvider != nil {
-		g.RoundTripper = interruptible{g.RoundTripper, plugin}
-	}
+	g.RoundTripper = plugin.Guard(cfg, g.RoundTripper)
 	return g, nil
 }
 
@@ -230,90 +227,3 @@ func (g *generation) closeAll() {
 		g.dialer.CloseAll()
 	}
 }
-
-// plugin is where the requests of one member meet that wait for a credential plugin, a program that client-go runs
-// without a way to end it. While one is given up that still waits, no other begins to: a program that hangs holds no more
-// than what waited for it at first.
-type plugin struct {
-	mu      sync.Mutex // guards what follows
-	hanging int
-	over    chan struct{} // closed when none hangs any more
-}
-
-// errPluginHangs is why a request was not sent.
-var errPluginHangs = errors.New("the credential plugin that was started before has not answered yet; end the program if it hangs")
-
-// ready waits until no plugin hangs.
-func (p *plugin) ready(ctx context.Context) error {
-	p.mu.Lock()
-	hangs, over := p.hanging > 0, p.over
-	p.mu.Unlock()
-	if !hangs {
-		return nil
-	}
-	select {
-	case <-over:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errPluginHangs, context.Cause(ctx))
-	}
-}
-
-func (p *plugin) hangs() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hanging == 0 {
-		p.over = make(chan struct{})
-	}
-	p.hanging++
-}
-
-func (p *plugin) answered() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hanging--
-	if p.hanging == 0 {
-		close(p.over)
-	}
-}
-
-// interruptible lets requests end with their context while a credential plugin runs: client-go does not end it, and one
-// that hangs would hold the request, and with it the member's removal, for ever.
-type interruptible struct {
-	http.RoundTripper
-	plugin *plugin
-}
-
-// RoundTrip implements http.RoundTripper.
-func (i interruptible) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := i.plugin.ready(req.Context()); err != nil {
-		return nil, err
-	}
-	type answer struct {
-		resp *http.Response
-		err  error
-	}
-	answers, abandoned := make(chan answer), make(chan struct{})
-	go func() {
-		resp, err := i.RoundTripper.RoundTrip(req)
-		select {
-		case answers <- answer{resp, err}:
-		case <-abandoned:
-			if err == nil {
-				_ = resp.Body.Close()
-			}
-			i.plugin.answered()
-		}
-	}()
-	select {
-	case a := <-answers:
-		return a.resp, a.err
-	case <-req.Context().Done():
-		i.plugin.hangs()
-		close(abandoned)
-		return nil, fmt.Errorf("waiting for the answer, or for a credential plugin: %w", context.Cause(req.Context()))
-	}
-}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (i interruptible) WrappedRoundTripper() http.RoundTripper { return i.RoundTripper }

@@ -49,7 +49,7 @@ func (g *Guest) Context() context.Context { return g.ctx }
 // described otherwise. Connecting takes some requests, so a guest is worth keeping for several. It takes at most
 // [Options.ConnectTimeout], and waits for no turn.
 //
-// The error is a [StateError] if the member is not known, or not described.
+// The error is a [StateError] if the member is not known, or not described, or held back as drained.
 func (f *Fleet) Guest(ctx context.Context, name ClusterName) (*Guest, error) {
 	g := &Guest{}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
@@ -76,7 +76,7 @@ func (f *Fleet) admit(g *Guest, name ClusterName) (*member, Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.members[name]
-	if !ok || m.withdrawn || m.described.Err != nil {
+	if !ok || m.withdrawn || m.described.Err != nil || m.hold.Drained {
 		return nil, Member{}, f.notReadyLocked(name)
 	}
 	if m.guests == nil {
@@ -112,6 +112,9 @@ func (m *member) openGuest(attempt context.Context, g *Guest, described Member) 
 		}
 		return err
 	}
+	if described, err = described.Loaded(); err != nil {
+		return err
+	}
 	cfg, err := m.usable(described)
 	if err != nil {
 		return err
@@ -128,7 +131,7 @@ func (m *member) openGuest(attempt context.Context, g *Guest, described Member) 
 			return err
 		}
 	}
-	httpClient := &http.Client{Transport: w, Timeout: cfg.Timeout}
+	httpClient := &http.Client{Transport: m.transport(w), Timeout: cfg.Timeout}
 	mapper, err := restmapper.New(g.ctx, cfg, httpClient, &m.fleet.groups)
 	if err != nil {
 		return err

@@ -36,14 +36,14 @@ func (m *member) handOver(ctx context.Context, described Member, before, e *Enga
 func (m *member) giveUp(described Member, before, e *Engagement) error {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
-	if m.endsLocked() || !sameAccess(described, m.described) {
+	if m.isOutdatedLocked(described) {
 		return errOutdated
 	}
 	if twins := m.fleet.identities.othersLocked(e); len(twins) > 0 && m.fleet.opts.RefuseDuplicates {
 		return m.failedLocked(&duplicateError{of: twins[0]})
 	}
 	another := &anotherClusterError{known: before.identity, now: e.identity}
-	m.log.Info("Disengaged", "why", another.Error())
+	m.logger().Info("Disengaged", "why", another.Error())
 	m.setStateLocked(Draining, ReasonAnotherCluster, message(another))
 	m.fleet.notIdentifiedLocked(before)
 	before.end(another)
@@ -55,7 +55,7 @@ func (m *member) engaged(described Member, e *Engagement) error {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	m.interrupt = func() {}
-	if m.endsLocked() || !sameAccess(described, m.described) {
+	if m.isOutdatedLocked(described) {
 		return errOutdated
 	}
 	twins := m.fleet.identities.othersLocked(e)
@@ -65,9 +65,9 @@ func (m *member) engaged(described Member, e *Engagement) error {
 	before := m.engagement
 	if before != nil {
 		before.end(m.whyReplacedLocked(described))
-		m.log.Info("Disengaged", "why", before.whyEnded())
+		m.logger().Info("Disengaged", "why", before.whyEnded())
 	}
-	m.engagement, m.engagedAs, m.impostor = e, described, false
+	m.engagement, m.engagedAs, m.impostor = e, &described, false
 	m.measured.engagedLocked(e)
 	e.leaving.Store(m.leaving != nil)
 	m.leaving.wake()
@@ -89,7 +89,7 @@ func (m *member) whyReplacedLocked(described Member) error {
 	switch {
 	case m.impostor:
 		return errImpostor
-	case sameAccess(m.engagedAs, described):
+	case sameAccess(*m.engagedAs, described):
 		return errFilesChanged
 	default:
 		return errReplaced
@@ -101,7 +101,7 @@ func (m *member) logEngagedLocked(e *Engagement, twins []ClusterName) {
 	if len(twins) > 0 {
 		values = append(values, "duplicates", twins)
 	}
-	m.log.Info("Engaged", values...)
+	m.logger().Info("Engaged", values...)
 }
 
 // keepLost makes the informers of an engagement, which may be nil, keep what goes from now on.

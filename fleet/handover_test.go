@@ -120,6 +120,7 @@ func TestTheNextEngagementHasTheKindsOfTheOneBefore(t *testing.T) {
 				if n := int(w.opened.Load()); n != c.want {
 					t.Errorf("%d kinds were asked for, want %d", n, c.want)
 				}
+				synctest.Wait() // a source that is shut down lets no list end
 				stop()
 				synctest.Wait()
 			})

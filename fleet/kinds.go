@@ -53,7 +53,7 @@ func newKinds(ctx context.Context, cluster ClusterName) *kinds {
 
 // configure makes these the kinds of a member's engagement.
 func (k *kinds) configure(m *member, e *Engagement) {
-	k.log, k.most, k.onChange = m.log, m.fleet.opts.MaxRetryPeriod, m.changed
+	k.log, k.most, k.onChange = m.logger(), m.fleet.opts.MaxRetryPeriod, m.changed
 	k.indexes, k.missing = &m.fleet.indexes, &m.fleet.missing
 	k.join = func() (func(), error) {
 		_, leave, err := e.Join(e.ctx, k)

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/closed"
@@ -70,9 +69,9 @@ func (f *Fleet) leave(described Member) (left <-chan struct{}, err error) {
 	if err := described.Validate(); err != nil {
 		return nil, err
 	}
-	described.Labels = maps.Clone(described.Labels)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	described.Labels = f.ownLabelsLocked(described.Labels)
 	if f.stopped {
 		return nil, fmt.Errorf("letting cluster %q leave: %w", described.Name, ErrStopped)
 	}
@@ -124,7 +123,7 @@ func (m *member) stayLocked(described Member) {
 		m.leaving = nil
 		m.tellLeaving()
 		m.fleet.problems.set(m.fleet.opts.Logger, leavingProblem(m.name))
-		m.log.Info("The member stays, which was about to leave")
+		m.logger().Info("The member stays, which was about to leave")
 	}
 	m.describeLocked(described)
 }

@@ -15,6 +15,8 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/credplugin"
 )
 
 // TestAConnectionMayTakeAsLongToOpenAsItsProbe: what is open has no such limit.
@@ -77,7 +79,7 @@ func TestARequestMayTakeLongerThanItsConnectionToOpen(t *testing.T) {
 				}()
 				return near, nil
 			},
-		}, &plugin{}, nil)
+		}, &credplugin.Plugin{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +99,7 @@ func TestOnlyCustomDialersKeepTheLimitOfNetHTTP(t *testing.T) {
 		"Own":    {Host: "https://a"},
 		"Custom": {Host: "https://a", Dial: (&net.Dialer{}).DialContext},
 	} {
-		g, err := newGeneration(cfg, &plugin{}, nil)
+		g, err := newGeneration(cfg, &credplugin.Plugin{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/credplugin"
 	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
@@ -21,15 +22,15 @@ import (
 //	Unreachable  engaged, probes fail               → the probes of health.go bring it back to Ready
 //	Suspended    engaged, perhaps not owned now     → wait until ownership is proved, or the member is another replica's
 //	Draining     withdrawn, or the fleet ends       → end the engagement, wait until nothing runs for it, end
+//	Drained      held back by people                → wait until it is not: see hold.go
 //	NotOwned     another replica works on it        → nothing, until this one owns it: see share.go
 type member struct {
 	fleet *Fleet
 	name  ClusterName
-	log   logr.Logger
-	news  chan struct{} // has a token when described or withdrawn may be others
 	ended chan struct{} // closed when the member is drained and forgotten
-	// denied has a token when the server did not accept the credentials.
-	denied chan struct{}
+	// news has a token when described or withdrawn may be others, and denied when the server did not accept the credentials. Both
+	// are nil until run begins: a fleet may have many members on which others work.
+	news, denied chan struct{}
 
 	// Guarded by fleet.mu:
 	described  Member
@@ -41,18 +42,21 @@ type member struct {
 	state      State
 	reason     string
 	message    string
-	down       bool // it counts among those that are down
+	history    history // what it was; empty while another replica works on it
+	down       bool    // it counts among those that are down
 	since      time.Time
 	attempts   int
 	rotations  int     // how often it took over new credentials while engaged
 	problem    problem // what is wrong with the description while the engagement of an earlier one goes on
 	engagement *Engagement
 	guests     map[*Guest]struct{}
-	engagedAs  Member             // what engagement was connected from
+	engagedAs  *Member            // what engagement was connected from, with its config; nil before the first
 	impostor   bool               // another cluster answers at the address of engagement
 	interrupt  context.CancelFunc // ends the attempt to connect that is under way
 	resting    bool               // run has ended until there is news
 	share      share
+	hold       Hold
+	server     string // that was tried last, or is used
 	measured   measured
 
 	// replaced engagements are drained beside the one that took their place. Only run adds to it.
@@ -61,7 +65,7 @@ type member struct {
 	forgetServer func()
 	// refreshed is when the provider was last asked for fresh credentials. Only run uses it.
 	refreshed time.Time
-	plugin    plugin
+	plugin    credplugin.Plugin
 }
 
 type problem struct{ reason, message string }
@@ -70,19 +74,32 @@ type problem struct{ reason, message string }
 var errOutdated = errors.New("the description changed meanwhile")
 
 func newMember(f *Fleet, described Member) *member {
-	return &member{
-		fleet: f, name: described.Name, log: f.opts.Logger.WithValues("cluster", described.Name),
-		news: make(chan struct{}, 1), ended: make(chan struct{}), denied: make(chan struct{}, 1),
+	m := &member{
+		fleet: f, name: described.Name, ended: make(chan struct{}),
 		described: described, state: Pending, since: time.Now(), interrupt: func() {},
 		measured: measured{reported: time.Now()}, forgetServer: func() {},
 	}
+	if !f.Shared() {
+		m.attendLocked()
+	}
+	return m
 }
+
+// attendLocked makes what run waits for.
+func (m *member) attendLocked() {
+	if m.news == nil {
+		m.news, m.denied = make(chan struct{}, 1), make(chan struct{}, 1)
+	}
+}
+
+func (m *member) logger() logr.Logger { return m.fleet.opts.Logger.WithValues("cluster", m.name) }
 
 // describeLocked takes over what a provider reports of a member that is not withdrawn.
 func (m *member) describeLocked(described Member) {
 	before := m.described
 	m.described = described
-	if !maps.Equal(before.Labels, described.Labels) || !before.Expires.Equal(described.Expires) {
+	if !maps.Equal(before.Labels, described.Labels) || !before.Expires.Equal(described.Expires) ||
+		before.server() != described.server() {
 		m.fleet.changedLocked(m.name)
 	}
 	m.relabelledLocked()
@@ -145,6 +162,12 @@ func (m *member) run(ctx context.Context) {
 			break
 		}
 		switch {
+		case m.isHeldDrained():
+			m.stayDrained(ctx)
+			if m.rest(ctx) {
+				return
+			}
+			m.wait(ctx, 0)
 		case described.Err != nil:
 			m.invalid(described.Err)
 			m.wait(ctx, 0)
@@ -170,8 +193,12 @@ func (m *member) read() (described Member, engaged, over bool) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	e := m.engagement
-	engaged = e != nil && e.ctx.Err() == nil && !m.impostor && sameAccess(m.engagedAs, m.described)
-	return m.described, engaged, m.withdrawn || !m.ownedLocked() || m.share.over != nil
+	engaged = e != nil && e.ctx.Err() == nil && !m.impostor && sameAccess(*m.engagedAs, m.described)
+	described = m.described
+	if engaged && described.Load != nil {
+		described.Config, described.Load = m.engagedAs.Config, nil
+	}
+	return described, engaged, m.withdrawn || !m.ownedLocked() || m.share.over != nil
 }
 
 // wait returns at news, at the end of ctx, or after the given time if it is not zero. Credentials that are not accepted
@@ -238,7 +265,7 @@ func (m *member) invalid(why error) {
 		m.setStateLocked(Pending, m.reason, m.message)
 	}
 	if m.explainLocked(reasonInvalid(why), message(why)) {
-		m.log.Info("The provider cannot describe the member", "error", message(why))
+		m.logger().Info("The provider cannot describe the member", "error", message(why))
 	}
 }
 
@@ -260,7 +287,7 @@ func (m *member) healthLocked(e *Engagement) {
 		return
 	}
 	if m.state != state || m.reason != classify(why) {
-		m.log.Info("Health changed", "state", state, "reason", classify(why), "error", message(why))
+		m.logger().Info("Health changed", "state", state, "reason", classify(why), "error", message(why))
 	}
 	m.setStateLocked(state, classify(why), message(why))
 	switch {
@@ -285,7 +312,7 @@ func (m *member) drain(ctx context.Context) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	if m.ownedLocked() {
-		m.log.Info("Disengaged", "why", why.Error())
+		m.logger().Info("Disengaged", "why", why.Error())
 	}
 	if e != nil {
 		m.fleet.notIdentifiedLocked(e)
@@ -324,6 +351,9 @@ func (m *member) setStateLocked(state State, reason, message string) {
 		m.since = time.Now()
 	}
 	m.state, m.reason, m.message = state, reason, message
+	if news || m.history == nil {
+		m.rememberLocked()
+	}
 	m.countDownLocked(state == Unreachable || state == Connecting && reason != "")
 	if news {
 		m.fleet.changedLocked(m.name)
@@ -366,6 +396,7 @@ func (m *member) statusLocked() Status {
 	s := Status{
 		Name: m.name, Labels: maps.Clone(m.described.Labels), State: m.state, Leaving: m.leaving != nil,
 		Reason: m.reason, Message: m.message, Since: m.since, Attempts: m.attempts, Expires: m.described.Expires,
+		Server: m.serverLocked(), Paused: m.hold.Paused,
 	}
 	m.share.tell(&s)
 	if m.engagement == nil {
@@ -381,6 +412,8 @@ func (m *member) statusLocked() Status {
 		s.Reason, s.Message = m.problem.reason, m.problem.message
 	case s.NotSynced != nil:
 		s.Reason, s.Message = ReasonNotSynced, notSyncedMessage(s.NotSynced)
+	case s.Paused && m.state == Ready:
+		s.Reason, s.Message = ReasonPaused, m.hold.message()
 	}
 	return s
 }

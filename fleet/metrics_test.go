@@ -78,6 +78,7 @@ func TestMetricsOfAMember(t *testing.T) {
 			"member_state{cluster=a,state=Unreachable}":                           "0",
 			"member_state{cluster=a,state=Suspended}":                             "0",
 			"member_state{cluster=a,state=Draining}":                              "0",
+			"member_state{cluster=a,state=Drained}":                               "0",
 			"member_state{cluster=a,state=NotOwned}":                              "0",
 			"member_last_transition_timestamp_seconds{cluster=a}":                 fmt.Sprint(float64(since.Unix() - 60)),
 			"member_time_to_ready_seconds{cluster=a}":                             "2",
@@ -145,6 +146,7 @@ func TestSeriesAreGoneWithTheMemberAndTheFleet(t *testing.T) {
 		want := map[string]string{
 			"members{state=Pending}": "0", "members{state=Connecting}": "0", "members{state=Ready}": "0",
 			"members{state=Unreachable}": "0", "members{state=Draining}": "0", "members{state=Suspended}": "0", "members{state=NotOwned}": "0",
+			"members{state=Drained}": "0",
 		}
 		if diff := cmp.Diff(want, seriesOf(t, "")); diff != "" {
 			t.Errorf("series of an empty fleet (-want, +got):\n%s", diff)

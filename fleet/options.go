@@ -60,6 +60,9 @@ type Options struct {
 	// Ownership shares the members among several replicas. Default: this replica works on all members.
 	Ownership Ownership
 
+	// Observer follows what the fleet does. Default: none.
+	Observer Observer
+
 	// Health says how a member's health is found out.
 	Health HealthOptions
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
@@ -26,6 +27,15 @@ type Ownership interface {
 
 	// Forget tells that a name is no member any more.
 	Forget(name ClusterName)
+}
+
+// Lease names the Lease by which others see that this replica lives, as the [Ownership] says it by a method Lease. It has no name
+// if there is none.
+func (f *Fleet) Lease() types.NamespacedName {
+	if leased, ok := f.opts.Ownership.(interface{ Lease() types.NamespacedName }); ok {
+		return leased.Lease()
+	}
+	return types.NamespacedName{}
 }
 
 // Owner is which replica works on a member.

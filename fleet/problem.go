@@ -44,7 +44,7 @@ const (
 const ReasonTooManyProblems = "TooManyProblems"
 
 // ReasonOf returns the reason that stands for an error of a request to a cluster, such as [ReasonForbidden] or
-// [ReasonRefused], and "" for nil.
+// [ReasonRefused], and "" for nil. An error with a method Reason() string says its own.
 func ReasonOf(err error) string { return classify(err) }
 
 // Problems returns what keeps providers from discovering, ordered by provider, subject and member. Of very many, the last

@@ -91,7 +91,7 @@ type Members interface {
 	SetProblem(p Problem)
 }
 
-// Member is a cluster as a provider describes it. Exactly one of Config, Cluster and Err is set.
+// Member is a cluster as a provider describes it. Exactly one of Config, Load, Cluster and Err is set.
 type Member struct {
 	// Name identifies the member in its fleet: up to [MaxNameLength] printable characters without spaces.
 	Name ClusterName
@@ -100,13 +100,20 @@ type Member struct {
 	// It must not be changed after it was given.
 	Config *rest.Config
 
+	// Load makes the Config when the member is connected, here or as a guest. It is for providers that can make it again of
+	// what they keep anyway: a replica keeps no config of a member that another one works on. It is called for several members
+	// at once, and must not wait for anything remote. It returns the config of Revision, which must be set, or an error if there is
+	// another one by now, of which the provider is about to tell. The error must carry no secrets.
+	Load func() (*rest.Config, error)
+
 	// Revision tells configs apart: a Config with the same Revision as the one before is taken for unchanged. A hash
 	// of what the Config was made of serves well. Without it, configs are compared field by field, and functions in
 	// them (Dial, Proxy, WrapTransport) count as equal if they are the same code, whatever they have captured.
 	Revision string
 
 	// Cluster is for clusters that exist as objects already, such as a namespace of a shared cluster. Whoever made it
-	// starts and stops it; the fleet does neither, and does not probe it.
+	// starts and stops it; the fleet does neither, and does not probe it. Without Identity it is asked about once a minute which
+	// cluster it is.
 	Cluster cluster.Cluster
 
 	// Err says why the provider cannot describe a way to reach the member, such as content that does not parse. The
@@ -142,15 +149,38 @@ func (m Member) Validate() error {
 		return err
 	}
 	given := 0
-	for _, is := range []bool{m.Config != nil, m.Cluster != nil, m.Err != nil} {
+	for _, is := range []bool{m.Config != nil, m.Load != nil, m.Cluster != nil, m.Err != nil} {
 		if is {
 			given++
 		}
 	}
 	if given != 1 {
-		return fmt.Errorf("%w %q: set exactly one of Config, Cluster and Err, not %d of them", ErrInvalidMember, m.Name, given)
+		return fmt.Errorf("%w %q: set exactly one of Config, Load, Cluster and Err, not %d of them", ErrInvalidMember, m.Name, given)
+	}
+	if m.Load != nil && m.Revision == "" {
+		return fmt.Errorf("%w %q: set Revision beside Load", ErrInvalidMember, m.Name)
 	}
 	return nil
+}
+
+// hasConfig reports whether the member is reached by a config, which may have to be loaded.
+func (m Member) hasConfig() bool { return m.Config != nil || m.Load != nil }
+
+// Loaded returns the member with its Config, if it is described by one, and without Load. It is for a [Members] that stands between
+// a provider and the fleet, and looks at configs.
+func (m Member) Loaded() (Member, error) {
+	if m.Load == nil {
+		return m, nil
+	}
+	cfg, err := m.Load()
+	switch {
+	case err != nil:
+		return m, fmt.Errorf("loading the config: %w", err)
+	case cfg == nil:
+		return m, errors.New("loading the config: the provider's Member.Load returned none")
+	}
+	m.Config, m.Load = cfg, nil
+	return m, nil
 }
 
 func validateName(name string) error {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -50,11 +51,18 @@ const (
 
 // reasonInvalid is the reason that a provider's error brings, or else ReasonInvalid.
 func reasonInvalid(err error) string {
-	var with interface{ Reason() string }
-	if errors.As(err, &with) && with.Reason() != "" {
+	return cmp.Or(ownReason(err), ReasonInvalid)
+}
+
+// ownReason is the reason that an error brings, such as that of a provider whose config gets no token, or "".
+func ownReason(err error) string {
+	if with, ok := errors.AsType[interface {
+		error
+		Reason() string
+	}](err); ok {
 		return with.Reason()
 	}
-	return ReasonInvalid
+	return ""
 }
 
 // classify finds the reason in an error of a request to a cluster.
@@ -76,6 +84,8 @@ func classify(err error) string {
 		return ReasonDuplicate
 	case errors.As(err, &state) && state.Status.Reason != "":
 		return state.Status.Reason
+	case ownReason(err) != "":
+		return ownReason(err)
 	case apierrors.IsUnauthorized(err):
 		return ReasonUnauthorized
 	case apierrors.IsForbidden(err):

@@ -44,6 +44,20 @@ func TestAnErrorHasAReason(t *testing.T) {
 	}
 }
 
+// withReason is an error as the transport of a config may return it, which says more than its cause.
+type withReason struct{ error }
+
+func (withReason) Reason() string { return "TokenNotMade" }
+
+func (e withReason) Unwrap() error { return e.error }
+
+func TestAnErrorThatSaysItsReasonHasThat(t *testing.T) {
+	err := &url.Error{Op: "Get", URL: "https://a/readyz", Err: withReason{apierrors.NewUnauthorized("who are you")}}
+	if got := ReasonOf(err); got != "TokenNotMade" {
+		t.Errorf("ReasonOf(%v) = %s, want its own", err, got)
+	}
+}
+
 func TestEachTimeOutIsOne(t *testing.T) {
 	for err, want := range map[error]bool{
 		context.DeadlineExceeded:             true,

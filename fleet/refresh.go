@@ -29,6 +29,6 @@ func (m *member) refresh(ctx context.Context) {
 	m.interrupt = func() {}
 	m.fleet.mu.Unlock()
 	if err != nil && !errors.Is(attempt.Err(), context.Canceled) { // which news from the provider does too
-		m.log.Info("The provider has no fresh credentials", "error", message(err))
+		m.logger().Info("The provider has no fresh credentials", "error", message(err))
 	}
 }

@@ -34,12 +34,14 @@ var errNotInPlace = errors.New("it may be another cluster")
 // rotate gives an engagement new credentials, once they have proved to work, and to lead to the same cluster. Its caches
 // and watches go on; if the new credentials do not work, so do the old ones, and the status says so. Credentials that lead
 // elsewhere, or may do so, are errNotInPlace.
-func (m *member) rotate(ctx context.Context, described Member, e *Engagement) error {
+func (m *member) rotate(ctx context.Context, described Member, e *Engagement) (err error) {
 	attempt, interrupt := context.WithTimeout(ctx, m.fleet.opts.ConnectTimeout)
 	defer interrupt()
 	if !m.begin(described, interrupt) {
 		return errOutdated
 	}
+	observed := m.observe(StepRotate, nil)
+	defer func() { observed(err) }()
 	cfg, err := m.usable(described)
 	if err != nil {
 		return m.failed(described, err)
@@ -93,13 +95,13 @@ func (m *member) rotated(described Member, e *Engagement, cfg *rest.Config, next
 	}
 	m.fleet.mu.Lock()
 	m.interrupt = func() {}
-	m.engagedAs = described
+	m.engagedAs = &described
 	m.attempts, m.problem = 0, problem{}
 	m.rotations++
 	m.fleet.changedLocked(m.name)
 	m.fleet.mu.Unlock()
 
-	m.log.Info("Took over new credentials")
+	m.logger().Info("Took over new credentials")
 	e.wire.health.askNow()
 	e.retire(before)
 }

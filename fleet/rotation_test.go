@@ -372,7 +372,7 @@ func TestCredentialsAreTakenOverThatLeadToTheSameCluster(t *testing.T) {
 			}
 			described.Config.Host, described.Config.BearerToken = server.URL, "new"
 			m := newMember(New(Options{}), described)
-			m.engagedAs = Member{Name: "a", Config: old}
+			m.engagedAs = &Member{Name: "a", Config: old}
 			e := newEngagement(t.Context(), "a")
 			e.identity, e.wire = c.known, newPlainWire(t, server)
 			shown := newRotatingCluster(nil, old)
@@ -431,7 +431,7 @@ func TestWhatMayBeRotated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			described := Member{Name: "a", Config: &rest.Config{Host: "https://a", BearerToken: "new"}}
 			m := newMember(New(Options{}), described)
-			m.engagedAs = Member{Name: "a", Config: &rest.Config{Host: "https://a", BearerToken: "old"}}
+			m.engagedAs = &Member{Name: "a", Config: &rest.Config{Host: "https://a", BearerToken: "old"}}
 			m.engagement = newEngagement(t.Context(), "a")
 			m.engagement.wire = &wire{}
 			c.change(m, &described)

@@ -151,8 +151,14 @@ func (m *member) releaseLocked() {
 	if m.share.tenure != nil {
 		m.share.tenure.Release()
 	}
-	m.engagement, m.engagedAs, m.impostor, m.problem = nil, Member{}, false, problem{}
-	m.attempts, m.rotations, m.interrupt, m.forgetServer = 0, 0, func() {}, func() {}
+	m.disengagedLocked()
+	m.rotations = 0
+}
+
+// disengagedLocked forgets the engagement, which is drained.
+func (m *member) disengagedLocked() {
+	m.engagement, m.engagedAs, m.impostor, m.problem = nil, nil, false, problem{}
+	m.attempts, m.interrupt, m.forgetServer = 0, func() {}, func() {}
 }
 
 // suspendLocked stops the reconciles of a member as long as this replica cannot prove that it owns it.

@@ -10,7 +10,8 @@ import (
 //
 //	Pending → Connecting → Ready ⇄ Unreachable → Draining → gone
 //
-// Where several replicas share the members, those of others are NotOwned, and Suspended are those that are owned perhaps.
+// Where several replicas share the members, those of others are NotOwned, and Suspended are those that are owned perhaps. Drained
+// are those that people hold back.
 type State string
 
 const (
@@ -28,13 +29,15 @@ const (
 	// Draining members were removed, or go to another replica, or another cluster is about to take their place; what still runs
 	// for them is ending.
 	Draining State = "Draining"
+	// Drained members are known, and not connected, since people hold them back: see [Hold].
+	Drained State = "Drained"
 	// NotOwned members are worked on by another replica, or by none. Of them this one has the description alone.
 	NotOwned State = "NotOwned"
 )
 
 // allStates are the states in the order of a life.
 func allStates() []State {
-	return []State{Pending, Connecting, Ready, Unreachable, Suspended, Draining, NotOwned}
+	return []State{Pending, Connecting, Ready, Unreachable, Suspended, Draining, Drained, NotOwned}
 }
 
 // Status is what the fleet knows of a member at one moment.
@@ -48,6 +51,10 @@ type Status struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	// Leaving says that the member is about to leave: see [Members.Leave]. It is engaged as before meanwhile.
 	Leaving bool `json:"leaving,omitempty"`
+	// Paused says that no reconcile of the member begins, as people want it: see [Hold].
+	Paused bool `json:"paused,omitempty"`
+	// Server is the address of the API server that the provider has described, if it has.
+	Server string `json:"server,omitempty"`
 	// Identity tells which cluster it is: see [Engagement.Identity]. It is that of the last engagement.
 	Identity string `json:"identity,omitempty"`
 	// Duplicates are the other members that have the same identity: they are the same cluster. Of more than ten, these are

@@ -13,18 +13,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/credplugin"
 	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 )
 
 // newTestGeneration returns the way to a server of a test.
 func newTestGeneration(t *testing.T, server *httptest.Server) *generation {
 	t.Helper()
-	g, err := newGeneration(&rest.Config{Host: server.URL}, &plugin{}, nil)
+	g, err := newGeneration(&rest.Config{Host: server.URL}, &credplugin.Plugin{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestAConnectionIsProvedByItsOwnAnswer(t *testing.T) {
 				}
 				return resp.Header.Get("Cluster"), resp.Body.Close()
 			}
-			g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{}, nil)
+			g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &credplugin.Plugin{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +194,7 @@ func TestARequestThatEndsHarmsNoOtherOnItsConnection(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	w := newTestWire(t, server, func() (string, error) { return "a", nil })
-	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{}, nil)
+	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &credplugin.Plugin{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,53 +257,6 @@ func TestAWireThatIsClosedTakesNoNewCredentials(t *testing.T) {
 	if err := get(t, w, server.URL); !errors.Is(err, errClosed) {
 		t.Errorf("a request on a closed wire: %v, want errClosed", err)
 	}
-}
-
-// blocked is a transport whose requests end when they are told to, as behind a credential plugin.
-type blocked struct {
-	begun chan struct{}
-	end   chan struct{}
-}
-
-// RoundTrip implements http.RoundTripper.
-func (b blocked) RoundTrip(*http.Request) (*http.Response, error) {
-	b.begun <- struct{}{}
-	<-b.end
-	return nil, errors.New("the plugin was killed")
-}
-
-// TestWhileAPluginHangsNoOtherRequestWaitsForIt: each would hold a goroutine for as long as the plugin hangs.
-func TestWhileAPluginHangsNoOtherRequestWaitsForIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := blocked{begun: make(chan struct{}, 100), end: make(chan struct{})}
-		p := &plugin{}
-		send := func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://a", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = interruptible{b, p}.RoundTrip(req) //nolint:bodyclose // it fails
-			return err
-		}
-		if err := send(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the first request: %v, want that it is given up", err)
-		}
-		for range 10 {
-			if err := send(); !errors.Is(err, errPluginHangs) {
-				t.Errorf("a later request: %v, want errPluginHangs", err)
-			}
-		}
-		if n := len(b.begun); n != 1 {
-			t.Errorf("%d requests wait for the plugin, want 1", n)
-		}
-		close(b.end)
-		synctest.Wait()
-		if err := send(); err == nil || errors.Is(err, errPluginHangs) {
-			t.Errorf("after the plugin has ended: %v, want its own error", err)
-		}
-	})
 }
 
 // TestALineIsFoundBelowTLS: also below that of a proxy.
@@ -390,7 +343,7 @@ func TestAConnectionIsProvedOnce(t *testing.T) {
 	t.Cleanup(server.Close)
 	proofs, now := 0, "a"
 	w := newTestWire(t, server, func() (string, error) { proofs++; return now, nil })
-	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &plugin{}, nil)
+	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &credplugin.Plugin{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

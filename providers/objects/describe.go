@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -116,7 +115,7 @@ func (w *worker[T]) look(ctx context.Context, key client.ObjectKey) {
 	deadline := time.AfterFunc(w.provider.Timeout, func() { w.overrun(ctx, c, key, obj) })
 	defer deadline.Stop()
 	also := &asked{Reader: w.also}
-	members, err := w.callMembers(ctx, obj, also)
+	members, err := w.callMembers(ctx, key, obj, also)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,10 +162,9 @@ func (w *worker[T]) overrun(ctx context.Context, c *call, key client.ObjectKey, 
 }
 
 func (w *worker[T]) tellTooSlowLocked(key client.ObjectKey, obj T) {
-	if d, err := w.descriptionLocked(key, obj); err == nil {
-		w.tellLocked(d, "", told{reason: ReasonTooSlow, message: "it takes longer than " + w.provider.Timeout.String() +
-			" to find out which members the object describes; they stay as they are", noMember: true})
-	}
+	d := w.descriptionLocked(key, obj)
+	w.tellLocked(d, "", told{reason: ReasonTooSlow, message: "it takes longer than " + w.provider.Timeout.String() +
+		" to find out which members the object describes; they stay as they are", noMember: true})
 }
 
 // notFound notes why an object was not found. It returns false if it must be looked for again.
@@ -202,13 +200,9 @@ func (w *worker[T]) forgetLocked(key client.ObjectKey) {
 
 // takeLocked takes over what Members has said of an object. It returns false if Members must be asked again.
 func (w *worker[T]) takeLocked(ctx context.Context, key client.ObjectKey, obj T, members []fleet.Member, err error) (done bool) {
-	d, refErr := w.descriptionLocked(key, obj)
-	if refErr != nil {
-		w.troubles.begin(w.about(key), "", ReasonNotDescribed, refErr.Error())
-		return false
-	}
+	d := w.descriptionLocked(key, obj)
 	if err != nil && !errors.Is(err, ErrNone) {
-		w.enqueueNames(slices.Collect(maps.Keys(d.members))) // they may be about to leave
+		w.enqueueNames(d.names()) // they may be about to leave
 		news := w.tellLocked(d, "", told{reason: reasonOf(err, ReasonNotDescribed), message: err.Error(), noMember: true})
 		if panicked, ok := errors.AsType[panicError](err); ok && news {
 			logf.FromContext(ctx).Error(nil, "Panic while an object was read", "object", key, "stack", panicked.stack)
@@ -290,9 +284,14 @@ func (w *worker[T]) isDescribed(key client.ObjectKey) bool {
 }
 
 // callMembers calls Members. What the objects hold is not to be trusted, so a panic over it ends nothing.
-func (w *worker[T]) callMembers(ctx context.Context, obj T, also Reader) (members []fleet.Member, err error) {
+func (w *worker[T]) callMembers(ctx context.Context, key client.ObjectKey, obj T, also Reader) (members []fleet.Member, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.provider.Timeout)
 	defer cancel()
+	end, err := w.turns.take(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicError{fmt.Sprintf("the content of the object led to a panic (%T)", p), string(debug.Stack())}

@@ -3,8 +3,6 @@ package objects
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,12 +118,12 @@ func (w *worker[T]) toReleaseLocked(key client.ObjectKey) (uid types.UID, ok boo
 	if d == nil || d.members == nil || !d.departure.begun || !d.departure.finalizer {
 		return "", false
 	}
-	for name := range d.members {
+	for _, name := range d.names() {
 		if holder, held := w.holderLocked(name); held && holder == key && !d.departure.left[name] {
 			return "", false
 		}
 	}
-	return d.ref.UID, true
+	return d.uid, true
 }
 
 func (w *worker[T]) toRelease(key client.ObjectKey) (uid types.UID, ok bool) {
@@ -188,7 +186,7 @@ func (w *worker[T]) released(key client.ObjectKey, err error) (done bool) {
 		return true // it has gone
 	}
 	var about fleet.ClusterName
-	if names := slices.Sorted(maps.Keys(d.members)); len(names) > 0 {
+	if names := d.names(); len(names) > 0 {
 		about = names[0]
 	}
 	w.tellLocked(d, about, told{reason: ReasonNotReleased, noMember: true, message: fmt.Sprintf(

@@ -83,7 +83,8 @@ type Provider[T client.Object] struct {
 	Timeout time.Duration
 
 	// Members returns the members that obj describes; others that it described before are removed. Members is called
-	// when obj has changed, or an object in Also that belongs to it. obj is a copy, without managed fields. also reads
+	// when obj has changed, or an object in Also that belongs to it, and for the Config of a member with a Revision, which the fleet
+	// gets when it connects the member. obj is a copy, without managed fields. also reads
 	// the objects that Also names, and no others. Required.
 	//
 	// Members of an object with a namespace have the label [NamespaceLabel], whatever Members says.
@@ -230,7 +231,7 @@ func (p Provider[T]) scopes(objectsIn func(namespace string) []client.ObjectKey)
 	itself := func(obj client.Object) []client.ObjectKey { return []client.ObjectKey{client.ObjectKeyFromObject(obj)} }
 	for _, namespace := range where {
 		for _, selector := range selectors {
-			own = append(own, scope{object: p.Object, selector: selector, namespace: namespace, keys: itself})
+			own = append(own, scope{object: p.Object, selector: selector, namespace: namespace, keys: itself, packed: true})
 		}
 	}
 	for _, a := range p.Also {

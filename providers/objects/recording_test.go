@@ -45,6 +45,10 @@ func (r *recording) Set(m fleet.Member) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
+	m, err := m.Loaded()
+	if err != nil {
+		return nil //nolint:nilerr // it is outdated: another description follows
+	}
 	r.change(func() {
 		delete(r.leaving, m.Name)
 		r.members[m.Name] = m

@@ -48,6 +48,7 @@ func (s *start) looked(key client.ObjectKey) {
 	}
 	delete(s.expected, key)
 	if s.complete && len(s.expected) == 0 {
+		s.expected = nil // it has room for many
 		close(s.over)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/reference"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,12 +45,53 @@ const (
 
 // description is what one object describes. The worker's lock guards it.
 type description struct {
-	ref     *corev1.ObjectReference
-	members map[fleet.ClusterName]*fleet.Member // most have one, and a map has places for eight at once
-	told    map[fleet.ClusterName]told          // by member what was told last, while it holds; "" for the object as a whole
-	events  flowcontrol.PassiveRateLimiter
+	key     client.ObjectKey
+	uid     types.UID
+	version string                         // of the object, when it was looked at last
+	members []described                    // ordered by name; nil before the first are known
+	told    map[fleet.ClusterName]told     // by member what was told last, while it holds; "" for the object as a whole
+	events  flowcontrol.PassiveRateLimiter // nil before the first
 
 	departure departure
+}
+
+// described is a member as it is kept: there are many, and a map of labels would be the largest part of most.
+type described struct {
+	fleet.Member // without labels
+
+	labels []string // each with its value behind it
+}
+
+func newDescribed(m fleet.Member) described {
+	d := described{Member: m, labels: make([]string, 0, 2*len(m.Labels))}
+	for name, value := range m.Labels {
+		d.labels = append(d.labels, name, value)
+	}
+	d.Labels = nil
+	return d
+}
+
+func (d described) member() fleet.Member {
+	m := d.Member
+	m.Labels = make(map[string]string, len(d.labels)/2)
+	for label := range slices.Chunk(d.labels, 2) {
+		m.Labels[label[0]] = label[1]
+	}
+	return m
+}
+
+// find returns where the member of a name is.
+func (d *description) find(name fleet.ClusterName) (at int, ok bool) {
+	return slices.BinarySearchFunc(d.members, name, func(m described, name fleet.ClusterName) int { return cmp.Compare(m.Name, name) })
+}
+
+// names returns those of the members, in order.
+func (d *description) names() []fleet.ClusterName {
+	names := make([]fleet.ClusterName, len(d.members))
+	for i := range d.members {
+		names[i] = d.members[i].Name
+	}
+	return names
 }
 
 // told is what the object's owner is told by an event.
@@ -65,27 +106,21 @@ func (w *worker[T]) about(key client.ObjectKey) string {
 }
 
 // descriptionLocked returns what was known of the object until now, to be changed.
-func (w *worker[T]) descriptionLocked(key client.ObjectKey, obj T) (*description, error) {
-	ref, err := reference.GetReference(w.local.GetScheme(), obj)
-	if err != nil {
-		return nil, err
-	}
+func (w *worker[T]) descriptionLocked(key client.ObjectKey, obj T) *description {
 	d := w.described[key]
 	if d == nil {
-		d = &description{
-			told: map[fleet.ClusterName]told{}, events: flowcontrol.NewTokenBucketPassiveRateLimiter(eventsPerSecond, firstEvents),
-		}
+		d = &description{key: key}
 		w.described[key] = d
 	}
-	if d.ref != nil && d.ref.UID != ref.UID { // what holds is news for the owner of the new object
+	if d.uid != "" && d.uid != obj.GetUID() { // what holds is news for the owner of the new object
 		for subject, t := range d.told {
 			d.told[subject] = told{noMember: t.noMember}
 		}
 		d.departure = departure{}
 	}
 	d.departure.note(obj)
-	d.ref = ref
-	return d, nil
+	d.uid, d.version = obj.GetUID(), obj.GetResourceVersion()
+	return d
 }
 
 // setMembersLocked replaces the members. It returns the names that count, each once, in their order, and how many are left
@@ -101,14 +136,13 @@ func (w *worker[T]) setMembersLocked(d *description, members []fleet.Member) (na
 	if most := w.provider.MaxMembers; most > 0 && len(names) > most {
 		names, excess = names[:most:most], len(names)-most
 	}
-	before := d.members
-	d.members = make(map[fleet.ClusterName]*fleet.Member, len(names))
-	for _, name := range names {
-		m := inNamespace(all[name], d.ref.Namespace)
-		d.members[name] = &m
+	before := d.names()
+	d.members = make([]described, len(names))
+	for i, name := range names {
+		d.members[i] = newDescribed(w.loading(d.key, inNamespace(all[name], d.key.Namespace)))
 	}
-	for name := range before {
-		if _, ok := d.members[name]; !ok {
+	for _, name := range before {
+		if _, ok := d.find(name); !ok {
 			w.settleLocked(d, name)
 		}
 	}
@@ -140,20 +174,27 @@ func (w *worker[T]) tellLocked(d *description, subject fleet.ClusterName, t told
 		return false
 	}
 	if d.told[subject].noMember && !t.noMember {
-		w.troubles.end(w.about(d.key()), subject)
+		w.troubles.end(w.about(d.key), subject)
+	}
+	if d.told == nil {
+		d.told, d.events = map[fleet.ClusterName]told{}, flowcontrol.NewTokenBucketPassiveRateLimiter(eventsPerSecond, firstEvents)
 	}
 	d.told[subject] = t
 	if t.noMember {
-		w.troubles.begin(w.about(d.key()), subject, t.reason, t.message)
+		w.troubles.begin(w.about(d.key), subject, t.reason, t.message)
 	}
 	if d.events.TryAccept() {
-		w.recorder.Eventf(d.ref, nil, corev1.EventTypeWarning, t.reason, action(t.message), "%s", t.message)
+		w.recorder.Eventf(w.reference(d), nil, corev1.EventTypeWarning, t.reason, action(t.message), "%s", t.message)
 	}
 	return true
 }
 
-func (d *description) key() client.ObjectKey {
-	return client.ObjectKey{Namespace: d.ref.Namespace, Name: d.ref.Name}
+// reference is what an event is about.
+func (w *worker[T]) reference(d *description) *corev1.ObjectReference {
+	version, kind := w.gvk.ToAPIVersionAndKind()
+	return &corev1.ObjectReference{
+		APIVersion: version, Kind: kind, Namespace: d.key.Namespace, Name: d.key.Name, UID: d.uid, ResourceVersion: d.version,
+	}
 }
 
 // action returns the action of an event with the text. client-go takes events for the same that differ in their texts
@@ -167,7 +208,7 @@ func action(message string) string {
 // settleLocked notes that nothing is wrong with the subject any more, so that the next trouble is news again.
 func (w *worker[T]) settleLocked(d *description, subject fleet.ClusterName) {
 	if d.told[subject].noMember {
-		w.troubles.end(w.about(d.key()), subject)
+		w.troubles.end(w.about(d.key), subject)
 	}
 	delete(d.told, subject)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -32,16 +33,24 @@ type scope struct {
 	namespace string          // metav1.NamespaceAll for all
 	keys      func(obj client.Object) []client.ObjectKey
 	trim      func(obj client.Object) // nil for nothing to take away
+	packed    bool                    // the objects are seldom read, and only by their keys
 }
 
 // transform is what happens to each object before it is kept.
 func (s scope) transform() toolscache.TransformFunc {
 	strip := cache.TransformStripManagedFields()
 	return func(obj any) (any, error) {
+		if _, again := obj.(*kept); again { // informers may call it twice
+			return obj, nil
+		}
 		if obj, ok := obj.(client.Object); ok && s.trim != nil {
 			s.trim(obj)
 		}
-		return strip(obj)
+		obj, err := strip(obj)
+		if obj, ok := obj.(client.Object); ok && s.packed && err == nil {
+			return keep(obj), nil
+		}
+		return obj, err
 	}
 }
 
@@ -77,6 +86,7 @@ type watch struct {
 	kind      schema.GroupVersionKind
 	namespace string
 	cache     cache.Cache
+	store     toolscache.Store                            // that of the cache, if the objects are packed
 	handled   toolscache.ResourceEventHandlerRegistration // synced when what existed at first was handed to the scope
 	refused   <-chan struct{}                             // closed at the first error
 }
@@ -102,6 +112,10 @@ func open(ctx context.Context, local cluster.Cluster, s scope, kind schema.Group
 	if s.namespace != metav1.NamespaceAll {
 		options.DefaultFieldSelector = fields.OneTermEqualSelector("metadata.namespace", s.namespace)
 	}
+	opened := &watch{kind: kind, namespace: s.namespace, refused: refused}
+	if s.packed {
+		options.NewInformer = opened.newInformer
+	}
 	c, err := cache.New(local.GetConfig(), options)
 	if err != nil {
 		return nil, err
@@ -110,11 +124,38 @@ func open(ctx context.Context, local cluster.Cluster, s scope, kind schema.Group
 	if err != nil {
 		return nil, err
 	}
-	handled, err := informer.AddEventHandler(s.handler(enqueue))
-	if err != nil {
-		return nil, err
+	opened.cache = c
+	opened.handled, err = informer.AddEventHandler(s.handler(enqueue))
+	return opened, err
+}
+
+// newInformer returns client-go's informer, whose store is read here: a cache takes no packed objects out of it. No indexes are
+// needed for that.
+func (w *watch) newInformer(
+	lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, _ toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	informer := toolscache.NewSharedIndexInformer(lw, obj, resync, toolscache.Indexers{})
+	w.store = informer.GetStore()
+	return informer
+}
+
+// get reads an object into obj, which is empty.
+func (w *watch) get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if w.store == nil {
+		return w.cache.Get(ctx, key, obj, opts...)
 	}
-	return &watch{kind: kind, namespace: s.namespace, cache: c, handled: handled, refused: refused}, nil
+	item, exists, err := w.store.GetByKey(toolscache.NewObjectName(key.Namespace, key.Name).String())
+	switch item := item.(type) {
+	case *kept:
+		return item.into(obj, w.kind)
+	case client.Object: // that could not be packed
+		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(item.DeepCopyObject()).Elem())
+		return nil
+	}
+	if err == nil && !exists {
+		err = apierrors.NewNotFound(schema.GroupResource{Group: w.kind.Group, Resource: w.kind.Kind}, key.Name)
+	}
+	return err
 }
 
 // openAll opens a watch for each scope. While a kind is not served or the server is away, that is a problem, and it tries
@@ -211,7 +252,7 @@ func (ws watches) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 			listed = false
 			continue
 		}
-		if missing = w.cache.Get(ctx, key, obj, opts...); !apierrors.IsNotFound(missing) {
+		if missing = w.get(ctx, key, obj, opts...); !apierrors.IsNotFound(missing) {
 			return missing
 		}
 	}

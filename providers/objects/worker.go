@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +30,8 @@ const (
 // once at a time, and a name reported once at a time.
 type worker[T client.Object] struct {
 	provider              Provider[T]
-	kind                  string // of the objects
+	gvk                   schema.GroupVersionKind // of the objects
+	kind                  string
 	local                 cluster.Cluster
 	members               fleet.Members
 	troubles              troubles
@@ -41,6 +43,7 @@ type worker[T client.Object] struct {
 	own, also, namespaces watches
 	start                 *start
 	seen                  seen           // empty unless labels of namespaces matter
+	turns                 turns          // of the calls of Members
 	slow                  chan struct{}  // has an entry for each call that is not waited for
 	awaiting              sync.WaitGroup // for members that leave
 
@@ -68,6 +71,7 @@ func newWorker[T client.Object](p Provider[T], local cluster.Cluster, members fl
 	}
 	return &worker[T]{
 		provider:  p,
+		gvk:       kind,
 		kind:      kind.Kind,
 		local:     local,
 		members:   members,
@@ -232,7 +236,11 @@ func (w *worker[T]) toReport(name fleet.ClusterName) (m fleet.Member, from clien
 		return m, from, false, false
 	}
 	d := w.described[first.key]
-	return *d.members[name], first.key, d.departure.begun, true
+	at, ok := d.find(name)
+	if !ok {
+		return m, from, false, false
+	}
+	return d.members[at].member(), first.key, d.departure.begun, true
 }
 
 // expireLocked ends that the name is kept for objects whose time is up. It arranges that the name is looked at again when it is for the

@@ -52,6 +52,8 @@ func (c *trial) newCredentialsAreNews() {
 // sameAccess reports whether a fleet takes two descriptions for the same.
 func sameAccess(a, b fleet.Member) bool {
 	switch {
+	case a.Load != nil || b.Load != nil:
+		return a.Revision == b.Revision
 	case a.Config == nil || b.Config == nil:
 		return a.Config == b.Config && a.Cluster == b.Cluster
 	case a.Revision != "" && b.Revision != "":

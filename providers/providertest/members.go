@@ -53,6 +53,8 @@ func contents(m fleet.Member) string {
 		return fmt.Sprintf("Err %q", m.Err)
 	case m.Config != nil:
 		return fmt.Sprintf("Config of %s, Revision %q, Labels %v", m.Config.Host, m.Revision, m.Labels)
+	case m.Load != nil:
+		return fmt.Sprintf("Load of a config that is outdated, Revision %q, Labels %v", m.Revision, m.Labels)
 	default:
 		return fmt.Sprintf("Cluster %T, Labels %v", m.Cluster, m.Labels)
 	}
@@ -99,7 +101,13 @@ func (ms *members) letLeave(name fleet.ClusterName) {
 
 // report keeps what is reported. If it is accepted, then is called while nothing else changes.
 func (ms *members) report(m fleet.Member, then func(), leaves bool) error {
-	err, given := m.Validate(), m.Config
+	err := m.Validate()
+	if err == nil {
+		if loaded, err := m.Loaded(); err == nil { // or another description follows
+			m = loaded
+		}
+	}
+	given := m.Config
 	m.Labels = maps.Clone(m.Labels)
 	if given != nil {
 		m.Config = rest.CopyConfig(given)

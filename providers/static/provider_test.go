@@ -53,7 +53,7 @@ func TestAListThatCannotBeUsedIsAnErrorAndNothingIsReported(t *testing.T) {
 		want []string
 	}{
 		"NoName":   {static.Provider{good, {Config: &rest.Config{}}}, []string{"entry 1", "the empty name is the local cluster's"}},
-		"NoConfig": {static.Provider{good, {Name: "bad"}}, []string{"entry 1", `"bad"`, "exactly one of Config, Cluster and Err"}},
+		"NoConfig": {static.Provider{good, {Name: "bad"}}, []string{"entry 1", `"bad"`, "exactly one of Config, Load, Cluster and Err"}},
 		"Twice":    {static.Provider{good, {Name: "other", Config: &rest.Config{}}, good}, []string{"entries 0 and 2", `"good"`}},
 		"All":      {static.Provider{{Name: "a b"}, {}, good, good}, []string{"entry 0", "entry 1", "entries 2 and 3"}},
 	} {
