@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/kubebuilder/v4/pkg/plugin"
 	"sigs.k8s.io/kubebuilder/v4/pkg/plugin/external"
 
@@ -75,6 +76,9 @@ func parse(command string, args []string) (o options, err error) {
 		return o, errors.New("--kind is missing")
 	}
 	o.Namespace, o.Replace = *values[namespaceFlag], *values[replaceFlag]
+	if problems := validation.IsDNS1123Label(o.Namespace); len(problems) > 0 {
+		return o, fmt.Errorf("--%s %q is no name of a namespace: %s", namespaceFlag, o.Namespace, strings.Join(problems, "; "))
+	}
 	o.Version = *values[versionFlag]
 	if o.Replace != "" && !set.Changed(versionFlag) {
 		o.Version = ""

@@ -16,7 +16,10 @@ const (
 )
 
 // pluginsRoot is the folder in which kubebuilder looks for plugins: see getPluginsRoot in its package pkg/cli.
-func pluginsRoot() (string, error) {
+func pluginsRoot(system string) (string, error) {
+	if system != "linux" && system != "darwin" {
+		return "", fmt.Errorf("kubebuilder does not run on %s, but on linux and darwin alone: on Windows, use both in the subsystem for Linux", system)
+	}
 	if given := os.Getenv("EXTERNAL_PLUGINS_PATH"); given != "" {
 		return given, nil
 	}
@@ -27,7 +30,7 @@ func pluginsRoot() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the folder for kubebuilder's plugins: %w", err)
 	}
-	if runtime.GOOS == "darwin" {
+	if system == "darwin" {
 		return filepath.Join(home, "Library", "Application Support", "kubebuilder", "plugins"), nil
 	}
 	return filepath.Join(home, ".config", "kubebuilder", "plugins"), nil
@@ -35,7 +38,7 @@ func pluginsRoot() (string, error) {
 
 // install copies this program to where kubebuilder looks for it, and returns the path. A copy outlasts what go run has built.
 func install() (path string, err error) {
-	root, err := pluginsRoot()
+	root, err := pluginsRoot(runtime.GOOS)
 	if err != nil {
 		return "", err
 	}

@@ -97,16 +97,19 @@ func goEnv(t *testing.T, name string) string {
 func TestThePluginsFolderIsKubebuilders(t *testing.T) {
 	t.Setenv("EXTERNAL_PLUGINS_PATH", "/given")
 	t.Setenv("XDG_CONFIG_HOME", "/config")
-	if root, err := pluginsRoot(); root != "/given" || err != nil {
+	if root, err := pluginsRoot("linux"); root != "/given" || err != nil {
 		t.Errorf("with EXTERNAL_PLUGINS_PATH the folder is %s (%v)", root, err)
 	}
 	t.Setenv("EXTERNAL_PLUGINS_PATH", "")
-	if root, err := pluginsRoot(); root != "/config/kubebuilder/plugins" || err != nil {
+	if root, err := pluginsRoot("linux"); root != "/config/kubebuilder/plugins" || err != nil {
 		t.Errorf("with XDG_CONFIG_HOME the folder is %s (%v)", root, err)
 	}
 	t.Setenv("XDG_CONFIG_HOME", "")
 	t.Setenv("HOME", "/home/user")
-	if root, err := pluginsRoot(); !strings.HasPrefix(root, "/home/user/") || err != nil {
+	if root, err := pluginsRoot("windows"); err == nil {
+		t.Errorf("on windows the folder is %s, and kubebuilder does not run there", root)
+	}
+	if root, err := pluginsRoot("linux"); !strings.HasPrefix(root, "/home/user/") || err != nil {
 		t.Errorf("with HOME alone the folder is %s (%v)", root, err)
 	}
 }

@@ -53,10 +53,7 @@ func answer(req *external.PluginRequest, res *external.PluginResponse, log io.Wr
 		return err
 	}
 	res.Universe = p.Changed()
-	if req.Command == "edit" {
-		return report(log, p)
-	}
-	return nil
+	return report(log, req.Command, p)
 }
 
 func carryOut(p *project.Project, req *external.PluginRequest) error {
@@ -76,14 +73,17 @@ func carryOut(p *project.Project, req *external.PluginRequest) error {
 	}
 }
 
-// report says which files change, and what is left to a person.
-func report(log io.Writer, p *project.Project) error {
+// report says what is left to a person, and for a project that there was also which files change.
+func report(log io.Writer, command string, p *project.Project) error {
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(p.Changed())) {
-		lines = append(lines, "changed: "+name)
-	}
-	if len(lines) == 0 {
-		lines = append(lines, "Nothing is to be changed: the project is moved already.")
+	moves := command == "edit"
+	if moves {
+		for _, name := range slices.Sorted(maps.Keys(p.Changed())) {
+			lines = append(lines, "changed: "+name)
+		}
+		if len(lines) == 0 {
+			lines = append(lines, "Nothing is to be changed: the project is moved already.")
+		}
 	}
 	if notes := p.Notes(); len(notes) > 0 {
 		lines = append(lines, "Left to you:")
@@ -91,7 +91,12 @@ func report(log io.Writer, p *project.Project) error {
 			lines = append(lines, note.String())
 		}
 	}
-	lines = append(lines, "Next: go mod tidy && make manifests generate")
+	if moves {
+		lines = append(lines, "Next: go mod tidy && make manifests generate")
+	}
+	if len(lines) == 0 {
+		return nil
+	}
 	_, err := fmt.Fprintln(log, strings.Join(lines, "\n"))
 	return err
 }

@@ -332,7 +332,7 @@ func TestEveryProviderIsScaffolded(t *testing.T) {
 				" --project-name guestbook --skip-go-version-check --fetch-deps=false --provider " + provider + p.replaced())
 			p.run("go vet ./...")
 			p.run("kubectl kustomize config/hub")
-			p.run("kubectl kustomize config/members")
+			p.run("kubectl kustomize config/member")
 			if main := p.read("cmd/main.go"); !strings.Contains(main, "mcmanager.New(ctrl.GetConfigOrDie(), "+provider+".Provider{") {
 				t.Errorf("main.go does not have the provider %s:\n%s", provider, main)
 			}
@@ -365,9 +365,11 @@ func TestAProjectThatWasScaffoldedBeforeIsMoved(t *testing.T) {
 
 	// The next API runs on the fleet as soon as PROJECT names the plugin.
 	p.change("PROJECT", "- go.kubebuilder.io/v4\n", "- go.kubebuilder.io/v4\n- fleet.fleet-runtime.dev/v1\n")
-	p.run("kubebuilder create api --group webapp --version v1 --kind Visitor --resource --controller --make=false")
-	if main := p.read("cmd/main.go"); !strings.Contains(main, "controller.SetupVisitorWithManager(mgr)") {
-		t.Errorf("the controller of the next API does not run on the fleet:\n%s", main)
+	for _, again := range []string{"", " --force"} {
+		p.run("kubebuilder create api --group webapp --version v1 --kind Visitor --resource --controller --make=false" + again)
+		if main := p.read("cmd/main.go"); strings.Count(main, "controller.SetupVisitorWithManager(mgr)") != 1 {
+			t.Errorf("the controller of the next API is not run once on the fleet after create api%s:\n%s", again, main)
+		}
 	}
 	p.run("make generate")
 	p.run("go vet ./...")

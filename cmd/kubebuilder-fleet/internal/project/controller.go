@@ -210,7 +210,7 @@ func (m *controllerMove) visit(n ast.Node) bool {
 	}
 	f := m.file
 	switch {
-	case f.selects(call.Fun, ctrlPath, "NewControllerManagedBy"), f.selects(call.Fun, builderPath, "ControllerManagedBy"):
+	case f.buildsForHub(call):
 		f.replace(call.Fun, f.use(mcbuilderPath)+".ControllerManagedBy")
 		moved(m, call.Args...)
 	case f.selects(call.Fun, handlerPath, "EnqueueRequestsFromMapFunc") && len(call.Args) == 1:
@@ -390,7 +390,7 @@ func (m *controllerMove) leftovers() {
 	built := false
 	ast.Inspect(m.setup.Body, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
-			built = built || m.file.selects(call.Fun, ctrlPath, "NewControllerManagedBy") || m.file.selects(call.Fun, builderPath, "ControllerManagedBy")
+			built = built || m.file.buildsForHub(call)
 		}
 		id, ok := n.(*ast.Ident)
 		switch {

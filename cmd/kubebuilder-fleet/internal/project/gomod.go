@@ -3,6 +3,7 @@ package project
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -61,12 +62,25 @@ func (p *Project) requireFleetRuntime(o Options) error {
 	if err != nil {
 		return err
 	}
+	p.noteReplaced(mod)
 	mod.SortBlocks()
 	out, err := mod.Format()
 	if err == nil && string(out) != text {
 		p.write("go.mod", string(out))
 	}
 	return err
+}
+
+// noteReplaced notes modules whose versions go.mod does not decide on by what it requires.
+func (p *Project) noteReplaced(mod *modfile.File) {
+	for _, r := range mod.Replace {
+		switch {
+		case r.Old.Path == ctrlPath:
+			p.notef("go.mod", r.Syntax.Start.Line, "%s is replaced; fleet-runtime needs %s of it", r.Old.Path, controllerRuntimeVersion)
+		case slices.Contains(kubernetesModules, r.Old.Path):
+			p.notef("go.mod", r.Syntax.Start.Line, "%s is replaced; fleet-runtime needs %s of it", r.Old.Path, kubernetesVersion)
+		}
+	}
 }
 
 // require sets the versions of modules, of which those that are new are direct ones.
@@ -90,6 +104,8 @@ func versionFor(has string, o Options) (string, error) {
 	switch {
 	case o.Replace != "" && !modfile.IsDirectoryPath(o.Replace):
 		return "", fmt.Errorf("--fleet-runtime-replace %s is no path of a folder to go.mod: begin it with ./, ../ or /", o.Replace)
+	case o.Version != "" && gomodule.Check(module, o.Version) != nil:
+		return "", fmt.Errorf("--fleet-runtime-version %q is no version such as v0.1.0", o.Version)
 	case o.Version != "":
 		return o.Version, nil
 	case o.Replace != "":

@@ -45,9 +45,10 @@ func (p *Project) moveMain(o Options, kind string) (moved bool, err error) {
 		case err != nil:
 			return false, err
 		case problem != nil:
-			p.notef(problem.File, problem.Line, "%s; %s runs in the hub alone until it is moved", problem.Text, r.reconciler)
+			p.notef(problem.File, problem.Line, "%s; %s %s", problem.Text, r.reconciler, hubAlone)
+			p.told = append(p.told, r.reconciler)
 		default:
-			f.replace(r.call, fmt.Sprintf("%s.Setup%sWithManager(%s)", f.nameOf(r.pkg), r.controllerName(), r.manager))
+			f.replaceRegistration(r)
 		}
 	}
 	result, err := f.result()
@@ -56,6 +57,32 @@ func (p *Project) moveMain(o Options, kind string) (moved bool, err error) {
 	}
 	p.write(mainFile, result)
 	return moved, nil
+}
+
+// replaceRegistration calls the function that the controller has now. kubebuilder create api --force registers it once more: then
+// that registration is removed.
+func (f *goFile) replaceRegistration(r registration) {
+	call := fmt.Sprintf("%s.Setup%sWithManager(%s)", f.nameOf(r.pkg), r.controllerName(), r.manager)
+	again := false
+	var statement ast.Stmt // the innermost one of a block that has the registration
+	ast.Inspect(f.syntax, func(n ast.Node) bool {
+		if other, ok := n.(*ast.CallExpr); ok {
+			again = again || f.source(other) == call
+		}
+		if block, ok := n.(*ast.BlockStmt); ok {
+			for _, s := range block.List {
+				if s.Pos() <= r.call.Pos() && r.call.End() <= s.End() {
+					statement = s
+				}
+			}
+		}
+		return true
+	})
+	if again {
+		f.removeLines(statement.Pos(), statement.End())
+		return
+	}
+	f.replace(r.call, call)
 }
 
 func (f *goFile) nameOf(pkg string) string {

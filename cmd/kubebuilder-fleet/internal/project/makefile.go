@@ -15,9 +15,9 @@ const membersTarget = `# The contexts of the members in your kubeconfig: make in
 MEMBERS ?=
 
 .PHONY: install-members
-install-members: manifests ## Apply config/members in each of MEMBERS: the CRDs, a service account, and its rights.
+install-members: manifests ## Apply config/member in each of MEMBERS: the CRDs, a service account, and its rights.
 	@test -n "$(MEMBERS)" || { echo >&2 'make: say where: make install-members MEMBERS="east west"'; exit 1; }
-	@for member in $(MEMBERS); do "$(KUBECTL)" --context "$$member" apply -k config/members || exit 1; done
+	@for member in $(MEMBERS); do "$(KUBECTL)" --context "$$member" apply -k config/member || exit 1; done
 
 `
 
@@ -27,7 +27,7 @@ const dependencies = "##@ Dependencies\n"
 func (p *Project) moveMakefile() {
 	text, ok := p.read(makefile)
 	if !ok {
-		p.notef(makefile, 0, "it is missing: controller-gen is to run with output:rbac:artifacts:config=config/members, and config/hub to be deployed")
+		p.notef(makefile, 0, "it is missing: controller-gen is to run with output:rbac:artifacts:config=config/member, and config/hub to be deployed")
 		return
 	}
 	lines := strings.SplitAfter(text, "\n")
@@ -36,7 +36,7 @@ func (p *Project) moveMakefile() {
 		if strings.HasPrefix(line, "\t") && strings.Contains(line, "rbac:roleName=") {
 			hasRoles = true
 			if !strings.Contains(line, "output:rbac:") {
-				lines[i] = strings.TrimSuffix(line, "\n") + " output:rbac:artifacts:config=config/members\n"
+				lines[i] = strings.TrimSuffix(line, "\n") + " output:rbac:artifacts:config=config/member\n"
 			}
 		}
 		if strings.HasPrefix(line, "\t") && strings.Contains(line, "build config/") {
@@ -51,7 +51,7 @@ func (p *Project) moveMakefile() {
 	}
 	p.write(makefile, text)
 	if !hasRoles {
-		p.notef(makefile, 0, "controller-gen is to run with output:rbac:artifacts:config=config/members")
+		p.notef(makefile, 0, "controller-gen is to run with output:rbac:artifacts:config=config/member")
 	}
 	if !deploys {
 		p.notef(makefile, 0, "the target deploy is to build config/hub")

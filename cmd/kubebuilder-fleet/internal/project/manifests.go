@@ -3,6 +3,7 @@ package project
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/afero"
@@ -17,14 +18,14 @@ const (
 	defaultKustomization = "config/default/kustomization.yaml"
 	rbacKustomization    = "config/rbac/kustomization.yaml"
 	crdKustomization     = "config/crd/kustomization.yaml"
-	membersKustomization = "config/members/kustomization.yaml"
+	memberKustomization  = "config/member/kustomization.yaml"
 	hubKustomization     = "config/hub/kustomization.yaml"
 	crdFolder            = "- ../crd"
 	// movedComment is all that is in a file that has moved: a plugin cannot delete files.
 	movedComment = "# This file is %s now. Delete this one.\n"
 )
 
-// ofMembers are the files of config/rbac that move to config/members.
+// ofMembers are the files of config/rbac that move to config/member.
 var ofMembers = []string{"role.yaml", "role_binding.yaml"}
 
 // file is a file that kubebuilder's machinery makes of a template.
@@ -54,12 +55,12 @@ func (f *file) SetTemplateDefaults() error {
 	return err
 }
 
-// crds is the line of the CRDs, which machinery inserts at the marker of config/members.
+// crds is the line of the CRDs, which machinery inserts at the marker of config/member.
 type crds struct{ machinery.InserterMixin }
 
 var _ machinery.Inserter = (*crds)(nil)
 
-func (crds) marker() machinery.Marker { return machinery.NewMarkerFor(membersKustomization, "members") }
+func (crds) marker() machinery.Marker { return machinery.NewMarkerFor(memberKustomization, "member") }
 
 // GetMarkers implements machinery.Inserter.
 func (c crds) GetMarkers() []machinery.Marker { return []machinery.Marker{c.marker()} }
@@ -123,6 +124,7 @@ func (p *Project) moveManifests(o Options, moved bool) error {
 	}
 	for _, name := range ofMembers {
 		p.dropLine(rbacKustomization, "- "+name, "")
+		p.noteListed(rbacKustomization, name)
 	}
 	return p.addCRDs()
 }
@@ -136,23 +138,23 @@ func (p *Project) scaffoldHub(values Values) error {
 }
 
 func (p *Project) scaffoldMembers(values Values) error {
-	if _, exists := p.read(membersKustomization); exists {
+	if _, exists := p.read(memberKustomization); exists {
 		return nil
 	}
 	err := p.scaffold(
-		template(membersKustomization, "members_kustomization.yaml", values),
-		template("config/members/namespace.yaml", "members_namespace.yaml", values),
-		template("config/members/identity.yaml", "members_identity.yaml", values),
+		template(memberKustomization, "member_kustomization.yaml", values),
+		template("config/member/namespace.yaml", "member_namespace.yaml", values),
+		template("config/member/identity.yaml", "member_identity.yaml", values),
 	)
 	if text, ok := p.read("config/rbac/service_account.yaml"); ok {
-		p.write("config/members/service_account.yaml", text) // the hub has one too
+		p.write("config/member/service_account.yaml", text) // the hub has one too
 	}
 	for _, name := range ofMembers {
 		if text, ok := p.read("config/rbac/" + name); ok {
-			p.write("config/members/"+name, text)
-			p.write("config/rbac/"+name, fmt.Sprintf(movedComment, "config/members/"+name))
+			p.write("config/member/"+name, text)
+			p.write("config/rbac/"+name, fmt.Sprintf(movedComment, "config/member/"+name))
 		} else {
-			p.notef("config/members/"+name, 0, "it is to be made, since there is no config/rbac/%s", name)
+			p.notef("config/member/"+name, 0, "it is to be made, since there is no config/rbac/%s", name)
 		}
 	}
 	return err
@@ -170,16 +172,17 @@ func (p *Project) addCRDs() error {
 		return nil
 	}
 	// kubebuilder looks for this line each time that an API is created, so it stays as a comment.
-	p.dropLine(defaultKustomization, crdFolder, "# CRDs are in config/members: - ../crd")
-	text, exists := p.read(membersKustomization)
+	p.dropLine(defaultKustomization, crdFolder, "# CRDs are in config/member: - ../crd")
+	p.noteListed(defaultKustomization, "../crd")
+	text, exists := p.read(memberKustomization)
 	switch {
 	case !exists, hasLine(text, crdFolder):
 		return nil
 	case !strings.Contains(text, crds{}.marker().String()):
-		p.notef(membersKustomization, 0, "the resources are to have %s", strings.TrimPrefix(crdFolder, "- "))
+		p.notef(memberKustomization, 0, "the resources are to have %s", strings.TrimPrefix(crdFolder, "- "))
 		return nil
 	}
-	return p.scaffold(&crds{machinery.InserterMixin{PathMixin: machinery.PathMixin{Path: membersKustomization}}})
+	return p.scaffold(&crds{machinery.InserterMixin{PathMixin: machinery.PathMixin{Path: memberKustomization}}})
 }
 
 func hasLine(text, line string) bool {
@@ -207,4 +210,15 @@ func (p *Project) dropLine(name, line, other string) {
 		}
 	}
 	p.write(name, out.String())
+}
+
+// noteListed notes a resource that a kustomization has in another form than a line of its own.
+func (p *Project) noteListed(name, resource string) {
+	var kustomization struct {
+		Resources []string `yaml:"resources"`
+	}
+	text, _ := p.read(name)
+	if err := yaml.Unmarshal([]byte(text), &kustomization); err != nil || slices.Contains(kustomization.Resources, resource) {
+		p.notef(name, 0, "take %s from the resources: it is in config/member now", resource)
+	}
 }

@@ -18,6 +18,7 @@ type Project struct {
 	files   map[string]string // as they came
 	changed map[string]string // with \n at the ends of lines
 	notes   []Note
+	told    []string // reconcilers of which a note says why they stay in the hub
 }
 
 // Note is something that is left to a person.
@@ -90,10 +91,16 @@ func (p *Project) names(keep func(name string) bool) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// goFiles returns the paths of the project's own Go files that contain a word.
+// goFiles returns the paths of the project's own Go files that contain a word. Those of modules in its folders are others'.
 func (p *Project) goFiles(word string) []string {
+	others := []string{"vendor/", "bin/"}
+	for name := range p.files {
+		if folder, file := path.Split(name); file == "go.mod" && folder != "" {
+			others = append(others, folder)
+		}
+	}
 	return p.names(func(name string) bool {
-		if path.Ext(name) != ".go" || strings.HasPrefix(name, "vendor/") || strings.HasPrefix(name, "bin/") {
+		if path.Ext(name) != ".go" || slices.ContainsFunc(others, func(folder string) bool { return strings.HasPrefix(name, folder) }) {
 			return false
 		}
 		text, _ := p.read(name)
@@ -134,6 +141,7 @@ func (p *Project) Move(o Options) error {
 		return err
 	}
 	p.noteWhatIsLeft()
+	p.noteControllers("")
 	return nil
 }
 
@@ -151,6 +159,7 @@ func (p *Project) AddAPI(kind string) error {
 	if err := errors.Join(p.moveSuites(), p.moveWebhooks()); err != nil {
 		return err
 	}
+	p.noteControllers(kind + "Reconciler")
 	return p.addFleetTest(kind)
 }
 

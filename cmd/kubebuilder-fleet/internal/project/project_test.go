@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -68,11 +69,12 @@ func TestAProjectIsMovedAsByHand(t *testing.T) {
 	for _, name := range []string{"cmd/main_test.go", "internal/controller/guestbook_fleet_test.go"} {
 		delete(want, name) // tests that a person wrote
 	}
-	want["go.sum"] = moved["go.sum"] // go mod tidy comes later
+	want["go.sum"] = moved["go.sum"] // go mod tidy comes later, also for what only the tests of that person need
+	want["go.mod"] = regexp.MustCompile(`\tk8s.io/component-helpers .*// indirect\n`).ReplaceAllString(want["go.mod"], "")
 	// kubebuilder looks for its line and its markers when it creates the next API.
 	for name, line := range map[string]string{
-		"config/default/kustomization.yaml": "# CRDs are in config/members: - ../crd\n",
-		membersKustomization:                "# +kubebuilder:scaffold:members\n",
+		"config/default/kustomization.yaml": "# CRDs are in config/member: - ../crd\n",
+		memberKustomization:                 "# +kubebuilder:scaffold:member\n",
 	} {
 		if !strings.Contains(moved[name], line) {
 			t.Errorf("%s lacks the line %q", name, line)
@@ -80,7 +82,7 @@ func TestAProjectIsMovedAsByHand(t *testing.T) {
 		moved[name] = strings.Replace(moved[name], line, "", 1)
 	}
 	for _, name := range ofMembers { // no plugin can delete files
-		if moved["config/rbac/"+name] != fmt.Sprintf(movedComment, "config/members/"+name) {
+		if moved["config/rbac/"+name] != fmt.Sprintf(movedComment, "config/member/"+name) {
 			t.Errorf("config/rbac/%s does not say that it has moved:\n%s", name, moved["config/rbac/"+name])
 		}
 		delete(moved, "config/rbac/"+name)
@@ -89,10 +91,10 @@ func TestAProjectIsMovedAsByHand(t *testing.T) {
 		t.Errorf("by hand, and by the plugin (-hand, +plugin):\n%s", diff)
 	}
 	wantNotes := []string{
-		"Makefile: it is missing: controller-gen is to run with output:rbac:artifacts:config=config/members, and config/hub to be deployed",
+		"Makefile: it is missing: controller-gen is to run with output:rbac:artifacts:config=config/member, and config/hub to be deployed",
 		"PROJECT:3: add - fleet.fleet-runtime.dev/v1 below this line, so that kubebuilder create api scaffolds controllers of the fleet",
-		"config/rbac/role.yaml: delete it; it is in config/members now",
-		"config/rbac/role_binding.yaml: delete it; it is in config/members now",
+		"config/rbac/role.yaml: delete it; it is in config/member now",
+		"config/rbac/role_binding.yaml: delete it; it is in config/member now",
 		"internal/controller/guestbook_controller.go:59: the finalizer stays in members that are removed, unless the reconciler asks mcreconcile.Leaving",
 	}
 	if diff := cmp.Diff(wantNotes, notes); diff != "" {
@@ -366,5 +368,85 @@ func TestTheImageBuildsWithAGoThatCan(t *testing.T) {
 		if got, _ := p.read("Dockerfile"); got != want {
 			t.Errorf("%q became %q, want %q", old, got, want)
 		}
+	}
+}
+
+// TestAControllerThatIsScaffoldedAgainIsSetUpOnce: kubebuilder create api --force registers it beside what was moved.
+func TestAControllerThatIsScaffoldedAgainIsSetUpOnce(t *testing.T) {
+	files := filesOf(t, before)
+	want, _ := move(t, files)
+	again := maps.Clone(want)
+	again[controllerFile] = files[controllerFile]
+	again[mainFile] = strings.Replace(want[mainFile], "\t// +kubebuilder:scaffold:builder", "\tif err := (&controller.GuestbookReconciler{\n"+
+		"\t\tClient: mgr.GetClient(),\n\t\tScheme: mgr.GetScheme(),\n\t\tRecorder: mgr.GetEventRecorder(\"guestbook-controller\"),\n"+
+		"\t}).SetupWithManager(mgr); err != nil {\n\t\tos.Exit(1)\n\t}\n\t// +kubebuilder:scaffold:builder", 1)
+	if again[mainFile] == want[mainFile] {
+		t.Fatal("nothing was replaced")
+	}
+	p, err := New(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.AddAPI("Guestbook"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{mainFile, controllerFile} {
+		if got, _ := p.read(name); got != want[name] {
+			t.Errorf("%s (-want, +got):\n%s", name, cmp.Diff(want[name], got))
+		}
+	}
+	if notes := p.Notes(); len(notes) > 0 {
+		t.Errorf("notes are %v", notes)
+	}
+}
+
+// TestWhatGoesOnInTheHubIsTold: nothing of it fails to compile, so that nobody would notice.
+func TestWhatGoesOnInTheHubIsTold(t *testing.T) {
+	for name, tc := range map[string]struct{ file, old, new, note string }{
+		"a reconciler in a variable": {
+			mainFile, "}).SetupWithManager(mgr)", "}).more().SetupWithManager(mgr)",
+			controllerFile + ":163: the controller that is built here runs in the hub alone until it is moved",
+		},
+		"a function of its own": {
+			"internal/more/more.go", "", "package more\n\nimport ctrl \"sigs.k8s.io/controller-runtime\"\n\nfunc SetUp(mgr ctrl.Manager) error {\n\treturn ctrl.NewControllerManagedBy(mgr).Complete(nil)\n}\n",
+			"internal/more/more.go:6: the controller that is built here runs in the hub alone until it is moved",
+		},
+		"a manager of another name": {
+			mainFile, "mgr.AddHealthzCheck(", "m.GetFieldIndexer(", mainFile + ":83: this indexes the hub; GetFleetFieldIndexer indexes the members",
+		},
+		"resources in one line": {
+			"config/default/kustomization.yaml", "- ../crd", "- '../crd'",
+			"config/default/kustomization.yaml: take ../crd from the resources: it is in config/member now",
+		},
+		"a role in quotes": {
+			"config/rbac/kustomization.yaml", "- role.yaml", "- 'role.yaml'",
+			"config/rbac/kustomization.yaml: take role.yaml from the resources: it is in config/member now",
+		},
+		"an older library": {
+			"go.mod", "go 1.26.0\n", "go 1.26.0\n\nreplace k8s.io/api => k8s.io/api v0.30.0\n",
+			"go.mod:5: k8s.io/api is replaced; fleet-runtime needs v0.37.1 of it",
+		},
+		"a copy of the libraries": {"vendor/modules.txt", "", "# a copy", "vendor/modules.txt: run go mod vendor after go mod tidy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := filesOf(t, before)
+			if files[tc.file] = strings.Replace(files[tc.file], tc.old, tc.new, 1); !strings.Contains(files[tc.file], tc.new) {
+				t.Fatal("nothing was replaced")
+			}
+			files[mainFile] = strings.ReplaceAll(files[mainFile], "mgr", "m")
+			if _, notes := move(t, files); !slices.Contains(notes, tc.note) {
+				t.Errorf("it was not said that %q:\n%s", tc.note, strings.Join(notes, "\n"))
+			}
+		})
+	}
+}
+
+func TestOtherModulesInTheProjectStayAsTheyAre(t *testing.T) {
+	files := filesOf(t, before)
+	files["tools/go.mod"] = "module example.com/tools\n"
+	files["tools/suite/suite_test.go"] = files[suiteFile]
+	moved, _ := move(t, files)
+	if moved["tools/suite/suite_test.go"] != files[suiteFile] {
+		t.Error("the suite of another module was changed")
 	}
 }

@@ -41,7 +41,7 @@ const inNamespace = `PACKAGE.Provider{Namespace: "NAMESPACE"}`
 var providers = map[string]Provider{
 	"kubeconfig": {
 		pkg: module + "/providers/kubeconfig", format: inNamespace,
-		reads: "kubeconfigs", rules: []string{rule(`""`, "secrets", "list", "watch")},
+		reads: "kubeconfigs", rules: []string{rule(`""`, "secrets", "get", "list", "watch")},
 	},
 	"capi": {
 		pkg: module + "/providers/capi", format: inNamespace, reads: "Clusters",

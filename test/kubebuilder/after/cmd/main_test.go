@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webappv1 "example.com/guestbook/api/v1"
+
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
@@ -24,9 +25,9 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
 
-// TestTheMovedOperatorServesEveryMember with the rights of config/hub and config/members, and no others.
+// TestTheMovedOperatorServesEveryMember with the rights of config/hub and config/member, and no others.
 func TestTheMovedOperatorServesEveryMember(t *testing.T) {
-	clusters := start(t)
+	clusters, memberLeaves := start(t)
 	for _, m := range clusters {
 		m.create(t, m.guestbook())
 	}
@@ -49,23 +50,36 @@ func TestTheMovedOperatorServesEveryMember(t *testing.T) {
 		m.ownedIsPutRight(t)
 		m.finalizerRuns(t)
 	}
+	memberLeaves() // its Secret is asked for, which is gone from the watch
 }
 
-// start runs the operator against a hub and two members.
-func start(t *testing.T) (members []member) {
+// start runs the operator against a hub and two members, the last of which can leave.
+func start(t *testing.T) (members []member, lastLeaves func()) {
 	t.Helper()
 	clusters := pool.Start(t, mctest.Options{Clusters: 2, CRDPaths: []string{"../config/crd/bases"}, Scheme: scheme})
-	hub := stage.NewAccount(t, clusters.Local, kustomized(t, "../config/hub"))
+	hub := stage.NewAccount(t, clusters.Local, rightsOf(t, "../config/hub"))
 	program := stage.Start(t, "--kubeconfig", hub.File(t), "--health-probe-bind-address", "0")
-	manifest := kustomized(t, "../config/members")
+	manifest := rightsOf(t, "../config/member")
 	for _, cp := range clusters.Members {
 		account := stage.NewAccount(t, cp, manifest)
-		stage.Join(t, clusters.Local, cp.Name, account.Kubeconfig(t), nil)
+		secret := stage.Join(t, clusters.Local, cp.Name, account.Kubeconfig(t), nil)
 		program.Writes("Engaged", cp.Name)
 		members = append(members, member{cp})
+		lastLeaves = func() {
+			if err := clusters.Local.Client().Delete(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+			program.Writes("Disengaged", cp.Name)
+		}
 	}
 	program.Writes("The controller runs", "guestbook", "every member")
-	return members
+	return members, lastLeaves
+}
+
+// rightsOf returns the rights that the manifests of a folder give.
+func rightsOf(t *testing.T, folder string) mctest.Rights {
+	t.Helper()
+	return mctest.Rights{File: kustomized(t, folder), Needed: map[string]string{"* *.*": "the roles are kubebuilder's, for what may be scaffolded later"}}
 }
 
 // kustomized returns the path of a file with the manifests of a folder.
