@@ -141,7 +141,7 @@ func addChildren(mgr mcmanager.Manager) error {
 		Fleet: "as4", Name: "children",
 		OwnersIn: in("parents"), DependentsIn: in("children"),
 		Kinds: []client.Object{&corev1.ConfigMap{}},
-		User:  func(origin mcreconcile.ClusterName) string { return "from-" + string(origin) },
+		User:  func(owner mcreconcile.Request) string { return "from-" + string(owner.ClusterName) },
 		Targets: func(_ context.Context, parent *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
 			if target := parent.Labels["child-cluster"]; target != "" {
 				return []mcreconcile.ClusterName{mcreconcile.ClusterName(target)}, nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/kind/pkg/cluster/nodes"
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 )
 
@@ -27,6 +30,10 @@ const (
 	keep    = "keep"
 	// imageEnv names an image for the nodes, for machines that cannot load kind's own.
 	imageEnv = "KIND_NODE_IMAGE"
+	// outsideEnv is what comes before a command that needs a network with a way out, where this test is in one without.
+	outsideEnv = "KIND_OUTSIDE"
+	// lock is an address that a test listens at while the clusters of this machine are its own.
+	lock = "127.0.0.1:37016"
 
 	prefix = "fleet-e2e-" // of the names of kind's clusters
 	hub    = "hub"
@@ -43,7 +50,7 @@ const (
 type clusters struct {
 	kind       *cluster.Provider
 	kubeconfig string
-	images     []string // archives
+	images     []image
 }
 
 // newClusters creates the clusters, and deletes them at the end. Those that an interrupted run has left are deleted first.
@@ -52,6 +59,11 @@ func newClusters(t *testing.T) *clusters {
 	if os.Getenv(enabled) == "" {
 		t.Skipf("%s is not set: make e2e-kind sets it", enabled)
 	}
+	alone, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", lock)
+	if err != nil {
+		t.Fatalf("another run of this test seems to use the clusters: %v", err)
+	}
+	t.Cleanup(func() { _ = alone.Close() })
 	option, err := cluster.DetectNodeProvider()
 	must(t, err)
 	c := &clusters{kind: cluster.NewProvider(option), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
@@ -63,42 +75,97 @@ func newClusters(t *testing.T) *clusters {
 			}
 		})
 	}
-	c.images = buildImages(t)
-	for _, name := range []string{hub, east, west} {
-		c.create(t, name)
-	}
+	c.createAll(t)
 	return c
 }
 
-// create creates a cluster, and gives it the images.
-func (c *clusters) create(t *testing.T, name string) {
+// createAll makes the images meanwhile, and the members side by side. The hub is first: kind makes its network with it, and would
+// do so twice.
+func (c *clusters) createAll(t *testing.T) {
+	t.Helper()
+	folder := t.TempDir()
+	var made, loaded errgroup.Group
+	made.Go(func() (err error) {
+		begun := time.Now()
+		c.images, err = makeImages(t.Context(), folder)
+		t.Logf("images were made in %s", time.Since(begun).Round(time.Second))
+		return err
+	})
+	err := c.create(t, hub)
+	if err == nil {
+		made.Go(func() error { return c.create(t, east) })
+		made.Go(func() error { return c.create(t, west) })
+	}
+	must(t, errors.Join(err, made.Wait()))
+	for _, name := range []string{hub, east, west} {
+		loaded.Go(func() error { return c.load(t, name) })
+	}
+	must(t, loaded.Wait())
+}
+
+func (c *clusters) createWithImages(t *testing.T, name string) error {
+	t.Helper()
+	if err := c.create(t, name); err != nil {
+		return err
+	}
+	return c.load(t, name)
+}
+
+// create creates a cluster, unless it was kept.
+func (c *clusters) create(t *testing.T, name string) error {
 	t.Helper()
 	begun := time.Now()
 	all, err := c.kind.List()
-	must(t, err)
+	if err != nil {
+		return err
+	}
 	if slices.Contains(all, prefix+name) {
-		must(t, c.kind.ExportKubeConfig(prefix+name, c.kubeconfig, false))
-	} else {
-		must(t, c.kind.Create(prefix+name, cluster.CreateWithKubeconfigPath(c.kubeconfig), cluster.CreateWithNodeImage(os.Getenv(imageEnv))))
+		return c.kind.ExportKubeConfig(prefix+name, c.kubeconfig, false)
 	}
-	created := time.Now()
-	nodes, err := c.kind.ListInternalNodes(prefix + name)
-	must(t, err)
-	for _, node := range nodes {
-		for _, archive := range c.images {
-			must(t, load(archive, func(f *os.File) error { return nodeutils.LoadImageArchive(node, f) }))
-		}
+	if err := c.kind.Create(prefix+name, cluster.CreateWithKubeconfigPath(c.kubeconfig), cluster.CreateWithNodeImage(os.Getenv(imageEnv))); err != nil {
+		return fmt.Errorf("creating %s: %w", name, err)
 	}
-	t.Logf("%s was created in %s, and has its images after %s", name, created.Sub(begun).Round(time.Second), time.Since(created).Round(time.Second))
+	t.Logf("%s was created in %s", name, time.Since(begun).Round(time.Second))
+	return nil
 }
 
-func load(archive string, into func(*os.File) error) error {
+// load gives a cluster the images that it needs.
+func (c *clusters) load(t *testing.T, name string) error {
+	t.Helper()
+	begun := time.Now()
+	for _, i := range c.images {
+		if name != hub && !i.everywhere {
+			continue
+		}
+		if err := c.loadArchive(name, i.archive); err != nil {
+			return fmt.Errorf("loading the image of %s in %s: %w", i.folder, name, err)
+		}
+	}
+	t.Logf("%s has its images after %s", name, time.Since(begun).Round(time.Second))
+	return nil
+}
+
+// loadArchive does what kind load image-archive does.
+func (c *clusters) loadArchive(name, archive string) error {
+	nodes, err := c.kind.ListInternalNodes(prefix + name)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := loadInto(node, archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func loadInto(node nodes.Node, archive string) error {
 	f, err := os.Open(archive)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	return into(f)
+	return nodeutils.LoadImageArchive(node, f)
 }
 
 func (c *clusters) delete(t *testing.T, name string) {
@@ -148,11 +215,11 @@ func (c *clusters) join(t *testing.T, name string, flags ...string) {
 	c.run(t, root+"/examples/operator/deploy/join.sh", args...)
 }
 
-// apply applies an object that is written as JSON.
-func (c *clusters) apply(t *testing.T, name, object string) {
+// apply applies objects that are written as JSON or YAML.
+func (c *clusters) apply(t *testing.T, name, objects string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "object.json")
-	must(t, os.WriteFile(file, []byte(object), 0o600))
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	must(t, os.WriteFile(file, []byte(objects), 0o600))
 	c.kubectl(t, name, "apply", "-f", file)
 }
 
@@ -175,29 +242,55 @@ func (c *clusters) try(ctx context.Context, program string, args ...string) (str
 	return string(output), nil
 }
 
-// buildImages puts the programs into images, and returns the archives.
-func buildImages(t *testing.T) []string {
-	t.Helper()
-	folder := t.TempDir()
-	programs := []struct{ folder, tag string }{
-		{"examples/operator", "fleet.example.com/operator:dev"},
-		{"examples/deploymentcopy", "fleet.example.com/deploymentcopy:dev"},
-		{"examples/foo", "fleet.example.com/foo:dev"},
-		{"examples/jobs", "fleet.example.com/jobs:dev"},
-		{"test/kind/standin", "docker.io/library/nginx:1.29"}, // Deployments of Foos have it
-		{"test/kind/standin", "fleet.example.com/standin:dev"},
+// image is a program that clusters run.
+type image struct {
+	folder, tag string
+	version     string // which it says of itself
+	at          string // its path, if that is another than usual
+	everywhere  bool   // members run it too
+	archive     string // when it was made
+}
+
+// makeImages puts the programs into images.
+func makeImages(ctx context.Context, into string) ([]image, error) {
+	images := []image{
+		{folder: "examples/operator", tag: "fleet.example.com/operator:dev"},
+		{folder: "examples/operator", tag: "fleet.example.com/operator:" + next, version: next},
+		{folder: "examples/deploymentcopy", tag: "fleet.example.com/deploymentcopy:dev"},
+		{folder: "examples/foo", tag: "fleet.example.com/foo:dev"},
+		{folder: "examples/jobs", tag: "fleet.example.com/jobs:dev"},
+		{folder: moved + "/cmd", tag: "fleet.example.com/moved:dev", at: "/manager"},
+		{folder: "test/kind/standin", tag: "docker.io/library/nginx:1.29"},                   // Deployments of Foos have it
+		{folder: "test/kind/standin", tag: "registry.k8s.io/guestbook:v3", everywhere: true}, // those of the moved project
+		{folder: "test/kind/standin", tag: "fleet.example.com/standin:dev", everywhere: true},
 	}
-	archives := make([]string, 0, len(programs))
-	for _, i := range programs {
-		archive := filepath.Join(folder, strings.NewReplacer("/", "-", ":", "-").Replace(i.tag)+".tar")
-		archives = append(archives, archive)
-		cmd := exec.CommandContext(t.Context(), "go", "run", "./hack/image", "--tag", i.tag, "--output", archive, "./"+i.folder)
-		cmd.Dir = root
-		if output, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("making the image of %s: %v\n%s", i.folder, err, output)
+	repository, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	for n := range images {
+		i := &images[n]
+		i.archive = filepath.Join(into, strings.NewReplacer("/", "-", ":", "-").Replace(i.tag)+".tar")
+		if _, err := outside(ctx, repository, nil, "go", "run", "-C", "hack/release", "./image",
+			"--tag", i.tag, "--version", i.version, "--at", i.at, "--output", i.archive, filepath.Join(repository, i.folder)); err != nil {
+			return nil, fmt.Errorf("making the image of %s: %w", i.folder, err)
 		}
 	}
-	return archives
+	return images, nil
+}
+
+// outside runs a program in a folder, where the module proxy can be reached, and returns what it prints.
+func outside(ctx context.Context, folder string, env []string, program ...string) (string, error) {
+	words := append(strings.Fields(os.Getenv(outsideEnv)), program...)
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	output, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s%s", strings.Join(program, " "), err, output, &stderr)
+	}
+	return string(output), nil
 }
 
 // eventually waits until there is no error any more.

@@ -29,6 +29,7 @@ type history struct {
 // write is one of the operator: the checksum of a ConfigMap has changed.
 type write struct {
 	name, replica string
+	version       string // of the replica
 	epoch         int64
 	right         bool // it is that of the data
 }
@@ -74,7 +75,7 @@ func (h *history) note(found *corev1.ConfigMap) {
 	if sum := found.Annotations[checksum]; sum != h.sums[found.Name] {
 		h.sums[found.Name] = sum
 		w := write{name: found.Name, right: sum == sumOf(found.Data["content"])}
-		if _, err := fmt.Sscanf(found.Annotations[author], "%s in epoch %d", &w.replica, &w.epoch); err == nil {
+		if _, err := fmt.Sscanf(found.Annotations[author], "%s in epoch %d, version %s", &w.replica, &w.epoch, &w.version); err == nil {
 			h.writes = append(h.writes, w)
 		}
 	}
@@ -100,6 +101,17 @@ func (h *history) isInOrder(t *testing.T, member string) {
 		owners[w.epoch], last = w.replica, w.epoch
 	}
 	t.Logf("%s: %d writes by %v", member, len(h.writes), slices.Collect(maps.Values(owners)))
+}
+
+// versions returns those that have written, in their order.
+func (h *history) versions() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]string, len(h.writes))
+	for i, w := range h.writes {
+		all[i] = w.version
+	}
+	return slices.Compact(all)
 }
 
 // writing changes ConfigMaps of all members again and again, until finish is called, which returns what the last content of

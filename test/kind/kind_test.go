@@ -36,12 +36,16 @@ func TestAFleetOfKindClusters(t *testing.T) {
 		t.Run("a replica is deleted", o.testReplicaIsDeleted) &&
 		t.Run("all replicas are evicted under writes", o.testEviction) &&
 		t.Run("a rolling update under writes", o.testRollout) &&
+		t.Run("an upgrade under writes and the way back", o.testUpgrade) &&
 		t.Run("a member is deleted and comes back", o.testMemberComesBack) &&
 		t.Run("each rule is needed", o.testRules) &&
 		t.Run("the operator is removed", o.testRemoval) &&
+		t.Run("members join by mcctl and leave", o.testAccesses) &&
 		t.Run("Deployments are copied", c.testDeploymentcopy) &&
 		t.Run("Foos of members become Deployments", c.testFoo) &&
-		t.Run("Tests run in all clusters", c.testJobs)
+		t.Run("Tests run in all clusters", c.testJobs) &&
+		t.Run("a project of kubebuilder is deployed", c.testKubebuilder) &&
+		t.Run("a moved project of kubebuilder is deployed", c.testMoved)
 }
 
 func (o *operator) testChanges(t *testing.T) {
@@ -116,19 +120,58 @@ func (o *operator) testEviction(t *testing.T) {
 
 func (o *operator) testRollout(t *testing.T) {
 	o.underWrites(t, func() {
-		old := o.pods(t)
-		o.kubectl(t, hub, "--namespace", namespace, "rollout", "restart", "deployment/operator")
-		o.kubectl(t, hub, "--namespace", namespace, "rollout", "status", "deployment/operator", "--timeout", patience.String())
-		for member, replica := range o.works(t, "after the update") {
-			if slices.Contains(old, replica) {
-				t.Errorf("%s was written by %s after that was replaced", member, replica)
-			}
-		}
+		o.rollsOut(t, "restart", "deployment/operator")
 	})
 }
 
-// underWrites checks that nothing is lost, and that no member has two writers, whatever happens while changes are made.
-func (o *operator) underWrites(t *testing.T, happens func()) {
+// rollsOut runs a command of kubectl rollout, and waits until the new replicas work in the place of the old ones.
+func (o *operator) rollsOut(t *testing.T, command ...string) {
+	t.Helper()
+	old := o.pods(t)
+	o.kubectl(t, hub, append([]string{"--namespace", namespace, "rollout"}, command...)...)
+	o.hasRolledOut(t, old)
+}
+
+// hasRolledOut waits until the new replicas work in the place of the old ones.
+func (o *operator) hasRolledOut(t *testing.T, old []string) {
+	t.Helper()
+	o.kubectl(t, hub, "--namespace", namespace, "rollout", "status", "deployment/operator", "--timeout", patience.String())
+	o.kubectl(t, hub, append([]string{"--namespace", namespace, "wait", "pod", "--for=delete", "--timeout", patience.String()}, old...)...)
+	for member, replica := range o.works(t, "instead of "+strings.Join(old, ", ")) {
+		if slices.Contains(old, replica) {
+			t.Errorf("%s was written by %s after that was replaced", member, replica)
+		}
+	}
+}
+
+// The versions of the operator: that which docs/install.md deploys, and that to which it is upgraded.
+const (
+	before = "dev"
+	next   = "v0.2.0"
+)
+
+// testUpgrade goes to another version and back, as docs/install.md says.
+func (o *operator) testUpgrade(t *testing.T) {
+	both := o.underWrites(t, func() {
+		o.works(t, "before the upgrade")
+		old := o.pods(t)
+		o.kubectl(t, hub, "--namespace", namespace, "set", "image", "deployment/operator", "operator=fleet.example.com/operator:"+next)
+		o.hasRolledOut(t, old)
+		o.rollsOut(t, "undo", "deployment/operator")
+	})
+	for member, h := range both {
+		eventually(t, fmt.Sprintf("%s was written by %s, then %s, and %s again", member, before, next, before), func() error {
+			if got := h.versions(); len(got) < 3 || got[0] != before || !slices.Contains(got, next) || got[len(got)-1] != before {
+				return fmt.Errorf("it was written by %q", got)
+			}
+			return nil
+		})
+	}
+}
+
+// underWrites checks that nothing is lost, and that no member has two writers, whatever happens while changes are made. It returns
+// what was written in each.
+func (o *operator) underWrites(t *testing.T, happens func()) map[string]*history {
 	t.Helper()
 	histories := map[string]*history{}
 	for name, member := range o.members {
@@ -143,6 +186,7 @@ func (o *operator) underWrites(t *testing.T, happens func()) {
 		}
 		histories[member].isInOrder(t, member)
 	}
+	return histories
 }
 
 func (o *operator) testMemberComesBack(t *testing.T) {
@@ -152,7 +196,7 @@ func (o *operator) testMemberComesBack(t *testing.T) {
 	o.becomes(t, east, reader, fleet.Unreachable)
 	o.works(t, "while the other member is away")
 
-	o.create(t, east)
+	must(t, o.createWithImages(t, east))
 	o.join(t, east) // it is another cluster now, with another certificate authority
 	o.becomes(t, east, reader, fleet.Ready)
 	o.works(t, "when the member is back")

@@ -6,9 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,36 +18,11 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(Run(m, &pool, func() {})) }
 
-// TestAnAccountTellsWhichRightsAreTooMuchAndWhichAreMissing of a program that caches the ConfigMaps of a namespace.
-func TestAnAccountTellsWhichRightsAreTooMuchAndWhichAreMissing(t *testing.T) {
-	cp := pool.Start(t, mctest.Options{}).Local
-	a := NewAccount(t, cp, "testdata/reader.yaml")
-	caches := startCache(t, a)
-	if err := caches.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "none"}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
-	live, err := client.New(a.config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := live.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
-		t.Fatalf("listing Secrets returned %v, want that it is forbidden", err)
-	}
-
-	const alone = " configmaps: it is given in the whole cluster, and was asked for in the namespace default alone"
-	if diff := cmp.Diff([]string{"list" + alone, "watch" + alone, "list pods: nobody has asked for it"}, a.unneeded()); diff != "" {
-		t.Errorf("too much is (-want, +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"list secrets"}, a.texts(&a.refused)); diff != "" {
-		t.Errorf("missing is (-want, +got):\n%s", diff)
-	}
-}
-
 func TestEventsThatAreHeldArriveOnceTheyAreReleased(t *testing.T) {
 	cp := pool.Start(t, mctest.Options{}).Local
-	a := NewAccount(t, cp, "testdata/reader.yaml")
+	a := NewAccount(t, cp, mctest.Rights{File: "testdata/reader.yaml"})
 	caches := startCache(t, a)
-	others := startCache(t, NewAccount(t, cp, "testdata/reader.yaml")) // nobody holds theirs
+	others := startCache(t, NewAccount(t, cp, mctest.Rights{File: "testdata/reader.yaml"})) // nobody holds theirs
 	isKnown := func(to cache.Cache, name string) bool {
 		err := to.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &corev1.ConfigMap{})
 		if client.IgnoreNotFound(err) != nil {

@@ -10,13 +10,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/fleet-runtime/fleet-runtime/mctest"
@@ -78,45 +75,4 @@ func objectsIn(t *testing.T, file string) []*unstructured.Unstructured {
 			objects = append(objects, obj)
 		}
 	}
-}
-
-// granted returns the service account in a manifest, and the rights that its roles give.
-func granted(t *testing.T, file string) (account client.ObjectKey, rights []right) {
-	t.Helper()
-	for _, obj := range objectsIn(t, file) {
-		switch obj.GetKind() {
-		case "ServiceAccount":
-			account = client.ObjectKeyFromObject(obj)
-		case "Role", "ClusterRole":
-			role := &rbacv1.Role{} // a ClusterRole has the same fields, and no namespace
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, role); err != nil {
-				t.Fatalf("reading the roles in %s: %v", file, err)
-			}
-			for _, rule := range role.Rules {
-				rights = append(rights, expand(role.Namespace, rule)...)
-			}
-		}
-	}
-	if account.Name == "" || len(rights) == 0 {
-		t.Fatalf("%s lacks a service account, or roles", file)
-	}
-	return account, rights
-}
-
-// expand returns what a rule allows, each verb on each resource by itself.
-func expand(namespace string, rule rbacv1.PolicyRule) (rights []right) {
-	names := rule.ResourceNames
-	if len(names) == 0 {
-		names = []string{""}
-	}
-	for _, group := range rule.APIGroups {
-		for _, resource := range rule.Resources {
-			for _, verb := range rule.Verbs {
-				for _, name := range names {
-					rights = append(rights, right{verb, group, resource, namespace, name})
-				}
-			}
-		}
-	}
-	return rights
 }

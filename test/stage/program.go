@@ -8,6 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,7 +53,27 @@ type Program struct {
 // has written.
 func Start(t *testing.T, args ...string) *Program {
 	t.Helper()
-	p := &Program{t: t, cmd: exec.Command(os.Args[0], args...)} //nolint:noctx,gosec // t.Context ends before clean-up, which stops it
+	return start(t, os.Args[0], args)
+}
+
+// StartOther is Start for the program of another package, whose TestMain calls [Run] too. It is built in the folder of that.
+func StartOther(t *testing.T, folder string, args ...string) *Program {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "program")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags=-w", "-o", binary, ".") //nolint:gosec // of tests
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		build.Args = slices.Insert(build.Args, 3, "-race") // so that what is compiled for tests is not compiled once more
+	}
+	build.Dir = folder
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the program of %s: %v\n%s", folder, err, out)
+	}
+	return start(t, binary, args)
+}
+
+func start(t *testing.T, binary string, args []string) *Program {
+	t.Helper()
+	p := &Program{t: t, cmd: exec.Command(binary, args...)} //nolint:noctx,gosec // t.Context ends before clean-up, which stops it
 	p.cmd.Env = append(os.Environ(), asProgram+"=yes")
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	stdin, err := p.cmd.StdinPipe()
@@ -99,12 +122,13 @@ func (p *Program) end(s syscall.Signal) error {
 }
 
 // Freeze suspends the program (SIGSTOP).
-func (p *Program) Freeze() { p.mustSignal(syscall.SIGSTOP) }
+func (p *Program) Freeze() { p.Signal(syscall.SIGSTOP) }
 
 // Thaw resumes it (SIGCONT).
-func (p *Program) Thaw() { p.mustSignal(syscall.SIGCONT) }
+func (p *Program) Thaw() { p.Signal(syscall.SIGCONT) }
 
-func (p *Program) mustSignal(s syscall.Signal) {
+// Signal sends a signal to the program.
+func (p *Program) Signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
