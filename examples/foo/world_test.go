@@ -44,7 +44,10 @@ func start(t *testing.T, clusters int) *world {
 	s := runtime.NewScheme()
 	must(t, errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s)))
 	f := pool.Start(t, mctest.Options{Clusters: clusters, CRDPaths: []string{"crd.yaml"}, Scheme: s})
-	central := stage.NewAccount(t, f.Local, "rbac/central.yaml")
+	central := stage.NewAccount(t, f.Local, mctest.Rights{File: "rbac/central.yaml", Refused: map[string]string{
+		"list foos.samplecontroller.k8s.io":  "no central cluster serves Foos but that of this test",
+		"watch foos.samplecontroller.k8s.io": "as list",
+	}})
 	p := stage.Start(t, "--kubeconfig", central.File(t), "--metrics", "0", "--probes", "127.0.0.1:0")
 	return &world{Fleet: f, program: p, central: central, accounts: map[string]*stage.Account{}}
 }
@@ -52,7 +55,9 @@ func start(t *testing.T, clusters int) *world {
 // join adds a cluster, and waits until it is ready.
 func (w *world) join(t *testing.T, cp *mctest.ControlPlane, name string) {
 	t.Helper()
-	w.accounts[name] = stage.NewAccount(t, cp, "rbac/member.yaml")
+	w.accounts[name] = stage.NewAccount(t, cp, mctest.Rights{File: "rbac/member.yaml", Refused: map[string]string{
+		"list secrets": "the test itself asks whether it may",
+	}})
 	stage.Join(t, w.Local, name, w.accounts[name].Kubeconfig(t), nil)
 	w.program.Writes("Engaged", "cluster="+name)
 }

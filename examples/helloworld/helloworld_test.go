@@ -25,11 +25,11 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
 func TestPodsOfAllMembersAreGreeted(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	cluster1, cluster2, cluster3 := f.Local, f.Members[0], f.Members[1] // the program runs in cluster1, which is a member too
-	local := stage.NewAccount(t, cluster1, "rbac/controller.yaml")
+	local := stage.NewAccount(t, cluster1, mctest.Rights{File: "rbac/controller.yaml"})
 	members := map[string]*stage.Account{
-		"cluster1": stage.NewAccount(t, cluster1, "rbac/member.yaml"),
-		"cluster2": stage.NewAccount(t, cluster2, "rbac/member.yaml"),
-		"cluster3": stage.NewAccount(t, cluster3, "rbac/member.yaml"),
+		"cluster1": stage.NewAccount(t, cluster1, mctest.Rights{File: "rbac/member.yaml"}),
+		"cluster2": stage.NewAccount(t, cluster2, mctest.Rights{File: "rbac/member.yaml"}),
+		"cluster3": stage.NewAccount(t, cluster3, mctest.Rights{File: "rbac/member.yaml"}),
 	}
 	create(t, cluster1, "nginx")
 	create(t, cluster2, "nginx")
@@ -68,7 +68,6 @@ func TestPodsOfAllMembersAreGreeted(t *testing.T) {
 		stage.Join(t, cluster1, "broken", []byte("this is no kubeconfig"), nil) // the program says so in an event
 		for _, account := range append(slices.Collect(maps.Values(members)), local) {
 			account.NeedsAll(t)
-			account.LacksNone(t)
 		}
 	})
 }
@@ -76,7 +75,7 @@ func TestPodsOfAllMembersAreGreeted(t *testing.T) {
 func TestContextsOfAKubeconfigAreMembers(t *testing.T) {
 	f := pool.Start(t, mctest.Options{})
 	create(t, f.Local, "nginx")
-	account := stage.NewAccount(t, f.Local, "rbac/member.yaml")
+	account := stage.NewAccount(t, f.Local, mctest.Rights{File: "rbac/member.yaml"})
 	p := stage.Start(t, "--kubeconfig", account.File(t), "--contexts", "mctest", "--metrics", "0")
 	p.Writes("Hello", "cluster=mctest", "namespace=default", "name=nginx")
 }

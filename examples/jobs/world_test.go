@@ -42,8 +42,8 @@ func newWorld(t *testing.T) *world {
 	must(t, errors.Join(scheme.AddToScheme(s), jobv1.AddToScheme(s)))
 	f := pool.Start(t, mctest.Options{Clusters: 1, CRDPaths: []string{"crd.yaml"}, Scheme: s})
 	w := &world{main: f.Local, sub: f.Members[0]}
-	w.inMain = stage.NewAccount(t, w.main, "rbac/main.yaml")
-	w.inSub = stage.NewAccount(t, w.sub, "rbac/member.yaml")
+	w.inMain = stage.NewAccount(t, w.main, mctest.Rights{File: "rbac/main.yaml"})
+	w.inSub = stage.NewAccount(t, w.sub, mctest.Rights{File: "rbac/member.yaml"})
 	stage.Join(t, w.main, "sub", w.inSub.Kubeconfig(t), map[string]string{"tier": "sub"})
 	return w
 }

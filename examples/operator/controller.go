@@ -22,13 +22,15 @@ import (
 const (
 	wanted   = "checksum.example.com/wanted"     // label: "true"
 	checksum = "checksum.example.com/sha256"     // annotation: of the data
-	author   = "checksum.example.com/written-by" // annotation: the replica, and in which epoch it owned the cluster
+	author   = "checksum.example.com/written-by" // annotation: the replica, in which epoch it owned the cluster, and the version
 )
 
 // labelledOnly keeps the ConfigMaps that nobody has labelled out of caches.
-var labelledOnly = cache.Options{ByObject: map[client.Object]cache.ByObject{
-	&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{wanted: "true"})},
-}}
+func labelledOnly() cache.Options {
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{wanted: "true"})},
+	}}
+}
 
 // addChecksums adds one controller for the ConfigMaps of all members, those of now and later.
 func addChecksums(mgr mcmanager.Manager) error {
@@ -57,7 +59,7 @@ func (c *checksums) Reconcile(ctx context.Context, req mcreconcile.Request) (ctr
 		configMap.Annotations = map[string]string{}
 	}
 	configMap.Annotations[checksum] = sum
-	configMap.Annotations[author] = fmt.Sprintf("%s in epoch %d", c.replica, mcreconcile.Epoch(ctx))
+	configMap.Annotations[author] = fmt.Sprintf("%s in epoch %d, version %s", c.replica, mcreconcile.Epoch(ctx), released)
 	ctrl.LoggerFrom(ctx).Info("Writing the checksum", "sha256", sum)
 	return ctrl.Result{}, member.Patch(ctx, configMap, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"log/slog"
 	"os"
 
@@ -18,29 +19,31 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
+// released is the version, which the linker sets.
+var released = "dev"
+
+// flags are those of the command line.
+type flags struct {
+	namespace, metrics, probes string
+	accesses                   bool
+}
+
 func main() {
+	var f flags
+	flag.StringVar(&f.namespace, "namespace", "", "the `namespace` of what describes the members and of the replicas' Leases, by default the pod's")
+	flag.BoolVar(&f.accesses, "accesses", false, "take the members from ClusterAccesses, as mcctl join makes them, and show them as Members; otherwise from Secrets with kubeconfigs")
+	flag.StringVar(&f.metrics, "metrics-bind-address", ":8443", "the `address` of the metrics and of /debug/fleet")
+	flag.StringVar(&f.probes, "health-probe-bind-address", ":8081", "the `address` of the probes")
+	flag.Parse()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))
-	if err := run(); err != nil {
+	if err := run(f); err != nil {
 		ctrl.Log.Error(err, "The program ends")
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	hub, err := ctrl.GetConfig() // the cluster that the program runs in
-	if err != nil {
-		return err
-	}
-	// Members are the clusters whose kubeconfigs are in labelled Secrets of the program's own namespace.
-	mgr, err := mcmanager.New(hub, kubeconfig.Provider{}, mcmanager.Options{
-		HealthProbeBindAddress: ":8081",
-		Metrics: metricsserver.Options{ // and /debug/fleet
-			BindAddress:    ":8443",
-			SecureServing:  true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
-		},
-		Cache: labelledOnly, // of members too
-	}, mcmanager.Sharded(sharding.Options{}))
+func run(f flags) error {
+	mgr, err := newManager(f)
 	if err != nil {
 		return err
 	}
@@ -52,5 +55,28 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	ctrl.Log.Info("The program begins", "version", released)
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func newManager(f flags) (mcmanager.Manager, error) {
+	hub, err := ctrl.GetConfig() // the cluster that the program runs in, or that of --kubeconfig
+	if err != nil {
+		return nil, err
+	}
+	options := mcmanager.Options{
+		HealthProbeBindAddress: f.probes,
+		Metrics: metricsserver.Options{
+			BindAddress:    f.metrics,
+			SecureServing:  true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+		},
+		Cache: labelledOnly(), // of members too
+	}
+	shared := mcmanager.Sharded(sharding.Options{Namespace: f.namespace})
+	if f.accesses {
+		return newManagerOfAccesses(hub, f.namespace, options, shared)
+	}
+	// Members are the clusters whose kubeconfigs are in labelled Secrets of the namespace.
+	return mcmanager.New(hub, kubeconfig.Provider{Namespace: f.namespace}, options, shared)
 }

@@ -96,7 +96,6 @@ func TestEachPodHasAGhost(t *testing.T) {
 		})
 	})
 	w.are(t, "live foo-bar baz", "live2 default nginx")
-	w.lacksNoRights(t)
 }
 
 // TestGhostsOfPodsThatWentUnseenAreSwept as often as by default, with every right of the manifests. Meanwhile the program
@@ -151,7 +150,6 @@ func TestGhostsOfPodsThatWentUnseenAreSwept(t *testing.T) {
 		for _, account := range w.accounts {
 			account.NeedsAll(t)
 		}
-		w.lacksNoRights(t)
 	})
 }
 
@@ -198,11 +196,11 @@ func newWorld(t *testing.T) *world {
 	w := &world{ghost: f.Local, live: f.Members[0], live2: f.Members[1], runIn: t}
 	stage.ApplyCRD(t, w.ghost, "crd.yaml")
 	w.accounts = []*stage.Account{
-		stage.NewAccount(t, w.ghost, "rbac/controller.yaml"),
-		stage.NewAccount(t, w.live, "rbac/source.yaml"),
+		stage.NewAccount(t, w.ghost, mctest.Rights{File: "rbac/controller.yaml"}),
+		stage.NewAccount(t, w.live, mctest.Rights{File: "rbac/source.yaml"}),
 	}
 	stage.Join(t, w.ghost, "live", w.accounts[1].Kubeconfig(t), nil)
-	stage.Join(t, w.ghost, "live2", stage.NewAccount(t, w.live2, "rbac/source.yaml").Kubeconfig(t), nil)
+	stage.Join(t, w.ghost, "live2", stage.NewAccount(t, w.live2, mctest.Rights{File: "rbac/source.yaml"}).Kubeconfig(t), nil)
 	for _, name := range []string{"foo", "foo-bar"} {
 		if err := w.live.Client().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
@@ -213,13 +211,6 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) run(flags ...string) *stage.Program {
 	return stage.Start(w.runIn, append([]string{"--kubeconfig", w.accounts[0].File(w.runIn), "--metrics", "0"}, flags...)...)
-}
-
-func (w *world) lacksNoRights(t *testing.T) {
-	t.Helper()
-	for _, account := range w.accounts {
-		account.LacksNone(t)
-	}
 }
 
 // shared returns the ghost of a Pod of live that also has an owner in the cluster of the ghosts. The program has seen that.
