@@ -5,14 +5,38 @@
 #   hack/kind-without-registry.sh COMMAND...
 #
 # All is made of Debian's packages and Go modules, and is kept in one folder of the user's cache. Nothing is installed. The
-# clusters, and the command, are in a network of their own, without a way out. At the end no process and no network is left,
-# also if this script was killed: what it holds ends with it.
+# clusters, and the command, are in a network of their own, without a way out: only what the command puts after $KIND_OUTSIDE has
+# one. At the end no process and no network is left, also if this script was killed: what it holds ends with it, and so
+# does the command. On a machine that cannot do this, it says so and exits with 77.
 set -euo pipefail
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
 base=${XDG_CACHE_HOME:-$HOME/.cache}/fleet-runtime/kind
 root=$base/debian bin=$base/bin node=$base/node
 packages=ca-certificates,podman,runc,conmon,netavark,aardvark-dns,iptables,nftables,iproute2,procps,systemd,systemd-sysv,dbus,kmod,conntrack,ebtables,ethtool,socat,jq,mount
-mkdir -p "$base" "$bin"
+
+cannot() { echo "kind: this machine cannot run kind's nodes: $*" >&2 && exit 77; }
+possible() {
+	local program cgroups=/sys/fs/cgroup probe
+	[ "$(id -u)" = 0 ] || cannot "it takes root, or Docker, nerdctl, finch or Podman"
+	for program in apt-get dpkg; do
+		command -v $program >/dev/null || cannot "there is no $program, so it is no Debian, and has neither Docker, nerdctl, finch nor Podman"
+	done
+	for program in chroot nsenter pgrep sha256sum tar unshare; do
+		command -v $program >/dev/null || cannot "there is no $program"
+	done
+	unshare -m -n -p -f true || cannot "it allows no namespaces"
+	[ ! -d $cgroups/memory ] || cgroups+=/memory
+	probe=$(mktemp -d $cgroups/fleet-XXXXXX) && rmdir "$probe" || cannot "no cgroup can be made in $cgroups"
+}
+# room says so if the disk has no room for what is about to be made, in GB.
+room() {
+	local free
+	free=$(($(df --output=avail -k "$base" | tail -1) >> 20))
+	[ "$free" -ge "$1" ] || { echo "kind: $base needs $1 GB more, and the disk has $free" >&2 && exit 1; }
+}
+
+possible
+mkdir -p "$base"
 exec {lock}>"$base/.lock"
 flock -n "$lock" || { echo "kind: another run uses $base; waiting for it" >&2 && flock "$lock"; }
 
@@ -24,19 +48,22 @@ version=$(sed -n 's/^require k8s.io\/kubernetes \(v[^ ]*\).*/\1/p' hack/assets/c
 
 # digest prints one of what is given, and of what programs are made of.
 digest() {
-	{ go version && echo "$kind $*" && cat hack/kind-without-registry.sh hack/assets/controlplane.{mod,sum} hack/image/*.go hack/node/go.{mod,sum} hack/node/*/*.go; } |
+	{ go version && echo "$kind $*" && cat hack/kind-without-registry.sh hack/assets/controlplane.{mod,sum} hack/release/go.{mod,sum} hack/release/{container,image}/*.go hack/node/go.{mod,sum} hack/node/*/*.go; } |
 		sha256sum | cut -c1-16
 }
 
 # debian makes the Debian in which podman runs, and of which nodes are made.
 debian() {
-	[ "$(cat "$root/.done" 2>/dev/null)" != "$packages" ] || return 0
 	local debootstrap=$base/debootstrap codename mirror
-	rm -rf "$root" "$debootstrap" && mkdir -p "$debootstrap"
 	codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+	[ "$(cat "$root/.done" 2>/dev/null)" != "$codename $packages" ] || return 0
+	room 5
+	rm -rf "$root" "$debootstrap" && mkdir -p "$debootstrap"
 	mirror=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' | awk -v c="$codename" '$1 == c && $2 == "main" {print $3; exit}')
+	[ -n "$mirror" ] || { echo "kind: apt knows no mirror of $codename: run apt-get update" >&2 && exit 1; }
 	(cd "$debootstrap" && apt-get download -q debootstrap && dpkg -x debootstrap_*.deb .)
-	DEBOOTSTRAP_DIR=$debootstrap/usr/share/debootstrap "$debootstrap/usr/sbin/debootstrap" --variant=minbase --include="$packages" "$codename" "$root" "$mirror"
+	# What it mounts is gone with it, also if it is killed.
+	DEBOOTSTRAP_DIR=$debootstrap/usr/share/debootstrap unshare -m --propagation private "$debootstrap/usr/sbin/debootstrap" --variant=minbase --include="$packages" "$codename" "$root" "$mirror"
 	rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/usr/share/{doc,man,locale} "$debootstrap"
 	mkdir -p "$root/old" "$root/lib/modules" "$root/etc/containers"
 	# crun knows no cgroups of both versions at once, and without CAP_SYS_RESOURCE podman's limits cannot be set.
@@ -47,22 +74,21 @@ debian() {
 		runtime = "runc"
 		cgroup_manager = "cgroupfs"
 	CONF
-	echo "$packages" >"$root/.done"
+	echo "$codename $packages" >"$root/.done"
 }
 
 # programs builds the programs of a node.
 programs() {
 	local v=k8s.io/component-base/version work=$base/kubernetes
-	mkdir -p "$work" && cp hack/assets/controlplane.mod "$work/go.mod" && cp hack/assets/controlplane.sum "$work/go.sum"
-	export CGO_ENABLED=0
+	local -x CGO_ENABLED=0 GOWORK=off GOFLAGS=-buildvcs=false # as the control plane's, with which they have most packages in common
+	mkdir -p "$work" "$bin" && cp hack/assets/controlplane.mod "$work/go.mod" && cp hack/assets/controlplane.sum "$work/go.sum"
 	go build -C "$work" -o "$bin/" \
 		-ldflags "-s -w -X $v.gitVersion=$version -X $v.gitMajor=1 -X $v.gitMinor=$(cut -d. -f2 <<<"$version")" \
 		k8s.io/kubernetes/cmd/{kubeadm,kubelet,kube-proxy,kube-scheduler}
 	go build -C hack/node -ldflags "-s -w" -o "$bin/" ./coredns ./pause \
 		github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr} \
 		github.com/containernetworking/plugins/plugins/{ipam/host-local,main/loopback,main/ptp,meta/portmap}
-	go build -o "$bin/" ./hack/image
-	unset CGO_ENABLED
+	go build -C hack/release -o "$bin/" ./image
 }
 
 # node makes the file system of a node: kind's own files, the programs, and the images of the control plane.
@@ -89,8 +115,6 @@ units() {
 	for unit in kubelet containerd undo-mount-hacks; do ln -sf /etc/systemd/system/$unit.service "$units/multi-user.target.wants/"; done
 	ln -sf /dev/null "$units/systemd-binfmt.service"
 	ln -sf /usr/lib/systemd/systemd "$node/usr/sbin/init"
-	sed -i 's#^ExecStart=.*#ExecStart=/usr/local/bin/containerd\nExecStartPost=/bin/sh -c "for f in /kind/images/*.tar; do /usr/local/bin/ctr -n k8s.io images import $f; done"#' \
-		"$units/containerd.service"
 	printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailCgroupV1: false\n' >"$node/etc/kubelet.conf.d/10-cgroup.conf"
 	sed -i 's#^KUBELET_EXTRA_ARGS=.*#& --config-dir=/etc/kubelet.conf.d#' "$node/etc/default/kubelet"
 }
@@ -116,21 +140,27 @@ pods() {
 	done
 }
 
-# images puts the images that a node needs where it imports them from.
+# images unpacks the images that a node needs where its containerd has them: at its start there is none to wait for.
 images() {
-	mkdir -p "$node/kind/images"
-	local name
+	local archives=$base/images name
+	rm -rf "$archives" && mkdir "$archives"
 	for name in kube-apiserver kube-controller-manager etcd; do image "$assets/$name"; done
-	for name in kube-scheduler coredns; do image "$bin/$name"; done
-	image "$bin/pause" --tag "$(sed -n 's/.*sandbox_image = "\(.*\)"/\1/p' "$node/etc/containerd/config.toml")"
+	for name in kube-scheduler coredns pause; do image "$bin/$name"; done
 	image "$bin/kube-proxy" --files "$(netfilter)"
+	sed -i "s#sandbox_image = .*#sandbox_image = \"$(tag pause)\"#" "$node/etc/containerd/config.toml"
+	unshare -m -p -f --kill-child --propagation private bash -euo pipefail -c '
+		mount -t tmpfs tmpfs /run && cd /run && mkdir -p "$2/var/lib/containerd"
+		echo "disabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.cri.v1.images\", \"io.containerd.cri.v1.runtime\"]" >config.toml
+		"$1/containerd" --config config.toml --root "$2/var/lib/containerd" --log-level error & daemon=$!
+		until [ -S containerd/containerd.sock ]; do kill -0 $daemon; done
+		for archive in "$3"/*.tar; do "$1/ctr" --connect-timeout 60s -n k8s.io images import --local --discard-unpacked-layers "$archive" >/dev/null; done
+		"$1/ctr" -n k8s.io leases create --id swept >/dev/null && "$1/ctr" -n k8s.io leases delete --sync swept >/dev/null # with the packed layers
+		kill $daemon && wait $daemon' - "$bin" "$node" "$archives" 2> >(grep -v DEPRECATION >&2)
 }
 image() { # program, more flags
-	local name tag
-	name=$(basename "$1")
-	tag=$("$bin/kubeadm" config images list --kubernetes-version "$version" 2>/dev/null | grep "/$name:")
-	"$bin/image" --user 0 --tag "$tag" "${@:2}" --output "$node/kind/images/$name.tar" "$(realpath "$1")"
+	"$bin/image" --user 0 --tag "$(tag "$(basename "$1")")" "${@:2}" --output "$archives/$(basename "$1").tar" "$(realpath "$1")"
 }
+tag() { "$bin/kubeadm" config images list --kubernetes-version "$version" 2>/dev/null | grep "/$1:"; }
 
 # netfilter makes a folder of what kube-proxy runs, and prints its name.
 netfilter() {
@@ -147,7 +177,7 @@ netfilter() {
 # hold keeps a place for podman, until this script ends: namespaces of mounts, of processes and of the network. The root is the
 # Debian, as runc needs it, so chroot would not do.
 hold() {
-	exec {alive}> >(exec unshare -m -n -p -f --propagation private bash -c '
+	exec {alive}> >(exec unshare -m -n -p -f --propagation private bash -euo pipefail -c '
 		mount --bind "$1" "$1" && cd "$1"
 		mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev && mount -t tmpfs tmpfs dev/shm && mount -t tmpfs tmpfs run
 		ip link set lo up
@@ -160,12 +190,16 @@ hold() {
 inside() { PATH=/usr/sbin:/usr/bin:/sbin:/bin nsenter -m -n -p -r -w -t "$holder" "$@"; }
 
 # empty removes the containers, and their volumes.
-empty() { inside podman rm -afv -t 0 >/dev/null 2>&1 && inside podman volume rm -af >/dev/null; }
+empty() {
+	local said
+	said=$(inside podman rm -afv -t 0 2>&1 && inside podman volume rm -af 2>&1) || { echo "kind: removing containers: $said" >&2 && return 1; }
+}
 
 cleanup() {
 	set +e
 	[ -z "${holder:-}" ] || empty
-	exec {alive}>&- # ends the holder, and with it whatever runs there
+	[ -z "${alive:-}" ] || exec {alive}>&- # ends the holder, and with it whatever runs there
+	rm -rf "$node" "$base/netfilter" "$base/images"
 	find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} + 2>/dev/null
 }
 
@@ -175,12 +209,13 @@ trap cleanup EXIT
 hold
 empty # of a run that was killed
 if ! inside podman image exists "$image"; then
+	room 5
 	programs
 	node
 	inside podman rmi -af >/dev/null
-	tar -C "$node" -c . | inside podman import --change 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]' --change 'ENV container=docker' \
+	tar -C "$node" -c . | inside podman import -q --change 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]' --change 'ENV container=docker' \
 		--change 'STOPSIGNAL SIGRTMIN+3' - "$image" >/dev/null
-	rm -rf "$node" "$base/netfilter"
+	rm -rf "$node"
 fi
 
 mkdir -p "$base/hostbin"
@@ -188,7 +223,9 @@ cat >"$base/hostbin/podman" <<-SH
 	#!/bin/sh
 	PATH=/usr/sbin:/usr/bin:/sbin:/bin exec nsenter -m -n -p -r -w -t $holder /usr/bin/podman "\$@"
 SH
-chmod +x "$base/hostbin/podman"
-# docker comes before podman for kind, so its program must not be found.
-path=$(tr : '\n' <<<"$PATH" | while read -r folder; do [ -x "$folder/docker" ] || printf '%s:' "$folder"; done)
-nsenter -n -t "$holder" env PATH="$base/hostbin:${path%:}" KIND_NODE_IMAGE="$image" "$@" {alive}>&- {lock}>&-
+for engine in docker nerdctl finch; do # they come before podman for kind, and do not work
+	printf '#!/bin/sh\nexit 1\n' >"$base/hostbin/$engine"
+done
+chmod +x "$base"/hostbin/*
+# Its processes are among those that end with the holder.
+nsenter -n -p -t "$holder" env PATH="$base/hostbin:$PATH" KIND_NODE_IMAGE="$image" KIND_OUTSIDE="nsenter --target $$ --net" "$@" {alive}>&- {lock}>&-

@@ -26,7 +26,7 @@ const (
 )
 
 // modules are the folders of the modules that users import.
-func modules() []string { return []string{".", "providers/upstream"} }
+func modules() []string { return []string{".", "providers/upstream", "telemetry"} }
 
 func main() {
 	log.SetFlags(0)

@@ -10,8 +10,13 @@ import (
 const page = "# Page\n\n## Memory\n\nText.\n\n| members |  | heap | engaged after |\n|---|---|---|---|\n| 100 | ours, Secrets | 95 KB | 0.3 s |\n" +
 	"| 100 | theirs | 460 KB | 10.9 s |\n| 1000 | ours, Secrets | 94 KB | 2.2 s |\n| 1000 | theirs | 460 KB | 107.8 s |\n\n## Other\n\n| a |\n|---|\n"
 
+var (
+	memory     = chart{title: "Heap of an idle member", section: ofMembers, x: members, y: "heap", unit: "KB"}
+	engagement = chart{title: "Engaged", section: ofMembers, x: members, y: "engaged after", log: true}
+)
+
 func TestEachRowOfATableIsAPointOfItsLine(t *testing.T) {
-	lines, err := charts[1].lines(page)
+	lines, err := engagement.lines(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,6 +28,22 @@ func TestEachRowOfATableIsAPointOfItsLine(t *testing.T) {
 	}
 }
 
+func TestAColumnIsALine(t *testing.T) {
+	const page = "# Page\n\n## Queue\n\n| clusters | workers | ours | theirs |\n|---|---|---|---|\n| 1 | 1 | 7 ns | 20 ns |\n| 1 | 16 | 9 ns | 25 ns |\n| 10 | 1 | 8 ns | 2 ns |\n"
+	c := chart{section: "## Queue", x: "clusters", ys: []string{"ours", "theirs"}, only: [2]string{"workers", "1"}}
+	lines, err := c.lines(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 2 || lines[0].name != "ours" || lines[1].name != "theirs" || len(lines[0].points) != 2 || lines[1].points[1].Y != 2 {
+		t.Errorf("lines are %v", lines)
+	}
+	c.only[0] = "threads"
+	if _, err := c.lines(page); err == nil {
+		t.Error("a column that is missing is no error")
+	}
+}
+
 func TestATableThatIsNotThereIsAnError(t *testing.T) {
 	for name, page := range map[string]string{
 		"no section":      "# Page\n",
@@ -31,14 +52,14 @@ func TestATableThatIsNotThereIsAnError(t *testing.T) {
 		"no rows":         "# Page\n\n## Memory\n\n| members |  | heap |\n|---|---|---|\n",
 		"a cell is empty": strings.Replace(page, "460 KB", "", 1),
 	} {
-		if _, err := charts[0].draw(page); err == nil {
+		if _, err := memory.draw(page); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 }
 
 func TestPicturesAreXMLWithATitle(t *testing.T) {
-	plot, err := charts[0].draw(page)
+	plot, err := memory.draw(page)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,23 +18,35 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// chart is a table of the page on performance as a picture, with a line for each name in its second column.
+// chart is a table of the page on performance as a picture, with a line for each name in its second column, or for each of several
+// columns.
 type chart struct {
 	file, title string
-	section     string // the heading under which the table stands
-	x, y        string // headings of columns
-	unit        string // of y
-	log         bool   // whether y is logarithmic, as x always is
+	section     string    // the heading under which the table stands
+	x, y        string    // headings of columns
+	ys          []string  // headings of columns that are a line each, in the place of y
+	only        [2]string // the heading of a column, and the cell in it that rows must have. Without, all rows count
+	unit        string    // of y
+	log         bool      // whether y is logarithmic, as x always is
 }
 
-// members is the heading of the column with their number.
-const members = "members"
+const (
+	// members is the heading of the column with their number.
+	members = "members"
+	// ofMembers is the section with what each of them costs.
+	ofMembers = "## Memory"
+)
 
 // charts are all that there are.
 var charts = []chart{
-	{file: "memory.svg", title: "Heap of an idle member", section: "## Memory", x: members, y: "heap", unit: "KB"},
 	{
-		file: "engagement.svg", title: "Time until all members are engaged", section: "## Memory",
+		file: "queue.svg", title: "Add, get and done of one request, one worker", section: "### Add, get and done of one request, with 10,000 queued",
+		x: "clusters", ys: []string{"fleet-runtime", "controller-runtime", "client-go"}, only: [2]string{"workers", "1"}, unit: "ns",
+	},
+	{file: "memory.svg", title: "Heap of an idle member", section: ofMembers, x: members, y: "heap", unit: "KB"},
+	{file: "rss.svg", title: "RSS of an idle member", section: ofMembers, x: members, y: "RSS", unit: "KB"},
+	{
+		file: "engagement.svg", title: "Time until all members are engaged", section: ofMembers,
 		x: members, y: "engaged after", unit: "seconds", log: true,
 	},
 	{
@@ -139,16 +151,36 @@ func (c chart) lines(page string) ([]line, error) {
 			break
 		}
 	}
-	x, y := column(rows, c.x), column(rows, c.y)
-	if x < 0 || y < 0 {
-		return nil, fmt.Errorf("the table under %q has no columns %q and %q", c.section, c.x, c.y)
+	if len(c.ys) == 0 {
+		return c.lineOf(rows, nil, c.y, "")
 	}
 	var lines []line
+	for _, y := range c.ys {
+		var err error
+		if lines, err = c.lineOf(rows, lines, y, y); err != nil {
+			return nil, err
+		}
+	}
+	return lines, nil
+}
+
+// lineOf adds the points of a column to the line of a name, or to those of the names in the second column.
+func (c chart) lineOf(rows [][]string, lines []line, heading, name string) ([]line, error) {
+	x, y, only := column(rows, c.x), column(rows, heading), column(rows, c.only[0])
+	if x < 0 || y < 0 || only < 0 && c.only[0] != "" {
+		return nil, fmt.Errorf("the table under %q has not all of the columns %q, %q and %q", c.section, c.x, heading, c.only[0])
+	}
 	for _, row := range rows[2:] {
-		name, _, _ := strings.Cut(strings.TrimSpace(row[1]), ",") // without how it was measured
-		i := slices.IndexFunc(lines, func(l line) bool { return l.name == name })
+		if c.only[0] != "" && strings.TrimSpace(row[only]) != c.only[1] {
+			continue
+		}
+		of := name
+		if of == "" {
+			of, _, _ = strings.Cut(strings.TrimSpace(row[1]), ",") // without how it was measured
+		}
+		i := slices.IndexFunc(lines, func(l line) bool { return l.name == of })
 		if i < 0 {
-			i, lines = len(lines), append(lines, line{name: name})
+			i, lines = len(lines), append(lines, line{name: of})
 		}
 		point, err := c.point(row[x], row[y])
 		if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -14,12 +13,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-)
 
-// nobody runs the program: Kubernetes' policy for restricted namespaces asks for a number that is not root's.
-const nobody = "65532:65532"
+	"github.com/fleet-runtime/fleet-runtime/hack/release/container"
+)
 
 // image writes an archive of an OCI layout that has the program for each platform: podman, skopeo, ctr and crane load it or push
 // it. There is nothing in the image but the program.
@@ -58,35 +55,10 @@ func (r release) image(p program, built map[platform]string) error {
 
 // imageOf is the image for one platform.
 func (r release) imageOf(p program, on platform, path string) (v1.Image, error) {
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		var content bytes.Buffer
-		if err := r.tar(&content, []string{path}); err != nil {
-			return nil, err
-		}
-		return io.NopCloser(&content), nil
-	}, tarball.WithMediaType(types.OCILayer))
-	if err != nil {
-		return nil, err
-	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: r.made}}})
-	if err != nil {
-		return nil, err
-	}
-	return mutate.ConfigFile(image, r.config(image, p, on))
-}
-
-// config says how the image is run.
-func (r release) config(image v1.Image, p program, on platform) *v1.ConfigFile {
-	config := &v1.ConfigFile{}
-	if old, err := image.ConfigFile(); err == nil {
-		config = old.DeepCopy()
-	}
-	config.OS, config.Architecture, config.Created = on.os, on.arch, v1.Time{Time: r.made}
-	config.Config.Entrypoint = []string{"/" + p.name}
-	config.Config.User = nobody
-	config.Config.Labels = map[string]string{"org.opencontainers.image.version": r.version}
-	return config
+	return container.Program{
+		Path: path, At: container.Bin + p.name, Arch: on.arch, User: container.Nobody, Made: r.made,
+		Labels: map[string]string{"org.opencontainers.image.version": r.version},
+	}.Image()
 }
 
 // tarFolder writes the files of a folder in the order of their names.

@@ -20,7 +20,8 @@ import (
 
 // programs are what people install, and the image that they deploy. Each is a module of its own.
 var programs = []program{
-	{name: "kubebuilder-fleet", folder: "cmd/kubebuilder-fleet"},
+	{name: "kubebuilder-fleet", folder: "cmd/kubebuilder-fleet", systems: []string{"linux", "darwin"}}, // as kubebuilder itself
+	{name: "mcctl", folder: "cmd/mcctl"},
 	{
 		name: "operator", folder: "examples/operator", image: "fleet.example.com/operator",
 		manifests: map[string][]string{
@@ -28,11 +29,19 @@ var programs = []program{
 			"member.yaml":  {"deploy/member.yaml"},
 		},
 	},
+	{
+		name: "replicator", folder: "operators/replicator", image: "fleet.example.com/replicator",
+		manifests: map[string][]string{
+			"install.yaml": {"v1alpha1/crd.yaml", "../../mcowner/dependents/v1alpha1/crd.yaml", "config/hub.yaml"},
+			"member.yaml":  {"config/member.yaml", "config/tenant.yaml"},
+		},
+	},
 }
 
 // program is a main package.
 type program struct {
 	name, folder string
+	systems      []string            // the operating systems that it is for; empty for all. An image is one of Linux
 	image        string              // its name in the manifests, there with the tag dev; empty for a program that is released as files
 	manifests    map[string][]string // files that install it, and of which in its folder they are made
 }
@@ -48,6 +57,9 @@ func main() {
 	platforms, err := parsePlatforms(*only)
 	if err == nil {
 		err = run(ctx, *root, *dist, *version, platforms, programs)
+	}
+	if err == nil {
+		err = sayHowToPublish(ctx, os.Stdout, *root, *version)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func (r release) add(ctx context.Context, p program) error {
 	defer func() { _ = os.RemoveAll(work) }()
 	built := map[platform]string{}
 	for _, on := range r.platforms {
-		if p.image != "" && on.os != "linux" {
+		if !p.isFor(on.os) {
 			continue
 		}
 		path := filepath.Join(work, on.String(), executable(p.name, on))
@@ -49,6 +50,14 @@ func (r release) add(ctx context.Context, p program) error {
 		}
 	}
 	return nil
+}
+
+// isFor tells whether a program is released for an operating system.
+func (p program) isFor(system string) bool {
+	if p.image != "" {
+		return system == "linux"
+	}
+	return len(p.systems) == 0 || slices.Contains(p.systems, system)
 }
 
 // build compiles a program. Its variable released is the version, and it has no path of this machine in it.

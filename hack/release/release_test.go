@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/spdx/tools-golang/json"
+
+	"github.com/fleet-runtime/fleet-runtime/hack/release/container"
 )
 
 var (
@@ -161,7 +163,7 @@ func wantImage(t *testing.T, index v1.ImageIndex, descriptor v1.Descriptor, on p
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Architecture != on.arch || descriptor.Platform.Architecture != on.arch || config.Config.User != nobody || config.Config.Entrypoint[0] != "/operator" {
+	if config.Architecture != on.arch || descriptor.Platform.Architecture != on.arch || config.Config.User != container.Nobody || config.Config.Entrypoint[0] != "/usr/local/bin/operator" {
 		t.Errorf("an image is %+v for %+v", config, descriptor.Platform)
 	}
 }

@@ -5,14 +5,17 @@ import (
 	"debug/buildinfo"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"regexp"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
+	"golang.org/x/mod/modfile"
 )
 
 // describe writes which modules a program is made of, in the form of SPDX 2.3: Go writes them into each program.
@@ -34,10 +37,7 @@ func (r release) describe(p program, on platform, path string) error {
 	document.Packages = []*v2_3.Package{main}
 	document.Relationships = []*v2_3.Relationship{relation("DOCUMENT", "DESCRIBES", main.PackageSPDXIdentifier)}
 	for _, dependency := range append([]*debug.Module{{Path: "std", Version: info.GoVersion}}, info.Deps...) {
-		if dependency.Replace != nil {
-			dependency = dependency.Replace
-		}
-		of := module(dependency)
+		of := module(r.origin(dependency))
 		document.Packages = append(document.Packages, of)
 		document.Relationships = append(document.Relationships, relation(main.PackageSPDXIdentifier, "CONTAINS", of.PackageSPDXIdentifier))
 	}
@@ -57,6 +57,19 @@ func (r release) document(p program, on platform) *v2_3.Document {
 	}
 }
 
+// origin is the module that a dependency was really taken from. One that was taken from a folder is of this repository, and so of
+// this release.
+func (r release) origin(m *debug.Module) *debug.Module {
+	switch {
+	case m.Replace == nil:
+		return m
+	case modfile.IsDirectoryPath(m.Replace.Path):
+		return &debug.Module{Path: m.Path, Version: r.version}
+	default:
+		return m.Replace
+	}
+}
+
 // notInIDs are the characters that SPDX forbids in identifiers.
 var notInIDs = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
@@ -67,7 +80,7 @@ func module(m *debug.Module) *v2_3.Package {
 		PackageSPDXIdentifier: "Module-" + common.ElementID(notInIDs.ReplaceAllString(m.Path+"-"+m.Version, "-")),
 		PackageExternalReferences: []*v2_3.PackageExternalReference{{
 			Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL,
-			Locator: "pkg:golang/" + m.Path + "@" + m.Version,
+			Locator: locator(m),
 		}},
 	}
 }
@@ -76,4 +89,12 @@ func relation(a common.ElementID, kind string, b common.ElementID) *v2_3.Relatio
 	return &v2_3.Relationship{
 		RefA: common.MakeDocElementID("", string(a)), Relationship: kind, RefB: common.MakeDocElementID("", string(b)),
 	}
+}
+
+// locator is the module's package URL. The library of Go has a name of its own there, by which its faults are found.
+func locator(m *debug.Module) string {
+	if m.Path == "std" {
+		return "pkg:golang/stdlib@" + strings.TrimPrefix(m.Version, "go")
+	}
+	return "pkg:golang/" + m.Path + "@" + url.QueryEscape(m.Version) // some versions have a +
 }
