@@ -165,7 +165,7 @@ func TestWhatPagesNameExists(t *testing.T) {
 	for folder, name := range map[string]string{
 		"fleet": "fleet", "providers/kubeconfig": "kubeconfig", "providers/objects": "objects", "mctest": "mctest",
 		"mcreconcile": "mcreconcile", "mcsource": "mcsource", "mchandler": "mchandler", "mcbuilder": "mcbuilder",
-		"mcmanager": "mcmanager", "mcqueue": "mcqueue", "mcowner": "mcowner", "mcowner/dependents": "dependents",
+		"mcmanager": "mcmanager", "mcqueue": "mcqueue", "mcwebhook": "mcwebhook", "mcowner": "mcowner", "mcowner/dependents": "dependents",
 		"providers/capi": "capi", "providers/clusterprofile": "clusterprofile", "providers/composite": "composite",
 		"providers/contexts": "contexts", "providers/kind": "kind", "providers/namespaces": "namespaces",
 		"providers/providertest": "providertest", "providers/reference": "reference", "providers/static": "static", "providers/upstream": "upstream",

@@ -14,7 +14,7 @@ import (
 )
 
 // quietFolders are those of programs, and of what tests need. Users do not read what they log.
-var quietFolders = regexp.MustCompile(`^(examples|hack|test|mctest|docs|providers/providertest|providers/internal/hubtest)/`)
+var quietFolders = regexp.MustCompile(`^(examples|operators|hack|test|mctest|docs|providers/providertest|providers/internal/hubtest)/`)
 
 // TestTheLogIsDescribed: docs/operating.md has each message that the library logs, and no other.
 func TestTheLogIsDescribed(t *testing.T) {

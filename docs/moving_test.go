@@ -76,7 +76,7 @@ func TestWhatIsNotSaidToChangeDoesNot(t *testing.T) {
 		}
 	}
 	for _, moved := range []string{"role.yaml", "role_binding.yaml", "service_account.yaml"} {
-		if diff := cmp.Diff(read(t, before+"/config/rbac/"+moved), read(t, after+"/config/members/"+moved)); diff != "" {
+		if diff := cmp.Diff(read(t, before+"/config/rbac/"+moved), read(t, after+"/config/member/"+moved)); diff != "" {
 			t.Errorf("%s has changed on its way (-before, +after):\n%s", moved, diff)
 		}
 	}
