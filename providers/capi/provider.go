@@ -57,7 +57,8 @@ const (
 // changed after Run was called.
 //
 // The manager needs the rights to get, list and watch Clusters and Secrets where the provider looks, and to create and
-// patch events (of events.k8s.io). Its scheme need not know the Clusters.
+// patch events (of events.k8s.io); and to patch Clusters that have the finalizer fleet-runtime.dev/leave.
+// Its scheme need not know the Clusters.
 type Provider struct {
 	// Namespace is where the Clusters are.
 	// Default: in all namespaces.

@@ -61,7 +61,8 @@ var secretKeys = []string{"Config", "config"}
 // Profiles are read as v1alpha2 where the local cluster serves that when Run is called, and as v1alpha1 otherwise.
 //
 // The manager needs the rights to get, list and watch ClusterProfiles where the provider looks, the same for Secrets in
-// SecretNamespace, and to create and patch events (of events.k8s.io). Its scheme need not know the ClusterProfiles.
+// SecretNamespace, and to create and patch events (of events.k8s.io); and to patch ClusterProfiles that have the finalizer
+// fleet-runtime.dev/leave. Its scheme need not know the ClusterProfiles.
 type Provider struct {
 	// Namespace is where the ClusterProfiles are.
 	// Default: in all namespaces.

@@ -33,7 +33,8 @@ import (
 // the namespace before it, as in "namespace/name", unless all objects and Secrets are in one.
 //
 // The manager needs the rights to get, list and watch the objects, the same for Secrets where the objects are and in
-// [Format.SecretNamespaces], and to create and patch events (of events.k8s.io). Its scheme need not know the objects.
+// [Format.SecretNamespaces], and to create and patch events (of events.k8s.io); and to patch objects that have the finalizer
+// fleet-runtime.dev/leave. Its scheme need not know the objects.
 type Provider struct {
 	// Format says which objects lead to clusters, and how: such as [Flux]. Required.
 	Format Format
