@@ -21,7 +21,14 @@ import (
 // programs are what people install, and the image that they deploy. Each is a module of its own.
 var programs = []program{
 	{name: "kubebuilder-fleet", folder: "cmd/kubebuilder-fleet", systems: []string{"linux", "darwin"}}, // as kubebuilder itself
-	{name: "mcctl", folder: "cmd/mcctl"},
+	{name: "mcctl", folder: "cmd/mcctl", plugin: &plugin{
+		short: "Join clusters to a fleet and see how they are",
+		description: `Works on a fleet of clusters that operators made with fleet-runtime reconcile.
+join makes a cluster a member with least rights and without a credential that
+lasts, and leave undoes that. list and describe tell how members are and what to
+do. pause and drain hold members back; check and rbac are about rights.
+`,
+	}},
 	{
 		name: "operator", folder: "examples/operator", image: "fleet.example.com/operator",
 		manifests: map[string][]string{
@@ -43,14 +50,17 @@ type program struct {
 	name, folder string
 	systems      []string            // the operating systems that it is for; empty for all. An image is one of Linux
 	image        string              // its name in the manifests, there with the tag dev; empty for a program that is released as files
+	plugin       *plugin             // what krew tells of it; nil for a program that is no plugin of kubectl
 	manifests    map[string][]string // files that install it, and of which in its folder they are made
 }
+
+const defaultPlatforms = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
 
 func main() {
 	version := flag.String("version", "", "the `version` to release, such as v0.1.0")
 	root := flag.String("root", "../..", "the repository's `folder`")
 	dist := flag.String("dist", "../../dist", "the `folder` to make, which must not exist")
-	only := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64", "`platforms`, separated by commas")
+	only := flag.String("platforms", defaultPlatforms, "`platforms`, separated by commas")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

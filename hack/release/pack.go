@@ -18,9 +18,9 @@ import (
 func (r release) pack(p program, on platform, path string) error {
 	files := []string{path, filepath.Join(r.root, "LICENSE")}
 	if on.os == "windows" {
-		return create(r.file(p, on, ".zip"), func(w io.Writer) error { return r.zip(w, files) })
+		return create(r.archive(p, on), func(w io.Writer) error { return r.zip(w, files) })
 	}
-	return create(r.file(p, on, ".tar.gz"), func(w io.Writer) error {
+	return create(r.archive(p, on), func(w io.Writer) error {
 		compressed := gzip.NewWriter(w)
 		return cmp.Or(r.tar(compressed, files), compressed.Close())
 	})

@@ -49,6 +49,9 @@ func (r release) add(ctx context.Context, p program) error {
 			return fmt.Errorf("pack it for %s: %w", on, err)
 		}
 	}
+	if p.plugin != nil {
+		return r.krew(p)
+	}
 	return nil
 }
 
@@ -80,6 +83,14 @@ func executable(name string, on platform) string {
 		return name + ".exe"
 	}
 	return name
+}
+
+// archive is the name of what a program is packed into, in the platform's usual form.
+func (r release) archive(p program, on platform) string {
+	if on.os == "windows" {
+		return r.file(p, on, ".zip")
+	}
+	return r.file(p, on, ".tar.gz")
 }
 
 // file is the name of what is released of a program for a platform.
