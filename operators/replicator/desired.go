@@ -86,10 +86,10 @@ func (c *controller) forTarget(
 		if err != nil {
 			return nil, fmt.Errorf("spec.overrides[%d] of %s %s: %w", i, obj.GetKind(), obj.GetName(), err)
 		}
+		if identityOf(changed) != before { // what it is now may be what a Secret has
+			return nil, fmt.Errorf("spec.overrides[%d] of %s: it must not change kind, name and namespace", i, before)
+		}
 		obj = changed
-	}
-	if now := identityOf(obj); now != before {
-		return nil, fmt.Errorf("overrides make %s of %s: they must not change kind, name and namespace", now, before)
 	}
 	text, err := json.Marshal(obj)
 	if err == nil && len(text) > mostBytes {

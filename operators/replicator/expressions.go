@@ -51,9 +51,7 @@ func (e *expressions) apply(
 ) (*unstructured.Unstructured, error) {
 	changed := obj.DeepCopy()
 	for i, x := range all {
-		value, err := e.value(ctx, x.Expression, map[string]any{
-			"cluster.name": string(target.Cluster), "cluster.labels": target.Labels, "object": changed.Object,
-		})
+		value, err := e.value(ctx, x.Expression, changed, target)
 		if err == nil {
 			err = set(changed.Object, x.Path, value)
 		}
@@ -67,24 +65,26 @@ func (e *expressions) apply(
 	return changed, nil
 }
 
-// value evaluates an expression. What comes out is as in JSON.
-func (e *expressions) value(ctx context.Context, text string, variables map[string]any) (any, error) {
+// value evaluates an expression for an object. What comes out is as in JSON.
+func (e *expressions) value(ctx context.Context, text string, obj *unstructured.Unstructured, target dependents.Target) (any, error) {
 	program, err := e.program(text)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, mostTime)
 	defer cancel()
-	out, _, err := program.ContextEval(ctx, variables)
+	out, _, err := program.ContextEval(ctx, map[string]any{
+		"cluster.name": string(target.Cluster), "cluster.labels": target.Labels, "object": obj.Object,
+	})
 	if err != nil {
-		return nil, err
+		return nil, told(obj, err) // a key that is not there may be what the object has elsewhere
 	}
 	if weigh(out, mostBytes) < 0 {
 		return nil, errTooMuch
 	}
 	native, err := out.ConvertToNative(types.JSONValueType)
 	if err != nil {
-		return nil, fmt.Errorf("what it returns cannot be written as JSON: %w", err)
+		return nil, told(obj, fmt.Errorf("what it returns cannot be written as JSON: %w", err))
 	}
 	written, err := json.Marshal(native)
 	if err != nil {

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
@@ -35,13 +37,24 @@ func (c *controller) override(
 	}
 	after, err := patched(before, o)
 	if err != nil {
-		return nil, err
+		return nil, told(obj, err)
 	}
 	changed := &unstructured.Unstructured{}
 	if err := changed.UnmarshalJSON(after); err != nil {
-		return nil, fmt.Errorf("what it makes is no object: %w", err)
+		return nil, told(obj, fmt.Errorf("what it makes is no object: %w", err)) // the error has all of it
 	}
 	return changed, nil
+}
+
+// errUntold stands for an error that may quote a Secret. Who reads the status of a Replicator may not be allowed to read Secrets.
+var errUntold = errors.New("it does not fit the object, which is a Secret, so that no details are told")
+
+// told returns an error about what an object has, as it may be shown.
+func told(obj *unstructured.Unstructured, err error) error {
+	if obj.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
+		return errUntold
+	}
+	return err
 }
 
 func patched(before []byte, o v1alpha1.Override) ([]byte, error) {
