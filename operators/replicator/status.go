@@ -21,12 +21,16 @@ func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Resu
 	now.ObservedGeneration = r.Generation
 	now.Targets, now.Synced, now.Pending, now.Failed, now.Unreachable = s.Targets, s.Done, s.Pending, s.Failed, s.Unreachable
 	now.NotReady, now.Leaving, now.NotSyncedIn = s.NotReady, s.Leaving, notSyncedIn(results)
-	s.SetConditions(&now.Conditions, r.Generation)
+	var conditions []metav1.Condition // apart: what becomes so and at once no more would count as a change
+	s.SetConditions(&conditions, r.Generation)
 	if s.Targets == 0 && r.DeletionTimestamp.IsZero() && s.FirstError == nil {
-		meta.SetStatusCondition(&now.Conditions, metav1.Condition{
+		meta.SetStatusCondition(&conditions, metav1.Condition{
 			Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoTargets,
 			ObservedGeneration: r.Generation, Message: "no member of the fleet is chosen by spec.clusters",
 		})
+	}
+	for _, c := range conditions {
+		meta.SetStatusCondition(&now.Conditions, c)
 	}
 	return nil
 }
@@ -60,7 +64,7 @@ func word(r dependents.Result) string {
 		return string(state.Status.State)
 	}
 	switch {
-	case errors.Is(r.Err, fleet.ErrUnknown):
+	case errors.Is(r.Err, fleet.ErrUnknown), errors.Is(r.Err, fleet.ErrGone):
 		return "Unknown"
 	case !r.Targeted:
 		return "Leaving"
