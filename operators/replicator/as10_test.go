@@ -71,13 +71,18 @@ func TestIngressesOfAllClustersTrustTheSameClients(t *testing.T) {
 		w.program.Kill()
 		w.run()
 		w.issues(t)
-		create(t, w.Local, secretFor("later", "client", "later")) // both have looked at everything when that is everywhere
-		w.change("secure", func(r *v1alpha1.Replicator) {
-			r.Spec.References = append(r.Spec.References, v1alpha1.Reference{Kind: "Secret", Name: "later"})
-		})
-		has(t, one, "later", "client.crt")
-		if now := get(t, one, secret("ca-secret")); now.ResourceVersion != before.ResourceVersion {
-			t.Error("the certificate was written to")
+		for _, cp := range []*mctest.ControlPlane{w.Local, one} { // of which each is looked at by one of them
+			spoiled := get(t, cp, secret("ca-secret"))
+			spoiled.Data["ca.crt"] = []byte("spoiled")
+			must(t, cp.Client().Update(t.Context(), spoiled))
+			becomes(t, cp, secret("ca-secret"), "is as before", func(s *corev1.Secret) bool {
+				return bytes.Equal(s.Data["ca.crt"], before.Data["ca.crt"])
+			})
+		}
+		for _, cp := range []*mctest.ControlPlane{w.Local, one} {
+			if now := get(t, cp, secret("ca-secret")); !bytes.Equal(now.Data["tls.crt"], before.Data["tls.crt"]) {
+				t.Errorf("%s has another certificate", cp.Name)
+			}
 		}
 	})
 	t.Run("3 another host changes one Secret and touches no other", func(t *testing.T) {
