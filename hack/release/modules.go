@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,20 +20,23 @@ const of = "github.com/fleet-runtime/fleet-runtime"
 
 // goModule is one of those modules of the repository that users get.
 type goModule struct {
-	folder  string // "." is the root
-	path    string
-	follows bool // whether it depends on the module in the root, which it takes from the checkout
+	folder string // "." is the root
+	path   string
+	takes  []string // the paths of those of the repository that it depends on, which it takes from the checkout
 }
 
 // tag is the name of a version of it in git.
 func (m goModule) tag(version string) string { return path.Join(m.folder, version) }
 
-// edits are the arguments of go mod edit that let it take the module in the root from where users do.
-func (m goModule) edits(version string) []string {
-	return []string{"-dropreplace=" + of, "-require=" + of + "@" + version}
+// edits are the arguments of go mod edit that let it take the others of the repository from where users do.
+func (m goModule) edits(version string) (all []string) {
+	for _, other := range m.takes {
+		all = append(all, "-dropreplace="+other, "-require="+other+"@"+version)
+	}
+	return all
 }
 
-// modules returns those that users get, the one in the root first. What builds and tests the project, and its examples, is none.
+// modules returns those that users get, each after those that it takes, and the one in the root first. What builds and tests the project, and its examples, is none.
 func modules(ctx context.Context, root string) (all []goModule, err error) {
 	out, err := exec.CommandContext(ctx, "git", "-C", root, "ls-files", "go.mod", "*/go.mod").Output() //nolint:gosec // the caller's own folder
 	if err != nil {
@@ -52,10 +56,17 @@ func modules(ctx context.Context, root string) (all []goModule, err error) {
 		if err != nil {
 			return nil, err
 		}
-		follows := slices.ContainsFunc(mod.Require, func(r *modfile.Require) bool { return r.Mod.Path == of })
-		all = append(all, goModule{folder: folder, path: mod.Module.Mod.Path, follows: follows})
+		m := goModule{folder: folder, path: mod.Module.Mod.Path}
+		for _, r := range mod.Require {
+			if r.Mod.Path == of || strings.HasPrefix(r.Mod.Path, of+"/") {
+				m.takes = append(m.takes, r.Mod.Path)
+			}
+		}
+		all = append(all, m)
 	}
-	slices.SortStableFunc(all, func(a, b goModule) int { return strings.Compare(a.folder, b.folder) })
+	slices.SortStableFunc(all, func(a, b goModule) int { // one takes more than those that it takes
+		return cmp.Or(cmp.Compare(len(a.takes), len(b.takes)), strings.Compare(a.folder, b.folder))
+	})
 	return all, nil
 }
 
@@ -67,7 +78,7 @@ func sayHowToPublish(ctx context.Context, out io.Writer, root, version string) e
 	}
 	var first, then []string
 	for _, m := range all {
-		if !m.follows {
+		if len(m.takes) == 0 {
 			first = append(first, fmt.Sprintf("  git tag %s\n", m.tag(version)))
 			continue
 		}

@@ -51,7 +51,7 @@ func TestWhatIsPublishedCanBeHad(t *testing.T) {
 func serve(t *testing.T, proxy string, m goModule, version string) {
 	t.Helper()
 	folder := filepath.Join(repositoryRoot, m.folder)
-	if m.follows {
+	if len(m.takes) > 0 {
 		copied := filepath.Join(t.TempDir(), "module")
 		if err := os.CopyFS(copied, os.DirFS(folder)); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func output(t *testing.T, folder string, env []string, program string, args ...s
 	return strings.TrimSpace(string(out))
 }
 
-// TestEachModuleHasATag and one that takes the root's from the checkout gets it after that.
+// TestEachModuleHasATag and one that takes others from the checkout gets it after these.
 func TestEachModuleHasATag(t *testing.T) {
 	root := repository(t)
 	for name, content := range map[string]string{
@@ -101,6 +101,7 @@ func TestEachModuleHasATag(t *testing.T) {
 		"examples/go.mod":   "module " + of + "/examples\n",
 		"a/testdata/go.mod": "module " + of + "/a/testdata\n",
 		"providers/go.mod":  "module " + of + "/providers\n\nrequire " + of + " v0.0.0\n\nreplace " + of + " => ..\n",
+		"app/go.mod":        "module " + of + "/app\n\nrequire (\n" + of + " v0.0.0\n" + of + "/providers v0.0.0\n)\n",
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -122,6 +123,8 @@ func TestEachModuleHasATag(t *testing.T) {
 Then those modules that take ` + of + ` from this checkout, on a branch of its own, since go ignores what dependencies replace:
   go -C providers mod edit -dropreplace=` + of + ` -require=` + of + `@v0.1.0 && go -C providers mod tidy
   git commit -am providers/v0.1.0 && git tag providers/v0.1.0
+  go -C app mod edit -dropreplace=` + of + ` -require=` + of + `@v0.1.0 -dropreplace=` + of + `/providers -require=` + of + `/providers@v0.1.0 && go -C app mod tidy
+  git commit -am app/v0.1.0 && git tag app/v0.1.0
 `
 	if said.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", said.String(), want)
