@@ -29,6 +29,7 @@ const name = "replicator"
 
 // controller says what Replicators ask for. That it is so is the work of a dependents.Reconciler.
 type controller struct {
+	namespace   string        // that of what describes the members
 	hub         client.Reader // from a cache, which has of sources those that may be used
 	fleet       *fleet.Fleet
 	kinds       kinds
@@ -38,7 +39,7 @@ type controller struct {
 	identities  *mcmanager.Identities
 }
 
-func (c *controller) setUp(mgr mcmanager.Manager) error {
+func (c *controller) setUp(mgr mcmanager.Manager, middleware ...mcbuilder.Middleware) error {
 	r := &dependents.Reconciler[*v1alpha1.Replicator]{
 		Fleet: name, Name: name,
 		OwnersIn:         mcowner.Clusters{Local: true},
@@ -52,7 +53,7 @@ func (c *controller) setUp(mgr mcmanager.Manager) error {
 		User:             userOf,
 		Slices:           &dependents.Slices{},
 	}
-	return r.SetupWithManager(mgr, c.follow)
+	return r.SetupWithManager(mgr, c.follow, func(b *mcbuilder.Builder) { b.WithMiddleware(middleware...) })
 }
 
 // userOf returns in whose name members are written to: the rights of that user there decide what Replicators of a namespace may have.
@@ -122,13 +123,13 @@ func (c *controller) decided(ctx context.Context, r *v1alpha1.Replicator) (all [
 	return all, nil
 }
 
-// memberOf returns the name of the member that a ClusterProfile is.
+// memberOf returns the name of the member that a ClusterProfile is. Profiles of one name may be of several inventories, so the name
+// alone leads to a member only where the members are described too: what is in that namespace is of those who run the fleet.
 func (c *controller) memberOf(namespace, profile string) mcreconcile.ClusterName {
-	full := mcreconcile.ClusterName(namespace + "/" + profile)
-	if _, known := c.fleet.Status(full); known {
-		return full
+	if namespace == c.namespace {
+		return mcreconcile.ClusterName(profile)
 	}
-	return mcreconcile.ClusterName(profile)
+	return mcreconcile.ClusterName(namespace + "/" + profile)
 }
 
 // follow watches in the hub what Replicators refer to.

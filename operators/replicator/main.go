@@ -26,6 +26,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/inpod"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
@@ -61,23 +62,34 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
-	c := &controller{kinds: parseKinds(f.kinds), decisions: f.decisions}
+	if f.namespace == "" {
+		if f.namespace, err = inpod.Namespace(inpod.NamespaceFile); err != nil {
+			return fmt.Errorf("--namespace is that of the pod by default: %w", err)
+		}
+	}
+	c := &controller{namespace: f.namespace, kinds: parseKinds(f.kinds), decisions: f.decisions}
 	if c.sources, err = served(hub, parseKinds(f.sources)); err != nil {
 		return err
 	}
 	if c.expressions, err = newExpressions(); err != nil {
 		return err
 	}
-	mgr, err := c.manager(hub, f)
+	ctx := ctrl.SetupSignalHandler()
+	traces, end, err := newTraces(ctx)
+	if err != nil {
+		return fmt.Errorf("sending spans to what the variables OTEL_EXPORTER_OTLP_... say: %w", err)
+	}
+	defer end()
+	mgr, err := c.manager(traces.Config(hub), f, traces.Fleet)
 	if err != nil {
 		return err
 	}
 	c.hub, c.fleet, c.identities = mgr.GetCache(), mgr.GetFleet(), &mcmanager.Identities{Manager: mgr}
-	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping), c.setUp(mgr))
+	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping), c.setUp(mgr, traces.Middleware()))
 	if err != nil {
 		return err
 	}
-	return mgr.Start(ctrl.SetupSignalHandler())
+	return mgr.Start(ctx)
 }
 
 // served returns in which versions the hub serves kinds.
@@ -102,7 +114,7 @@ func served(hub *rest.Config, all kinds) ([]schema.GroupVersionKind, error) {
 }
 
 // manager returns one whose caches have what is needed: of the hub the sources, of members what Replicators have there.
-func (c *controller) manager(hub *rest.Config, f flags) (mcmanager.Manager, error) {
+func (c *controller) manager(hub *rest.Config, f flags, options ...mcmanager.FleetOption) (mcmanager.Manager, error) {
 	s := runtime.NewScheme()
 	err := errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s), inventoryv1alpha1.AddToScheme(s))
 	if err != nil {
@@ -114,7 +126,7 @@ func (c *controller) manager(hub *rest.Config, f flags) (mcmanager.Manager, erro
 		source.SetGroupVersionKind(kind)
 		sources[source] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.SourceLabel: "true"})}
 	}
-	options := []mcmanager.FleetOption{ofMembers}
+	options = append(options, ofMembers)
 	if f.sharded {
 		options = append(options, mcmanager.Sharded(sharding.Options{Namespace: f.namespace}))
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	slicesv1alpha1 "github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
@@ -51,7 +52,7 @@ func start(t *testing.T, hubAs string, names ...string) *world {
 func prepare(t *testing.T, members int) *world {
 	t.Helper()
 	s := runtime.NewScheme()
-	must(t, errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s), slicesv1alpha1.AddToScheme(s)))
+	must(t, errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s), slicesv1alpha1.AddToScheme(s), inventoryv1alpha1.AddToScheme(s)))
 	f := pool.Start(t, mctest.Options{
 		Clusters: members, CRDPaths: []string{"v1alpha1/crd.yaml", "../../mcowner/dependents/v1alpha1/crd.yaml"}, Scheme: s,
 	})

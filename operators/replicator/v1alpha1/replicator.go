@@ -127,7 +127,8 @@ type Clusters struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
 	// DecisionKey is the value of the label multicluster.x-k8s.io/decision-key of PlacementDecisions in the Replicator's namespace, in
-	// which a scheduler has written the clusters. The members are those of ClusterProfiles.
+	// which a scheduler has written the clusters. A ClusterProfile beside the members' kubeconfigs is the member of its name; one in
+	// another namespace is the member NAMESPACE/NAME.
 	// +kubebuilder:validation:MaxLength=63
 	DecisionKey string `json:"decisionKey,omitempty"`
 }
