@@ -27,38 +27,42 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	target := p.target(found)
 	home := p.asked.home
 	desired, unclear := p.engine.cfg.desired(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, target)
-	if unclear != nil {
+	switch {
+	case errors.Is(unclear, ErrPending): // nothing else brings the work back
+		unclear = fmt.Errorf("finding what is desired in %s: %w: %v", p.at, ErrWaiting, unclear) //nolint:errorlint // it waits
+	case unclear != nil:
 		unclear = fmt.Errorf("finding what is desired in %s: %w", p.at, unclear)
 	}
 	if unclear != nil && len(desired) == 0 {
 		done.Objects, done.Err = there(target), unclear
 		return
 	}
-	wants := p.withNamespaces(p.wantedOf(desired))
+	wants := p.wantedOf(desired)
+	s := p.sequenceOf(wants, unclear == nil)
+	wants = p.withNamespaces(wants)
 	if done.kinds = newKinds(p.asked.noted, wants); len(done.kinds) > 0 {
 		done.Objects, done.Err, done.again = there(target), ErrPending, true
 		return // nothing is created of a kind that was not noted
 	}
-	wanted, err := p.applyInWaves(ctx, wants, found, unknown, done)
+	wanted, err := p.applyInWaves(ctx, s, wants, found, unknown, done)
 	p.o.keep(p.at.Name(), wanted)
 	p.engine.ledger.awaitOnly(p.work.owner, p.at.Name(), wanted)
-	if done.Err = errors.Join(unclear, err); done.Err == nil {
+	if done.Err = together(unclear, err); done.Err == nil {
 		done.Err = p.prune(ctx, found, wanted, done)
 	}
 	for _, why := range unknown {
-		done.Err = errors.Join(done.Err, unlessUnserved(why)) // there may be some that are not desired
+		done.Err = together(done.Err, unlessUnserved(why)) // there may be some that are not desired
 	}
 }
 
 // applyInWaves makes what is wanted so, wave by wave, and returns which that was.
 func (p *placement) applyInWaves(
-	ctx context.Context, wants []wanted, found []dependent, unknown map[schema.GroupKind]error, done *report,
+	ctx context.Context, s *sequence, wants []wanted, found []dependent, unknown map[schema.GroupKind]error, done *report,
 ) (wanted map[dependentKey]bool, err error) {
 	wanted = make(map[dependentKey]bool, len(wants))
 	var errs []error
-	var waiting error // is told if nothing else is wrong
 	inWaves(wants)
-	s := p.sequenceOf(wants)
+	s.begin(wants)
 	for _, w := range wants {
 		key := p.keyOf(w.kind, w.obj)
 		if wanted[key] {
@@ -76,28 +80,13 @@ func (p *placement) applyInWaves(
 		if !w.shared || result.Err != nil || result.Object != nil { // a namespace of others is nothing to tell of
 			done.Objects = append(done.Objects, result)
 		}
-		if errors.Is(result.Err, ErrWaiting) || errors.Is(result.Err, errGoing) {
-			waiting = cmp.Or(waiting, result.Err)
-			continue
-		}
 		errs = append(errs, result.Err)
 		if p.isOver(result.Err) {
 			break
 		}
 	}
 	done.Unready = s.unready
-	if err = errors.Join(errs...); err == nil {
-		err = waiting
-	}
-	return wanted, err
-}
-
-func (p *placement) sequenceOf(wants []wanted) *sequence {
-	s := &sequence{wave: firstWave, last: firstWave, everyone: p.asked.rollout.limits()}
-	if len(wants) > 0 {
-		s.wave, s.last = wants[0].wave, wants[len(wants)-1].wave
-	}
-	return s
+	return wanted, together(errs...)
 }
 
 // later returns the result of an object that is not looked at yet.
@@ -223,13 +212,12 @@ func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectR
 
 // stateOf returns the state of a dependent about which something went wrong.
 func stateOf(err error) State {
-	_, conflict := errors.AsType[*ConflictError](err)
 	switch {
-	case conflict:
+	case isConflict(err):
 		return Conflict
 	case isUnserved(err):
 		return NotServed
-	case errors.Is(err, errGoing), errors.Is(err, ErrWaiting), isTerminating(err), isOutdated(err):
+	case isPassing(err):
 		return Waiting
 	case apierrors.IsForbidden(err):
 		return Forbidden
@@ -296,7 +284,7 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 		result.State, result.Err = Waiting, errGoing
 		done.Objects = append(done.Objects, result)
 	}
-	err := errors.Join(errs...)
+	err := together(errs...)
 	if err == nil && len(later) > 0 { // the events of those that go now come back here
 		err = fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, errGoing)
 	}

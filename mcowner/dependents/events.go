@@ -172,15 +172,13 @@ func (o *ownerState) tell(at mcreconcile.ClusterName, err error) {
 
 // reasonOf returns the reason of the event that tells of an error, empty if it is no news to a user.
 func reasonOf(err error) string {
-	_, conflict := errors.AsType[*ConflictError](err)
 	_, replaced := errors.AsType[*ReplacedError](err)
 	switch {
 	case errors.Is(err, errContended):
 		return EventContended
-	case errors.Is(err, ErrPending), isOutdated(err), errors.Is(err, errGoing), errors.Is(err, ErrWaiting),
-		errors.Is(err, errPolicy), isFirstAttempt(err): // what is unclear is told once for all clusters
+	case isUnderway(err), errors.Is(err, errPolicy), isFirstAttempt(err): // what is unclear is told once for all clusters
 		return ""
-	case conflict:
+	case isConflict(err):
 		return EventConflict
 	case replaced:
 		return EventReplaced

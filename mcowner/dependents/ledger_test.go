@@ -333,7 +333,12 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		"Away":            {err: away, want: away},
 		"Unnoted":         {err: errUnnoted, want: errUnnoted},
 		"Refused":         {err: refused, want: refused},
-		"Refused and so":  {err: errors.Join(&ConflictError{}, refused), after: again},
+		"Two conflicts":   {err: together(&ConflictError{}, &ConflictError{}), after: again},
+		"A wait":          {err: fmt.Errorf("%w: for others", ErrWaiting), after: [2]time.Duration{mostPause, mostPause + mostPause/3}},
+		"It closes":       {err: errClosing, after: again},
+		"Refused and so":  {err: together(&ConflictError{}, refused), want: refused},
+		"Refused, waits":  {err: together(fmt.Errorf("%w: for others", ErrWaiting), refused), want: refused},
+		"Refused, going":  {err: together(errGoing, refused), want: refused},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

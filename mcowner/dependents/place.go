@@ -230,12 +230,12 @@ var errContended = errors.New("others change it whenever it is written; are ther
 // contended is how many attempts in a row may find that an object was changed meanwhile, before that is told.
 const contended = 5
 
-// conclude says when to try again, and what is an error of the work: what is waited for is none. Whoever writes against the
-// controller time and again shows in the result.
+// conclude says when to try again, and what is an error of the work: what is waited for is none, nor is a place that is taken.
+// Whoever writes against the controller time and again shows in the result.
 func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	outdated := isOutdated(done.Err)
 	attempts := p.o.retried(p.at.Name(), outdated)
-	_, conflict := errors.AsType[*ConflictError](done.Err)
+	isMore := func(err error) bool { return !isConflict(err) }
 	_, replaced := errors.AsType[*ReplacedError](done.Err)
 	switch err := done.Err; {
 	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving), errors.Is(err, errPolicy):
@@ -251,7 +251,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		return reconcile.Result{}, err
 	case errors.Is(err, ErrWaiting): // whoever changes that tells of it
 		return reconcile.Result{RequeueAfter: mostPause + rand.N(mostPause/3)}, nil //nolint:gosec // it hides nothing
-	case conflict, errors.Is(err, errGoing), isTerminating(err):
+	case first(each(err), isMore) == nil, errors.Is(err, errGoing), isTerminating(err):
 		again := p.engine.cfg.paces.orDefaults().again
 		return reconcile.Result{RequeueAfter: again + rand.N(again/3)}, nil //nolint:gosec // it hides nothing
 	default:

@@ -168,16 +168,9 @@ func (p *progress) grant(targets int) []mcreconcile.ClusterName {
 
 // isFailure reports whether an error says that what is desired cannot be had. What is wrong for a while is no failure.
 func isFailure(err error) bool {
-	switch {
-	case err == nil:
-		return false
-	case errors.Is(err, errStalled):
-		return true
-	case errors.Is(err, ErrPending), errors.Is(err, ErrWaiting), errors.Is(err, errGoing), errors.Is(err, errLeaving):
-		return false
-	default:
-		return !isOutdated(err) && !isTerminating(err) && !isUnanswered(err)
-	}
+	return first(each(err), func(one error) bool {
+		return errors.Is(one, errStalled) || !isPassing(one) && !errors.Is(one, errLeaving) && !isUnanswered(one)
+	}) != nil
 }
 
 // isUnanswered reports whether an error says nothing about what was asked for.

@@ -62,9 +62,10 @@ type Reconciler[T client.Object] struct {
 	// Desired returns the dependents that the owner is to have in one cluster, and the fields that they are to have: other
 	// fields are left to others. They are applied in this order, or wave by wave, see [WaveAnnotation]. Once all are, dependents
 	// that it does not return are deleted.
-	// An error shows in the [Result] of the cluster, and nothing is deleted there; what is returned beside it is applied. It is called when the owner is changed by
-	// others than Status, and when something has happened in the cluster; for several clusters at once, so it must not change
-	// the owner. Required.
+	// An error shows in the [Result] of the cluster, and nothing is deleted there. What is returned beside it is applied, up to the first
+	// wave that is not of Namespaces and CRDs: what is missing may belong to any. Later waves wait. One that wraps [ErrWaiting] or
+	// [ErrPending] says that nothing is wrong. It is tried again after a while. Desired is called when the owner is changed by others than
+	// Status, and when something has happened in the cluster; for several clusters at once, so it must not change the owner. Required.
 	Desired func(ctx context.Context, owner T, target Target) ([]client.Object, error)
 
 	// Status is given what came of it, ordered by cluster, and writes to the status of the owner, which is stored if that

@@ -171,7 +171,7 @@ func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation
 	if policy != metav1.DeletePropagationOrphan {
 		going = len(all)
 	}
-	return going, errors.Join(p.removeWave(ctx, all, policy, done), err)
+	return going, together(p.removeWave(ctx, all, policy, done), err)
 }
 
 // there returns the metadata of all dependents of the owner in the cluster, as the API server has them.
@@ -198,5 +198,5 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 			break
 		}
 	}
-	return all, errors.Join(errs...)
+	return all, together(errs...)
 }

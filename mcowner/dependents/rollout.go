@@ -26,8 +26,8 @@ type Rollout struct {
 	// One that cannot be used meanwhile counts until it can, or is no target any more. Default: no limit.
 	MaxParallel intstr.IntOrString
 	// HaltAfter is after how many failed clusters no further one is changed until the owner is changed, but for its status. A
-	// cluster that is being changed has failed if its API server refuses what is desired, what was applied says that it has failed,
-	// or the cluster cannot be used any more. It does not count for MaxParallel then, and is tried again. Default: never.
+	// cluster that is being changed has failed if its API server refuses what is desired, Desired gives an error, what was applied says
+	// that it has failed, or the cluster cannot be used any more. It does not count for MaxParallel then, and is tried again. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
 	// nothing of that changes, see Result.Stuck. Status is called then. Default: never.
@@ -205,6 +205,6 @@ func (c *engine) revision(owner client.Object, rollout Rollout) (hash, error) {
 
 // left returns how long it takes until a result is one of a cluster that is stuck, unless it changes. The answer is false if it never is.
 func (r Rollout) left(of Result) (time.Duration, bool) {
-	waits := errors.Is(of.Err, ErrPending) || errors.Is(of.Err, ErrWaiting) || of.Err == nil && of.Unready != nil
+	waits := isUnderway(of.Err) || of.Err == nil && of.Unready != nil
 	return r.ProgressDeadline - time.Since(of.Since), waits && r.ProgressDeadline > 0
 }

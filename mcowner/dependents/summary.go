@@ -1,7 +1,6 @@
 package dependents
 
 import (
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,7 +21,7 @@ type Summary struct {
 	Stuck      int
 	FirstStuck mcreconcile.ClusterName
 	// Leaving are clusters that are no target, from which dependents are still to be removed. What keeps them counts for
-	// FirstError alone.
+	// FirstError, and for conditions, alone.
 	Leaving int
 	// FirstError is that of the first cluster, by name, that has failed; else of the first that is unreachable. It is nil if
 	// nothing is in the way.
@@ -36,7 +35,7 @@ func Summarize(results []Result) Summary {
 	var s Summary
 	unreachable := false // FirstError is of a cluster that is
 	for _, r := range results {
-		pending, away := errors.Is(r.Err, ErrPending) || errors.Is(r.Err, ErrWaiting), remote.IsAway(r.Err)
+		pending, away := isUnderway(r.Err), remote.IsAway(r.Err)
 		switch {
 		case !r.Targeted:
 			s.Leaving++
@@ -86,7 +85,7 @@ func (s Summary) SetConditions(conditions *[]metav1.Condition, generation int64)
 	synced := metav1.Condition{Type: ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: generation}
 	progressing := metav1.Condition{Type: ConditionProgressing, Status: metav1.ConditionFalse, ObservedGeneration: generation}
 	switch {
-	case s.Failed > 0:
+	case s.Failed > 0 || s.FirstError != nil && !remote.IsAway(s.FirstError):
 		synced.Reason = ReasonFailed
 	case s.Unreachable > 0 || s.FirstError != nil:
 		synced.Reason = ReasonUnreachable

@@ -64,6 +64,11 @@ func TestASummaryCountsEachTargetOnceAndHasTheFirstFailure(t *testing.T) {
 			dependents.Summary{Leaving: 1, FirstError: away, FirstCluster: "a"},
 			dependents.ReasonUnreachable, false, false,
 		},
+		"a cluster that is to be left, and refuses": {
+			[]dependents.Result{{Cluster: "a", Err: failed}},
+			dependents.Summary{Leaving: 1, FirstError: failed, FirstCluster: "a"},
+			dependents.ReasonFailed, false, false,
+		},
 		"a cluster that is being left": {
 			[]dependents.Result{{Cluster: "a", Err: dependents.ErrPending}},
 			dependents.Summary{Leaving: 1},

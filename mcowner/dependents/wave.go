@@ -56,6 +56,7 @@ func waveOf(kind schema.GroupKind, obj client.Object) (wave, error) {
 
 // sequence is how far the waves of a cluster have come.
 type sequence struct {
+	known    wave // after it, something may be missing that belongs to an earlier wave
 	last     wave
 	wave     wave  // of what was applied last
 	missing  error // why the next wave must not begin
@@ -63,12 +64,38 @@ type sequence struct {
 	unready  error // why the first object that is not ready is not
 }
 
+// errPartly says that it is not known what belongs to the waves before.
+var errPartly = fmt.Errorf("%w: it is not known all that is desired", ErrWaiting)
+
+// sequenceOf returns the sequence of what Desired returned. Where that is not all, something of any wave may be missing: nothing goes
+// ahead but what comes before all others, and the first wave of these.
+func (p *placement) sequenceOf(wants []wanted, isAll bool) *sequence {
+	s := &sequence{known: math.MaxInt64, everyone: p.asked.rollout.limits()}
+	for _, w := range wants {
+		if !isAll && w.wave > firstWave {
+			s.known = min(s.known, w.wave)
+		}
+	}
+	return s
+}
+
+// begin begins with what is to be applied, in this order.
+func (s *sequence) begin(wants []wanted) {
+	if len(wants) > 0 {
+		s.wave, s.last = wants[0].wave, wants[len(wants)-1].wave
+	}
+}
+
 // before returns why an object must not be applied yet, nil if it may.
 func (s *sequence) before(w wave) error {
-	if w > s.wave && s.missing != nil {
+	switch {
+	case w > s.wave && s.missing != nil:
 		return s.missing
+	case w > s.known:
+		return errPartly
+	default:
+		return nil
 	}
-	return nil
 }
 
 // note notes what came of an object.

@@ -1,0 +1,64 @@
+package dependents
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
+
+// faults are errors about several objects of one cluster. By its type they are told from one error that wraps several.
+type faults []error
+
+func (f faults) Error() string { return errors.Join(f...).Error() }
+
+// Unwrap returns all of them.
+func (f faults) Unwrap() []error { return f }
+
+// together returns one error for several objects: what is wrong. What is waited for counts if nothing is wrong, and of that what is
+// tried again soonest, then what is told.
+func together(errs ...error) error {
+	all := make([]error, 0, len(errs))
+	for _, err := range errs {
+		all = append(all, each(err)...)
+	}
+	switch wrong := slices.DeleteFunc(slices.Clone(all), isPassing); {
+	case len(wrong) > 1:
+		return faults(wrong)
+	case len(wrong) == 1:
+		return wrong[0]
+	}
+	return cmp.Or(first(all, isOutdated), first(all, isTerminating), cmp.Or(all...))
+}
+
+// each returns the errors about single objects, none for nil.
+func each(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if all, ok := errors.AsType[faults](err); ok {
+		return all
+	}
+	return []error{err}
+}
+
+// first returns the first error that is so, nil if none is.
+func first(all []error, is func(error) bool) error {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
+// isPassing reports whether an error about one object says that something must come, or go, first, and that nothing is wrong.
+func isPassing(err error) bool { return isUnderway(err) || isTerminating(err) }
+
+// isUnderway reports whether an error says that a cluster is not as desired yet, and nothing is known to be in the way.
+func isUnderway(err error) bool {
+	return errors.Is(err, ErrPending) || errors.Is(err, ErrWaiting) || errors.Is(err, errGoing) || isOutdated(err) && !errors.Is(err, errContended)
+}
+
+// isConflict reports whether an error says that an object which is not the owner's has the place of a dependent.
+func isConflict(err error) bool {
+	_, is := errors.AsType[*ConflictError](err)
+	return is
+}

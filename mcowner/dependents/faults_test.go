@@ -1,0 +1,116 @@
+package dependents
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Errors as they are met, about one object each.
+var (
+	errRefused    = errors.New("refused")
+	errInvalid    = apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "a", nil)
+	errOther      = apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("changed"))
+	errUnanswered = &url.Error{Op: "Patch", URL: "https://a", Err: errors.New("no route")}
+	errNotReady   = fmt.Errorf("%w: the wave before", ErrWaiting)
+	errOld        = fmt.Errorf("the old one is %w", errGoing)
+	errClosing    = &apierrors.StatusError{ErrStatus: metav1.Status{
+		Code: 403, Reason: metav1.StatusReasonForbidden,
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
+	}}
+	errTaken = &ConflictError{Object: "ConfigMap default/b", Why: errNoReference}
+)
+
+// TestWhatIsWrongCountsBesideWhatIsWaitedFor, in whatever order objects have these errors.
+func TestWhatIsWrongCountsBesideWhatIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		errs      []error
+		want, not []error
+		reason    string
+		failure   bool
+	}{
+		"nothing":                              {errs: []error{nil, nil}},
+		"refused":                              {errs: []error{errRefused}, want: []error{errRefused}, reason: EventFailed, failure: true},
+		"refused beside a wait":                {errs: []error{errNotReady, errRefused}, want: []error{errRefused}, not: []error{ErrWaiting}, reason: EventFailed, failure: true},
+		"refused beside what is pending":       {errs: []error{ErrPending, errRefused}, want: []error{errRefused}, not: []error{ErrPending}, reason: EventFailed, failure: true},
+		"refused beside what goes":             {errs: []error{errOld, errRefused}, want: []error{errRefused}, not: []error{errGoing}, reason: EventFailed, failure: true},
+		"invalid beside what others change":    {errs: []error{errOther, errInvalid}, want: []error{errInvalid}, not: []error{errOther}, reason: EventFailed, failure: true},
+		"invalid beside a namespace that goes": {errs: []error{errClosing, errInvalid}, want: []error{errInvalid}, not: []error{errClosing}, reason: EventFailed, failure: true},
+		"invalid beside what was not answered": {errs: []error{errUnanswered, errInvalid}, want: []error{errInvalid, errUnanswered}, reason: EventFailed, failure: true},
+		"not answered":                         {errs: []error{errUnanswered}, want: []error{errUnanswered}, reason: EventFailed},
+		"taken beside a wait":                  {errs: []error{errNotReady, errTaken}, want: []error{errTaken}, not: []error{ErrWaiting}, reason: EventConflict, failure: true},
+		"taken, and refused":                   {errs: []error{errTaken, errRefused}, want: []error{errTaken, errRefused}, reason: EventConflict, failure: true},
+		"two waits":                            {errs: []error{errNotReady, errOld}, want: []error{errNotReady}, not: []error{errGoing}},
+		"others change it, and a wait":         {errs: []error{errNotReady, errOther}, want: []error{errOther}, not: []error{ErrWaiting}},
+		"a namespace goes, and a wait":         {errs: []error{errNotReady, errClosing}, want: []error{errClosing}, not: []error{ErrWaiting}, reason: EventTerminating},
+		"a namespace goes, others change it":   {errs: []error{errClosing, errOther}, want: []error{errOther}, not: []error{errClosing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ends, reversed := make([]error, 0, 2*len(tc.errs)), make([]error, len(tc.errs))
+			for i, err := range tc.errs {
+				reversed[len(reversed)-1-i] = err
+				ends = append(ends, err, nil)
+			}
+			got := []error{together(tc.errs...), together(ends...), together(together(tc.errs...), nil)}
+			if name != "two waits" { // of which the first counts
+				got = append(got, together(reversed...), together(together(reversed[:1]...), together(reversed[1:]...)))
+			}
+			for _, err := range got {
+				for _, want := range tc.want {
+					if !errors.Is(err, want) {
+						t.Errorf("it is %v, want %v", err, want)
+					}
+				}
+				for _, not := range tc.not {
+					if errors.Is(err, not) {
+						t.Errorf("it is %v, also %v", err, not)
+					}
+				}
+				if (err == nil) != (len(tc.want) == 0) || reasonOf(err) != tc.reason && err != nil || isFailure(err) != tc.failure {
+					t.Errorf("%v is told as %q, failure: %t, want %q, %t", err, reasonOf(err), isFailure(err), tc.reason, tc.failure)
+				}
+			}
+		})
+	}
+}
+
+// TestWhatARolloutTakesForAFailure, of what a look at a cluster has come to.
+func TestWhatARolloutTakesForAFailure(t *testing.T) {
+	t.Parallel()
+	stalls := fmt.Errorf("%w: %w", ErrWaiting, errStalled)
+	for name, tc := range map[string]struct {
+		report
+		is, once outcome // while the owner is as it was, and once it is changed
+	}{
+		"as desired":                   {is: complete, once: complete},
+		"not looked":                   {report: report{Result: Result{Err: ErrPending}}, is: notLooked, once: notLooked},
+		"not ready":                    {report: report{Result: Result{Unready: ErrWaiting}}, is: notReady, once: notReady},
+		"a wave is not ready":          {report: report{Result: Result{Err: errNotReady, Unready: ErrWaiting}}, is: notReady, once: notReady},
+		"it will not be ready":         {report: report{Result: Result{Unready: stalls}}, is: stalled, once: notReady},
+		"the wave before will not be":  {report: report{Result: Result{Err: stalls, Unready: stalls}}, is: stalled, once: notReady},
+		"it has no permit":             {report: report{Result: Result{Err: errNotReady}, refused: true}, is: other, once: other},
+		"refused":                      {report: report{Result: Result{Err: errRefused}}, is: failed, once: other},
+		"refused, others are not":      {report: report{Result: Result{Err: together(errUnanswered, errInvalid)}}, is: failed, once: other},
+		"refused, without a permit":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}, refused: true}, is: failed, once: other},
+		"refused, and a wave waits":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}}, is: failed, once: other},
+		"not answered":                 {report: report{Result: Result{Err: errUnanswered}}, is: other, once: other},
+		"it leaves":                    {report: report{Result: Result{Err: errLeaving}}, is: other, once: other},
+		"others change it":             {report: report{Result: Result{Err: errOther}}, is: other, once: other},
+		"the old one is being deleted": {report: report{Result: Result{Err: errOld}}, is: other, once: other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if is, once := outcomeOf(tc.report, true), outcomeOf(tc.report, false); is != tc.is || once != tc.once {
+				t.Errorf("it is %d, and %d once the owner is changed; want %d and %d", is, once, tc.is, tc.once)
+			}
+		})
+	}
+}
