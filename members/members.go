@@ -3,7 +3,6 @@
 package members
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -84,6 +83,9 @@ func setUp(mgr mcmanager.Manager, opts Options) error {
 }
 
 func newMirror(mgr mcmanager.Manager, opts Options) (*mirror, error) {
+	if err := served(mgr.GetRESTMapper()); err != nil {
+		return nil, err
+	}
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -101,10 +103,9 @@ func newMirror(mgr mcmanager.Manager, opts Options) (*mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mirror{
+	return &mirror{
 		fleet: mgr.GetFleet(), elected: mgr.Elected(), specs: specs{watched, opts.Namespace}, writer: writer, opts: opts,
-		log: mgr.GetLogger().WithName(controllerName), shown: shown{of: map[string]*record{}},
+		log: mgr.GetLogger().WithName(controllerName), shown: shown{of: map[string]*record{}, strangers: map[string]bool{}},
 		versions: versions{of: map[string]versionOf{}, turns: make(chan struct{}, versionsAtOnce)},
-	}
-	return m, m.specs.watch(context.Background())
+	}, nil
 }

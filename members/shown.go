@@ -14,6 +14,29 @@ type shown struct {
 	of     map[string]*record
 	keeper time.Time // since when this replica looks after the Members that are no other's, zero if it does not
 	failed string    // why the last write did not work
+	// strangers are those Members that never were a member's and say so, or are about to. There are at most mostStrangers.
+	strangers map[string]bool
+	crowded   bool // whether there was one more
+}
+
+// mostStrangers is how many Members are told that they are no member's. Whoever creates more of them makes the replica neither write
+// nor remember more.
+const mostStrangers = 500
+
+// admit reports whether a Member that never was a member's is one of those that are told so, and whether it is the first that is not.
+func (s *shown) admit(object string) (is, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.strangers[object] {
+		return true, false
+	}
+	if len(s.strangers) >= mostStrangers {
+		first = !s.crowded
+		s.crowded = true
+		return false, first
+	}
+	s.strangers[object] = true
+	return true, false
 }
 
 // record is what is remembered of one Member.
@@ -41,6 +64,7 @@ func (s *shown) joined(object string, cluster fleet.ClusterName, is bool) {
 	defer s.mu.Unlock()
 	r := s.recordLocked(object)
 	r.cluster, r.gone, r.is = cluster, !is, is
+	delete(s.strangers, object)
 }
 
 // clusterOf returns the member whose Member it is, if it is one.
@@ -76,6 +100,7 @@ func (s *shown) all() []string {
 func (s *shown) forget(object string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.strangers, object)
 	if r := s.of[object]; r != nil && !r.is {
 		delete(s.of, object)
 	}

@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,9 +26,17 @@ type specs struct {
 // GetCache tells the manager to start it with its own cache.
 func (s specs) GetCache() cache.Cache { return s.Cache }
 
-// watch begins to fill the cache once the manager starts.
-func (s specs) watch(ctx context.Context) error {
-	_, err := s.GetInformer(ctx, &v1alpha1.Member{}, cache.BlockUntilSynced(false))
+// Start implements manager.Runnable: it watches the Members until ctx ends. The manager waits for all that is asked for here.
+func (s specs) Start(ctx context.Context) error {
+	if _, err := s.GetInformer(ctx, &v1alpha1.Member{}, cache.BlockUntilSynced(false)); err != nil {
+		return err
+	}
+	return s.Cache.Start(ctx)
+}
+
+// served returns an error that says what to do if the local cluster does not serve the kind.
+func served(mapper meta.RESTMapper) error {
+	_, err := mapper.RESTMapping(schema.GroupKind{Group: v1alpha1.GroupVersion().Group, Kind: v1alpha1.Kind}, v1alpha1.GroupVersion().Version)
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("%w: install the CRD that v1alpha1.CRD returns", err)
 	}

@@ -98,6 +98,15 @@ func (m *mirror) disown(ctx context.Context, known *v1alpha1.Member) (after time
 	if was && !isHeld(known) {
 		return 0, m.remove(ctx, known)
 	}
+	if !was {
+		is, first := m.shown.admit(known.Name)
+		if first {
+			m.log.Info("There are too many Members of clusters that are no members: not all of them are told so", "most", mostStrangers)
+		}
+		if !is {
+			return 0, nil
+		}
+	}
 	desired := disownedStatus(known, was)
 	if same(&known.Status, desired) {
 		return 0, nil
