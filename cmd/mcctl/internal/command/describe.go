@@ -10,28 +10,62 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
+type describing struct {
+	*shared
+
+	live    bool
+	account string
+}
+
 func newDescribe(s *shared) *cobra.Command {
-	return &cobra.Command{
+	d := &describing{shared: s}
+	c := &cobra.Command{
 		Use:   "describe NAME",
 		Short: "Tell why a member is not reconciled, and what to do",
 		Long: `Tells what is known of a member, in the order in which one thing needs the one before: discovered, credentials, reachable, rights and
 kinds, owner, paused. The first that is wrong comes with one thing to do. mcctl check asks the member itself.
 
-Exit codes: 0 if the member is Ready, 3 if it is not.`,
+With --live, the manager that works on the member is asked too: what waits for it in queues, and what runs now. That goes to the port
+"metrics" of the manager's Pod, as kubectl port-forward does, and takes the rights to get Leases and Pods and to create pods/portforward
+in the manager's namespace. Your own credentials are not shown to the Pod. If it tells only those that it knows, as it should, name
+with --live-account a service account that may get /debug/fleet, of which you may create a token.
+
+Exit codes: 0 if the member is Ready, 3 if it is not, 1 if the manager was to be asked and could not be.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return s.describe(c.Context(), args[0]) },
+		RunE: func(c *cobra.Command, args []string) error { return d.run(c.Context(), args[0]) },
 	}
+	c.Flags().BoolVar(&d.live, "live", false, "Ask the manager that works on the member for its queues and for what runs")
+	c.Flags().StringVar(&d.account, "live-account", "", "With --live, the service account of the hub whose token the manager is shown, as NAMESPACE/NAME")
+	return c
 }
 
-func (s *shared) describe(ctx context.Context, name string) error {
-	hub, err := s.hub.connect()
+// reader returns the service account whose token a manager is shown, without a name if there is none.
+func (d *describing) reader() (client.ObjectKey, error) {
+	if d.account == "" {
+		return client.ObjectKey{}, nil
+	}
+	namespace, name, found := strings.Cut(d.account, "/")
+	if !d.live || !found || len(content.IsPathSegmentName(namespace)) > 0 || len(content.IsPathSegmentName(name)) > 0 || namespace == "" || name == "" {
+		return client.ObjectKey{}, usageError("--live-account is for --live, and is NAMESPACE/NAME, not %q", d.account)
+	}
+	return client.ObjectKey{Namespace: namespace, Name: name}, nil
+}
+
+func (d *describing) run(ctx context.Context, name string) error {
+	account, err := d.reader()
+	if err != nil {
+		return err
+	}
+	hub, err := d.hub.connect()
 	if err != nil {
 		return err
 	}
@@ -40,9 +74,21 @@ func (s *shared) describe(ctx context.Context, name string) error {
 		return err
 	}
 	stale := k.member != nil && leases{}.stale(ctx, hub, k.member)
-	findings := examine(k, stale, time.Now())
-	if err := show(s.streams.Out, name, findings); err != nil {
+	now := time.Now()
+	findings := examine(k, stale, now)
+	var notLive error
+	if d.live {
+		live, err := hub.live(ctx, k, name, account)
+		if err == nil {
+			findings = append(findings, live.findings(now)...)
+		}
+		notLive = err
+	}
+	if err := show(d.streams.Out, name, findings); err != nil {
 		return err
+	}
+	if notLive != nil {
+		return fmt.Errorf("the manager of %s was not asked: %w", name, notLive)
 	}
 	if is, _ := k.ready(); !is || stale {
 		return &exitError{code: codeNotReady}
@@ -80,7 +126,7 @@ func show(to io.Writer, name string, findings []finding) error {
 func examine(k known, stale bool, now time.Time) []finding {
 	all := []finding{discovered(k), credentials(k, now)}
 	if k.member == nil {
-		return append(all, finding{about: columnState, says: "not known", cure: "let a manager write Members, for which its flag or option is members; or ask it at /debug/fleet"})
+		return append(all, finding{about: columnState, says: "not known", cure: "let the manager write Members: its program calls members.Setup, in the example operator with the flag --accesses; or ask it at /debug/fleet"})
 	}
 	m := k.member
 	if stale {

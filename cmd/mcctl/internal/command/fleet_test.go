@@ -21,11 +21,14 @@ import (
 	provider "github.com/fleet-runtime/fleet-runtime/providers/access"
 )
 
+// noMetrics are those of a manager whose metrics nobody reads.
+var noMetrics = server.Options{BindAddress: "0"}
+
 // startManager runs a manager of the hub until the test ends.
-func (s *stage) startManager(t *testing.T) {
+func (s *stage) startManager(t *testing.T, metrics server.Options) {
 	t.Helper()
 	mgr, err := mcmanager.New(s.Local.Config(), &provider.Provider{Namespace: "default"}, ctrl.Options{
-		Scheme: s.Local.Client().Scheme(), Metrics: server.Options{BindAddress: "0"},
+		Scheme: s.Local.Client().Scheme(), Metrics: metrics,
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
@@ -52,7 +55,7 @@ func (s *stage) startManager(t *testing.T) {
 func TestAClusterJoinsAndLeavesAFleetThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.startManager(t)
+	s.startManager(t, noMetrics)
 	if r := s.join(t, "--wait", "2m"); r.code != 0 || !strings.Contains(r.errOut, "east is Ready") {
 		t.Fatalf("join: %+v", r)
 	}
@@ -106,7 +109,7 @@ func TestAClusterJoinsWithoutAnyCredential(t *testing.T) {
 	}
 	member.RestartWith(t, "--authentication-config="+file)
 
-	s.startManager(t)
+	s.startManager(t, noMetrics)
 	if r := s.join(t, "--federated", "manager", "--wait", "2m"); r.code != 0 {
 		t.Fatalf("join: %+v\n%s", r, s.run(t, "describe", "east").out)
 	}
@@ -126,7 +129,7 @@ func TestAClusterJoinsWithoutAnyCredential(t *testing.T) {
 	}
 }
 
-// TestEachKindOfCredentialOfTheCallerWillDo is the rest of AS-12.2: what is in the caller's kubeconfig is not passed on.
+// TestEachKindOfCredentialOfTheCallerWillDo is the rest of AS-12.2, and AS-12.5: what is in the caller's kubeconfig is not passed on.
 func TestEachKindOfCredentialOfTheCallerWillDo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -1,0 +1,167 @@
+package command_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// madeByMcctl returns the versions of all that mcctl has made, and of the ClusterAccesses.
+func (s *stage) madeByMcctl(t *testing.T) map[string]string {
+	t.Helper()
+	versions := map[string]string{}
+	note := func(cp *mctest.ControlPlane, list client.ObjectList, opts ...client.ListOption) {
+		t.Helper()
+		if err := cp.Client().List(t.Context(), list, opts...); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := meta.ExtractList(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			obj := o.(client.Object) //nolint:forcetypeassert // of an API server
+			versions[cp.Name+" "+obj.GetNamespace()+"/"+obj.GetName()+" "+string(obj.GetUID())] = obj.GetResourceVersion()
+		}
+	}
+	for _, cp := range []*mctest.ControlPlane{s.Local, s.Members[0]} {
+		for _, list := range []client.ObjectList{
+			&corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{},
+		} {
+			note(cp, list, client.MatchingLabels{"app.kubernetes.io/managed-by": "mcctl"})
+		}
+	}
+	note(s.Local, &accessv1alpha1.ClusterAccessList{})
+	return versions
+}
+
+// renameContexts writes a kubeconfig whose contexts are ctx1, the hub, and ctx2, the member, of clusters with characters that names
+// of objects may not have.
+func (s *stage) renameContexts(t *testing.T) {
+	t.Helper()
+	from, err := clientcmd.LoadFromFile(s.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := clientcmdapi.NewConfig()
+	for context, old := range map[string]string{"ctx1": "hub", "ctx2": "member"} {
+		cluster := "kind_c." + context[3:]
+		to.Clusters[cluster], to.AuthInfos[cluster] = from.Clusters[old], from.AuthInfos[old]
+		to.Contexts[context] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: cluster}
+	}
+	s.kubeconfig = filepath.Join(t.TempDir(), "kinds")
+	if err := clientcmd.WriteToFile(*to, s.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAClusterIsBootstrappedTwiceAndLeavesNothing is AS-7.1 and AS-7.6, in which join and leave have the place of bootstrap and its
+// opposite. What export printed there is what join prints with --dry-run=client.
+func TestAClusterIsBootstrappedTwiceAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.renameContexts(t)
+	join := []string{
+		"join", "cluster-2", "--context", "ctx1", "--member-context", "ctx2", "--rules", rules(t), "--advertise-server", s.Members[0].Config().Host,
+	}
+	t.Run("AS-7.1 join once", func(t *testing.T) {
+		if r := s.run(t, join...); r.code != 0 {
+			t.Fatalf("%+v", r)
+		}
+	})
+	before := s.madeByMcctl(t)
+	t.Run("AS-7.1 join again changes no object", func(t *testing.T) {
+		if r := s.run(t, join...); r.code != 0 {
+			t.Errorf("%+v", r)
+		}
+		if after := s.madeByMcctl(t); len(before) < 5 || !maps.Equal(before, after) {
+			t.Errorf("there were\n%v\nand then\n%v", before, after)
+		}
+	})
+	t.Run("AS-7.1 the minter lists no Secrets, and makes tokens of the accounts that it may", func(t *testing.T) {
+		secret := &corev1.Secret{}
+		if err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "cluster-2-minter"}, secret); err != nil {
+			t.Fatal(err)
+		}
+		s.checkMinter(t, string(secret.Data[accessv1alpha1.MinterToken]))
+	})
+	t.Run("AS-7.6 what would be made is printed, as another user too", func(t *testing.T) {
+		r := s.run(t, append(join, "--member-as", "x", "--dry-run=client", "-o", "yaml")...)
+		if r.code != 0 || !strings.Contains(r.out, "kind: ClusterAccess") || !strings.Contains(r.out, "kind: ServiceAccount") {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("AS-7.6 leave removes it on both sides", func(t *testing.T) {
+		if r := s.run(t, "leave", "cluster-2", "--context", "ctx1", "--member-context", "ctx2"); r.code != 0 {
+			t.Fatalf("%+v", r)
+		}
+		if left := s.madeByMcctl(t); len(left) > 0 {
+			t.Errorf("it leaves %v", left)
+		}
+	})
+}
+
+// TestAnyKubeconfigWillDoAndNoneIsWritten is what became of AS-12.1: there is nothing to activate, as mcctl keeps no state.
+func TestAnyKubeconfigWillDoAndNoneIsWritten(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	before, err := os.ReadFile(s.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "not called config")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "any.name")
+	if err := os.WriteFile(path, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []string{"AS-12.1 a file of another name", "AS-12.1 again"} {
+		t.Run(step, func(t *testing.T) {
+			if r := run(t.Context(), "list", "--kubeconfig", path, "--context", "hub"); r.code != 0 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	t.Run("AS-12.1 a wrong context", func(t *testing.T) {
+		if r := run(t.Context(), "list", "--kubeconfig", path, "--context", "nowhere"); r.code != 1 || !strings.Contains(r.errOut, "nowhere") {
+			t.Errorf("%+v", r)
+		}
+	})
+	after, err := os.ReadFile(path) //nolint:gosec // written above
+	files, _ := os.ReadDir(folder)
+	if err != nil || string(after) != string(before) || len(files) != 1 {
+		t.Errorf("the kubeconfig was changed, or there are %d files: %v", len(files), err)
+	}
+}
+
+// TestAnUnknownContextChangesNothing is AS-12.3, and AS-12.4 for names that are no member's.
+func TestAnUnknownContextChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for step, args := range map[string][]string{
+		"AS-12.3 join of an unknown context":                              {"join", "east", "--member-context", "nowhere", "--rules", rules(t), "--advertise-server", "https://member.example.com"},
+		"AS-12.4 leave of an unknown member":                              {"leave", "nowhere", "--member-context", "member"},
+		"AS-12.4 leave of a name of 253 characters, which is no member's": {"leave", strings.Repeat("a", 253), "--member-context", "member"},
+	} {
+		t.Run(step, func(t *testing.T) {
+			if r := s.run(t, args...); r.code != 1 {
+				t.Errorf("%+v", r)
+			}
+			s.untouched(t)
+		})
+	}
+}
