@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
@@ -16,8 +17,15 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// longestError is how much of an error a slice has, in bytes.
-const longestError = 512
+// longestError is how much of an error a slice has, in bytes. The others are as much as there can be of what names a dependent:
+// one with a longer name was desired, and is nowhere.
+const (
+	longestError     = 512
+	longestKind      = 63 + 1 + 63 + 1 + 253
+	longestNamespace = 63
+	longestName      = 253
+	longestUID       = 64
+)
 
 // entries returns what slices say of clusters, ordered by name.
 func (a *accounting) entries() []v1alpha1.Cluster {
@@ -74,16 +82,24 @@ func entryOf(r Result) v1alpha1.Cluster {
 		e.Since = stamp(r.Since)
 	}
 	for _, o := range r.Objects {
-		s := v1alpha1.Object{
-			Kind: o.Kind.Kind + "." + o.Kind.Version + "." + o.Kind.Group, Namespace: o.Key.Namespace, Name: o.Key.Name, UID: o.UID,
-			State: string(o.State), Error: sliceText(o.Err), Since: stamp(o.Since),
-		}
+		s := named(o)
+		s.State, s.Error, s.Since = string(o.State), sliceText(o.Err), stamp(o.Since)
 		if o.Err == nil && isAsDesired(o.State) { // which of these it is changes with each look
 			s.State, s.Since = string(Applied), metav1.Time{}
 		}
 		e.Objects = append(e.Objects, s)
 	}
 	return e
+}
+
+// named returns what names a dependent, as slices have it.
+func named(o ObjectResult) v1alpha1.Object {
+	return v1alpha1.Object{
+		Kind:      oneline.Text(o.Kind.Kind+"."+o.Kind.Version+"."+o.Kind.Group, longestKind),
+		Namespace: oneline.Text(o.Key.Namespace, longestNamespace),
+		Name:      oneline.Text(o.Key.Name, longestName),
+		UID:       types.UID(oneline.Text(string(o.UID), longestUID)),
+	}
 }
 
 func isAsDesired(s State) bool { return s == Applied || s == Unchanged || s == Drifted }
@@ -120,7 +136,8 @@ func (k *knownSlices) age(r *report) {
 		old[[3]string{o.Kind, o.Namespace, o.Name}] = o
 	}
 	for i, o := range r.Objects {
-		was, ok := old[[3]string{o.Kind.Kind + "." + o.Kind.Version + "." + o.Kind.Group, o.Key.Namespace, o.Key.Name}]
+		n := named(o)
+		was, ok := old[[3]string{n.Kind, n.Namespace, n.Name}]
 		if ok && was.State == string(o.State) && !was.Since.IsZero() {
 			r.Objects[i].Since = was.Since.Time
 		}

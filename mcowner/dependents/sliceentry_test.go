@@ -1,15 +1,23 @@
 package dependents
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -69,5 +77,83 @@ func TestSlicesDoNotSayWhatChangesAllTheTime(t *testing.T) {
 	}
 	if o := entryOf(result(Failed, errors.New("quota exceeded"), 2)).Objects[0]; o.State != "Failed" || o.Error != "quota exceeded" || !o.Since.Time.Equal(time.Unix(2, 0)) {
 		t.Errorf("a dependent that has failed is %+v", o)
+	}
+}
+
+// TestASliceIsBoundedWhateverIsDesiredOrAnswered: names, kinds, UIDs and messages of any length, and any number of dependents, with
+// characters that take more room when they are stored.
+func TestASliceIsBoundedWhateverIsDesiredOrAnswered(t *testing.T) {
+	t.Parallel()
+	const clusters, objects = 5, 1100
+	long := strings.Repeat("<&\u2028é\x00", 1000)
+	hostile := ObjectResult{
+		Kind: schema.GroupVersionKind{Group: long, Version: long, Kind: long}, Key: client.ObjectKey{Namespace: long, Name: long},
+		UID: types.UID(long), State: Failed, Err: errors.New(long), Since: time.Unix(1, 0),
+	}
+	entries := make([]v1alpha1.Cluster, clusters)
+	for i := range entries {
+		r := Result{Cluster: mcreconcile.ClusterName(fmt.Sprintf("%0317d", i)), Err: errors.New(long), Since: time.Unix(1, 0)}
+		r.Objects = slices.Repeat([]ObjectResult{hostile}, objects)
+		entries[i] = entryOf(r)
+		for j := range record.MostSites {
+			entries[i].Identities = append(entries[i].Identities, types.UID(fmt.Sprintf("%064d", j)))
+		}
+	}
+	ref := mcowner.Reference{Fleet: "test", Name: strings.Repeat("n", 253), Namespace: strings.Repeat("s", 63), Kind: "ConfigMap", UID: "1"}
+	layout, err := record.NewBook(ref, ref.Namespace).Lay(entries, record.DefaultBytes, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for number, of := range layout.Clusters() {
+		content, err := json.Marshal(v1alpha1.DependentSlice{Clusters: of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(content) > record.DefaultBytes+100 {
+			t.Errorf("slice %d has %d bytes of %d clusters", number, len(content), len(of))
+		}
+		for _, c := range of {
+			if told++; len(c.Objects) == 0 || len(c.Objects)+int(c.Omitted) != objects || c.Error == "" {
+				t.Errorf("of cluster %s there are %d objects, and %d are omitted", c.Name, len(c.Objects), c.Omitted)
+			}
+		}
+	}
+	if told != clusters {
+		t.Errorf("slices have %d clusters, want %d", told, clusters)
+	}
+}
+
+// TestADependentThatCannotBeHidesNoOther: its name alone would fill the slice.
+func TestADependentThatCannotBeHidesNoOther(t *testing.T) {
+	t.Parallel()
+	e := entryOf(Result{Cluster: "member", Objects: []ObjectResult{
+		{Key: client.ObjectKey{Name: strings.Repeat("n", 1<<20)}, State: Failed, Err: errors.New("the name is too long")},
+		{Key: client.ObjectKey{Name: "other"}, State: Failed, Err: errors.New("quota exceeded")},
+	}})
+	layout, err := record.NewBook(mcowner.Reference{}, "ns").Lay([]v1alpha1.Cluster{e}, record.DefaultBytes, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := layout.Clusters()[0]; len(got) != 1 || len(got[0].Objects) != 2 || got[0].Omitted != 0 {
+		t.Errorf("the slice has %d clusters, and %d dependents are omitted", len(got), got[0].Omitted)
+	}
+}
+
+// TestAfterARestartADependentFailsSinceItBegan, also one whose name is not stored as it is.
+func TestAfterARestartADependentFailsSinceItBegan(t *testing.T) {
+	t.Parallel()
+	result := func(name string, since int64) Result {
+		return Result{Cluster: "member", Err: errors.New("no"), Since: time.Unix(since, 0), Objects: []ObjectResult{
+			{Key: client.ObjectKey{Namespace: "ns", Name: name}, State: Failed, Err: errors.New("no"), Since: time.Unix(since, 0)},
+		}}
+	}
+	for _, name := range []string{"a", strings.Repeat("n", 300)} {
+		k := knownSlices{before: map[string]v1alpha1.Cluster{"member": entryOf(result(name, 1))}}
+		now := report{Result: result(name, 2)}
+		k.age(&now)
+		if !now.Since.Equal(time.Unix(1, 0)) || !now.Objects[0].Since.Equal(time.Unix(1, 0)) {
+			t.Errorf("%.10s has failed since %s, its cluster since %s", name, now.Objects[0].Since, now.Since)
+		}
 	}
 }

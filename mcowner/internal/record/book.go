@@ -303,6 +303,17 @@ func failedFirst(o v1alpha1.Object) int {
 // Numbers returns which slices there are to be.
 func (l Layout) Numbers() []int { return slices.Sorted(maps.Keys(l.pages)) }
 
+// Clusters returns what each slice is to say.
+func (l Layout) Clusters() map[int][]v1alpha1.Cluster {
+	of := make(map[int][]v1alpha1.Cluster, len(l.pages))
+	for number, leaves := range l.pages {
+		for _, leaf := range leaves {
+			of[number] = append(of[number], leaf.Cluster)
+		}
+	}
+	return of
+}
+
 // order returns the slices in the order in which they are written.
 func (l Layout) order() []int {
 	numbers := l.Numbers()
@@ -332,17 +343,8 @@ func hashOf(leaves []leaf) hash {
 func SitesOf(clusters []v1alpha1.Cluster) []Site {
 	var sites []Site
 	for _, c := range clusters {
-		if !c.MayHaveDependents {
-			continue
-		}
-		name := mcreconcile.ClusterName(c.Name)
-		known := slices.DeleteFunc(slices.Clone(c.Identities), func(identity types.UID) bool { return identity == "" })
-		known = known[max(0, len(known)-MostSites):]
-		if len(known) == 0 {
-			sites = append(sites, Site{Name: name})
-		}
-		for _, identity := range known {
-			sites = append(sites, Site{name, identity})
+		if c.MayHaveDependents {
+			sites = append(sites, sitesOf(mcreconcile.ClusterName(c.Name), c.Identities)...)
 		}
 	}
 	return sites

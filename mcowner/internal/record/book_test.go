@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -367,5 +368,51 @@ func BenchmarkLayingOutTenThousandClusters(b *testing.B) {
 		for _, leaves := range layout.pages {
 			hashOf(leaves)
 		}
+	}
+}
+
+// TestWhatNobodyIsCalledIsNotKept: a name or an identity that no cluster has was written by somebody else, and would fill what is
+// stored. That there may be dependents is known nonetheless.
+func TestWhatNobodyIsCalledIsNotKept(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 100<<10)
+	keys := NewKeys("test", "spread")
+	for what, c := range map[string]struct {
+		name       string
+		identities []types.UID
+		want       []Site
+		nonsense   bool
+	}{
+		"fit":                   {"a", []types.UID{"1", "2"}, []Site{{"a", "1"}, {"a", "2"}}, false},
+		"the longest":           {long[:317], []types.UID{types.UID(long[:64])}, []Site{{mcreconcile.ClusterName(long[:317]), types.UID(long[:64])}}, false},
+		"a name too long":       {long[:318], []types.UID{"1"}, nil, true},
+		"an identity too long":  {"a", []types.UID{types.UID(long[:65])}, []Site{{Name: "a"}}, false},
+		"one of them too long":  {"a", []types.UID{types.UID(long), "", "2"}, []Site{{"a", "2"}}, false},
+		"no identity":           {"a", nil, []Site{{Name: "a"}}, false},
+		"identities of nothing": {"a", []types.UID{"", ""}, []Site{{Name: "a"}}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			cluster := map[string]any{"name": c.name, "mayHaveDependents": true, "identities": c.identities, "error": long + "e"}
+			content, err := json.Marshal(map[string]any{"owner": map[string]any{"uid": "1"}, "clusters": []any{cluster}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &unstructured.Unstructured{}
+			if err := json.Unmarshal(content, &s.Object); err != nil {
+				t.Fatal(err)
+			}
+			p, said := pageOf(s, someOwner(), false)
+			if !slices.Equal(p.sites, c.want) || p.strange != c.nonsense || len(said) > 0 || len(p.names) > 0 == c.nonsense {
+				t.Errorf("of a slice there are the clusters %.80q, strange %t, and %d go on to be told of", p.sites, p.strange, len(said))
+			}
+			owner := &metav1.ObjectMeta{Annotations: map[string]string{
+				keys.Clusters: asJSON([]string{c.name}), keys.Identities: asJSON(map[string][]types.UID{c.name: c.identities}),
+			}}
+			r := keys.Read(&metav1.PartialObjectMetadata{ObjectMeta: *owner})
+			if !slices.Equal(r.Sites, c.want) || r.Nonsense != c.nonsense {
+				t.Errorf("of an annotation there are the clusters %.80q, nonsense %t", r.Sites, r.Nonsense)
+			}
+		})
 	}
 }

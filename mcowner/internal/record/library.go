@@ -18,6 +18,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // ErrNoKind says that a cluster with owners does not have the CRD of slices.
@@ -104,18 +105,25 @@ func pageOf(s *unstructured.Unstructured, owner mcowner.Reference, said bool) (p
 		return p, nil
 	}
 	p.strange = err != nil
-	p.sites = SitesOf(read.Clusters)
 	var leaves []leaf
+	var fit []v1alpha1.Cluster
 	for _, c := range read.Clusters {
-		p.names = append(p.names, c.Name)
 		content, _ := json.Marshal(c) //nolint:errchkjson // it was JSON before
 		leaves = append(leaves, leaf{c, content})
+		if !isName(mcreconcile.ClusterName(c.Name)) {
+			p.strange = true
+			continue
+		}
+		p.names, p.sites = append(p.names, c.Name), append(p.sites, SitesOf([]v1alpha1.Cluster{c})...)
+		if len(content) <= DefaultBytes/2 { // others have written more
+			fit = append(fit, c)
+		}
 	}
 	p.size = size(leaves)
-	if err == nil && read.Owner.UID == owner.UID {
+	if !p.strange && read.Owner.UID == owner.UID {
 		p.hash = hashOf(leaves)
 	}
-	return p, read.Clusters
+	return p, fit
 }
 
 // Write makes the slices as they are laid out. It returns what is known to be there then, also with an error. The error wraps

@@ -142,7 +142,7 @@ func largest(n int) []v1alpha1.Cluster {
 		c := &clusters[i]
 		*c = v1alpha1.Cluster{Name: fmt.Sprintf("%0317d", i), MayHaveDependents: true, Targeted: true, Error: long, Since: now}
 		for j := range MostSites {
-			c.Identities = append(c.Identities, types.UID(fmt.Sprintf("%01024d", j)))
+			c.Identities = append(c.Identities, types.UID(fmt.Sprintf("%064d", j)))
 		}
 		for j := range 2000 {
 			c.Objects = append(c.Objects, v1alpha1.Object{

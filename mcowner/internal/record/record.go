@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -58,6 +59,26 @@ type Site struct {
 // MostSites is how many clusters of one name an owner knows. A name can be led to as many as somebody likes, and what an owner
 // can note is bounded.
 const MostSites = 16
+
+// longestIdentity is that of an identity in a record, in bytes. Package mcmanager makes none that is longer.
+const longestIdentity = 64
+
+// isName reports whether a cluster may be called so.
+func isName(name mcreconcile.ClusterName) bool { return len(name) <= fleet.MaxNameLength }
+
+// sitesOf returns the clusters of a name that have these identities. Those that cannot be read are not known, and the last of
+// too many are taken.
+func sitesOf(name mcreconcile.ClusterName, identities []types.UID) (sites []Site) {
+	for _, identity := range identities {
+		if identity != "" && len(identity) <= longestIdentity {
+			sites = append(sites, Site{name, identity})
+		}
+	}
+	if len(sites) == 0 {
+		return []Site{{Name: name}}
+	}
+	return sites[max(0, len(sites)-MostSites):]
+}
 
 // IsNoted reports whether a cluster as it is now is among those of its name in which the owner may have dependents. Where it
 // is not known which it is, its name counts.
@@ -141,14 +162,11 @@ func (k Keys) Read(owner client.Object) Record {
 		known = nil
 	}
 	for _, name := range slices.Compact(names) {
-		identities := slices.DeleteFunc(known[name], func(identity types.UID) bool { return identity == "" })
-		identities = identities[max(0, len(identities)-MostSites):]
-		if len(identities) == 0 {
-			r.Sites = append(r.Sites, Site{Name: name})
+		if !isName(name) {
+			r.Nonsense = true
+			continue
 		}
-		for _, identity := range identities {
-			r.Sites = append(r.Sites, Site{name, identity})
-		}
+		r.Sites = append(r.Sites, sitesOf(name, known[name])...)
 	}
 	return r
 }
