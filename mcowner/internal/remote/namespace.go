@@ -42,7 +42,7 @@ func emptiness(ctx context.Context, a *Access, at Session, namespace string) (em
 		}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
-		err := (Scan{}).page(ctx, a, at, list, &client.ListOptions{Namespace: namespace, Limit: DefaultPageSize})
+		err := (Scan{Before: a.Pace}).page(ctx, a, at, list, &client.ListOptions{Namespace: namespace, Limit: DefaultPageSize})
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err) {
 			return false, nil
 		}

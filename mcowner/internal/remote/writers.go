@@ -20,6 +20,10 @@ type Writers struct {
 	users  PerEngagement[*userClients]
 }
 
+// mostUsers is how many users have a client that is kept, in each engagement. Whoever may write a reference to an owner names
+// users by it.
+const mostUsers = 1000
+
 // userClients are the clients of one engagement, by user.
 type userClients struct {
 	mu      sync.Mutex // guards clients; making one asks no server
@@ -70,6 +74,9 @@ func (u *userClients) of(user string, cl cluster.Cluster) (client.Client, error)
 	c, err := impersonating(user, cl)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of user %q: %w", user, err)
+	}
+	if len(u.clients) >= mostUsers {
+		clear(u.clients)
 	}
 	u.clients[user] = c
 	return c, nil

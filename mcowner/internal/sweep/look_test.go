@@ -3,13 +3,17 @@ package sweep
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -137,12 +141,7 @@ func TestASweepReadsAnOwnerOnce(t *testing.T) {
 	t.Parallel()
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}}
 	mgr := &known{owner: owner}
-	access := remote.NewAccess(mgr, "test", 0, false)
-	kind := remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Proto: owner}
-	s := &Sweeper{
-		Options: Options{Fleet: "payments"}, log: logr.Discard(), metrics: newSweepMetrics("once"), access: access, visit: access.Visit,
-		proof: &proof{access: access, owners: []remote.Kind{kind}}, kinds: []remote.Kind{kind}, clusters: map[mcreconcile.ClusterName]*sweepMemory{},
-	}
+	s := knownSweeper(mgr)
 	in := mcowner.ClusterID{UID: "here"}
 	of, err := mcowner.ReferenceTo("payments", in, owner, scheme.Scheme)
 	if err != nil {
@@ -164,4 +163,75 @@ func TestASweepReadsAnOwnerOnce(t *testing.T) {
 	if n := mgr.reads.Load(); n != 1 {
 		t.Errorf("the owner was read %d times", n)
 	}
+}
+
+// TestAnOwnerIsReadOnceWhateverReferencesSay: of its cluster, and of how it is written, they may say anything.
+func TestAnOwnerIsReadOnceWhateverReferencesSay(t *testing.T) {
+	t.Parallel()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}}
+	mgr := &known{owner: owner}
+	s := knownSweeper(mgr)
+	found := findings{alive: map[aliveOwner]struct{}{}}
+	for _, identity := range []types.UID{"here", "", types.UID(strings.Repeat("x", 100_000))} {
+		ref := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "1", ClusterUID: identity}
+		if !s.isKnownAlive(t.Context(), ref, mcreconcile.LocalCluster, &found) {
+			t.Errorf("with the identity %.10q it is not known to be alive", identity)
+		}
+	}
+	another := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "2"}
+	if s.isKnownAlive(t.Context(), another, mcreconcile.LocalCluster, &found) {
+		t.Error("one of another UID is taken for it")
+	}
+	if n := mgr.reads.Load(); n != 2 || len(found.alive) != 1 {
+		t.Errorf("the owner was read %d times, and is remembered %d times", n, len(found.alive))
+	}
+}
+
+// knownSweeper sweeps for owners that are ConfigMaps.
+func knownSweeper(mgr mcmanager.Manager) *Sweeper {
+	access := remote.NewAccess(mgr, "test", 0, false)
+	kind := remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Proto: &corev1.ConfigMap{}}
+	return &Sweeper{
+		Options: Options{Fleet: "payments"}, log: logr.Discard(), metrics: newSweepMetrics("known"), access: access, visit: access.Visit,
+		proof: &proof{access: access, owners: []remote.Kind{kind}}, kinds: []remote.Kind{kind}, clusters: map[mcreconcile.ClusterName]*sweepMemory{},
+		limit: newLimit(20),
+	}
+}
+
+// empty is a manager whose fleet has no members.
+type empty struct {
+	mcmanager.Manager
+
+	fleet *fleet.Fleet
+}
+
+// GetProvider implements mcmanager.Manager.
+func (*empty) GetProvider() fleet.Provider { return nil }
+
+// GetFleet implements mcmanager.Manager.
+func (e *empty) GetFleet() *fleet.Fleet { return e.fleet }
+
+// TestWhatCannotBeAskedTakesNoTurn: the dependents of an owner in a cluster that is away may be thousands, and proofs of others wait
+// for the same limit.
+func TestWhatCannotBeAskedTakesNoTurn(t *testing.T) {
+	t.Parallel()
+	members := fleet.New(fleet.Options{})
+	synctest.Test(t, func(t *testing.T) {
+		s := knownSweeper(&empty{fleet: members})
+		for what, ref := range map[string]mcowner.Reference{
+			"away":          {Fleet: "payments", Cluster: "away", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"},
+			"another kind":  {Fleet: "payments", APIVersion: "v1", Kind: "Secret", Name: "a", UID: "1"},
+			"another group": {Fleet: "payments", APIVersion: "example.com/v1", Kind: "ConfigMap", Name: "a", UID: "1"},
+		} {
+			before := time.Now()
+			for range 1000 {
+				if is, err := s.prove(t.Context(), ref, "member", &findings{}); is.why != "" || is.stray || !errors.Is(err, errUnproven) {
+					t.Fatalf("%s: %+v, %v", what, is, err)
+				}
+			}
+			if took := time.Since(before); took > 0 {
+				t.Errorf("%s: that nothing can be told took %s", what, took)
+			}
+		}
+	})
 }

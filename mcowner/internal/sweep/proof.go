@@ -34,10 +34,10 @@ var errUnproven = errors.New("it cannot be told whether the owner is gone")
 // orphaned returns why a dependent in the named cluster no longer belongs to the owner, or nothing if it does. It asks the
 // API server of the owner's cluster. The error says why that cannot be told.
 func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (found finding, err error) {
-	k, ok := p.kindOf(owner)
-	if !ok {
-		return found, fmt.Errorf("%w: %s is not of the kinds of owners", errUnproven, owner)
+	if err := p.mayAsk(owner); err != nil {
+		return found, err
 	}
+	k, _ := p.kindOf(owner)
 	if p.isDecommissioned(owner) {
 		if gone, err := p.isAnotherNow(ctx, owner); gone || err != nil {
 			return finding{why: "its owner's cluster was decommissioned"}, err
@@ -78,6 +78,20 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 		return finding{}, fmt.Errorf("%w: %w", errUnproven, err)
 	}
 	return found, nil
+}
+
+// mayAsk returns why it would be in vain to ask for an owner: it cannot be told whether it is gone. It asks nobody.
+func (p *proof) mayAsk(owner mcowner.Reference) error {
+	if _, ok := p.kindOf(owner); !ok {
+		return fmt.Errorf("%w: %s is not of the kinds of owners", errUnproven, owner)
+	}
+	if p.isDecommissioned(owner) {
+		return nil
+	}
+	if err := p.access.WhyNot(owner.Cluster); err != nil {
+		return fmt.Errorf("%w: %w", errUnproven, err)
+	}
+	return nil
 }
 
 // isDecommissioned reports whether the owner's cluster is said to be no more.

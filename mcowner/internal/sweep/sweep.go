@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,7 +58,13 @@ type findings struct {
 	silent   map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
 	// alive are owners that were found to be there, and may have dependents in the cluster.
-	alive map[mcowner.Reference]struct{}
+	alive map[aliveOwner]struct{}
+}
+
+// aliveOwner is an owner as its cluster has it. What references say besides may be anything, however long.
+type aliveOwner struct {
+	key string // of the reference
+	uid types.UID
 }
 
 // ownersOf are the owners of a kind in a cluster.
@@ -75,7 +82,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
 	found := findings{
 		pass: by.pass(c), cached: by.awake != nil,
-		silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[mcowner.Reference]struct{}{},
+		silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[aliveOwner]struct{}{},
 	}
 	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error {
 		var errs []error
@@ -244,6 +251,9 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if _, silent := found.silent[owner.Cluster]; silent {
 		return is, fmt.Errorf("%w: %s gave no answer in time", errUnproven, remote.ClusterText(owner.Cluster))
 	}
+	if err := s.proof.mayAsk(owner); err != nil {
+		return is, err // and nobody else waits for that
+	}
 	if err := s.limit.Wait(ctx); err != nil {
 		return is, err
 	}
@@ -256,10 +266,10 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 
 // isKnownAlive is isAlive, asked once for all dependents of an owner: what is noted on it may be a thousand clusters.
 func (s *Sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) bool {
-	owner.Dependent = mcowner.Location{}
-	_, alive := found.alive[owner]
+	this := aliveOwner{owner.Key(), owner.UID}
+	_, alive := found.alive[this]
 	if !alive && s.isAlive(ctx, owner, in, found) {
-		found.alive[owner] = struct{}{}
+		found.alive[this] = struct{}{}
 		return true
 	}
 	return alive
