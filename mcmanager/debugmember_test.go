@@ -47,12 +47,15 @@ func TestThePageOfAMemberEscapesWhatItShows(t *testing.T) {
 		t.Errorf("the page does not escape what it shows:\n%s", page)
 	}
 	for _, want := range []string{
-		"expired at", "1m30s ago", "1h0m0s ago", "for a cluster that has not answered so far", `<td class="state Synced">Synced</td>`,
+		"expired at", ">1m30s</time>", "1h0m0s ago", "for a cluster that has not answered so far", `<td class="state Synced">Synced</td>`,
 		`<td data-label="In flight">103</td>`, `<a href="?member=%22%3E%3Cscript%3Ealert%281%29%3C%2Fscript%3E">`,
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
+	}
+	if strings.Contains(string(page), "since <time") || strings.Contains(string(page), `"Since"`) {
+		t.Errorf("the page says since when, and shows for how long:\n%s", page)
 	}
 	if latest, first := strings.Index(string(page), `<td class="state Unreachable">`), strings.Index(string(page), `<td class="state Ready">`); latest > first {
 		t.Error("the latest transition is not the first one")

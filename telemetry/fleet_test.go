@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -389,4 +390,89 @@ type counting struct {
 func (c *counting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	c.n.Add(int64(len(spans)))
 	return c.SpanExporter.ExportSpans(ctx, spans)
+}
+
+// TestRequestsOfAGuestHaveSpans where a reconcile sends them, and none elsewhere.
+func TestRequestsOfAGuestHaveSpans(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	traces, spans := recorded()
+	var o fleet.Options
+	traces.Fleet(&o)
+	f, _ := fleettest.Run(t, o)
+	if err := f.Set(fleet.Member{Name: "a", Config: cp.Config()}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(ctx context.Context) error {
+		g, err := f.Guest(ctx, "a")
+		if err != nil {
+			return err
+		}
+		return g.Client().List(ctx, &corev1.ConfigMapList{}, client.InNamespace(metav1.NamespaceDefault))
+	}
+	if err := ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := traces.Middleware()(mcreconcile.Func(func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, ask(ctx)
+	}))
+	if _, err := r.Reconcile(t.Context(), request()); err != nil {
+		t.Fatal(err)
+	}
+	var lists, reconciles []tracetest.SpanStub
+	for _, s := range spans.GetSpans() {
+		switch s.Name {
+		case "GET configmaps":
+			lists = append(lists, s)
+		case "reconcile ":
+			reconciles = append(reconciles, s)
+		}
+	}
+	if len(lists) != 1 || len(reconciles) != 1 || lists[0].Parent.SpanID() != reconciles[0].SpanContext.SpanID() || values(lists[0])["k8s.cluster.name"] != "a" {
+		t.Errorf("the guests' requests have the spans %+v under %+v, want one, of the cluster a", lists, reconciles)
+	}
+}
+
+// TestASlowCollectorLosesSpansAndNothingElse: reconciles go on, what does not fit is lost, and what comes later arrives.
+func TestASlowCollectorLosesSpansAndNothingElse(t *testing.T) {
+	t.Parallel()
+	const most = 64
+	got, quick := &receiver{}, make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		<-quick
+		got.ServeHTTP(w, req)
+	}))
+	t.Cleanup(server.Close)
+	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(server.URL), otlptracehttp.WithTimeout(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(most), sdktrace.WithMaxExportBatchSize(most),
+		sdktrace.WithBatchTimeout(50*time.Millisecond), sdktrace.WithExportTimeout(time.Hour)))
+	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) }) //nolint:forbidigo // t.Context has ended
+	r := telemetry.New(telemetry.Options{TracerProvider: provider}).Middleware()(mcreconcile.Func(
+		func(context.Context, mcreconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+	reconciled := func(name string) {
+		req := request()
+		req.Name = name
+		if _, err := r.Reconcile(t.Context(), req); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 100 * most {
+		reconciled("early")
+	}
+	close(quick)
+	arrived := map[string]int{}
+	eventually(t, "what is reconciled later has spans", func() bool {
+		reconciled("late")
+		clear(arrived)
+		for _, s := range got.named("reconcile ") {
+			arrived[of(s, "k8s.object.name")]++
+		}
+		return arrived["late"] > 0
+	})
+	if n := arrived["early"]; n == 0 || n > 3*most { // on the way, in the queue, and what a worker has in its hands
+		t.Errorf("%d spans were kept for the collector, want those of few batches of %d", n, most)
+	}
 }

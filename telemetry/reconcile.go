@@ -34,8 +34,7 @@ type traced[request mcreconcile.ClusterAware[request]] struct {
 // Reconcile implements reconcile.TypedReconciler.
 func (t *traced[request]) Reconcile(ctx context.Context, req request) (result reconcile.Result, err error) {
 	call, _ := mcbuilder.CallFrom(ctx)
-	ctx, span := t.tracer.Start(ctx, "reconcile "+call.Controller,
-		trace.WithAttributes(clusterName(req.Cluster()), controller.String(call.Controller)))
+	ctx, span := t.begin(ctx, "reconcile "+call.Controller, trace.WithAttributes(clusterName(req.Cluster()), controller.String(call.Controller)))
 	if !span.IsRecording() {
 		span.End()
 		return t.next.Reconcile(ctx, req)
@@ -47,9 +46,26 @@ func (t *traced[request]) Reconcile(ctx context.Context, req request) (result re
 		conclude(ctx, span, result, err, returned)
 		span.End()
 	}()
-	result, err = t.next.Reconcile(correlated(ctx, span), req)
+	result, err = t.next.Reconcile(withRequests(correlated(ctx, span)), req)
 	returned = true
 	return result, err
+}
+
+// begin begins a span that is the first of its trace. A span under which the program runs as a whole is no parent: it never ends, and
+// would decide for all reconciles whether they are sampled. There is a link to it.
+func (t *Traces) begin(ctx context.Context, name string, o trace.SpanStartEventOption) (context.Context, trace.Span) {
+	if outer := trace.SpanContextFromContext(ctx); outer.IsValid() {
+		return t.tracer.Start(ctx, name, o, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: outer}))
+	}
+	return t.tracer.Start(ctx, name, o)
+}
+
+type requestsKey struct{}
+
+// withRequests returns a context whose requests have spans. Others have none, although they are sent under a span, such as those of
+// informers and leases of a manager that was started under one.
+func withRequests(ctx context.Context) context.Context {
+	return context.WithValue(ctx, requestsKey{}, true)
 }
 
 // describe says in a span which request it is of.
@@ -78,7 +94,7 @@ func conclude(ctx context.Context, span trace.Span, result reconcile.Result, err
 		span.SetAttributes(outcome.String("panic"))
 		span.SetStatus(codes.Error, "the reconciler panicked")
 	case err != nil && ctx.Err() != nil:
-		span.SetAttributes(outcome.String("interrupted"), reason.String(shown(context.Cause(ctx).Error())))
+		span.SetAttributes(outcome.String("interrupted"), reason.String(said(context.Cause(ctx))))
 	case errors.Is(err, reconcile.TerminalError(nil)):
 		span.SetAttributes(outcome.String("terminal_error"))
 		fail(span, err)

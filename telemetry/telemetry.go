@@ -7,6 +7,7 @@ package telemetry
 import (
 	"context"
 	"net/http"
+	"regexp"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -61,7 +62,7 @@ type observer struct{ *Traces }
 func (o observer) Begin(step fleet.Step) (end func(err error)) {
 	_, span := o.tracer.Start(context.Background(), string(step.Kind), trace.WithAttributes(clusterName(step.Member)))
 	if step.Why != nil {
-		span.SetAttributes(reason.String(shown(step.Why.Error())))
+		span.SetAttributes(reason.String(said(step.Why)))
 	}
 	return func(err error) {
 		fail(span, err)
@@ -104,9 +105,18 @@ const maxText = 1024
 // spans that are sent with it.
 func shown(text string) string { return oneline.Text(text, maxText) }
 
+// address is a URL. Errors of clients have those of their requests.
+var address = regexp.MustCompile(`(?i)(https?://)(?:[^/\s"@]*@)?([^/\s"?#]*)[^\s"]*`)
+
+// said returns an error's text as it is in spans: of a URL that is in it, the host alone, since paths and queries may be secret.
+func said(err error) string {
+	const most = 4 * maxText // of what is read
+	return shown(address.ReplaceAllString(oneline.Text(err.Error(), most), "$1$2"))
+}
+
 // fail says in a span why something did not work, if err is not nil.
 func fail(span trace.Span, err error) {
 	if err != nil {
-		span.SetStatus(codes.Error, shown(err.Error()))
+		span.SetStatus(codes.Error, said(err))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,8 +17,8 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// transport makes a span of each request to one cluster that is sent under another span, such as that of a reconcile. Watches, and
-// what informers and the fleet itself ask, are sent under none.
+// transport makes a span of each request to one cluster that is sent under the span of a reconcile. Watches, and what informers and the
+// fleet itself ask, are sent under none.
 type transport struct {
 	inner   http.RoundTripper
 	tracer  trace.Tracer
@@ -35,7 +36,7 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.inner }
 
 // RoundTrip implements http.RoundTripper. The span ends when the answer was read.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !trace.SpanFromContext(req.Context()).IsRecording() || req.URL.Query().Has("watch") {
+	if req.Context().Value(requestsKey{}) == nil || !trace.SpanFromContext(req.Context()).IsRecording() || req.URL.Query().Has("watch") {
 		return t.inner.RoundTrip(req)
 	}
 	what := targetOf(req.URL.Path)
@@ -43,7 +44,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, span := t.tracer.Start(req.Context(), strings.TrimSpace(verb+" "+what.resource),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(t.cluster, method.String(verb)))
 	span.SetAttributes(what.attributes()...)
-	resp, err := t.inner.RoundTrip(req.WithContext(ctx))
+	resp, err := t.send(req.WithContext(ctx), span)
 	if err != nil {
 		fail(span, err)
 		span.End()
@@ -60,6 +61,20 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &body{ReadCloser: resp.Body, span: span}
 	return resp, nil
+}
+
+// send sends a request. If what sends it panics, its span ends.
+func (t *transport) send(req *http.Request, span trace.Span) (*http.Response, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			span.SetStatus(codes.Error, "the transport panicked")
+			span.End()
+		}
+	}()
+	resp, err := t.inner.RoundTrip(req)
+	returned = true
+	return resp, err
 }
 
 // verbOf returns a method of HTTP as it is in spans.
@@ -113,18 +128,16 @@ func targetOf(path string) (t target) {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	for i, segment := range segments {
 		switch rest := segments[i+1:]; {
-		case segment == "api" && len(rest) > 1 && isVersion(rest[0]):
+		case segment == "api" && len(rest) > 1 && rest[0] == "v1":
 			return inVersion("", rest[1:])
-		case segment == "apis" && len(rest) > 2 && isVersion(rest[1]):
+		case segment == "apis" && len(rest) > 2 && version.MatchString(rest[1]):
 			return inVersion(rest[0], rest[2:])
 		}
 	}
 	return t
 }
 
-func isVersion(segment string) bool {
-	return len(segment) > 1 && segment[0] == 'v' && segment[1] >= '0' && segment[1] <= '9'
-}
+var version = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
 // inVersion reads what follows the version.
 func inVersion(group string, segments []string) (t target) {

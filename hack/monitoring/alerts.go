@@ -30,11 +30,12 @@ func alerts() []alert {
 			"sum by (namespace, job) (fleet_runtime_members{"+down+"}) / sum by (namespace, job) (fleet_runtime_members{state!~\"NotOwned|Drained\"}) > 0.2"),
 		rule("FleetKindNotSynced", "15m", warning, "{{ $labels.kind }} of {{ $labels.cluster }} cannot be listed or watched",
 			"max by (namespace, job, cluster, kind) (fleet_runtime_member_not_synced) == 1"),
-		// Credentials that live for hours are renewed all the time: they are no news before the end is near.
+		// Credentials that live for hours are renewed all the time: they are no news before the end is near. Those that live for ten
+		// minutes are renewed two minutes before they end: they are news if they are the same as ten minutes ago.
 		rule("FleetCredentialExpiring", "2h", warning, "The credentials of {{ $labels.cluster }} expire in {{ $value | humanizeDuration }}",
 			"min by (namespace, job, cluster) ("+expiry+" - time() unless changes("+expiry+"[1d]) > 0) < 7 * 86400"),
 		rule("FleetCredentialExpiring", "1m", critical, "The credentials of {{ $labels.cluster }} expire in {{ $value | humanizeDuration }}",
-			"min by (namespace, job, cluster) ("+expiry+") - time() < 300"),
+			"min by (namespace, job, cluster) ("+expiry+" - time() < 300 and "+expiry+" == "+expiry+" offset 10m)"),
 		rule("FleetQueueStarved", "15m", warning, "All workers of {{ $labels.controller }} have been busy, and requests wait",
 			"(fleet_runtime_queue_counting >= fleet_runtime_queue_workers) > 0 and on (namespace, job, instance, controller) "+
 				"sum by (namespace, job, instance, controller) (fleet_runtime_queue_depth - fleet_runtime_queue_parked) > 0"),
