@@ -147,6 +147,8 @@ func (c *engine) retargeted(ctx context.Context, o *ownerState) error {
 	}
 	if o.plan == p {
 		o.plan = &now
+	} else {
+		o.retarget = true // the targets of that plan may have been found before members changed
 	}
 	return nil
 }

@@ -101,9 +101,26 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 		c.recordEvents(o, home, owner)
 		return err
 	}
-	o.retargeting()
 	p := &plan{home: home, owner: owner, ref: ref, propagation: metav1.DeletePropagationBackground}
-	if p.policy, p.rollout, err = c.cfg.said(owner); err != nil {
+	err = c.fill(ctx, o, p, stays)
+	if o.tellPlan(err); err != nil {
+		c.recordEvents(o, home, owner)
+		return err
+	}
+	if p.mode != serving && !c.keys.On(owner) {
+		c.ledger.forget(req)
+		return nil
+	}
+	c.ledger.replan(o, p, c.keys)
+	c.works.add(accountOf(req))
+	return nil
+}
+
+// fill fills a plan with what its owner asks for.
+func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool) (err error) {
+	owner := p.owner
+	o.retargeting()
+	if p.policy, p.rollout, err = c.cfg.said(ctx, owner); err != nil {
 		return fmt.Errorf("finding the policies of the owner: %w", err)
 	}
 	if p.revision, err = c.revision(owner, p.rollout); err != nil {
@@ -122,16 +139,8 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	case c.cfg.retire != "":
 		p.mode, p.propagation = retiring, c.cfg.retire.propagation()
 	default:
-		if err := c.aim(ctx, o, p); err != nil {
-			return err
-		}
+		return c.aim(ctx, o, p)
 	}
-	if p.mode != serving && !c.keys.On(owner) {
-		c.ledger.forget(req)
-		return nil
-	}
-	c.ledger.replan(o, p, c.keys)
-	c.works.add(accountOf(req))
 	return nil
 }
 

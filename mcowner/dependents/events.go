@@ -87,6 +87,7 @@ const (
 	topicPolicy
 	topicRecord
 	topicStatus
+	topicPlan
 )
 
 // stopTelling forgets what was said of clusters that concern the owner no more. It is news if they do again.
@@ -240,12 +241,18 @@ func (o *ownerState) tellUnclear(err error) {
 }
 
 // tellRecord tells why it cannot be read, or stored, where there are dependents. Until it can, nothing is done for the owner.
-func (o *ownerState) tellRecord(err error) {
+func (o *ownerState) tellRecord(err error) { o.tellUntil(topicRecord, "Note", "record", err) }
+
+// tellPlan tells why it is not known what the owner asks for. What it asked for before goes on.
+func (o *ownerState) tellPlan(err error) { o.tellUntil(topicPlan, "Plan", "plan", err) }
+
+// tellUntil tells of an error about something once, until it is another one, or there is none.
+func (o *ownerState) tellUntil(of topicOf, action, subject string, err error) {
 	if err != nil && (reasonOf(err) == "" || errors.Is(err, record.ErrOutdated) || errors.Is(err, context.Canceled)) {
 		return // it is tried again at once, or not by this process
 	}
-	if o.isNews(topic{of: topicRecord}, text(err)) && err != nil {
-		o.emit(ownerEvent{corev1.EventTypeWarning, reasonOf(err), "Note", err.Error(), about(o.req.ClusterName, "record")})
+	if o.isNews(topic{of: of}, text(err)) && err != nil {
+		o.emit(ownerEvent{corev1.EventTypeWarning, reasonOf(err), action, err.Error(), about(o.req.ClusterName, subject)})
 	}
 }
 

@@ -92,6 +92,9 @@ func (l *ledger) replan(o *ownerState, p *plan, keys record.Keys) {
 		l.owners[o.req] = o
 		o.wantTargets()
 	}
+	if before := o.uid(); before != p.ref.UID { // another owner has the name now
+		delete(l.written, before)
+	}
 	o.replan(p, keys)
 }
 

@@ -433,3 +433,17 @@ func TestAWatchThatEndsIsNotTakenForOne(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsKeptOfAnOwnerWhoseNameAnotherOneHas: not even what was written to it.
+func TestNothingIsKeptOfAnOwnerWhoseNameAnotherOneHas(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	for i := range 3 {
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID(fmt.Sprint(i))}}
+		l.replan(l.of(requestFor("hub", "a")), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
+		l.writing(owner)
+	}
+	if len(l.written) != 1 {
+		t.Errorf("writes to %d owners are remembered, want those to the last one", len(l.written))
+	}
+}

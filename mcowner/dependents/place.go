@@ -68,6 +68,23 @@ var errLeaving = errors.New("the cluster is about to leave the fleet")
 // errPanic says that a function of the user has panicked.
 var errPanic = errors.New("panic")
 
+// recovered makes a panic the error of a function. It is deferred.
+func recovered(ctx context.Context, err *error) {
+	if panicked := panicOf(ctx, recover()); panicked != nil {
+		*err = panicked
+	}
+}
+
+// panicOf returns an error for what recover has returned, nil if there was no panic. The log has the stack.
+func panicOf(ctx context.Context, value any) error {
+	if value == nil {
+		return nil
+	}
+	err := fmt.Errorf("%w: %v", errPanic, value)
+	log.FromContext(ctx).Error(err, "Recovered", "stack", string(debug.Stack()))
+	return err
+}
+
 // errUnnoted says that a member that leaves is still in the owner's record.
 var errUnnoted = errors.New("the owner's record still has the cluster")
 
@@ -84,10 +101,8 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	p := &placement{engine: c, asked: v, o: o, work: w, at: at, until: time.Now().Add(c.access.Timeout)}
 	done := report{Result: Result{Cluster: w.in, Targeted: v.targeted}}
 	defer func() {
-		if panicked := recover(); panicked != nil {
-			done.Err = fmt.Errorf("%w: %v", errPanic, panicked)
-			log.FromContext(ctx).Error(done.Err, "Recovered", "stack", string(debug.Stack()))
-			result, err = reconcile.Result{}, done.Err
+		if panicked := panicOf(ctx, recover()); panicked != nil {
+			result, err, done.Err = reconcile.Result{}, panicked, panicked
 		}
 		done.refused = p.refused
 		if ctx.Err() == nil { // else its errors say that it was interrupted, which is no news

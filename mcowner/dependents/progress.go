@@ -39,8 +39,8 @@ const (
 	other
 )
 
-// next returns the progress of an owner that asks for something, nil if nothing is limited. If that is another thing than before,
-// failures do not count any more, and all clusters are looked at again.
+// next returns the progress of an owner that asks for something, nil if nothing is limited. The policy may be another one. If what is
+// asked for is another thing than before, failures do not count any more, and all clusters are looked at again.
 func (p *progress) next(policy Rollout, revision hash) *progress {
 	if !policy.limits() {
 		return nil
@@ -51,6 +51,7 @@ func (p *progress) next(policy Rollout, revision hash) *progress {
 			held: map[mcreconcile.ClusterName]bool{}, failed: map[mcreconcile.ClusterName]struct{}{}, absent: map[mcreconcile.ClusterName]bool{},
 		}
 	}
+	p.policy = policy
 	if p.revision != revision {
 		p.revision, p.waiting = revision, nil
 		clear(p.failed)

@@ -280,3 +280,39 @@ func TestRolloutsThatMakeNoSenseAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAPolicyThatIsChangedHolds, for what waits too.
+func TestAPolicyThatIsChangedHolds(t *testing.T) {
+	t.Parallel()
+	var none *progress
+	p := none.next(Rollout{MaxParallel: intstr.FromInt32(1)}, hash{1})
+	for _, name := range []mcreconcile.ClusterName{"a", "b", "c"} {
+		if err := p.ask(name, 3); err == nil {
+			t.Fatal("a permit was given before all were looked at")
+		}
+		p.note(name, other)
+	}
+	if given := p.grant(3); len(given) != 1 {
+		t.Fatalf("permits are given to %v", given)
+	}
+	p = p.next(Rollout{MaxParallel: intstr.FromInt32(2), HaltAfter: 1}, hash{1})
+	if given := p.grant(3); len(given) != 1 || len(p.held) != 2 {
+		t.Errorf("permits are given to %v, so that %d have one, want 2", given, len(p.held))
+	}
+	p.away("a")
+	if err := p.ask("a", 3); err == nil {
+		t.Error("one that was not begun keeps its permit")
+	}
+	if err := p.ask("b", 3); err != nil {
+		t.Error(err)
+	}
+	if p.away("b"); !p.isHalted() {
+		t.Error("it is not halted")
+	}
+	if p = p.next(Rollout{MaxParallel: intstr.FromInt32(2)}, hash{1}); p.isHalted() {
+		t.Error("it is halted, and nothing says that it is to be")
+	}
+	if p.next(Rollout{}, hash{1}) != nil {
+		t.Error("there is progress where nothing is limited")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -80,7 +81,8 @@ type Reconciler[T client.Object] struct {
 	// Policy says what is done about dependents where there is a choice. Annotations override it for single ones.
 	Policy Policy
 
-	// PolicyOf and RolloutOf return what holds for one owner, where its kind says so. Default: Policy and Rollout.
+	// PolicyOf and RolloutOf return what holds for one owner, where its kind says so. While that makes no sense, nothing is done for the
+	// owner, and an event says so. Default: Policy and Rollout.
 	PolicyOf  func(owner T) Policy
 	RolloutOf func(owner T) Rollout
 
@@ -182,37 +184,63 @@ func (r *Reconciler[T]) validate() error {
 	return errors.Join(errs...)
 }
 
-// config is the Reconciler without its type parameter.
+// config is the Reconciler without its type parameter. Panics of functions are their errors.
 func (r *Reconciler[T]) config() config {
 	c := config{
 		fleet: r.Fleet, name: r.Name, ownersIn: r.OwnersIn, dependentsIn: r.DependentsIn, protos: r.Kinds,
 		namespaces: r.Namespaces, user: r.User, releaseAfter: r.ReleaseAfter, requestTimeout: r.Timeout, sweep: r.Sweep,
-		createNamespaces: r.CreateNamespaces, moreKinds: r.MoreKinds, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
+		createNamespaces: r.CreateNamespaces, onMemberLeaving: r.OnMemberLeaving, onOwnersLeaving: r.OnOwnersLeaving,
 		retire: r.Retire, decommissioned: r.OwnersDecommissioned, byName: r.ByName, workers: r.Workers, stateNamespace: r.StateNamespace, slices: r.Slices,
 		paces:    r.paces,
 		newOwner: r.newOwner,
-		desired: func(ctx context.Context, owner client.Object, target Target) ([]client.Object, error) {
-			return r.Desired(ctx, owner.(T), target) //nolint:forcetypeassert // newOwner has made it
+		desired: func(ctx context.Context, owner client.Object, target Target) (all []client.Object, err error) {
+			defer recovered(ctx, &err)
+			all, err = r.Desired(ctx, owner.(T), target) //nolint:forcetypeassert // newOwner has made it
+			return withoutNil(all, err)
 		},
 	}
-	c.said = func(owner client.Object) (Policy, Rollout, error) {
-		return r.said(owner.(T)) //nolint:forcetypeassert // newOwner has made it
+	c.said = func(ctx context.Context, owner client.Object) (Policy, Rollout, error) {
+		return r.said(ctx, owner.(T)) //nolint:forcetypeassert // newOwner has made it
+	}
+	if r.MoreKinds != nil {
+		c.moreKinds = func(gvk schema.GroupVersionKind) (err error) {
+			defer recovered(context.TODO(), &err) // a kind is no reconcile's
+			return r.MoreKinds(gvk)
+		}
 	}
 	if r.Targets != nil {
-		c.targets = func(ctx context.Context, owner client.Object) ([]mcreconcile.ClusterName, error) {
+		c.targets = func(ctx context.Context, owner client.Object) (names []mcreconcile.ClusterName, err error) {
+			defer recovered(ctx, &err)
 			return r.Targets(ctx, owner.(T)) //nolint:forcetypeassert // newOwner has made it
 		}
 	}
 	if r.Status != nil {
-		c.status = func(ctx context.Context, owner client.Object, results []Result) error {
+		c.status = func(ctx context.Context, owner client.Object, results []Result) (err error) {
+			defer recovered(ctx, &err)
 			return r.Status(ctx, owner.(T), results) //nolint:forcetypeassert // newOwner has made it
 		}
 	}
 	return c
 }
 
+// errNil says that an object is desired that is none.
+var errNil = errors.New("an object is desired that is nil")
+
+// withoutNil drops objects that are nil, and makes an error of them.
+func withoutNil(all []client.Object, err error) ([]client.Object, error) {
+	isNil := func(obj client.Object) bool {
+		v := reflect.ValueOf(obj)
+		return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+	}
+	if !slices.ContainsFunc(all, isNil) {
+		return all, err
+	}
+	return slices.DeleteFunc(slices.Clone(all), isNil), errors.Join(err, errNil)
+}
+
 // said returns what holds for an owner.
-func (r *Reconciler[T]) said(owner T) (policy Policy, rollout Rollout, err error) {
+func (r *Reconciler[T]) said(ctx context.Context, owner T) (policy Policy, rollout Rollout, err error) {
+	defer recovered(ctx, &err)
 	policy, rollout = r.Policy, r.Rollout
 	if r.PolicyOf != nil {
 		policy = r.PolicyOf(owner)
@@ -243,7 +271,7 @@ type config struct {
 	targets                func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) // may be nil
 	desired                func(context.Context, client.Object, Target) ([]client.Object, error)
 	status                 func(context.Context, client.Object, []Result) error // may be nil
-	said                   func(client.Object) (Policy, Rollout, error)
+	said                   func(context.Context, client.Object) (Policy, Rollout, error)
 	user                   func(mcreconcile.Request) string // may be nil
 	releaseAfter           time.Duration
 	onMemberLeaving        LeavePolicy

@@ -129,7 +129,7 @@ func (k *knownSlices) age(r *report) {
 	}
 	delete(k.before, string(r.Cluster))
 	if r.Err != nil && before.Error == sliceText(r.Err) {
-		r.Since = before.Since.Time
+		r.Since = sinceBefore(before.Since, r.Since)
 	}
 	old := make(map[[3]string]v1alpha1.Object, len(before.Objects))
 	for _, o := range before.Objects {
@@ -139,7 +139,15 @@ func (k *knownSlices) age(r *report) {
 		n := named(o)
 		was, ok := old[[3]string{n.Kind, n.Namespace, n.Name}]
 		if ok && was.State == string(o.State) && !was.Since.IsZero() {
-			r.Objects[i].Since = was.Since.Time
+			r.Objects[i].Since = sinceBefore(was.Since, o.Since)
 		}
 	}
+}
+
+// sinceBefore returns since when something is so that was noted before: not from a time to come, whatever clock has said that.
+func sinceBefore(noted metav1.Time, now time.Time) time.Time {
+	if noted.After(now) {
+		return now
+	}
+	return noted.Time
 }

@@ -157,3 +157,20 @@ func TestAfterARestartADependentFailsSinceItBegan(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsSoSinceATimeToCome, whatever the clock of the replica said that has noted it.
+func TestNothingIsSoSinceATimeToCome(t *testing.T) {
+	t.Parallel()
+	failed, now := errors.New("quota exceeded"), time.Unix(100, 0)
+	for noted, want := range map[int64]int64{50: 50, 100: 100, 150: 100} {
+		result := func(since time.Time) Result {
+			return Result{Cluster: "member", Err: failed, Since: since, Objects: []ObjectResult{{State: Failed, Err: failed, Since: since}}}
+		}
+		k := knownSlices{before: map[string]v1alpha1.Cluster{"member": entryOf(result(time.Unix(noted, 0)))}}
+		r := report{Result: result(now)}
+		k.age(&r)
+		if r.Since.Unix() != want || r.Objects[0].Since.Unix() != want {
+			t.Errorf("noted at %d, it is so since %d, and its object since %d; want %d", noted, r.Since.Unix(), r.Objects[0].Since.Unix(), want)
+		}
+	}
+}
