@@ -9,6 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// asJSON is how a format is called, here and by managers.
+const asJSON = "json"
+
 // dryRun is what --dry-run and -o say, which have the meaning that they have for kubectl.
 type dryRun struct{ mode, output string }
 
@@ -26,7 +29,7 @@ func (d *dryRun) validate() error {
 		return usageError(`--dry-run is one of "none", "client" and "server", not %q`, d.mode)
 	case d.output != "" && !d.client():
 		return usageError("-o says how --dry-run=client prints, and is of no use without it")
-	case d.output != "" && d.output != "yaml" && d.output != "json":
+	case d.output != "" && d.output != "yaml" && d.output != asJSON:
 		return usageError("-o is yaml or json, not %q", d.output)
 	default:
 		return nil
@@ -36,7 +39,7 @@ func (d *dryRun) validate() error {
 // print prints what would be applied on each side.
 func (d *dryRun) print(to io.Writer, member, hub []client.Object) error {
 	var printer printers.ResourcePrinter = &printers.YAMLPrinter{}
-	if d.output == "json" {
+	if d.output == asJSON {
 		printer = &printers.JSONPrinter{}
 	}
 	for _, part := range []struct {

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // forward opens a connection to a port of a Pod as kubectl port-forward does: through the API server, with the caller's rights. No
@@ -34,7 +34,7 @@ func (r *reached) forward(ctx context.Context, pod *corev1.Pod, port int32) (net
 	if err != nil {
 		return nil, err
 	}
-	conn, _, err := spdy.Negotiate(upgrader, &http.Client{Transport: transport}, req, portforward.PortForwardProtocolV1Name)
+	conn, _, err := spdy.NegotiateStreaming(upgrader, &http.Client{Transport: transport}, req, portforward.PortForwardProtocolV1Name)
 	if err != nil {
 		return nil, err
 	}

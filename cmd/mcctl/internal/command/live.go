@@ -152,7 +152,7 @@ func (a liveAsk) get(ctx context.Context, scheme, member string) (status int, te
 		DisableKeepAlives: true,
 	}
 	defer transport.CloseIdleConnections()
-	at := url.URL{Scheme: scheme, Host: "manager", Path: "/debug/fleet", RawQuery: url.Values{"member": {member}, "format": {"json"}}.Encode()}
+	at := url.URL{Scheme: scheme, Host: "manager", Path: "/debug/fleet", RawQuery: url.Values{"member": {member}, "format": {asJSON}}.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return 0, nil, err
@@ -172,7 +172,7 @@ func (a liveAsk) get(ctx context.Context, scheme, member string) (status int, te
 // findings says what a manager has in its queues for a member.
 func (m liveMember) findings(now time.Time) []finding {
 	queue := finding{about: "Queue", says: "no controller has anything for it"}
-	var lines, running []string
+	lines, running := make([]string, 0, len(m.Queues)), []string(nil)
 	for _, controller := range slices.Sorted(maps.Keys(m.Queues)) {
 		stats := m.Queues[controller]
 		line := fmt.Sprintf("%s: %d wait, %d run", oneline.Text(controller, maxLiveText), stats.Depth, stats.InFlight)

@@ -15,10 +15,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
-	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
@@ -214,8 +214,11 @@ func TestDescribeAsksTheManagerThatWorksOnAMember(t *testing.T) {
 func TestAnAccountForALiveDescriptionIsNamedWhole(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--live", "--live-account", "reader"}, {"--live", "--live-account", "/reader"}, {"--live", "--live-account", "fleet/"},
-		{"--live", "--live-account", "a/b/c"}, {"--live-account", "fleet/reader"},
+		{"--live", "--live-account", "reader"},
+		{"--live", "--live-account", "/reader"},
+		{"--live", "--live-account", "fleet/"},
+		{"--live", "--live-account", "a/b/c"},
+		{"--live-account", "fleet/reader"},
 	} {
 		if r := run(t.Context(), append([]string{"describe", "east"}, args...)...); r.code != 2 || !strings.Contains(r.errOut, "NAMESPACE/NAME") {
 			t.Errorf("%v: %+v", args, r)

@@ -141,7 +141,7 @@ func TestAnyKubeconfigWillDoAndNoneIsWritten(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
-	after, err := os.ReadFile(path) //nolint:gosec // written above
+	after, err := os.ReadFile(path)
 	files, _ := os.ReadDir(folder)
 	if err != nil || string(after) != string(before) || len(files) != 1 {
 		t.Errorf("the kubeconfig was changed, or there are %d files: %v", len(files), err)
