@@ -4,8 +4,8 @@
 #
 #   programs=$(hack/debian-programs.sh); PATH=$PATH${programs:+:$programs}
 #
-# Where it cannot, it prints nothing. They are Debian's packages, with the libraries that this machine lacks, unpacked in the user's cache once. Nothing is installed, and it
-# takes no root where apt knows its packages. A machine that cannot is warned about, and no failure.
+# They are Debian's packages, with the libraries that this machine lacks, unpacked in the user's cache once. Nothing is installed, and
+# it takes no root where apt knows its packages. A machine that cannot is warned about, and no failure: nothing is printed.
 set -euo pipefail
 base=${XDG_CACHE_HOME:-$HOME/.cache}/fleet-runtime/debian-programs
 packages=(chromium-headless-shell fonts-dejavu-core fontconfig-config prometheus)

@@ -46,7 +46,7 @@ func (t *traced[request]) Reconcile(ctx context.Context, req request) (result re
 		conclude(ctx, span, result, err, returned)
 		span.End()
 	}()
-	result, err = t.next.Reconcile(withRequests(correlated(ctx, span)), req)
+	result, err = t.next.Reconcile(WithRequests(correlated(ctx, span)), req)
 	returned = true
 	return result, err
 }
@@ -62,9 +62,10 @@ func (t *Traces) begin(ctx context.Context, name string, o trace.SpanStartEventO
 
 type requestsKey struct{}
 
-// withRequests returns a context whose requests have spans. Others have none, although they are sent under a span, such as those of
-// informers and leases of a manager that was started under one.
-func withRequests(ctx context.Context) context.Context {
+// WithRequests returns a context whose requests have spans, as those of reconciles have: for work that is none, under a span of the
+// program's own. Other requests have none, although they are sent under a span, such as those of informers and leases of a manager that
+// was started under one.
+func WithRequests(ctx context.Context) context.Context {
 	return context.WithValue(ctx, requestsKey{}, true)
 }
 

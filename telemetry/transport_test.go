@@ -60,7 +60,7 @@ func TestRequestsHaveSpansUnderSpansAlone(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusConflict, Body: io.NopCloser(strings.NewReader("body"))}, nil
 	}))
 	under, span := provider.Tracer("").Start(t.Context(), "above")
-	under = withRequests(under)
+	under = WithRequests(under)
 	for _, c := range []struct {
 		ctx       context.Context
 		path      string
@@ -142,7 +142,7 @@ func TestASpanOfARequestEndsWithAPanic(t *testing.T) {
 	rt := New(Options{TracerProvider: provider}).transport("a", answering(func(*http.Request) (*http.Response, error) { panic("of the transport") }))
 	under, span := provider.Tracer("").Start(t.Context(), "above")
 	defer span.End()
-	req, err := http.NewRequestWithContext(withRequests(under), http.MethodGet, "https://x/api/v1/pods", http.NoBody)
+	req, err := http.NewRequestWithContext(WithRequests(under), http.MethodGet, "https://x/api/v1/pods", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,5 +83,5 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx, span := w.tracer.Start(req.Context(), "place", w.cluster)
 	defer span.End()
-	return w.inner.RoundTrip(req.WithContext(ctx))
+	return w.inner.RoundTrip(req.WithContext(telemetry.WithRequests(ctx)))
 }

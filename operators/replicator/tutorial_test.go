@@ -10,7 +10,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
-// TestTheTutorialDoesWhatItSays with the files that README.md applies, from its third step on.
+// TestTheTutorialDoesWhatItSays with the files that README.md applies, from its fourth step on.
 func TestTheTutorialDoesWhatItSays(t *testing.T) {
 	t.Parallel()
 	w := prepare(t, 1)
