@@ -39,6 +39,10 @@ func alerts() []alert {
 		rule("FleetQueueStarved", "15m", warning, "All workers of {{ $labels.controller }} have been busy, and requests wait",
 			"(fleet_runtime_queue_counting >= fleet_runtime_queue_workers) > 0 and on (namespace, job, instance, controller) "+
 				"sum by (namespace, job, instance, controller) (fleet_runtime_queue_depth - fleet_runtime_queue_parked) > 0"),
+		// Reconciles of one cluster that hang do not count against the workers, and nothing else of that cluster begins.
+		rule("FleetQueueStarved", "15m", warning, "Requests of {{ $labels.cluster }} wait for {{ $labels.controller }}, and none has begun",
+			"sum by (namespace, job, instance, controller, cluster) (fleet_runtime_queue_depth - fleet_runtime_queue_parked) > 0 unless "+
+				"sum by (namespace, job, instance, controller, cluster) (increase(fleet_runtime_queue_wait_seconds_count[10m])) > 0"),
 		rule("FleetDrainStuck", "10m", warning, "{{ $labels.cluster }} is still being drained",
 			perMember+"(fleet_runtime_member_state{state=\"Draining\"}) == 1"),
 		rule("FleetMemberWithoutOwner", "2m", critical, "{{ $value }} members of {{ $labels.job }} have no owner",
