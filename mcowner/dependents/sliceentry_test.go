@@ -124,6 +124,14 @@ func TestASliceIsBoundedWhateverIsDesiredOrAnswered(t *testing.T) {
 	}
 }
 
+// TestEveryMemberCanBeNoted, however long its name is.
+func TestEveryMemberCanBeNoted(t *testing.T) {
+	t.Parallel()
+	if record.MostName != fleet.MaxNameLength {
+		t.Errorf("names of %d bytes can be noted, and members have up to %d", record.MostName, fleet.MaxNameLength)
+	}
+}
+
 // TestADependentThatCannotBeHidesNoOther: its name alone would fill the slice.
 func TestADependentThatCannotBeHidesNoOther(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -60,11 +59,14 @@ type Site struct {
 // can note is bounded.
 const MostSites = 16
 
+// MostName is how long the name of a cluster may be, in bytes: fleet.MaxNameLength, since members alone are noted.
+const MostName = 63 + 1 + 253
+
 // longestIdentity is that of an identity in a record, in bytes. Package mcmanager makes none that is longer.
 const longestIdentity = 64
 
 // isName reports whether a cluster may be called so.
-func isName(name mcreconcile.ClusterName) bool { return len(name) <= fleet.MaxNameLength }
+func isName(name mcreconcile.ClusterName) bool { return len(name) <= MostName }
 
 // sitesOf returns the clusters of a name that have these identities. Those that cannot be read are not known, and the last of
 // too many are taken.
