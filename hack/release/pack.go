@@ -17,7 +17,7 @@ import (
 // pack puts a program and the licence into an archive of the platform's usual form.
 func (r release) pack(p program, on platform, path string) error {
 	files := []string{path, filepath.Join(r.root, "LICENSE")}
-	if on.os == "windows" {
+	if on.os == windows {
 		return create(r.archive(p, on), func(w io.Writer) error { return r.zip(w, files) })
 	}
 	return create(r.archive(p, on), func(w io.Writer) error {

@@ -77,9 +77,12 @@ func (r release) build(ctx context.Context, p program, on platform, path string)
 	return cmd.Run()
 }
 
+// windows is the system whose programs and archives have names of their own.
+const windows = "windows"
+
 // executable is the name of a program's file.
 func executable(name string, on platform) string {
-	if on.os == "windows" {
+	if on.os == windows {
 		return name + ".exe"
 	}
 	return name
@@ -87,7 +90,7 @@ func executable(name string, on platform) string {
 
 // archive is the name of what a program is packed into, in the platform's usual form.
 func (r release) archive(p program, on platform) string {
-	if on.os == "windows" {
+	if on.os == windows {
 		return r.file(p, on, ".zip")
 	}
 	return r.file(p, on, ".tar.gz")
