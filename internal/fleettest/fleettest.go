@@ -3,12 +3,14 @@ package fleettest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/closed"
 )
 
 // Provider is a provider of what a test tells it, by the methods of fleet.Members. What it is told before it runs is
@@ -71,10 +73,14 @@ func (p *Provider) Leave(m fleet.Member) (left <-chan struct{}, err error) {
 	return p.members.Leave(m)
 }
 
-// Remove implements fleet.Members, for a provider that runs.
+// Remove implements fleet.Members.
 func (p *Provider) Remove(name fleet.ClusterName) (drained <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.members == nil {
+		p.told = slices.DeleteFunc(p.told, func(m fleet.Member) bool { return m.Name == name })
+		return closed.Channel()
+	}
 	return p.members.Remove(name)
 }
 

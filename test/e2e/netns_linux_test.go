@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -35,6 +38,7 @@ func newWire(t *testing.T) *wire {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("the program ip (iproute2) is missing")
 	}
+	removeWires()
 	id := os.Getpid() % 100000
 	w := &wire{
 		netns:  fmt.Sprintf("wire%d", id),
@@ -64,6 +68,18 @@ func newWire(t *testing.T) *wire {
 	w.hostCard = card(ip(t, "-o", "link", "show", w.host.device))
 	w.peerCard = card(ip(t, "-o", "-n", w.netns, "link", "show", w.member.device))
 	return w
+}
+
+// removeWires takes away what runs have left that were killed: packets to the member would go there.
+func removeWires() {
+	left, _ := filepath.Glob("/run/netns/wire*")
+	for _, path := range left {
+		id := strings.TrimPrefix(filepath.Base(path), "wire")
+		if _, err := os.Stat("/proc/" + id); errors.Is(err, fs.ErrNotExist) {
+			_ = exec.Command("ip", "netns", "delete", "wire"+id).Run() //nolint:noctx // as above
+			_ = exec.Command("ip", "link", "delete", "wh"+id).Run()    //nolint:noctx // as above
+		}
+	}
 }
 
 // ip runs the program of this name.
