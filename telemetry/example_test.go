@@ -1,10 +1,14 @@
 package telemetry_test
 
 import (
+	"context"
 	"log"
 
+	"go.opentelemetry.io/otel"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -33,4 +37,14 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// A program's own work in a member has a span, and so has each request of it.
+func ExampleWithRequests() {
+	copySecret := func(ctx context.Context, member client.Client, secret *corev1.Secret) error {
+		ctx, span := otel.Tracer("example.com/copies").Start(ctx, "copy")
+		defer span.End()
+		return member.Create(telemetry.WithRequests(ctx), secret)
+	}
+	_ = copySecret
 }
