@@ -45,7 +45,7 @@ func TestAReplicaThatSharesMembersShowsWhoHasWhat(t *testing.T) {
 	}
 	for _, want := range []string{
 		"one of those that share the members", `<th scope="col">Owner</th>`, "3 members have no owner", "&lt;b&gt;hub", "1.25 of the mean", "of pool large",
-		"silent for 12 s", `<td data-label="Weight">9</td>`, `<td data-label="Weight">3.25 <span class="Unreachable">&lt;b&gt;no costs`, "of another fleet: &lt;b&gt;others", `<span class="Leaving">leaving</span>`, "4 members move from shop.s.shop-3-z to shop.s.shop-1-x", ">1m0s</time>",
+		"silent for 12 s", `<td data-label="Weight">9</td>`, `<td data-label="Weight">3.25 <span class="Unreachable">&lt;b&gt;no costs`, "of another fleet: &lt;b&gt;others", `<span class="Leaving">leaving</span>`, "4 members have been moving from shop.s.shop-3-z to shop.s.shop-1-x", ">1m0s</time>",
 		`is <span class="Suspended">Suspended</span> since <time datetime="2030-01-02T03:04:05Z">`,
 	} {
 		if !strings.Contains(string(html), want) {
