@@ -40,6 +40,7 @@ func startWithAccesses(t *testing.T, clusters int) *world {
 		"get clusteraccesses.access.fleet-runtime.dev in fleet": "an access that is gone from the watch is read again",
 		"create events.events.k8s.io in fleet":                  "no access of the test is one that cannot be used",
 		"patch events.events.k8s.io in fleet":                   "as create",
+		"get deployments.apps in foo":                           "one that is there already, and not in the cache yet, is read; tests come to that now and then",
 	}})
 	mgr, err := mcmanager.New(account.Config(), &access.Provider{Namespace: "fleet"}, mcmanager.Options{
 		Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"},
