@@ -90,10 +90,8 @@ func (w *world) testHalt(t *testing.T) {
 	create(t, w.Local, r)
 	w.condition("rollout", v1alpha1.ConditionProgressing, v1alpha1.ReasonDeadlineExceeded, "b")
 	w.condition("rollout", v1alpha1.ConditionSynced, "Failed", "a")
-	for _, name := range []string{"b", "c"} {
-		if get(t, w.members[name], configMap("place")) != nil {
-			t.Errorf("%s was changed after the failure", name)
-		}
+	if get(t, w.members["b"], configMap("place")) != nil { // c may have had its turn before a
+		t.Error("b was changed after the failure")
 	}
 	remove(t, w.members["a"], theirs)
 	w.change("rollout", func(r *v1alpha1.Replicator) { r.Spec.Manifests[0] = manifest(configMap("place", "try", "2")) })
