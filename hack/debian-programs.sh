@@ -9,7 +9,7 @@
 set -euo pipefail
 base=${XDG_CACHE_HOME:-$HOME/.cache}/fleet-runtime/debian-programs
 packages=(chromium-headless-shell fonts-dejavu-core fontconfig-config prometheus)
-root=$base/root bin=$base/root/bin
+unpacked=$base/unpacked bin=$base/unpacked/bin
 
 cannot() { echo "debian-programs: tests that need a browser or Prometheus will be SKIPPED: $*" >&2 && exit 0; }
 
@@ -24,13 +24,13 @@ needed() {
 # wrapped writes the program that runs the browser with what was unpacked beside it.
 wrapped() {
 	local into=$1 libraries
-	libraries=$(cd "$into" && find usr/lib lib -name '*.so*' -printf '%h\n' 2>/dev/null | sort -u | sed "s|^|$root/|" | paste -sd:)
+	libraries=$(cd "$into" && find usr/lib lib -name '*.so*' -printf '%h\n' 2>/dev/null | sort -u | sed "s|^|$unpacked/|" | paste -sd:)
 	cat >"$into/fonts.conf" <<-CONF
-		<fontconfig><dir>/usr/share/fonts</dir><dir>$root/usr/share/fonts</dir><cachedir>$base/fonts</cachedir></fontconfig>
+		<fontconfig><dir>/usr/share/fonts</dir><dir>$unpacked/usr/share/fonts</dir><cachedir>$base/fonts</cachedir></fontconfig>
 	CONF
 	cat >"$into/bin/chromium-headless-shell" <<-RUN
 		#!/bin/sh
-		LD_LIBRARY_PATH='$libraries' FONTCONFIG_FILE='$root/fonts.conf' exec '$root/usr/lib/chromium/chromium-headless-shell' "\$@"
+		LD_LIBRARY_PATH='$libraries' FONTCONFIG_FILE='$unpacked/fonts.conf' exec '$unpacked/usr/lib/chromium/chromium-headless-shell' "\$@"
 	RUN
 	chmod +x "$into/bin/chromium-headless-shell"
 }
@@ -49,7 +49,7 @@ unpack() {
 	wrapped "$into"
 	ln -s ../usr/bin/prometheus ../usr/bin/promtool "$into/bin/"
 	rm -rf "$into/debs" "$into"/usr/share/{doc,man,prometheus}
-	rm -rf "$root" && mv "$into" "$root"
+	rm -rf "$unpacked" && mv "$into" "$unpacked"
 	"$bin/promtool" --version && "$bin/chromium-headless-shell" --version
 }
 

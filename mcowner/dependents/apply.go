@@ -37,7 +37,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 		done.Objects, done.Err = there(target), unclear
 		return
 	}
-	wants := p.wantedOf(desired)
+	wants := p.wantedOf(ctx, desired)
 	s := p.sequenceOf(wants, unclear == nil)
 	wants = p.withNamespaces(wants)
 	if done.kinds = newKinds(p.asked.noted, wants); len(done.kinds) > 0 {
@@ -113,11 +113,11 @@ type wanted struct {
 }
 
 // wantedOf returns what is desired, with the policies that hold for it.
-func (p *placement) wantedOf(desired []client.Object) []wanted {
+func (p *placement) wantedOf(ctx context.Context, desired []client.Object) []wanted {
 	wants := make([]wanted, len(desired))
 	for i, obj := range desired {
 		w := wanted{obj: obj}
-		if w.kind, w.err = p.engine.kindOf(obj); w.err == nil {
+		if w.kind, w.err = p.engine.kindOf(ctx, obj); w.err == nil {
 			var misread error
 			w.wave, misread = waveOf(w.kind.GroupKind(), obj)
 			w.Policy, w.err = p.asked.policy.of(p.asked.owner, obj)
@@ -131,7 +131,7 @@ func (p *placement) wantedOf(desired []client.Object) []wanted {
 }
 
 // kindOf returns the kind of an object that is desired. One of another version is of the kind as well.
-func (c *engine) kindOf(obj client.Object) (remote.Kind, error) {
+func (c *engine) kindOf(ctx context.Context, obj client.Object) (remote.Kind, error) {
 	gvk, err := apiutil.GVKForObject(obj, c.access.Manager.GetScheme())
 	if err != nil {
 		return remote.Kind{}, err
@@ -144,7 +144,7 @@ func (c *engine) kindOf(obj client.Object) (remote.Kind, error) {
 	if c.cfg.moreKinds == nil {
 		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired, which is not one of the controller's Kinds", gvk)
 	}
-	if err := c.cfg.moreKinds(gvk); err != nil {
+	if err := c.cfg.moreKinds(ctx, gvk); err != nil {
 		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired: %w", gvk, err)
 	}
 	return remote.Untyped(gvk), nil

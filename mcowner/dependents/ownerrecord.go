@@ -119,7 +119,7 @@ func (a *accounting) firstKinds(ctx context.Context) []schema.GroupVersionKind {
 	}
 	var kinds []schema.GroupVersionKind
 	for _, obj := range desired {
-		if k, err := a.engine.kindOf(obj); err == nil {
+		if k, err := a.engine.kindOf(ctx, obj); err == nil {
 			kinds = kindsOf(kinds, []schema.GroupVersionKind{k.GroupVersionKind})
 		}
 		if a.engine.cfg.createNamespaces && obj.GetNamespace() != "" {

@@ -203,8 +203,8 @@ func (r *Reconciler[T]) config() config {
 		return r.said(ctx, owner.(T)) //nolint:forcetypeassert // newOwner has made it
 	}
 	if r.MoreKinds != nil {
-		c.moreKinds = func(gvk schema.GroupVersionKind) (err error) {
-			defer recovered(context.TODO(), &err) // a kind is no reconcile's
+		c.moreKinds = func(ctx context.Context, gvk schema.GroupVersionKind) (err error) {
+			defer recovered(ctx, &err)
 			return r.MoreKinds(gvk)
 		}
 	}
@@ -264,7 +264,7 @@ type config struct {
 	fleet, name            string
 	ownersIn, dependentsIn mcowner.Clusters
 	protos                 []client.Object
-	moreKinds              func(schema.GroupVersionKind) error // nil if there are none
+	moreKinds              func(context.Context, schema.GroupVersionKind) error // nil if there are none
 	namespaces             []string
 	createNamespaces       bool
 	newOwner               func() client.Object

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,18 +81,24 @@ func (w *world) testDecisions(t *testing.T) {
 	w.end("decided")
 }
 
-// testHalt has a fail, where somebody else has the place of what is to be rolled out.
+// testHalt has a alone as a target until it has failed, since clusters have their turn in any order.
 func (w *world) testHalt(t *testing.T) {
 	t.Helper()
 	theirs := configMap("place")
 	create(t, w.members["a"], theirs)
-	r := replicator("rollout", []string{"a", "b", "c"}, configMap("place"))
+	r := replicator("rollout", nil, configMap("place"))
+	r.Spec.Clusters.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"rollout": "yes"}}
 	r.Spec.Rollout = v1alpha1.Rollout{MaxParallel: new(intstr.FromInt32(1)), HaltAfter: 1, ProgressDeadlineSeconds: 2}
+	w.label(t, "a", "rollout")
 	create(t, w.Local, r)
-	w.condition("rollout", v1alpha1.ConditionProgressing, v1alpha1.ReasonDeadlineExceeded, "b")
 	w.condition("rollout", v1alpha1.ConditionSynced, "Failed", "a")
-	if get(t, w.members["b"], configMap("place")) != nil { // c may have had its turn before a
-		t.Error("b was changed after the failure")
+	w.label(t, "b", "rollout")
+	w.label(t, "c", "rollout")
+	w.condition("rollout", v1alpha1.ConditionProgressing, v1alpha1.ReasonDeadlineExceeded, "b")
+	for _, name := range []string{"b", "c"} {
+		if get(t, w.members[name], configMap("place")) != nil {
+			t.Errorf("%s was changed after the failure", name)
+		}
 	}
 	remove(t, w.members["a"], theirs)
 	w.change("rollout", func(r *v1alpha1.Replicator) { r.Spec.Manifests[0] = manifest(configMap("place", "try", "2")) })
@@ -100,6 +107,13 @@ func (w *world) testHalt(t *testing.T) {
 		becomes(t, w.members[name], configMap("place"), "has what was said last", func(cm *corev1.ConfigMap) bool { return cm.Data["try"] == "2" })
 	}
 	w.end("rollout")
+}
+
+// label gives a member a label.
+func (w *world) label(t *testing.T, member, label string) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: member}}
+	must(t, w.Local.Client().Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"yes"}}}`, label))))
 }
 
 // testWaves has a Deployment that the test makes ready, as no controller of Kubernetes runs.
