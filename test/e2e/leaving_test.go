@@ -186,9 +186,9 @@ func TestAMemberThatIsAwayLeavesWhenItIsBack(t *testing.T) {
 	eventually(t, "it is tried to take back the finalizers", func() bool { return g.tried.Load() > 0 })
 	f.Members[0].Stop(t)
 	m.isBecause("m", fleet.Unreachable, fleet.ReasonRefused)
-	g.stuck.Store(false)
 	f.Members[0].Restart(t)
 	m.rejoin(secret, f.Members[0].AddUser(t, "other", rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}))
+	g.stuck.Store(false) // not before: the former credentials are good again, too, and it would leave with these
 	m.isGone(secret)
 	g.are(t, f.Members[0], false, "a", "b")
 }

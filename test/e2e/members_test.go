@@ -178,9 +178,12 @@ func (s *shownMembers) unrelatedSecretsChangeNothing(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, "all is written", func() bool {
-		return s.get("secondary1").Status.Version != "" && s.get("primary").Status.State == string(fleet.Ready)
-	})
+	for _, name := range names {
+		eventually(t, "all of "+name+" is written", func() bool {
+			shown := s.get(name).Status
+			return shown.State == string(fleet.Ready) && shown.Reason == "" && shown.Version != ""
+		})
+	}
 	engagement, err := s.GetFleet().Engagement("secondary1")
 	if err != nil {
 		t.Fatal(err)
