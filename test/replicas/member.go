@@ -127,16 +127,16 @@ func (m *member) unsigned() []string {
 	return slices.Sorted(maps.Keys(m.awaiting))
 }
 
-// look finds out which changes were reconciled by a write of which the server has said that it took too long: that may have been carried
-// out all the same, and nobody writes once more then.
+// look finds out which changes were reconciled by a write whose answer nobody heard, or that took too long as the server has said. It may
+// have been carried out all the same, and nobody writes once more then.
 func (m *member) look(t *testing.T) {
 	t.Helper()
-	tooLong := map[string]bool{}
+	unheard := map[string]bool{}
 	for _, w := range m.read() {
-		tooLong[w.change] = tooLong[w.change] || w.Status == http.StatusGatewayTimeout
+		unheard[w.change] = unheard[w.change] || w.Status == 0 || w.Status == http.StatusGatewayTimeout
 	}
 	for _, change := range m.unsigned() {
-		if !tooLong[change] {
+		if !unheard[change] {
 			continue
 		}
 		cm := &corev1.ConfigMap{}
