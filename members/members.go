@@ -79,6 +79,9 @@ func setUp(mgr mcmanager.Manager, opts Options) error {
 	if err := c.Watch(source.TypedFunc[string](m.begin)); err != nil {
 		return err
 	}
+	if err := mgr.Add(follower{m}); err != nil {
+		return err
+	}
 	return mgr.Add(c)
 }
 
@@ -106,6 +109,6 @@ func newMirror(mgr mcmanager.Manager, opts Options) (*mirror, error) {
 	return &mirror{
 		fleet: mgr.GetFleet(), elected: mgr.Elected(), specs: specs{watched, opts.Namespace}, writer: writer, opts: opts,
 		log: mgr.GetLogger().WithName(controllerName), shown: shown{of: map[string]*record{}, strangers: map[string]bool{}},
-		versions: versions{of: map[string]versionOf{}, turns: make(chan struct{}, versionsAtOnce)},
+		versions: versions{of: map[string]versionOf{}, turns: make(chan struct{}, versionsAtOnce)}, begun: make(chan struct{}),
 	}, nil
 }

@@ -3,6 +3,7 @@ package members
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -28,17 +29,37 @@ type mirror struct {
 	log      logr.Logger
 	shown    shown
 	versions versions
+	begun    chan struct{}                       // closed by begin
 	queue    priorityqueue.PriorityQueue[string] // set by begin
 }
 
 // begin brings requests for all that changes, until ctx ends.
 func (m *mirror) begin(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
 	m.queue = queue.(priorityqueue.PriorityQueue[string]) //nolint:forcetypeassert // as the options say
-	if !m.fleet.Shared() {
-		go m.awaitElection(ctx)
-	}
-	go m.follow(ctx)
+	close(m.begun)
 	return m.specs.follow(ctx, m.specChanged)
+}
+
+// follower brings a mirror what the fleet does. The manager waits for it.
+type follower struct{ *mirror }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: each replica follows.
+func (follower) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable. It ends with ctx, after all that it has begun.
+func (f follower) Start(ctx context.Context) error {
+	select {
+	case <-f.begun:
+	case <-ctx.Done():
+		return nil
+	}
+	var election sync.WaitGroup
+	defer election.Wait()
+	if !f.fleet.Shared() {
+		election.Go(func() { f.awaitElection(ctx) })
+	}
+	f.follow(ctx)
+	return nil
 }
 
 // awaitElection ends with ctx.
