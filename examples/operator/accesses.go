@@ -27,6 +27,9 @@ func newManagerOfAccesses(
 	if err := errors.Join(corev1.AddToScheme(options.Scheme), v1alpha1.AddToScheme(options.Scheme)); err != nil {
 		return nil, err
 	}
+	// One replica keeps the status of the ClusterAccesses, however many share the members.
+	options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = true, "operator", namespace
+	options.LeaderElectionReleaseOnCancel = true // nothing runs after the manager
 	options.Cache.ByObject[&v1alpha1.ClusterAccess{}] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {}}}
 	mgr, err := mcmanager.New(hub, &access.Provider{Namespace: namespace}, options, opts...)
 	if err != nil {

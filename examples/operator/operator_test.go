@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,7 +61,7 @@ func TestEachVerbOfTheManifestsIsNeededAndNoneIsMissing(t *testing.T) {
 // TestEachVerbOfTheHubOfAccessesIsNeededAndNoneIsMissing: what mcctl join makes on kind clusters is tested in test/kind.
 func TestEachVerbOfTheHubOfAccessesIsNeededAndNoneIsMissing(t *testing.T) {
 	scheme := runtime.NewScheme()
-	accesstest.Must(t, errors.Join(corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), membersv1alpha1.AddToScheme(scheme)))
+	accesstest.Must(t, errors.Join(coordinationv1.AddToScheme(scheme), corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), membersv1alpha1.AddToScheme(scheme)))
 	clusters := pool.Start(t, mctest.Options{Clusters: 1, Scheme: scheme, CRDPaths: []string{"../../access/v1alpha1", "../../members/v1alpha1"}})
 	local, east := clusters.Local, clusters.Members[0]
 	accesstest.Create(t, local, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
@@ -76,14 +77,31 @@ func TestEachVerbOfTheHubOfAccessesIsNeededAndNoneIsMissing(t *testing.T) {
 	accesstest.Create(t, local, broken)
 	first.Writes("broken")
 	second := startReplica(t, hub, "5", "0", "--accesses")
+	second.Writes("The program begins")
+	leads := ""
+	stage.Eventually(t, "one replica is elected", func() bool { leads = leader(t, local); return leads != "" })
 	first.Stop()
 	second.Writes("Engaged", "east")
+	stage.Eventually(t, "the second keeps the status of ClusterAccesses", func() bool { now := leader(t, local); return now != "" && now != leads })
+	second.Writes("controller=clusteraccess")
 	accesstest.Must(t, local.Client().Patch(t.Context(), access, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["`+objects.LeaveFinalizer+`"]}}`))))
 	accesstest.Must(t, local.Client().Delete(t.Context(), access))
 	stage.Eventually(t, "the member has left, and its Member is gone", func() bool {
 		return !has(t, local, &v1alpha1.ClusterAccess{}) && !has(t, local, &membersv1alpha1.Member{})
 	})
 	hub.NeedsAll(t)
+}
+
+// leader names the replica that keeps the status of the ClusterAccesses.
+func leader(t *testing.T, local *mctest.ControlPlane) string {
+	t.Helper()
+	lease := &coordinationv1.Lease{}
+	err := local.Client().Get(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "operator"}, lease)
+	accesstest.Must(t, client.IgnoreNotFound(err))
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
 }
 
 // has reports whether there is an object of east.
