@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,8 +28,14 @@ var noMetrics = server.Options{BindAddress: "0"}
 // startManager runs a manager of the hub until the test ends.
 func (s *stage) startManager(t *testing.T, metrics server.Options) {
 	t.Helper()
+	s.startManagerThatLogs(t, metrics, logr.Discard())
+}
+
+// startManagerThatLogs is startManager with a log, and returns the manager.
+func (s *stage) startManagerThatLogs(t *testing.T, metrics server.Options, log logr.Logger) mcmanager.Manager {
+	t.Helper()
 	mgr, err := mcmanager.New(s.Local.Config(), &provider.Provider{Namespace: "default"}, ctrl.Options{
-		Scheme: s.Local.Client().Scheme(), Metrics: metrics,
+		Scheme: s.Local.Client().Scheme(), Metrics: metrics, Logger: log,
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
@@ -49,6 +56,7 @@ func (s *stage) startManager(t *testing.T, metrics server.Options) {
 			t.Errorf("the manager: %v", err)
 		}
 	})
+	return mgr
 }
 
 // TestAClusterJoinsAndLeavesAFleetThatRuns is AS-12.2 and AS-12.4.
@@ -129,7 +137,7 @@ func TestAClusterJoinsWithoutAnyCredential(t *testing.T) {
 	}
 }
 
-// TestEachKindOfCredentialOfTheCallerWillDo is the rest of AS-12.2, and AS-12.5: what is in the caller's kubeconfig is not passed on.
+// TestEachKindOfCredentialOfTheCallerWillDo is the rest of AS-12.2: what is in the caller's kubeconfig is not passed on.
 func TestEachKindOfCredentialOfTheCallerWillDo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

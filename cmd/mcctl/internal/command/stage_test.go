@@ -47,13 +47,19 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
+	return newStageOf(t, 1)
+}
+
+// newStageOf returns a stage of which only the first member is in the kubeconfig.
+func newStageOf(t *testing.T, members int) *stage {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, accessv1alpha1.AddToScheme, membersv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s := &stage{Fleet: pool.Start(t, mctest.Options{Clusters: 1, Scheme: scheme, CRDs: crds(t)})}
+	s := &stage{Fleet: pool.Start(t, mctest.Options{Clusters: members, Scheme: scheme, CRDs: crds(t)})}
 	s.kubeconfig = s.writeKubeconfig(t)
 	return s
 }
