@@ -1,13 +1,12 @@
 package v1alpha1
 
 import (
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // ClusterAccess says how a cluster is reached, and as which account. It is in the hub. Its labels are those of the member.
+//
+// +kubebuilder:object:root=true
 type ClusterAccess struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -79,70 +78,11 @@ type ClusterAccessStatus struct {
 }
 
 // ClusterAccessList is a list of ClusterAccesses.
+//
+// +kubebuilder:object:root=true
 type ClusterAccessList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []ClusterAccess `json:"items"`
 }
-
-// DeepCopyInto makes out a copy that shares nothing with a.
-func (a *ClusterAccess) DeepCopyInto(out *ClusterAccess) {
-	*out = *a
-	a.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	a.Spec.DeepCopyInto(&out.Spec)
-	a.Status.DeepCopyInto(&out.Status)
-}
-
-// DeepCopyInto makes out a copy that shares nothing with s.
-func (s *ClusterAccessSpec) DeepCopyInto(out *ClusterAccessSpec) {
-	*out = *s
-	out.CABundle = slices.Clone(s.CABundle)
-	if s.Federated != nil {
-		out.Federated = new(*s.Federated)
-	}
-	if s.Minter != nil {
-		out.Minter = new(*s.Minter)
-	}
-	out.AllowedImports = slices.Clone(s.AllowedImports)
-	for i := range out.AllowedImports {
-		allowed := &out.AllowedImports[i]
-		allowed.Namespaces, allowed.ServiceAccounts = slices.Clone(allowed.Namespaces), slices.Clone(allowed.ServiceAccounts)
-	}
-}
-
-// DeepCopyInto makes out a copy that shares nothing with s.
-func (s *ClusterAccessStatus) DeepCopyInto(out *ClusterAccessStatus) {
-	*out = *s
-	out.Conditions = slices.Clone(s.Conditions)
-}
-
-// DeepCopy returns a copy that shares nothing with a.
-func (a *ClusterAccess) DeepCopy() *ClusterAccess {
-	out := &ClusterAccess{}
-	a.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (a *ClusterAccess) DeepCopyObject() runtime.Object { return a.DeepCopy() }
-
-// DeepCopyInto makes out a copy that shares nothing with l.
-func (l *ClusterAccessList) DeepCopyInto(out *ClusterAccessList) {
-	*out = *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	out.Items = make([]ClusterAccess, len(l.Items))
-	for i := range l.Items {
-		l.Items[i].DeepCopyInto(&out.Items[i])
-	}
-}
-
-// DeepCopy returns a copy that shares nothing with l.
-func (l *ClusterAccessList) DeepCopy() *ClusterAccessList {
-	out := &ClusterAccessList{}
-	l.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (l *ClusterAccessList) DeepCopyObject() runtime.Object { return l.DeepCopy() }

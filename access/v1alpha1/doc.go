@@ -1,5 +1,7 @@
 // Package v1alpha1 holds the kinds ClusterAccess and ServiceAccountImport, by which clusters are reached with tokens that do not
 // last. Their CRDs are in [CRDs].
+//
+// +kubebuilder:object:generate=true
 package v1alpha1
 
 import (
@@ -9,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+//go:generate go tool -modfile=../../operators/replicator/tools.mod controller-gen object paths=.
 
 //go:embed crds.yaml
 var crds string //nolint:gochecknoglobals // embed needs a variable; nobody writes to it

@@ -1,15 +1,14 @@
 package v1alpha1
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // ServiceAccountImport asks for a Secret with a token of an account in another cluster. It is in the hub, and the Secret is
 // beside it.
+//
+// +kubebuilder:object:root=true
 type ServiceAccountImport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -43,52 +42,11 @@ type ServiceAccountImportStatus struct {
 }
 
 // ServiceAccountImportList is a list of ServiceAccountImports.
+//
+// +kubebuilder:object:root=true
 type ServiceAccountImportList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []ServiceAccountImport `json:"items"`
 }
-
-// DeepCopyInto makes out a copy that shares nothing with i.
-func (i *ServiceAccountImport) DeepCopyInto(out *ServiceAccountImport) {
-	*out = *i
-	i.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	i.Status.DeepCopyInto(&out.Status)
-}
-
-// DeepCopyInto makes out a copy that shares nothing with s.
-func (s *ServiceAccountImportStatus) DeepCopyInto(out *ServiceAccountImportStatus) {
-	*out = *s
-	out.Secrets, out.Conditions = slices.Clone(s.Secrets), slices.Clone(s.Conditions)
-}
-
-// DeepCopy returns a copy that shares nothing with i.
-func (i *ServiceAccountImport) DeepCopy() *ServiceAccountImport {
-	out := &ServiceAccountImport{}
-	i.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (i *ServiceAccountImport) DeepCopyObject() runtime.Object { return i.DeepCopy() }
-
-// DeepCopyInto makes out a copy that shares nothing with l.
-func (l *ServiceAccountImportList) DeepCopyInto(out *ServiceAccountImportList) {
-	*out = *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	out.Items = make([]ServiceAccountImport, len(l.Items))
-	for i := range l.Items {
-		l.Items[i].DeepCopyInto(&out.Items[i])
-	}
-}
-
-// DeepCopy returns a copy that shares nothing with l.
-func (l *ServiceAccountImportList) DeepCopy() *ServiceAccountImportList {
-	out := &ServiceAccountImportList{}
-	l.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (l *ServiceAccountImportList) DeepCopyObject() runtime.Object { return l.DeepCopy() }

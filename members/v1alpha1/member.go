@@ -1,16 +1,18 @@
 // Package v1alpha1 holds the kind Member, which shows one member of a fleet and lets people pause and drain it. Its CRD is crd.yaml,
 // see [CRD].
+//
+// +kubebuilder:object:generate=true
 package v1alpha1
 
 import (
 	_ "embed" // of the CRD
-	"maps"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+//go:generate go tool -modfile=../../operators/replicator/tools.mod controller-gen object paths=.
 
 //go:embed crd.yaml
 var crd string //nolint:gochecknoglobals // embed needs a variable; nobody writes to it
@@ -58,6 +60,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 
 // Member is one member of a fleet. The fleet's managers create it, write its status and give it the member's labels. Its spec is for
 // people. Its name is what [ObjectName] makes of the member's.
+//
+// +kubebuilder:object:root=true
 type Member struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -132,56 +136,11 @@ type Lease struct {
 }
 
 // MemberList is a list of members.
+//
+// +kubebuilder:object:root=true
 type MemberList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []Member `json:"items"`
 }
-
-// DeepCopyInto makes out a copy that shares nothing with m.
-func (m *Member) DeepCopyInto(out *Member) {
-	*out = *m
-	m.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	m.Status.DeepCopyInto(&out.Status)
-}
-
-// DeepCopy returns a copy that shares nothing with m.
-func (m *Member) DeepCopy() *Member {
-	out := &Member{}
-	m.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (m *Member) DeepCopyObject() runtime.Object { return m.DeepCopy() }
-
-// DeepCopyInto makes out a copy that shares nothing with s.
-func (s *Status) DeepCopyInto(out *Status) {
-	*out = *s
-	out.Labels = maps.Clone(s.Labels)
-	out.Duplicates, out.NotSynced, out.Conditions = slices.Clone(s.Duplicates), slices.Clone(s.NotSynced), slices.Clone(s.Conditions)
-	if s.Lease != nil {
-		out.Lease = new(*s.Lease)
-	}
-}
-
-// DeepCopyInto makes out a copy that shares nothing with l.
-func (l *MemberList) DeepCopyInto(out *MemberList) {
-	*out = *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	out.Items = make([]Member, len(l.Items))
-	for i := range l.Items {
-		l.Items[i].DeepCopyInto(&out.Items[i])
-	}
-}
-
-// DeepCopy returns a copy that shares nothing with l.
-func (l *MemberList) DeepCopy() *MemberList {
-	out := &MemberList{}
-	l.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (l *MemberList) DeepCopyObject() runtime.Object { return l.DeepCopy() }

@@ -1,14 +1,16 @@
 // Package v1alpha1 holds the kind Foo, which Kubernetes' sample controller has made known
 // (https://github.com/kubernetes/sample-controller). The schema is in crd.yaml beside this folder.
+//
+// +kubebuilder:object:generate=true
 package v1alpha1
 
 import (
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+//go:generate go tool -modfile=../../../operators/replicator/tools.mod controller-gen object paths=.
 
 // GroupVersion is the API group of Foos, and its version.
 var GroupVersion = schema.GroupVersion{Group: "samplecontroller.k8s.io", Version: "v1alpha1"}
@@ -21,6 +23,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 }
 
 // Foo asks for a Deployment.
+//
+// +kubebuilder:object:root=true
 type Foo struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -51,49 +55,11 @@ type FooStatus struct {
 const ConditionSynced = "Synced"
 
 // FooList is a list of Foos.
+//
+// +kubebuilder:object:root=true
 type FooList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []Foo `json:"items"`
 }
-
-// DeepCopyInto makes out a copy that shares nothing with f.
-func (f *Foo) DeepCopyInto(out *Foo) {
-	*out = *f
-	f.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	if f.Spec.Replicas != nil {
-		out.Spec.Replicas = new(*f.Spec.Replicas)
-	}
-	out.Status.Conditions = slices.Clone(f.Status.Conditions)
-}
-
-// DeepCopy returns a copy that shares nothing with f.
-func (f *Foo) DeepCopy() *Foo {
-	out := &Foo{}
-	f.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (f *Foo) DeepCopyObject() runtime.Object { return f.DeepCopy() }
-
-// DeepCopyInto makes out a copy that shares nothing with l.
-func (l *FooList) DeepCopyInto(out *FooList) {
-	*out = *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	out.Items = make([]Foo, len(l.Items))
-	for i := range l.Items {
-		l.Items[i].DeepCopyInto(&out.Items[i])
-	}
-}
-
-// DeepCopy returns a copy that shares nothing with l.
-func (l *FooList) DeepCopy() *FooList {
-	out := &FooList{}
-	l.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (l *FooList) DeepCopyObject() runtime.Object { return l.DeepCopy() }

@@ -1,16 +1,17 @@
 // Package v1 holds the kind Test. The schema is in crd.yaml beside this folder.
+//
+// +kubebuilder:object:generate=true
 package v1
 
 import (
-	"maps"
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
+
+//go:generate go tool -modfile=../../../operators/replicator/tools.mod controller-gen object paths=.
 
 // GroupVersion is the API group of Tests, and its version.
 var GroupVersion = schema.GroupVersion{Group: "job.lailin.xyz", Version: "v1"}
@@ -23,6 +24,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 }
 
 // Test runs an image once in each of several clusters. It is finished as soon as that has worked in one of them.
+//
+// +kubebuilder:object:root=true
 type Test struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -96,52 +99,11 @@ const (
 func (s State) IsFinal() bool { return s == StateComplete || s == StateFailed }
 
 // TestList is a list of Tests.
+//
+// +kubebuilder:object:root=true
 type TestList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []Test `json:"items"`
 }
-
-// DeepCopyInto makes out a copy that shares nothing with t.
-func (t *Test) DeepCopyInto(out *Test) {
-	*out = *t
-	t.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.Spec.Command = slices.Clone(t.Spec.Command)
-	if t.Spec.BackoffLimit != nil {
-		out.Spec.BackoffLimit = new(*t.Spec.BackoffLimit)
-	}
-	out.Spec.ClusterLabels = maps.Clone(t.Spec.ClusterLabels)
-	out.Status.Results = slices.Clone(t.Status.Results)
-	out.Status.Conditions = slices.Clone(t.Status.Conditions)
-}
-
-// DeepCopy returns a copy that shares nothing with t.
-func (t *Test) DeepCopy() *Test {
-	out := &Test{}
-	t.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (t *Test) DeepCopyObject() runtime.Object { return t.DeepCopy() }
-
-// DeepCopyInto makes out a copy that shares nothing with l.
-func (l *TestList) DeepCopyInto(out *TestList) {
-	*out = *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	out.Items = make([]Test, len(l.Items))
-	for i := range l.Items {
-		l.Items[i].DeepCopyInto(&out.Items[i])
-	}
-}
-
-// DeepCopy returns a copy that shares nothing with l.
-func (l *TestList) DeepCopy() *TestList {
-	out := &TestList{}
-	l.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (l *TestList) DeepCopyObject() runtime.Object { return l.DeepCopy() }

@@ -1,16 +1,19 @@
 // Package v1alpha1 holds the kind DependentSlice, in which a dependents.Reconciler with Slices keeps where an owner has
 // dependents, and how they are. Its CRD is crd.yaml, see [CRD].
+//
+// +kubebuilder:object:generate=true
 package v1alpha1
 
 import (
 	_ "embed" // of the CRD
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+//go:generate go tool -modfile=../../../operators/replicator/tools.mod controller-gen object paths=.
 
 //go:embed crd.yaml
 var crd string //nolint:gochecknoglobals // embed needs a variable; nobody writes to it
@@ -51,6 +54,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 
 // DependentSlice says of some clusters whether an owner may have dependents there, and how they are. An owner has as many
 // slices as its clusters need, in its namespace. The controller writes them, and they are for others to read.
+//
+// +kubebuilder:object:root=true
 type DependentSlice struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -101,50 +106,11 @@ type Object struct {
 }
 
 // DependentSliceList is a list of slices.
+//
+// +kubebuilder:object:root=true
 type DependentSliceList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []DependentSlice `json:"items"`
 }
-
-// DeepCopyInto makes out a copy that shares nothing with s.
-func (s *DependentSlice) DeepCopyInto(out *DependentSlice) {
-	*out = *s
-	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.Clusters = slices.Clone(s.Clusters)
-	for i := range out.Clusters {
-		c := &out.Clusters[i]
-		c.Identities, c.Objects = slices.Clone(c.Identities), slices.Clone(c.Objects)
-	}
-}
-
-// DeepCopy returns a copy that shares nothing with s.
-func (s *DependentSlice) DeepCopy() *DependentSlice {
-	out := &DependentSlice{}
-	s.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (s *DependentSlice) DeepCopyObject() runtime.Object { return s.DeepCopy() }
-
-// DeepCopyInto makes out a copy that shares nothing with l.
-func (l *DependentSliceList) DeepCopyInto(out *DependentSliceList) {
-	*out = *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	out.Items = make([]DependentSlice, len(l.Items))
-	for i := range l.Items {
-		l.Items[i].DeepCopyInto(&out.Items[i])
-	}
-}
-
-// DeepCopy returns a copy that shares nothing with l.
-func (l *DependentSliceList) DeepCopy() *DependentSliceList {
-	out := &DependentSliceList{}
-	l.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements [runtime.Object].
-func (l *DependentSliceList) DeepCopyObject() runtime.Object { return l.DeepCopy() }
