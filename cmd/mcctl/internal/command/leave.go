@@ -72,6 +72,11 @@ func (l *leave) run(ctx context.Context, name string) error {
 		}
 		member = nil
 	}
+	if member != nil {
+		if err := distinct(ctx, hub, member); errors.Is(err, errSameCluster) { // another error is told once the hub is clean
+			return err
+		}
+	}
 	mark, err := hub.mark(ctx, name)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -79,6 +80,23 @@ func TestJoinWritesNothingThatTheCallerMayNotWriteWhole(t *testing.T) {
 		}
 		s.untouched(t)
 	})
+}
+
+func TestLeaveOfAMemberThatIsTheHubChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	before := s.madeByMcctl(t)
+	for _, args := range [][]string{{"leave", "east", "--member-context", "hub"}, {"leave", "east", "--member-context", "hub", "--force"}} {
+		if r := s.run(t, args...); r.code != 1 || !strings.Contains(r.errOut, "the same cluster") {
+			t.Errorf("%v: %+v", args, r)
+		}
+		if after := s.madeByMcctl(t); !maps.Equal(before, after) {
+			t.Errorf("%v: there were\n%v\nand then\n%v", args, before, after)
+		}
+	}
 }
 
 func TestWhatOthersHaveMadeStaysWhenAMemberLeaves(t *testing.T) {

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -111,6 +112,8 @@ func (s *side) connectMember() (*reached, error) {
 	return s.connect()
 }
 
+var errSameCluster = errors.New("are the same cluster: the hub; nothing was changed")
+
 // distinct makes sure that the member is another cluster than the hub. Both are asked, so it also tells a cluster that does not answer.
 func distinct(ctx context.Context, hub, member *reached) error {
 	ours, err := hub.identity(ctx)
@@ -122,7 +125,7 @@ func distinct(ctx context.Context, hub, member *reached) error {
 		return err
 	}
 	if ours == theirs {
-		return fmt.Errorf("%s and %s are the same cluster: the hub; nothing was changed", hub.config.Host, member.config.Host)
+		return fmt.Errorf("%s and %s %w", hub.config.Host, member.config.Host, errSameCluster)
 	}
 	return nil
 }
