@@ -26,6 +26,7 @@ type member struct {
 type bucket struct {
 	weight   int64 // of its members, by their labels
 	members  int
+	local    int     // 1 if the local cluster is in it, which is no member
 	measured int     // of these, those without a label that says their weight
 	tenures  int     // that were not released
 	term     *term   // nil if the session does not hold the bucket
@@ -246,7 +247,7 @@ func (r *Replica) holdsLocked(b int) bool {
 // countLocked adds a member to its bucket or to its pool, or takes it away.
 func (r *Replica) countLocked(m member, n int) {
 	r.kin.changed = true
-	if m.pool != r.opts.Pool && m.weight > 0 {
+	if m.pool != r.opts.Pool {
 		if r.pools[m.pool] += n; r.pools[m.pool] == 0 {
 			delete(r.pools, m.pool)
 		}
@@ -254,13 +255,17 @@ func (r *Replica) countLocked(m member, n int) {
 	if m.bucket < 0 {
 		return
 	}
-	if m.weight > 0 {
-		r.buckets[m.bucket].members += n
-		if !m.labelled {
-			r.buckets[m.bucket].measured += n
-		}
+	b := &r.buckets[m.bucket]
+	switch {
+	case m.weight == 0:
+		b.local += n
+	case m.labelled:
+		b.members += n
+	default:
+		b.members += n
+		b.measured += n
 	}
-	r.buckets[m.bucket].weight += int64(n) * m.weight
+	b.weight += int64(n) * m.weight
 	r.settling.came(r.clock.now())
 	r.inputLocked()
 }

@@ -501,3 +501,28 @@ func TestASessionIsGivenTheTimeThatItAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// TestALocalClusterThatNoReplicaOwnsIsCounted: all replicas are of pools, or the one that is not has died.
+func TestALocalClusterThatNoReplicaOwnsIsCounted(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 0)
+	s.label("", nil)
+	inPool := func(o *Options) { o.Pool = "p" }
+	a := s.start("a", inPool)
+	counts := func(want int) {
+		t.Helper()
+		stage.Eventually(t, fmt.Sprintf("%d are without an owner", want), func() bool {
+			status := a.replica.Status()
+			return status.MembersWithoutOwner == want && len(status.Replicas) == 1 && status.Replicas[0].Members == 0
+		})
+	}
+	counts(1)
+	b := s.start("b")
+	stage.Eventually(t, "the other replica owns it", func() bool { return slices.Contains(b.holds(), "") })
+	counts(0)
+	if status := b.replica.Status(); status.MembersWithoutOwner != 0 || status.Replicas[0].Members != 0 {
+		t.Errorf("the replica that owns it says %+v", status)
+	}
+	b.kill()
+	counts(1)
+}

@@ -54,7 +54,7 @@ func newCollector(r *Replica) *collector {
 		buckets:      desc("owned_buckets", "Buckets that this replica owns."),
 		members:      desc("owned_members", "Members that this replica owns."),
 		weight:       desc("owned_weight", "The weight of the members that this replica owns."),
-		withoutOwner: desc("members_without_owner", "Members that no live replica owns: those of this pool, and of pools without a live replica."),
+		withoutOwner: desc("members_without_owner", "Members that no live replica owns: those of this pool, and of pools without a live replica. The local cluster counts too."),
 		balance:      desc("max_over_mean", "The largest weight of a replica over the mean: 1 is perfect, and up to 1.1 is left alone."),
 		valid:        desc("session_valid_seconds", "For how long the session of this replica is valid unless it is renewed; 0 while it is suspended."),
 		replicas:     desc("replicas", "Live replicas of this pool."),

@@ -44,7 +44,7 @@ type Replica struct {
 	// was written to sessions before.
 	watchedTable string
 	peers        map[string]*peer // by session
-	// elsewhere has the sessions of other pools, and pools how many members those have.
+	// elsewhere has the sessions of other pools, and pools how many members those have, with the local cluster.
 	elsewhere map[string]*peer
 	pools     map[string]int
 	members   map[fleet.ClusterName]member

@@ -44,7 +44,7 @@ type Status struct {
 	// Moves are the hand-overs under way, by who gives up and who takes.
 	Moves []Move `json:"moves,omitempty"`
 	// MembersWithoutOwner is how many of this pool's members no replica owns, or one whose session is silent, and how many
-	// belong to pools of which no replica is live.
+	// belong to pools of which no replica is live. The local cluster counts too, which is of the pool without a name.
 	MembersWithoutOwner int `json:"membersWithoutOwner"`
 	// MaxOverMean is what the replica with the most weight has, over the mean: 1 is perfect, and up to 1.1 is left alone. With
 	// capacities, weights are those for each unit of it.
@@ -170,7 +170,7 @@ func (r *Replica) addTableLocked(status *Status) {
 	for b, owner := range t.Owner {
 		i, owned := index[owner]
 		if !owned || !status.Replicas[i].Live {
-			status.MembersWithoutOwner += r.buckets[b].members
+			status.MembersWithoutOwner += r.buckets[b].members + r.buckets[b].local
 		}
 		if !owned {
 			continue

@@ -43,6 +43,9 @@ func (r *Replica) knowTable(ctx context.Context, s *session) error {
 	if s != nil && s.over() != nil {
 		return err
 	}
+	if err == nil {
+		lease, err = r.raiseTable(ctx, lease)
+	}
 	if err != nil {
 		return fmt.Errorf("reading the table %s/%s of who owns what: %w", r.opts.Namespace, r.opts.tableName(), err)
 	}
@@ -53,6 +56,54 @@ func (r *Replica) knowTable(ctx context.Context, s *session) error {
 		return errProblem(lease.Name, r.table.problem)
 	}
 	return nil
+}
+
+// raiseTable makes a table go on where the last one was that this replica has seen, if it is another and begins before that: its buckets would
+// have epochs that others had.
+func (r *Replica) raiseTable(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	for {
+		start, behind := r.behind(lease)
+		if !behind {
+			return lease, nil
+		}
+		content, err := protocol.Decode(lease.Annotations[annotationBuckets])
+		if err != nil {
+			return lease, nil //nolint:nilerr // whoever reads it next tells
+		}
+		text, err := content.AtLeast(start).Encode()
+		if err != nil {
+			return nil, err
+		}
+		raised := lease.DeepCopy()
+		raised.Annotations[annotationBuckets] = text
+		raised, err = ask(ctx, r.hub.writing, func(ctx context.Context) (*coordinationv1.Lease, error) {
+			return r.hub.writing.Update(ctx, raised, metav1.UpdateOptions{})
+		})
+		switch {
+		case err == nil:
+			r.log.Info("The table of who owns what was one from before; it goes on where the last one was", "generation", start)
+			return raised, nil
+		case !apierrors.IsConflict(err):
+			return nil, err
+		}
+		if lease, err = r.get(ctx, r.opts.tableName()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// behind reports whether a table is another than the replica goes by, and no newer than all that it has seen. start is where that is to go on.
+func (r *Replica) behind(lease *coordinationv1.Lease) (start int64, behind bool) {
+	content, err := protocol.Decode(lease.Annotations[annotationBuckets])
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newest + 1, err == nil && r.table.lease == nil && r.isBehindLocked(content)
+}
+
+// isBehindLocked reports whether a table that is new to the replica does not go on after the last. Where the last has counted further than
+// anybody can, somebody has forged it.
+func (r *Replica) isBehindLocked(content *protocol.Table) bool {
+	return content.Gen <= r.newest && r.newest < protocol.MaxStart
 }
 
 func (r *Replica) newestGen() int64 {

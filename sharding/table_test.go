@@ -1,6 +1,7 @@
 package sharding
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
@@ -362,7 +364,92 @@ func TestEpochsDoNotGoBackWhateverClocksSay(t *testing.T) {
 		if err := s.cp.Client().Delete(t.Context(), s.table()); err != nil {
 			t.Fatal(err)
 		}
-		made := a.replica.hubTime(t.Context())
-		stage.Eventually(t, "the second is over", func() bool { return a.replica.hubTime(t.Context()).Truncate(time.Second).After(made) })
+		made := s.time()
+		stage.Eventually(t, "the second is over", func() bool { return s.time().After(made) })
 	}
+}
+
+// time returns what the clock of the local cluster says, in seconds.
+func (s *scene) time() time.Time {
+	s.t.Helper()
+	would := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "time-"}}
+	if err := s.cp.Client().Create(s.t.Context(), would, client.DryRunAll); err != nil {
+		s.t.Fatal(err)
+	}
+	return would.CreationTimestamp.Time
+}
+
+// TestATableFromBeforeGoesOnWhereTheLastOneWas: the table is deleted while replicas run, and an old copy of it, or one that was made by a
+// clock that is behind, is created in its place before one of them can.
+func TestATableFromBeforeGoesOnWhereTheLastOneWas(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*protocol.Table) *protocol.Table{
+		"OldCopy":     func(old *protocol.Table) *protocol.Table { return old },
+		"ClockBehind": func(old *protocol.Table) *protocol.Table { return protocol.New(old.Buckets(), 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, 20)
+			a := s.start("a")
+			s.becomesShared(a)
+			old := s.table()
+			b := s.start("b")
+			s.becomesShared(a, b)
+			epochs := map[fleet.ClusterName]int64{}
+			for name, tenure := range s.held(a, b) {
+				epochs[name] = tenure.Epoch()
+			}
+			generation := a.replica.Status().Generation
+
+			content, err := protocol.Decode(old.Annotations[annotationBuckets])
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := change(content).Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := s.table()
+			s.replaceTable(last, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+				Namespace: last.Namespace, Name: last.Name, Labels: last.Labels,
+				Annotations: map[string]string{annotationPool: "", annotationBuckets: text},
+			}})
+			stage.Eventually(t, "they go by the other table", func() bool {
+				return a.replica.Status().Generation > generation && b.replica.Status().Generation > generation
+			})
+			s.becomesShared(a, b)
+			for name, tenure := range s.held(a, b) {
+				if tenure.Epoch() <= epochs[name] {
+					t.Errorf("the epoch of %s is %d, and was %d before", name, tenure.Epoch(), epochs[name])
+				}
+			}
+		})
+	}
+}
+
+// replaceTable deletes the table and creates another, before a replica does.
+func (s *scene) replaceTable(last, other *coordinationv1.Lease) {
+	s.t.Helper()
+	replicas := s.all()
+	for _, a := range replicas {
+		a.faults.all(refuse)
+	}
+	err := errors.Join(s.cp.Client().Delete(s.t.Context(), last), s.cp.Client().Create(s.t.Context(), other))
+	for _, a := range replicas {
+		a.faults.all(pass)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// held returns what replicas hold, by member.
+func (s *scene) held(actors ...*actor) map[fleet.ClusterName]fleet.Tenure {
+	all := map[fleet.ClusterName]fleet.Tenure{}
+	for _, a := range actors {
+		a.worker.mu.Lock()
+		maps.Copy(all, a.worker.held)
+		a.worker.mu.Unlock()
+	}
+	return all
 }

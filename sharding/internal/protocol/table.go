@@ -68,6 +68,17 @@ func (t *Table) Next() *Table {
 	return next
 }
 
+// AtLeast returns a copy whose Gen and epochs are start where they are less. So a table goes on after another that was lost: nobody had a
+// bucket with one of its epochs before.
+func (t *Table) AtLeast(start int64) *Table {
+	raised := t.Clone()
+	raised.Gen = max(raised.Gen, start)
+	for b := range raised.Epoch {
+		raised.Epoch[b] = max(raised.Epoch[b], start)
+	}
+	return raised
+}
+
 // Buckets is how many there are. It stays the same for as long as a table lives.
 func (t *Table) Buckets() int { return len(t.Owner) }
 
