@@ -399,7 +399,7 @@ func TestATableFromBeforeGoesOnWhereTheLastOneWas(t *testing.T) {
 			for name, tenure := range s.held(a, b) {
 				epochs[name] = tenure.Epoch()
 			}
-			generation := a.replica.Status().Generation
+			sessions := []string{a.session(), b.session()}
 
 			content, err := protocol.Decode(old.Annotations[annotationBuckets])
 			if err != nil {
@@ -415,7 +415,7 @@ func TestATableFromBeforeGoesOnWhereTheLastOneWas(t *testing.T) {
 				Annotations: map[string]string{annotationPool: "", annotationBuckets: text},
 			}})
 			stage.Eventually(t, "they go by the other table", func() bool {
-				return a.replica.Status().Generation > generation && b.replica.Status().Generation > generation
+				return a.session() != sessions[0] && b.session() != sessions[1] // those of before are over with the table
 			})
 			s.becomesShared(a, b)
 			for name, tenure := range s.held(a, b) {
