@@ -51,6 +51,9 @@ func (r *Replica) knowTable(ctx context.Context, s *session) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.table.content == nil {
+		r.table = heldTable{} // what could not be read may have been another
+	}
 	r.table.doubt = false
 	if r.sawTableLocked(lease); r.table.content == nil {
 		return errProblem(lease.Name, r.table.problem)
@@ -58,19 +61,15 @@ func (r *Replica) knowTable(ctx context.Context, s *session) error {
 	return nil
 }
 
-// raiseTable makes a table go on where the last one was that this replica has seen, if it is another and begins before that: its buckets would
-// have epochs that others had.
+// raiseTable makes a table that is new to this replica go on where the last one was that it has seen, if that was further: its buckets
+// would have epochs that others had.
 func (r *Replica) raiseTable(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	for {
-		start, behind := r.behind(lease)
-		if !behind {
+		next := r.raised(lease)
+		if next == nil {
 			return lease, nil
 		}
-		content, err := protocol.Decode(lease.Annotations[annotationBuckets])
-		if err != nil {
-			return lease, nil //nolint:nilerr // whoever reads it next tells
-		}
-		text, err := content.AtLeast(start).Encode()
+		text, err := next.Encode()
 		if err != nil {
 			return nil, err
 		}
@@ -81,10 +80,10 @@ func (r *Replica) raiseTable(ctx context.Context, lease *coordinationv1.Lease) (
 		})
 		switch {
 		case err == nil:
-			r.log.Info("The table of who owns what was one from before; it goes on where the last one was", "generation", start)
+			r.log.Info("The table of who owns what was one from before; it goes on where the last one was", "generation", next.Gen)
 			return raised, nil
 		case !apierrors.IsConflict(err):
-			return nil, err
+			return nil, fmt.Errorf("writing one from before as the next: %w", err)
 		}
 		if lease, err = r.get(ctx, r.opts.tableName()); err != nil {
 			return nil, err
@@ -92,18 +91,21 @@ func (r *Replica) raiseTable(ctx context.Context, lease *coordinationv1.Lease) (
 	}
 }
 
-// behind reports whether a table is another than the replica goes by, and no newer than all that it has seen. start is where that is to go on.
-func (r *Replica) behind(lease *coordinationv1.Lease) (start int64, behind bool) {
+// raised returns the table as it is to go on, and nil if it goes on where the last one was, or cannot be read.
+func (r *Replica) raised(lease *coordinationv1.Lease) *protocol.Table {
 	content, err := protocol.Decode(lease.Annotations[annotationBuckets])
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.newest + 1, err == nil && r.table.lease == nil && r.isBehindLocked(content)
+	if err != nil || !r.isBehindLocked(content) {
+		return nil
+	}
+	return content.AtLeast(r.newest + 1)
 }
 
 // isBehindLocked reports whether a table that is new to the replica does not go on after the last. Where the last has counted further than
 // anybody can, somebody has forged it.
 func (r *Replica) isBehindLocked(content *protocol.Table) bool {
-	return content.Gen <= r.newest && r.newest < protocol.MaxStart
+	return r.table.content == nil && content.Gen <= r.newest && r.newest < protocol.MaxStart
 }
 
 func (r *Replica) newestGen() int64 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -395,12 +396,7 @@ func TestATableFromBeforeGoesOnWhereTheLastOneWas(t *testing.T) {
 			old := s.table()
 			b := s.start("b")
 			s.becomesShared(a, b)
-			epochs := map[fleet.ClusterName]int64{}
-			for name, tenure := range s.held(a, b) {
-				epochs[name] = tenure.Epoch()
-			}
-			sessions := []string{a.session(), b.session()}
-
+			sessions, epochs := []string{a.session(), b.session()}, s.epochs(a, b)
 			content, err := protocol.Decode(old.Annotations[annotationBuckets])
 			if err != nil {
 				t.Fatal(err)
@@ -409,28 +405,87 @@ func TestATableFromBeforeGoesOnWhereTheLastOneWas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			last := s.table()
-			s.replaceTable(last, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-				Namespace: last.Namespace, Name: last.Name, Labels: last.Labels,
-				Annotations: map[string]string{annotationPool: "", annotationBuckets: text},
-			}})
-			stage.Eventually(t, "they go by the other table", func() bool {
-				return a.session() != sessions[0] && b.session() != sessions[1] // those of before are over with the table
-			})
-			s.becomesShared(a, b)
-			for name, tenure := range s.held(a, b) {
-				if tenure.Epoch() <= epochs[name] {
-					t.Errorf("the epoch of %s is %d, and was %d before", name, tenure.Epoch(), epochs[name])
-				}
-			}
+			s.replaceTable(text)
+			s.areNewSessions(sessions, a, b)
+			s.epochsAreGreater(epochs, a, b)
 		})
 	}
 }
 
-// replaceTable deletes the table and creates another, before a replica does.
-func (s *scene) replaceTable(last, other *coordinationv1.Lease) {
+// TestATableThatTakesThePlaceOfAnUnreadableOneIsNoOlder: it is mended by an old copy, or deleted and made from that.
+func TestATableThatTakesThePlaceOfAnUnreadableOneIsNoOlder(t *testing.T) {
+	t.Parallel()
+	for name, mend := range map[string]func(s *scene, old string){
+		"Mended": func(s *scene, old string) {
+			unreadable := s.table()
+			mended := unreadable.DeepCopy()
+			mended.Annotations[annotationBuckets] = old
+			if err := s.cp.Client().Patch(s.t.Context(), mended, client.MergeFrom(unreadable)); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+		"Replaced": func(s *scene, old string) { s.replaceTable(old) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, 20)
+			a := s.start("a")
+			s.becomesShared(a)
+			old := s.table().Annotations[annotationBuckets]
+			b := s.start("b")
+			s.becomesShared(a, b)
+			sessions := []string{a.session(), b.session()}
+			epochs := s.epochs(a, b)
+			s.replaceTable("{")
+			stage.Eventually(t, "they say that the table cannot be read", func() bool {
+				return strings.Contains(a.replica.Status().Problem, "table") && strings.Contains(b.replica.Status().Problem, "table")
+			})
+			mend(s, old)
+			s.areNewSessions(sessions, a, b)
+			s.epochsAreGreater(epochs, a, b)
+		})
+	}
+}
+
+// areNewSessions waits until replicas share the members anew, after the table of their sessions was lost.
+func (s *scene) areNewSessions(before []string, actors ...*actor) {
 	s.t.Helper()
-	replicas := s.all()
+	stage.Eventually(s.t, "they have other sessions", func() bool {
+		return !slices.ContainsFunc(actors, func(a *actor) bool { return a.session() == "" || slices.Contains(before, a.session()) })
+	})
+	s.becomesShared(actors...)
+}
+
+// epochs returns those of what replicas hold.
+func (s *scene) epochs(actors ...*actor) map[fleet.ClusterName]int64 {
+	all := map[fleet.ClusterName]int64{}
+	for _, a := range actors {
+		a.worker.mu.Lock()
+		for name, tenure := range a.worker.held {
+			all[name] = tenure.Epoch()
+		}
+		a.worker.mu.Unlock()
+	}
+	return all
+}
+
+func (s *scene) epochsAreGreater(than map[fleet.ClusterName]int64, actors ...*actor) {
+	s.t.Helper()
+	for name, epoch := range s.epochs(actors...) {
+		if epoch <= than[name] {
+			s.t.Errorf("the epoch of %s is %d, and was %d before", name, epoch, than[name])
+		}
+	}
+}
+
+// replaceTable deletes the table and creates another of that content, before a replica does.
+func (s *scene) replaceTable(content string) {
+	s.t.Helper()
+	last, replicas := s.table(), s.all()
+	other := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: last.Namespace, Name: last.Name, Labels: last.Labels,
+		Annotations: map[string]string{annotationPool: "", annotationBuckets: content},
+	}}
 	for _, a := range replicas {
 		a.faults.all(refuse)
 	}
@@ -441,15 +496,4 @@ func (s *scene) replaceTable(last, other *coordinationv1.Lease) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-// held returns what replicas hold, by member.
-func (s *scene) held(actors ...*actor) map[fleet.ClusterName]fleet.Tenure {
-	all := map[fleet.ClusterName]fleet.Tenure{}
-	for _, a := range actors {
-		a.worker.mu.Lock()
-		maps.Copy(all, a.worker.held)
-		a.worker.mu.Unlock()
-	}
-	return all
 }

@@ -173,7 +173,7 @@ func (r *Replica) sawTableLocked(lease *coordinationv1.Lease) {
 		held.doubt = true // mostly an event that is late
 		r.work.send()
 		return
-	case held.lease == nil && r.isBehindLocked(content):
+	case r.isBehindLocked(content):
 		r.work.send() // it is raised first, see raiseTable
 		return
 	}

@@ -107,3 +107,19 @@ func TestASessionIsBuriedOnlyAfterSilenceAndAFence(t *testing.T) {
 		}
 	}
 }
+
+func TestATableThatIsRaisedKeepsWhatIsGreaterAndAllElse(t *testing.T) {
+	t.Parallel()
+	before := New(3, 5)
+	before.Gen, before.Owner, before.Epoch = 7, []string{"a", "", "b"}, []int64{5, 20, 9}
+	raised := before.AtLeast(10)
+	if raised.Gen != 10 || !slices.Equal(raised.Epoch, []int64{10, 20, 10}) || !slices.Equal(raised.Owner, before.Owner) {
+		t.Errorf("it is %+v", raised)
+	}
+	if before.Gen != 7 || !slices.Equal(before.Epoch, []int64{5, 20, 9}) {
+		t.Errorf("the one that was raised is %+v now", before)
+	}
+	if same := before.AtLeast(6); same.Gen != 7 {
+		t.Errorf("its Gen is %d, and was 7", same.Gen)
+	}
+}
