@@ -15,8 +15,8 @@ MODULES = cmd/kubebuilder-fleet cmd/mcctl hack/assets hack/pictures hack/release
 GINKGO = test/kubebuilder/before test/kubebuilder/after
 # What kind's nodes are made of, where there is no registry: tidied, and built by make e2e-kind alone, since it takes minutes.
 NODE = hack/node
-# Module files of another name: of the linters, of what mutates, of the control plane's programs, and of an older kubebuilder.
-MODFILES = tools.mod hack/mutants.mod hack/assets/controlplane.mod cmd/kubebuilder-fleet/oldest.mod
+# Module files of another name: of the linters, of what mutates, of what writes code for kinds, of the control plane's programs, and of an older kubebuilder.
+MODFILES = tools.mod hack/mutants.mod hack/generate.mod hack/assets/controlplane.mod cmd/kubebuilder-fleet/oldest.mod
 MUTATE = $(GO) tool -modfile=$(CURDIR)/hack/mutants.mod gremlins unleash --config $(CURDIR)/hack/mutants.yaml
 # What make mutants is about by default, the quick ones first: fleet alone takes hours.
 CORE = internal/retry internal/oneline internal/delivery internal/clientmetrics mcreconcile mchandler mcsource mcqueue \
@@ -109,6 +109,7 @@ tidy: go
 generate: go
 	$(GO) generate ./...
 	$(GO) generate -C hack/pictures ./...
+	$(GO) generate -C operators/replicator ./...
 
 .PHONY: format
 format: go

@@ -1,4 +1,4 @@
-module github.com/fleet-runtime/fleet-runtime/operators/replicator/tools
+module github.com/fleet-runtime/fleet-runtime/tools
 
 go 1.26.0
 

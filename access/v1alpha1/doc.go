@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-//go:generate go tool -modfile=../../operators/replicator/tools.mod controller-gen object paths=.
+//go:generate go tool -modfile=../../hack/generate.mod controller-gen object paths=.
 
 //go:embed crds.yaml
 var crds string //nolint:gochecknoglobals // embed needs a variable; nobody writes to it

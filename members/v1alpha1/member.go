@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-//go:generate go tool -modfile=../../operators/replicator/tools.mod controller-gen object paths=.
+//go:generate go tool -modfile=../../hack/generate.mod controller-gen object paths=.
 
 //go:embed crd.yaml
 var crd string //nolint:gochecknoglobals // embed needs a variable; nobody writes to it

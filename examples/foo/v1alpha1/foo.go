@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-//go:generate go tool -modfile=../../../operators/replicator/tools.mod controller-gen object paths=.
+//go:generate go tool -modfile=../../../hack/generate.mod controller-gen object paths=.
 
 // GroupVersion is the API group of Foos, and its version.
 var GroupVersion = schema.GroupVersion{Group: "samplecontroller.k8s.io", Version: "v1alpha1"}

@@ -11,7 +11,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-//go:generate go tool -modfile=../../../operators/replicator/tools.mod controller-gen object paths=.
+//go:generate go tool -modfile=../../../hack/generate.mod controller-gen object paths=.
 
 // GroupVersion is the API group of Tests, and its version.
 var GroupVersion = schema.GroupVersion{Group: "job.lailin.xyz", Version: "v1"}

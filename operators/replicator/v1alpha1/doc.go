@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-//go:generate go tool -modfile=../tools.mod controller-gen object paths=.
-//go:generate sh -c "go tool -modfile=../tools.mod controller-gen crd:maxDescLen=300 paths=. output:crd:stdout > crd.yaml"
+//go:generate go tool -modfile=../../../hack/generate.mod controller-gen object paths=.
+//go:generate sh -c "go tool -modfile=../../../hack/generate.mod controller-gen crd:maxDescLen=300 paths=. output:crd:stdout > crd.yaml"
 
 //go:embed crd.yaml
 var crd string //nolint:gochecknoglobals // embed needs a variable; nobody writes to it
