@@ -26,12 +26,11 @@ import (
 var noMetrics = server.Options{BindAddress: "0"}
 
 // startManager runs a manager of the hub until the test ends.
-func (s *stage) startManager(t *testing.T, metrics server.Options) {
+func (s *stage) startManager(t *testing.T, metrics server.Options) mcmanager.Manager {
 	t.Helper()
-	s.startManagerThatLogs(t, metrics, logr.Discard())
+	return s.startManagerThatLogs(t, metrics, logr.Discard())
 }
 
-// startManagerThatLogs is startManager with a log, and returns the manager.
 func (s *stage) startManagerThatLogs(t *testing.T, metrics server.Options, log logr.Logger) mcmanager.Manager {
 	t.Helper()
 	mgr, err := mcmanager.New(s.Local.Config(), &provider.Provider{Namespace: "default"}, ctrl.Options{

@@ -12,6 +12,9 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/command"
 )
 
+// mostLines is more than join and leave write.
+const mostLines = 50
+
 // interrupter ends a context once so many lines were written.
 type interrupter struct {
 	bytes.Buffer
@@ -56,7 +59,7 @@ func newStageWithNamespace(t *testing.T) *stage {
 func TestAJoinThatWasInterruptedAnywhereIsUndoneByLeave(t *testing.T) {
 	t.Parallel()
 	s := newStageWithNamespace(t)
-	for lines := 1; ; lines++ {
+	for lines := 1; lines <= mostLines; lines++ {
 		r := s.runAndInterrupt(t, lines, "join", "east", "--rules", rules(t), "--advertise-server", s.Members[0].Config().Host)
 		if left := s.run(t, "leave", "east", "--member-context", "member"); left.code != 0 && !strings.Contains(left.errOut, "nothing to undo") {
 			t.Fatalf("leave, after %d lines of join: %+v", lines, left)
@@ -72,13 +75,14 @@ func TestAJoinThatWasInterruptedAnywhereIsUndoneByLeave(t *testing.T) {
 			return
 		}
 	}
+	t.Error("it does not come to an end")
 }
 
 func TestAJoinThatWasInterruptedIsGoneOnWithByJoin(t *testing.T) {
 	t.Parallel()
 	s := newStageWithNamespace(t)
 	interrupted := 0
-	for lines := 1; ; lines++ {
+	for lines := 1; lines <= mostLines; lines++ {
 		r := s.runAndInterrupt(t, lines, "join", "east", "--rules", rules(t), "--advertise-server", s.Members[0].Config().Host)
 		if r.code == 0 {
 			break
@@ -98,7 +102,7 @@ func TestALeaveThatIsInterruptedIsGoneOnWithByLeave(t *testing.T) {
 	}
 	interrupted := 0
 	for s.runAndInterrupt(t, 1, "leave", "east").code != 0 {
-		if interrupted++; interrupted > 50 {
+		if interrupted++; interrupted > mostLines {
 			t.Fatal("it does not come to an end")
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -140,7 +139,7 @@ func asKubeadm(t *testing.T, cp *mctest.ControlPlane) string {
 func TestTwoContextsOfOneNameAreTwoMembersThatJoinAgain(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, 2)
-	mgr := s.startManagerThatLogs(t, noMetrics, logr.Discard())
+	mgr := s.startManager(t, noMetrics)
 	names := []string{"east", "west"}
 	join := func(i int) {
 		t.Helper()
