@@ -61,7 +61,8 @@ func (p *placement) applyInWaves(
 ) (wanted map[dependentKey]bool, err error) {
 	wanted = make(map[dependentKey]bool, len(wants))
 	var errs []error
-	inWaves(wants)
+	var over error // why nothing else is asked for
+	p.inWaves(wants)
 	s.begin(wants)
 	for _, w := range wants {
 		key := p.keyOf(w.kind, w.obj)
@@ -71,19 +72,20 @@ func (p *placement) applyInWaves(
 		}
 		wanted[key] = true
 		var result ObjectResult
-		if why := s.before(w.wave); why != nil {
+		if why := cmp.Or(over, s.before(w.wave)); why != nil {
 			result = p.later(w, found, why)
 		} else {
 			result = p.object(ctx, w, unknown[w.kind.GroupKind()])
 			s.note(p.at, w, result)
+			p.o.noteHung(key, remote.IsHung(result.Err))
+			if p.isOver(result.Err) {
+				over = fmt.Errorf("%w: %s gave no answer about %s", ErrWaiting, p.at, w.kind.Describe(w.obj))
+			}
 		}
 		if !w.shared || result.Err != nil || result.Object != nil { // a namespace of others is nothing to tell of
 			done.Objects = append(done.Objects, result)
 		}
 		errs = append(errs, result.Err)
-		if p.isOver(result.Err) {
-			break
-		}
 	}
 	done.Unready = s.unready
 	return wanted, together(errs...)

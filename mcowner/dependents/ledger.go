@@ -20,6 +20,7 @@ type ledger struct {
 	asked    map[mcreconcile.Request]map[mcreconcile.ClusterName]struct{} // where owners have dependents that are not known
 	awaiting awaited
 	missing  map[record.Site]time.Time
+	pruned   int                                   // how many of missing were left when it was last pruned
 	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
 	written  map[types.UID][]*ownWrite             // the last ones
 	tenures  map[mcreconcile.ClusterName]int64     // in which the owners of a cluster were read, where replicas share the clusters
@@ -224,9 +225,27 @@ func (l *ledger) missingFor(site record.Site) time.Duration {
 	since, ok := l.missing[site]
 	if !ok {
 		since = time.Now()
+		l.pruneMissingLocked()
 		l.missing[site] = since
 	}
 	return time.Since(since)
+}
+
+// mostMissing is how many clusters are missed before those are forgotten that no owner has any more. An owner's record may name any.
+const mostMissing = 10_000
+
+func (l *ledger) pruneMissingLocked() {
+	if len(l.missing) < max(mostMissing, 2*l.pruned) {
+		return
+	}
+	noted := map[record.Site]bool{}
+	for _, o := range l.owners {
+		for _, s := range o.sites() {
+			noted[s], noted[record.Site{Name: s.Name}] = true, true
+		}
+	}
+	maps.DeleteFunc(l.missing, func(s record.Site, _ time.Time) bool { return !noted[s] })
+	l.pruned = len(l.missing)
 }
 
 // present notes that a cluster is in the fleet.

@@ -44,6 +44,26 @@ func TestAClusterThatIsBackIsMissedAnew(t *testing.T) {
 	}
 }
 
+// TestClustersThatNoOwnerHasAnyMoreAreNotMissedForEver: whoever writes an owner's record may name any.
+func TestClustersThatNoOwnerHasAnyMoreAreNotMissedForEver(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	noted := record.Site{Name: "noted", Identity: "1"}
+	l.of(mcreconcile.Request{}).record = record.Record{Sites: []record.Site{noted}}
+	l.missingFor(noted)
+	l.missingFor(record.Site{Name: noted.Name})
+	since := l.missing[noted]
+	for i := range 3 * mostMissing {
+		l.missingFor(record.Site{Name: mcreconcile.ClusterName(fmt.Sprint("forged-", i))})
+	}
+	if n := len(l.missing); n > mostMissing {
+		t.Errorf("%d clusters are missed, want %d at most", n, mostMissing)
+	}
+	if !l.missing[noted].Equal(since) || l.missing[record.Site{Name: noted.Name}].IsZero() {
+		t.Error("a cluster that an owner has is missed anew")
+	}
+}
+
 // TestAReconcileThatIsLateMissesNothing: a cluster has its name again, and a reconcile of the one in between still runs. If
 // it were noted, the cluster would be given up at once when the name is led away next.
 func TestAReconcileThatIsLateMissesNothing(t *testing.T) {

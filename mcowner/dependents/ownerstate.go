@@ -75,6 +75,8 @@ type part struct {
 	kinds   []schema.GroupVersionKind // to be noted in the record
 	again   bool                      // once the record is stored, there is more to do, whatever a run finds before that
 	applied map[dependentKey]fingerprint
+	// hung are objects about which a request got no answer when they were last looked at, and kinds, which have no name.
+	hung    map[dependentKey]bool
 	retries int // since an object was last as it was thought to be
 }
 
@@ -91,7 +93,7 @@ func newOwnerState(req mcreconcile.Request) *ownerState {
 func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {
 	p, ok := o.parts[name]
 	if !ok {
-		p = &part{applied: map[dependentKey]fingerprint{}}
+		p = &part{applied: map[dependentKey]fingerprint{}, hung: map[dependentKey]bool{}}
 		o.parts[name] = p
 	}
 	return p
@@ -110,6 +112,13 @@ func (o *ownerState) clustersLocked() []mcreconcile.ClusterName {
 		names = union(names, o.plan.targets)
 	}
 	return names
+}
+
+// sites returns the clusters in which the owner may have dependents, by its record.
+func (o *ownerState) sites() []record.Site {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record.Sites
 }
 
 // needs returns where the owner has, or is to have, dependents, and of which kinds.
@@ -312,7 +321,27 @@ func (o *ownerState) forgetObject(key dependentKey) {
 func (o *ownerState) keep(name mcreconcile.ClusterName, wanted map[dependentKey]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	maps.DeleteFunc(o.partLocked(name).applied, func(key dependentKey, _ fingerprint) bool { return !wanted[key] })
+	p := o.partLocked(name)
+	maps.DeleteFunc(p.applied, func(key dependentKey, _ fingerprint) bool { return !wanted[key] })
+	maps.DeleteFunc(p.hung, func(key dependentKey, _ bool) bool { return key.name.Name != "" && !wanted[key] })
+}
+
+// hungBefore reports whether a request about an object, or a kind, got no answer when it was last looked at.
+func (o *ownerState) hungBefore(key dependentKey) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.partLocked(key.cluster).hung[key]
+}
+
+// noteHung notes whether a request about an object, or a kind, got no answer.
+func (o *ownerState) noteHung(key dependentKey, hung bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p := o.partLocked(key.cluster); hung {
+		p.hung[key] = true
+	} else {
+		delete(p.hung, key)
+	}
 }
 
 // outdated counts how often in a row the owner was not as it was thought to be. False ends the row.

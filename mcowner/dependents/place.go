@@ -229,11 +229,13 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 	if p.asked.mode == retiring || !p.engine.access.Within(p.engine.cfg.dependentsIn, p.at.Name()) {
 		return
 	}
-	for _, k := range p.kindsHere() {
-		found, err := p.list(ctx, k)
+	for _, k := range p.kindsInTurn(p.kindsHere()) {
+		found, err := p.listInTurn(ctx, k)
 		if err == nil && len(found) > 0 {
 			done.stray = &record.Site{Name: p.at.Name(), Identity: p.at.ID.UID}
 			done.again = true
+		}
+		if done.again || p.isOver(err) {
 			return
 		}
 	}

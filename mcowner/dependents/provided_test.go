@@ -3,6 +3,7 @@ package dependents_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,8 @@ type line struct {
 	mu      sync.Mutex // guards what follows
 	host    string
 	through http.RoundTripper
-	led     chan struct{} // closed when it leads elsewhere
+	led     chan struct{}       // closed when it leads elsewhere
+	after   func(*http.Request) // called once a request was answered, if it is not nil
 }
 
 // lead has the line lead to a cluster from now on. Watches end.
@@ -44,7 +46,7 @@ func (l *line) lead(t *testing.T, to *mctest.ControlPlane) {
 // RoundTrip implements http.RoundTripper.
 func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 	l.mu.Lock()
-	host, through, led := l.host, l.through, l.led
+	host, through, led, after := l.host, l.through, l.led, l.after
 	l.mu.Unlock()
 	ctx, cancel := context.WithCancel(req.Context())
 	req = req.Clone(ctx)
@@ -60,7 +62,18 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 	} else {
 		context.AfterFunc(req.Context(), cancel)
 	}
-	return through.RoundTrip(req)
+	resp, err := through.RoundTrip(req)
+	if after != nil {
+		after(req)
+	}
+	return resp, err
+}
+
+// whenAnswered has a function called after each answer from now on.
+func (l *line) whenAnswered(do func(*http.Request)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.after = do
 }
 
 // provide brings in the first member as a cluster that the provider has made, which does not say which it is.
@@ -89,9 +102,20 @@ func (p *process) provide(to *mctest.ControlPlane) *line {
 	return l
 }
 
-// TestACollectorAsksWhichClusterItIsThatAProviderMade: it may not have been noticed yet that another one answers there.
+// TestACollectorAsksWhichClusterItIsThatAProviderMade: it may not have been noticed yet that another one answers there, or answered
+// when the owner was asked for.
 func TestACollectorAsksWhichClusterItIsThatAProviderMade(t *testing.T) {
 	t.Parallel()
+	for name, once := range map[string]bool{"AnotherOne": false, "AnotherOneWhenTheOwnerIsAskedFor": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testWhichClusterAnswers(t, once)
+		})
+	}
+}
+
+func testWhichClusterAnswers(t *testing.T, once bool) {
+	t.Helper()
 	w := newWorld(t, 3)
 	one, other, two := w.Members[0], w.Members[1], w.Members[2]
 	w.Members, w.probeInterval = w.Members[2:], time.Hour
@@ -101,12 +125,23 @@ func TestACollectorAsksWhichClusterItIsThatAProviderMade(t *testing.T) {
 	})
 	l := p.provide(one)
 	l.lead(t, other)
+	if once {
+		l.whenAnswered(func(req *http.Request) {
+			switch {
+			case strings.HasSuffix(req.URL.Path, "/not-in-the-other"):
+				l.lead(t, one)
+			case strings.HasSuffix(req.URL.Path, "/kube-system"):
+				l.lead(t, other)
+			}
+		})
+	}
 	dependent := w.owned(two, "a", mcowner.Reference{
 		Fleet: fleetName, Cluster: "member-1", ClusterUID: w.kubeSystem(one), APIVersion: "v1", Kind: "ConfigMap",
 		Namespace: w.ns, Name: "not-in-the-other", UID: "1",
 	})
 	w.swept(two, 3)
 	w.unharmed(two, dependent)
+	l.whenAnswered(nil)
 	l.lead(t, one)
 	w.isGone(two, "a")
 }

@@ -111,8 +111,15 @@ func (c *engine) kindNoted(gvk schema.GroupVersionKind) remote.Kind {
 // owner of the same name that is gone are among them.
 func (p *placement) known(ctx context.Context, kinds []remote.Kind) (found []dependent, unknown map[schema.GroupKind]error) {
 	unknown = map[schema.GroupKind]error{}
-	for _, k := range kinds {
-		objs, err := p.list(ctx, k)
+	var over error // why no other kind is read
+	for _, k := range p.kindsInTurn(kinds) {
+		objs, err := []client.Object(nil), over
+		if over == nil {
+			objs, err = p.listInTurn(ctx, k)
+		}
+		if p.isOver(err) {
+			over = err
+		}
 		if err != nil {
 			unknown[k.GroupKind()] = fmt.Errorf("reading %s of %s: %w", k.GroupKind(), p.at, err)
 			continue
@@ -122,6 +129,22 @@ func (p *placement) known(ctx context.Context, kinds []remote.Kind) (found []dep
 		}
 	}
 	return found, unknown
+}
+
+// kindsInTurn returns kinds in the order in which they are read: those that hung before are the last.
+func (p *placement) kindsInTurn(kinds []remote.Kind) []remote.Kind {
+	return slices.SortedStableFunc(slices.Values(kinds), func(a, b remote.Kind) int { return p.compareHung(p.keyOfKind(a), p.keyOfKind(b)) })
+}
+
+func (p *placement) keyOfKind(k remote.Kind) dependentKey {
+	return dependentKey{cluster: p.at.Name(), kind: k.GroupKind()}
+}
+
+// listInTurn is list, and notes whether the kind hangs.
+func (p *placement) listInTurn(ctx context.Context, k remote.Kind) ([]client.Object, error) {
+	objs, err := p.list(ctx, k)
+	p.o.noteHung(p.keyOfKind(k), remote.IsHung(err))
+	return objs, err
 }
 
 // list lists the dependents of a kind by an index of the cache, which it adds where it is not there yet. The kind is watched

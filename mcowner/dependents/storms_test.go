@@ -79,6 +79,62 @@ func TestDeletionsThatHangHoldAWorkerAboutAsLongAsOne(t *testing.T) {
 	}
 }
 
+// TestWhatHangsHoldsUpNoOtherObject of its owner in that cluster, although one that hangs ends an attempt.
+func TestWhatHangsHoldsUpNoOtherObject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.Members = nil // reported below
+	r := w.spread()
+	r.Timeout = time.Second
+	r.Desired = w.names
+	var last atomic.Pointer[dependents.Result]
+	r.Status = func(_ context.Context, _ *corev1.ConfigMap, results []dependents.Result) error {
+		if len(results) > 0 {
+			last.Store(&results[0])
+		}
+		return nil
+	}
+	cfg, sunk := into(one, func(req *http.Request) bool {
+		return req.Method == http.MethodPatch && strings.Contains(req.URL.Path, "/configmaps/hangs")
+	})
+	p := w.run(r)
+	p.add(one, cfg)
+	owner := w.owner("a", one.Name)
+	owner.Data["value"] = "hangs-1 hangs-2 x y"
+	w.create(w.Local, owner)
+	for _, name := range []string{"x", "y"} {
+		eventually(t, name+" is there", func() bool { return w.get(one, name) != nil })
+	}
+	eventually(t, "each has been tried again", func() bool { return sunk.Load() > 4 })
+	if got := last.Load(); len(got.Objects) != 4 {
+		t.Errorf("the status is told of %d objects, want 4: %v", len(got.Objects), got.Objects)
+	}
+}
+
+// TestAKindThatHangsHoldsUpNoOtherKind of what an owner has in a cluster, wherever it stands in what is desired.
+func TestAKindThatHangsHoldsUpNoOtherKind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.Members = nil // reported below
+	r := w.spread()
+	r.Timeout = time.Second
+	r.Kinds = []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		rest, err := w.names(ctx, owner, target)
+		return append([]client.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "hangs"}}}, rest...), err
+	}
+	cfg, _ := into(one, func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/secrets") })
+	p := w.run(r)
+	p.add(one, cfg)
+	owner := w.owner("a", one.Name)
+	owner.Data["value"] = "x"
+	w.create(w.Local, owner)
+	eventually(t, "what is of the other kind is there", func() bool { return w.get(one, "x") != nil })
+	w.told(w.Local, "a", dependents.EventFailed, "Secret")
+}
+
 // refusing answers requests by itself.
 type refusing struct {
 	answer  func(*http.Request) *metav1.Status // nil for what goes through

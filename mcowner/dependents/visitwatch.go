@@ -178,6 +178,7 @@ func (w *visitWatch) run(ctx context.Context) {
 	from, err := client.NewWithWatch(cl.GetConfig(), client.Options{HTTPClient: cl.GetHTTPClient(), Scheme: cl.GetScheme(), Mapper: cl.GetRESTMapper()})
 	if err != nil {
 		w.log().Error(err, "Cannot watch dependents in a member of another replica")
+		_ = w.tell(err)
 		<-ctx.Done()
 		return
 	}

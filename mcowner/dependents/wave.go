@@ -138,7 +138,21 @@ func lastOf(all []dependent) (now, later []dependent) {
 	return now, later
 }
 
-// inWaves orders what is wanted by wave, and otherwise leaves the order as it is.
-func inWaves(wants []wanted) {
-	slices.SortStableFunc(wants, func(a, b wanted) int { return cmp.Compare(a.wave, b.wave) })
+// inWaves orders what is wanted by wave. In each, those go last that hung before: else the others would never have their turn.
+func (p *placement) inWaves(wants []wanted) {
+	slices.SortStableFunc(wants, func(a, b wanted) int {
+		return cmp.Or(cmp.Compare(a.wave, b.wave), p.compareHung(p.keyOf(a.kind, a.obj), p.keyOf(b.kind, b.obj)))
+	})
+}
+
+// compareHung compares objects, or kinds: those that hung before come after the others.
+func (p *placement) compareHung(a, b dependentKey) int {
+	switch hung := p.o.hungBefore(a); {
+	case hung == p.o.hungBefore(b):
+		return 0
+	case hung:
+		return 1
+	default:
+		return -1
+	}
 }

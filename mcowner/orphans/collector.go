@@ -73,9 +73,10 @@ type Sweep struct {
 	// QPS bounds the requests of sweeps, in each second and over all members. What proves that an owner is gone, and removals, go
 	// before lists. Default: 20, which is enough for 10 kinds in 1000 members.
 	QPS float32
-	// Timeout bounds each request. After three removals of a kind in a cluster that got no answer in time, or an internal
-	// error such as for a webhook that gives none, the sweep of the cluster goes on with the next kind, and the next sweep
-	// with others of the kind. An owner's cluster that gave none is asked once in each sweep of a cluster. Default: 10 seconds.
+	// Timeout bounds each request. A list of a kind in a cluster that got no answer in time ends the sweep of the cluster, and so
+	// do three removals of a kind, also if they got an internal error such as for a webhook that gives none. The next sweep begins
+	// with the next kind, and goes on with other objects. An owner's cluster that gave none is asked once in each sweep of a
+	// cluster. Default: 10 seconds.
 	Timeout time.Duration
 	// DryRun logs and counts what would be removed, and removes nothing. It is about sweeps: a
 	// dependents.Reconciler goes on to remove the dependents of owners that it sees go.

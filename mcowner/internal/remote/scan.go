@@ -25,42 +25,64 @@ type Scan struct {
 // DefaultPageSize is how many objects are listed at once.
 const DefaultPageSize = 500
 
+// mostListed is about how many objects of a kind are listed. An API server may say without end that there are more.
+const mostListed = 1_000_000
+
+// ErrEndless says that a list was given up, as there were still more pages after a million objects.
+var ErrEndless = errors.New("the list has no end")
+
 // Each calls do with the metadata of every object of a kind that the selector matches. The cache is not asked. A kind that
-// the cluster does not serve has no objects.
+// the cluster does not serve has no objects. The error wraps ErrEndless if there are more than a million, or pages for as many.
 func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
 	namespaces := s.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		for token, more := "", true; more; {
-			list := &metav1.PartialObjectMetadataList{}
-			list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
-			err := s.page(ctx, a, at, list, &client.ListOptions{
-				Namespace: namespace, LabelSelector: selector, Limit: s.pageSize(), Continue: token,
-			})
-			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && k.IsUnserved(at) {
-				return nil
-			}
-			if next := continueAfter(err); next != "" && next != token {
-				token = next
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("listing %s in %s: %w", k.GroupKind(), at, err)
-			}
-			for i := range list.Items {
-				item := &list.Items[i]
-				item.SetGroupVersionKind(k.GroupVersionKind)
-				if err := do(item); err != nil {
-					return err
-				}
-			}
-			token = list.Continue
-			more = token != ""
+		err := s.eachIn(ctx, a, at, k, client.ListOptions{Namespace: namespace, LabelSelector: selector, Limit: s.pageSize()}, do)
+		if errors.Is(err, errUnserved) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// errUnserved says that the cluster does not serve a kind.
+var errUnserved = errors.New("the cluster does not serve it")
+
+// eachIn is Each for what options select.
+func (s Scan) eachIn(
+	ctx context.Context, a *Access, at Session, k Kind, options client.ListOptions, do func(*metav1.PartialObjectMetadata) error,
+) error {
+	for range (mostListed-1)/options.Limit + 1 {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
+		err := s.page(ctx, a, at, list, &options)
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && k.IsUnserved(at) {
+			return errUnserved
+		}
+		if next := continueAfter(err); next != "" && next != options.Continue {
+			options.Continue = next
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("listing %s in %s: %w", k.GroupKind(), at, err)
+		}
+		for i := range list.Items {
+			item := &list.Items[i]
+			item.SetGroupVersionKind(k.GroupVersionKind)
+			if err := do(item); err != nil {
+				return err
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("listing %s in %s: %w", k.GroupKind(), at, ErrEndless)
 }
 
 func (s Scan) pageSize() int64 {

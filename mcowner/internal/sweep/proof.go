@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,10 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 	}
 	err = p.access.Visit(ctx, owner.Cluster, func(ctx context.Context, home remote.Session) error {
 		obj, outside := k.NewMetadata(), ctx
+		before := p.sameCluster(ctx, home, owner) // another one may answer for a moment
+		if remote.IsHung(before) {
+			return before
+		}
 		ctx, cancel := p.access.Bound(ctx)
 		defer cancel()
 		err := home.Cluster.GetAPIReader().Get(ctx, owner.NamespacedName(), obj)
@@ -69,10 +74,10 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 				found.noted = owner.Manager != "" && record.NewKeys(owner.Fleet, owner.Manager).On(obj)
 			}
 		}
-		if found.why != "" || found.stray {
-			return p.sameCluster(outside, home, owner)
+		if found.why == "" && !found.stray {
+			return nil
 		}
-		return nil
+		return cmp.Or(before, p.sameCluster(outside, home, owner))
 	})
 	if err != nil {
 		return finding{}, fmt.Errorf("%w: %w", errUnproven, err)

@@ -218,3 +218,88 @@ func TestAListThatBreaksOffSaysNothingOfHowManyAreUnproven(t *testing.T) {
 		}
 	})
 }
+
+// TestAMemberThatGivesNoAnswerHoldsAWorkerForOneTimeout in each round, whether lists or removals get none. All kinds have their turn.
+func TestAMemberThatGivesNoAnswerHoldsAWorkerForOneTimeout(t *testing.T) {
+	t.Parallel()
+	for name, silence := range map[string]error{
+		"Lists": fmt.Errorf("no answer: %w", context.DeadlineExceeded), "Removals": errHung,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const kinds = 10
+				s := newSchedule(1, kinds)
+				tried := map[string]int{}
+				s.list = func(_ context.Context, _ remote.Session, k remote.Kind, _ func(client.Object) error) error {
+					tried[k.Kind]++
+					<-time.After(10 * time.Second)
+					return silence
+				}
+				by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil}
+				c := s.memory("member-0")
+				for round := range 2 * kinds {
+					before := time.Now()
+					s.sweep(t.Context(), c, by)
+					if took := time.Since(before); took != 10*time.Second {
+						t.Fatalf("round %d took %s, want one timeout", round, took)
+					}
+				}
+				for kind, n := range tried {
+					if n != 2 {
+						t.Errorf("%s was tried %d times in %d rounds, want 2", kind, n, 2*kinds)
+					}
+				}
+				if len(tried) != kinds {
+					t.Errorf("%d kinds were tried, want %d", len(tried), kinds)
+				}
+			})
+		})
+	}
+}
+
+// TestAKindThatGivesNoAnswerHoldsUpNoOther of its member: each round looks at all the others.
+func TestAKindThatGivesNoAnswerHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1, 5)
+		tried := map[string]int{}
+		s.list = func(_ context.Context, _ remote.Session, k remote.Kind, _ func(client.Object) error) error {
+			if tried[k.Kind]++; k.Kind == "Kind2" {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil}
+		c := s.memory("member-0")
+		const rounds = 4
+		for range rounds {
+			s.sweep(t.Context(), c, by)
+			clear(c.due)
+		}
+		for kind, n := range tried {
+			if n < rounds-1 { // the first round ends with the kind that gives no answer
+				t.Errorf("%s was listed %d times in %d rounds", kind, n, rounds)
+			}
+		}
+	})
+}
+
+// TestKindsThatAreNotSweptAnyMoreAreNotCounted: what was unproven of them is in nobody's way.
+func TestKindsThatAreNotSweptAnyMoreAreNotCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1, 2)
+		s.list = func(_ context.Context, _ remote.Session, _ remote.Kind, do func(client.Object) error) error {
+			return do(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mcowner.KeyPrefix + "hash": "{"}}})
+		}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil}
+		c := s.memory("member-0")
+		s.sweep(t.Context(), c, by)
+		s.kinds = s.kinds[:1]
+		s.sweep(t.Context(), c, by)
+		if _, kept := c.tallies[s.kinds[0].GroupVersionKind]; !kept || len(c.tallies) != 1 {
+			t.Errorf("of %d kinds it is counted what was unproven, want the one that is swept", len(c.tallies))
+		}
+	})
+}

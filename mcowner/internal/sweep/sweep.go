@@ -55,7 +55,7 @@ type findings struct {
 	gaveUp  bool    // on a kind
 	cached  bool    // what caches have is looked at
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
-	silent   map[mcreconcile.ClusterName]struct{}
+	unheard  map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
 	// alive are owners that were found to be there, and may have dependents in the cluster.
 	alive map[aliveOwner]struct{}
@@ -76,17 +76,23 @@ type ownersOf struct {
 // mostHung ends the look at a kind until the next sweep: a webhook that hangs would hold up each removal.
 const mostHung = 3
 
-var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep goes on with others of the kind", mostHung)
+var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep begins with the next kind, and goes on with others of this one", mostHung)
+
+// isSilent reports whether an error says that there was no answer about a kind. It ends a sweep, so that a member that gives none
+// holds a worker for the time of one list, however many kinds there are.
+func isSilent(err error) bool { return errors.Is(err, errHung) || remote.IsHung(err) }
 
 func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
 	found := findings{
 		pass: by.pass(c), cached: by.awake != nil,
-		silent: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[aliveOwner]struct{}{},
+		unheard: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[aliveOwner]struct{}{},
 	}
 	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error {
 		var errs []error
-		for _, k := range s.allKinds() {
+		kinds := s.allKinds()
+		c.keep(kinds)
+		for _, k := range found.inTurn(kinds) {
 			found.hanging, found.tally = 0, tally{strange: map[mcreconcile.ClusterName]int{}}
 			did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
 				s.look(ctx, at, k, obj, &found)
@@ -100,6 +106,10 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 				c.note(k.GroupVersionKind, found.tally)
 			}
 			errs = append(errs, err)
+			if isSilent(err) {
+				found.silent = k.GroupVersionKind
+				break
+			}
 		}
 		return errors.Join(append(errs, found.errs...)...)
 	})
@@ -140,11 +150,11 @@ func (s *Sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Ki
 	if time.Now().Before(c.due[k.GroupVersionKind]) {
 		return false, nil
 	}
-	if err := s.list(ctx, at, k, do); err != nil {
-		return errors.Is(err, errHung), err
+	err = s.list(ctx, at, k, do)
+	if err == nil || errors.Is(err, remote.ErrEndless) {
+		c.due[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
 	}
-	c.due[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
-	return true, nil
+	return err == nil || errors.Is(err, errHung), err
 }
 
 // scan is list where there are clusters.
@@ -248,7 +258,7 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 
 // prove asks the API server of the owner's cluster, see [proof.orphaned].
 func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (is finding, err error) {
-	if _, silent := found.silent[owner.Cluster]; silent {
+	if _, unheard := found.unheard[owner.Cluster]; unheard {
 		return is, fmt.Errorf("%w: %s gave no answer in time", errUnproven, remote.ClusterText(owner.Cluster))
 	}
 	if err := s.proof.mayAsk(owner); err != nil {
@@ -259,7 +269,7 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	}
 	is, err = s.proof.orphaned(ctx, owner, in)
 	if remote.IsHung(err) {
-		found.silent[owner.Cluster] = struct{}{}
+		found.unheard[owner.Cluster] = struct{}{}
 	}
 	return is, err
 }

@@ -1,6 +1,8 @@
 package sweep
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +36,14 @@ type pass struct {
 	// hung has dependents whose removal got no answer in time. They are left out until a sweep has reached the end, so that
 	// the others have their turn.
 	hung map[types.UID]struct{}
+	// silent is the kind that ended the last look, as it got no answer in time. The next one begins after it.
+	silent schema.GroupVersionKind
+}
+
+// inTurn returns kinds in the order in which they are looked at.
+func (p *pass) inTurn(kinds []remote.Kind) []remote.Kind {
+	next := 1 + slices.IndexFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == p.silent })
+	return slices.Concat(kinds[next:], kinds[:next])
 }
 
 // tally is what was seen when a kind was last looked at.
@@ -61,6 +71,15 @@ func (c *sweepMemory) note(kind schema.GroupVersionKind, seen tally) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tallies[kind] = seen
+}
+
+// keep forgets what was seen of other kinds than these: they are not swept any more.
+func (c *sweepMemory) keep(kinds []remote.Kind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.tallies, func(kind schema.GroupVersionKind, _ tally) bool {
+		return !slices.ContainsFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == kind })
+	})
 }
 
 // tell shows what a sweep came to. How many dependents have owners in another cluster than the one that has its name is logged
