@@ -3,12 +3,13 @@ package dependents_test
 import (
 	"context"
 	"net/http"
-	"strings"
+	"path"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -106,15 +107,20 @@ func (p *process) provide(to *mctest.ControlPlane) *line {
 // when the owner was asked for.
 func TestACollectorAsksWhichClusterItIsThatAProviderMade(t *testing.T) {
 	t.Parallel()
-	for name, once := range map[string]bool{"AnotherOne": false, "AnotherOneWhenTheOwnerIsAskedFor": true} {
+	const owner, identity = "not-in-the-other", metav1.NamespaceSystem
+	for name, leads := range map[string]map[string]string{ // where it leads after a request, "" at first
+		"AnotherOne":                       {"": "other"},
+		"AnotherOneWhenTheOwnerIsAskedFor": {"": "other", owner: "one", identity: "other"},
+		"AnotherOneOnceItHasSaidWhichItIs": {"": "one", identity: "other"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testWhichClusterAnswers(t, once)
+			testWhichClusterAnswers(t, leads)
 		})
 	}
 }
 
-func testWhichClusterAnswers(t *testing.T, once bool) {
+func testWhichClusterAnswers(t *testing.T, leads map[string]string) {
 	t.Helper()
 	w := newWorld(t, 3)
 	one, other, two := w.Members[0], w.Members[1], w.Members[2]
@@ -124,17 +130,13 @@ func testWhichClusterAnswers(t *testing.T, once bool) {
 		c.DependentsIn = mcowner.Clusters{Members: named(two.Name)}
 	})
 	l := p.provide(one)
-	l.lead(t, other)
-	if once {
-		l.whenAnswered(func(req *http.Request) {
-			switch {
-			case strings.HasSuffix(req.URL.Path, "/not-in-the-other"):
-				l.lead(t, one)
-			case strings.HasSuffix(req.URL.Path, "/kube-system"):
-				l.lead(t, other)
-			}
-		})
-	}
+	to := map[string]*mctest.ControlPlane{"one": one, "other": other}
+	l.lead(t, to[leads[""]])
+	l.whenAnswered(func(req *http.Request) {
+		if next := to[leads[path.Base(req.URL.Path)]]; next != nil {
+			l.lead(t, next)
+		}
+	})
 	dependent := w.owned(two, "a", mcowner.Reference{
 		Fleet: fleetName, Cluster: "member-1", ClusterUID: w.kubeSystem(one), APIVersion: "v1", Kind: "ConfigMap",
 		Namespace: w.ns, Name: "not-in-the-other", UID: "1",
