@@ -63,7 +63,7 @@ func (f *federate) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := distinct(ctx, hub, member); err != nil {
+	if _, err := distinct(ctx, hub, member); err != nil {
 		return err
 	}
 	theirs, err := access.ReadIssuer(ctx, member.config)

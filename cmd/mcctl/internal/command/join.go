@@ -36,7 +36,9 @@ Its token is in a Secret of the hub, and the manager renews it. With --federated
 no credential is kept anywhere; the member's API server must be configured for that first, see mcctl federate.
 
 FILE has the roles of the controllers, as mctest.ControlPlane.RecordRights writes them. Service accounts, bindings and namespaces may be beside
-them. What you may not grant is listed before anything is written.`,
+them. What you may not grant is listed before anything is written.
+
+What is applied from what --dry-run=client prints is theirs that apply it: mcctl leave names it, and does not remove it in the member.`,
 		Example: `  # The cluster of the context kind-east becomes the member east
   mcctl join east --member-context kind-east --rules rbac/member.yaml
 
@@ -79,13 +81,14 @@ func (j *join) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	p := j.plan(target, rights)
 	if j.dryRun.client() {
+		p := j.plan(target, rights)
 		return j.dryRun.print(j.streams.Out, p.member, p.hub)
 	}
-	if err := distinct(ctx, hub, member); err != nil {
+	if target.Identity, err = distinct(ctx, hub, member); err != nil {
 		return err
 	}
+	p := j.plan(target, rights)
 	if p.mark, err = hub.mark(ctx, name); err != nil {
 		return err
 	}

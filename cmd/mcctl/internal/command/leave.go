@@ -39,7 +39,10 @@ func newLeave(s *shared) *cobra.Command {
 		Use:   "leave NAME --member-context CONTEXT",
 		Short: "Undo what join has made",
 		Long: `Undoes what mcctl join has made: first in the hub, so that the controllers let go of the member while they still may work there, and
-then in the member, its rights last. What others have made stays.
+then in the member, its rights last. What others have made stays, and what of it lets the controllers work there is named: so it is with what
+was applied from what mcctl join --dry-run=client prints.
+
+A cluster that is not the one that has joined under the name is refused, and nothing is changed.
 
 With --dependents=prune the controllers take back what they have put into the member, and the command waits for that. With keep it
 stays. Without the flag, that is as the ClusterAccess says: its finalizer ` + objects.LeaveFinalizer + ` means prune.
@@ -72,42 +75,98 @@ func (l *leave) run(ctx context.Context, name string) error {
 		}
 		member = nil
 	}
-	if member != nil {
-		if err := distinct(ctx, hub, member); errors.Is(err, errSameCluster) { // another error is told once the hub is clean
-			return err
-		}
-	}
+	return l.undo(ctx, hub, member, name)
+}
+
+// undo makes sure that the member is the one that has joined, before anything is changed. That it does not answer is told once the hub
+// is clean.
+func (l *leave) undo(ctx context.Context, hub, member *reached, name string) error {
 	mark, err := hub.mark(ctx, name)
 	if err != nil {
 		return err
 	}
-	progress := newProgress(l.streams.ErrOut)
-	had, err := l.leaveHub(ctx, hub, name, mark, progress)
+	had, err := hub.leaving(ctx, name, mark)
 	if err != nil {
 		return err
 	}
-	return l.leaveMember(ctx, hub, member, name, mark, had, progress)
-}
-
-// leaveHub removes what is in the hub, and reports whether something was.
-func (l *leave) leaveHub(ctx context.Context, hub *reached, name string, mark mark, progress progress) (bool, error) {
-	access := &accessv1alpha1.ClusterAccess{}
-	access.SetGroupVersionKind(accessv1alpha1.GroupVersion().WithKind(accessv1alpha1.KindClusterAccess))
-	access.Namespace, access.Name = hub.namespace, name
-	found, err := hub.have(ctx, access)
-	if err != nil {
-		return false, err
-	}
-	if found {
-		if err := progress.step(hub.name+": "+describe(access), func() (string, error) { return "gone", l.release(ctx, hub, access) }); err != nil {
-			return true, err
+	var has presence
+	var unreached error
+	if member != nil {
+		has, unreached = l.look(ctx, hub, member, mark, had)
+		if errors.Is(unreached, errSameCluster) || errors.Is(unreached, errOtherCluster) {
+			return unreached
 		}
 	}
-	secrets, err := hub.made(ctx, mark, membership.HubKinds(), client.InNamespace(hub.namespace))
-	if err != nil {
-		return found, err
+	progress := newProgress(l.streams.ErrOut)
+	if err := l.leaveHub(ctx, hub, had, progress); err != nil {
+		return err
 	}
-	return found || len(secrets) > 0, hub.remove(ctx, secrets, progress)
+	if member == nil {
+		l.manual(mark)
+		return nil
+	}
+	if unreached == nil && has.none() && had.none() {
+		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q",
+			hub.config.Host, hub.namespace, member.config.Host, name)
+	}
+	return l.leaveMember(ctx, member, has, unreached, mark, progress)
+}
+
+// leaving is what goes from the hub, and what stays there since others have made it.
+type leaving struct {
+	joined
+
+	secrets, others []client.Object
+}
+
+func (l leaving) none() bool { return l.access == nil && len(l.secrets) == 0 }
+
+// leaving reads what the hub has of a member. The minter's Secret says which cluster has joined too, for a leave that was interrupted.
+func (r *reached) leaving(ctx context.Context, name string, mark mark) (leaving, error) {
+	var l leaving
+	var err error
+	if l.joined, err = r.joined(ctx, name); err != nil {
+		return l, err
+	}
+	if l.secrets, err = r.made(ctx, mark, membership.HubKinds(), client.InNamespace(r.namespace)); err != nil {
+		return l, err
+	}
+	for _, secret := range l.secrets {
+		if l.identity == "" {
+			l.identity = secret.GetAnnotations()[membership.IdentityAnnotation]
+		}
+	}
+	l.others, err = l.joined.others(ctx, r, mark)
+	return l, err
+}
+
+// look reads what is in the member. One in which nothing is of it is taken for another cluster, unless the hub knows that it is the one.
+func (l *leave) look(ctx context.Context, hub, member *reached, mark mark, had leaving) (presence, error) {
+	identity, err := distinct(ctx, hub, member)
+	if err != nil {
+		return presence{}, err
+	}
+	if err := had.isCluster(member, identity); err != nil {
+		return presence{}, err
+	}
+	has, err := member.presence(ctx, mark, had.access)
+	if err == nil && has.none() && !had.none() && had.identity == "" && !l.force {
+		err = fmt.Errorf("the cluster at %s has nothing that makes it the member %s, so it may be another one: %w. Name the context of the member. "+
+			"If this is it, run mcctl leave %s --force", member.config.Host, had.name, errOtherCluster, had.name)
+	}
+	return has, err
+}
+
+// leaveHub removes what is in the hub.
+func (l *leave) leaveHub(ctx context.Context, hub *reached, had leaving, progress progress) error {
+	if had.access != nil {
+		err := progress.step(hub.name+": "+describe(had.access), func() (string, error) { return "gone", l.release(ctx, hub, had.access) })
+		if err != nil {
+			return err
+		}
+	}
+	progress.kept(hub, had.others)
+	return hub.remove(ctx, had.secrets, progress)
 }
 
 // release deletes a ClusterAccess, and waits until the fleet has let go of the member.
@@ -138,22 +197,10 @@ func (l *leave) release(ctx context.Context, hub *reached, access *accessv1alpha
 }
 
 // leaveMember removes what is in the member, the rights last.
-func (l *leave) leaveMember(ctx context.Context, hub, member *reached, name string, mark mark, hubHad bool, progress progress) error {
-	if member == nil {
-		l.manual(mark)
-		return nil
-	}
-	err := distinct(ctx, hub, member)
-	var made []client.Object
+func (l *leave) leaveMember(ctx context.Context, member *reached, has presence, err error, mark mark, progress progress) error {
 	if err == nil {
-		made, err = member.made(ctx, mark, membership.MemberKinds())
-	}
-	if err == nil && len(made) == 0 && !hubHad {
-		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q",
-			hub.config.Host, hub.namespace, member.config.Host, name)
-	}
-	if err == nil {
-		err = member.remove(ctx, made, progress)
+		progress.kept(member, has.others)
+		err = member.remove(ctx, has.made, progress)
 	}
 	if err != nil && l.force {
 		tellf(l.streams.ErrOut, "mcctl: %v\n", err)

@@ -37,6 +37,13 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 	if err := member.mayGrant(ctx, p.rights); err != nil {
 		return err
 	}
+	joined, err := hub.joined(ctx, p.target.Name)
+	if err != nil {
+		return err
+	}
+	if err := joined.isCluster(member, p.target.Identity); err != nil {
+		return err
+	}
 	return member.unclaimed(ctx, in, p.mark)
 }
 

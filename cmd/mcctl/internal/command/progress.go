@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"golang.org/x/term"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // progress says what becomes of each step. On a terminal the step that runs is shown too, and its line replaced when it is done.
@@ -33,4 +34,11 @@ func (p progress) step(what string, run func() (result string, err error)) error
 	}
 	tellf(p.to, "%s: %s\n", what, result)
 	return nil
+}
+
+// kept names what is not removed.
+func (p progress) kept(in *reached, objects []client.Object) {
+	for _, obj := range objects {
+		tellf(p.to, "%s: %s: kept, since others have made it\n", in.name, describe(obj))
+	}
 }

@@ -52,6 +52,17 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	identity, err := distinct(ctx, hub, member)
+	if err != nil {
+		return err
+	}
+	joined, err := hub.joined(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := joined.isCluster(member, identity); err != nil {
+		return err
+	}
 	mark, err := hub.mark(ctx, name)
 	if err != nil {
 		return err

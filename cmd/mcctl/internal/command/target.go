@@ -114,20 +114,20 @@ func (s *side) connectMember() (*reached, error) {
 
 var errSameCluster = errors.New("are the same cluster: the hub; nothing was changed")
 
-// distinct makes sure that the member is another cluster than the hub. Both are asked, so it also tells a cluster that does not answer.
-func distinct(ctx context.Context, hub, member *reached) error {
+// distinct makes sure that the member is another cluster than the hub, and returns which one it is. Both are asked, so it also tells a
+// cluster that does not answer.
+func distinct(ctx context.Context, hub, member *reached) (identity string, err error) {
 	ours, err := hub.identity(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	theirs, err := member.identity(ctx)
-	if err != nil {
-		return err
+	if identity, err = member.identity(ctx); err != nil {
+		return "", err
 	}
-	if ours == theirs {
-		return fmt.Errorf("%s and %s %w", hub.config.Host, member.config.Host, errSameCluster)
+	if ours == identity {
+		return "", fmt.Errorf("%s and %s %w", hub.config.Host, member.config.Host, errSameCluster)
 	}
-	return nil
+	return identity, nil
 }
 
 // identity tells which cluster it is: the UID of its namespace kube-system.

@@ -14,10 +14,11 @@ func NamespaceKind() schema.GroupVersionKind {
 	return corev1.SchemeGroupVersion.WithKind(kindNamespace)
 }
 
+// SecretKind is the kind of the minter's Secret.
+func SecretKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Secret") }
+
 // HubKinds are the kinds of what is made in the hub beside the ClusterAccess.
-func HubKinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Secret")}
-}
+func HubKinds() []schema.GroupVersionKind { return []schema.GroupVersionKind{SecretKind()} }
 
 // MemberKinds are the kinds of what is made in a member, in the order in which they are deleted: accounts before what bounds them, and
 // namespaces last.

@@ -114,6 +114,9 @@ func celList(texts []string) string {
 	return string(quoted)
 }
 
+// IdentityAnnotation says which cluster has joined, on its ClusterAccess and on its minter's Secret.
+const IdentityAnnotation = "access.fleet-runtime.dev/identity"
+
 // Target is how the hub reaches a member.
 type Target struct {
 	// Name is that of the member, and Namespace that of its objects in the hub.
@@ -122,6 +125,16 @@ type Target struct {
 	CABundle                []byte
 	TLSServerName, ProxyURL string
 	Labels                  map[string]string
+	// Identity tells which cluster it is. It is empty where no server is asked.
+	Identity string
+}
+
+// annotations are those of what is made in the hub.
+func (t Target) annotations() map[string]string {
+	if t.Identity == "" {
+		return nil
+	}
+	return map[string]string{IdentityAnnotation: t.Identity}
 }
 
 // MinterSecretName is the name of the Secret of a member's minter.
@@ -132,7 +145,7 @@ func MinterSecret(t Target, account types.NamespacedName, token string) *corev1.
 	minter := Minter(account)
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: MinterSecretName(t.Name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: MinterSecretName(t.Name), Annotations: t.annotations()},
 		Type:       corev1.SecretTypeOpaque,
 		Data: map[string][]byte{
 			accessv1alpha1.MinterToken:          []byte(token),
@@ -163,9 +176,29 @@ func Federated(t Target, account string) *accessv1alpha1.ClusterAccess {
 func newAccess(t Target) *accessv1alpha1.ClusterAccess {
 	return &accessv1alpha1.ClusterAccess{
 		TypeMeta:   metav1.TypeMeta{APIVersion: accessv1alpha1.GroupVersion().String(), Kind: accessv1alpha1.KindClusterAccess},
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name, Labels: t.Labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name, Labels: t.Labels, Annotations: t.annotations()},
 		Spec: accessv1alpha1.ClusterAccessSpec{
 			Server: t.Server, CABundle: t.CABundle, TLSServerName: t.TLSServerName, ProxyURL: t.ProxyURL,
 		},
 	}
+}
+
+// Subjects are those as which the controllers come to the member of an access, and its minter.
+func Subjects(access *accessv1alpha1.ClusterAccess) []rbacv1.Subject {
+	var all []rbacv1.Subject
+	if federated := access.Spec.Federated; federated != nil {
+		all = append(all, FederatedSubject(access.Namespace, federated.ServiceAccountName))
+	}
+	if minter := access.Spec.Minter; minter != nil {
+		worker := types.NamespacedName{Namespace: minter.ServiceAccountNamespace, Name: minter.ServiceAccountName}
+		for _, key := range []types.NamespacedName{worker, Minter(worker)} {
+			all = append(all, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	return all
+}
+
+// AccountOf returns the service account that a subject is.
+func AccountOf(subject rbacv1.Subject) *corev1.ServiceAccount {
+	return newAccount(types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name})
 }

@@ -1,0 +1,159 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
+)
+
+// joined is what the hub knows of a member that has joined.
+type joined struct {
+	name string
+	// access is nil if there is none.
+	access *accessv1alpha1.ClusterAccess
+	// identity is that of the cluster that has joined, and empty if it is not known.
+	identity string
+}
+
+// joined asks the hub what has joined under a name. join has noted the identity on the ClusterAccess; for one that others have applied,
+// the Member has what a manager has seen.
+func (r *reached) joined(ctx context.Context, name string) (joined, error) {
+	j := joined{name: name}
+	access := &accessv1alpha1.ClusterAccess{}
+	access.SetGroupVersionKind(accessv1alpha1.GroupVersion().WithKind(accessv1alpha1.KindClusterAccess))
+	access.Namespace, access.Name = r.namespace, name
+	found, err := r.have(ctx, access)
+	if err != nil || !found {
+		return j, err
+	}
+	j.access, j.identity = access, access.Annotations[membership.IdentityAnnotation]
+	if j.identity == "" {
+		j.identity, err = r.seen(ctx, name)
+	}
+	return j, err
+}
+
+// seen returns the identity that a manager has seen of a member. It is empty where no manager writes Members, and for a caller that may
+// not read them.
+func (r *reached) seen(ctx context.Context, name string) (string, error) {
+	member := &membersv1alpha1.Member{}
+	member.SetGroupVersionKind(membersv1alpha1.GroupVersion().WithKind(membersv1alpha1.Kind))
+	member.Namespace, member.Name = r.namespace, membersv1alpha1.ObjectName(name)
+	if _, err := r.have(ctx, member); err != nil && !apierrors.IsForbidden(err) {
+		return "", err
+	}
+	return member.Status.Identity, nil
+}
+
+var errOtherCluster = errors.New("nothing was changed")
+
+// isCluster makes sure that a member is the cluster that has joined, if it is known which one that was.
+func (j joined) isCluster(member *reached, identity string) error {
+	if j.identity == "" || j.identity == identity {
+		return nil
+	}
+	at := ""
+	if j.access != nil {
+		at = " at " + j.access.Spec.Server
+	}
+	return fmt.Errorf("%s is another cluster than the one%s that has joined as %s: %w. Name the context of that one, or another member. "+
+		"If that one is no more, run mcctl leave %s --force, without a context of the member", member.config.Host, at, j.name, errOtherCluster, j.name)
+}
+
+// presence is what there is in a member of what it takes to be one.
+type presence struct {
+	// made is by mcctl, in the order in which it is removed.
+	made []client.Object
+	// others has the accounts of the controllers that others have made, and the bindings that give these rights.
+	others []client.Object
+}
+
+func (p presence) none() bool { return len(p.made)+len(p.others) == 0 }
+
+// presence reads what there is in a member. Without a ClusterAccess, only what mcctl has made is known.
+func (r *reached) presence(ctx context.Context, mark mark, access *accessv1alpha1.ClusterAccess) (presence, error) {
+	var p presence
+	var err error
+	if p.made, err = r.made(ctx, mark, membership.MemberKinds()); err != nil || access == nil {
+		return p, err
+	}
+	subjects := membership.Subjects(access)
+	for _, subject := range subjects {
+		if subject.Kind != rbacv1.ServiceAccountKind {
+			continue
+		}
+		account := membership.AccountOf(subject)
+		found, err := r.have(ctx, account)
+		if err != nil {
+			return p, err
+		}
+		if found && !mark.isOn(account) {
+			p.others = append(p.others, account)
+		}
+	}
+	bindings, err := r.bindings(ctx, subjects)
+	for _, binding := range bindings {
+		if !mark.isOn(binding) {
+			p.others = append(p.others, binding)
+		}
+	}
+	return p, err
+}
+
+// bindings returns those that give rights to one of the subjects.
+func (r *reached) bindings(ctx context.Context, subjects []rbacv1.Subject) ([]client.Object, error) {
+	of := func(these []rbacv1.Subject) bool {
+		for _, one := range these {
+			for _, subject := range subjects {
+				if one.Kind == subject.Kind && one.Namespace == subject.Namespace && one.Name == subject.Name {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	cluster, namespaced := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
+	for _, list := range []client.ObjectList{cluster, namespaced} {
+		if err := r.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("list the bindings in the %s (%s): %w", r.name, r.config.Host, err)
+		}
+	}
+	var all []client.Object
+	for i := range cluster.Items {
+		if binding := &cluster.Items[i]; of(binding.Subjects) {
+			binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"))
+			all = append(all, binding)
+		}
+	}
+	for i := range namespaced.Items {
+		if binding := &namespaced.Items[i]; of(binding.Subjects) {
+			binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
+			all = append(all, binding)
+		}
+	}
+	return all, nil
+}
+
+// others returns the minter's Secret, if others than mcctl have made it.
+func (j joined) others(ctx context.Context, hub *reached, mark mark) ([]client.Object, error) {
+	if j.access == nil || j.access.Spec.Minter == nil {
+		return nil, nil
+	}
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(membership.SecretKind())
+	secret.Namespace, secret.Name = j.access.Namespace, j.access.Spec.Minter.SecretName
+	found, err := hub.have(ctx, secret)
+	if err != nil || !found || mark.isOn(secret) {
+		return nil, err
+	}
+	return []client.Object{secret}, nil
+}
