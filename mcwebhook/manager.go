@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -66,6 +67,7 @@ type Manager struct {
 
 	registry *registry
 	keeper   *keeper
+	server   *server
 }
 
 // GetWebhookServer returns what takes the webhooks for members, before the manager starts. A conversion webhook, which is not a
@@ -95,9 +97,12 @@ func newManager(mgr mcmanager.Manager, opts Options) (*Manager, error) {
 		return nil, err
 	}
 	opts.Server.TLSOpts = append(slices.Clip(opts.Server.TLSOpts), opts.secure(secret))
+	opts.Server.WebhookMux = http.NewServeMux()
 	listener := webhook.NewServer(opts.Server)
 	hooks := newRegistry(mgr, listener)
-	listener.Register(prefix, &server{fleet: mgr.GetFleet(), hooks: hooks, store: secret})
+	answers := &server{fleet: mgr.GetFleet(), hooks: hooks, store: secret, longest: longestReview}
+	opts.Server.WebhookMux.HandleFunc("/", answers.notFound)
+	listener.Register(prefix, answers)
 	i := newInstaller(mgr, opts, kinds, hooks, secret)
 	if err := i.setUp(); err != nil {
 		return nil, err
@@ -108,7 +113,7 @@ func newManager(mgr mcmanager.Manager, opts Options) (*Manager, error) {
 			return nil, err
 		}
 	}
-	return &Manager{Manager: mgr, registry: hooks, keeper: k}, nil
+	return &Manager{Manager: mgr, registry: hooks, keeper: k, server: answers}, nil
 }
 
 // complete sets what is not set, and returns an error for what cannot be used.

@@ -1,12 +1,18 @@
 package mcwebhook
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -99,4 +105,81 @@ func series(t *testing.T) (count int) {
 		}
 	}
 	return count
+}
+
+// dial opens a connection as a member would, which speaks HTTP/1.1.
+func (p *program) dial() *tls.Conn {
+	t := p.world.t
+	t.Helper()
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(p.hooks.keeper.store.now.Load().bundle())
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(p.opts.URL, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // perhaps the other side has closed it
+	return conn.(*tls.Conn)
+}
+
+// ask sends the head of a request, and of its body the beginning alone.
+func ask(t *testing.T, conn io.Writer, path string) {
+	t.Helper()
+	_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: hub\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestABodyThatDoesNotEndEndsItsConnection, whoever sends it.
+func TestABodyThatDoesNotEndEndsItsConnection(t *testing.T) {
+	w := newWorld(t, 1)
+	p := w.newProgram("Ignore", nil)
+	p.hooks.server.longest = time.Second
+	p.start()
+	w.isAsked(w.Members[0])
+	for what, path := range map[string]string{
+		"a member":               p.path("member-1", "/validate--v1-configmap"),
+		"a stranger":             caller{"member-1", "", "/validate--v1-configmap"}.path(newKey()),
+		"one that asks for else": "/elsewhere",
+	} {
+		conn := p.dial()
+		ask(t, conn, path)
+		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil { // it ends a test that fails
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the connection of %s stays", what)
+		}
+	}
+}
+
+// TestAnAnswerThatNobodyReadsEnds, so that its member can be drained.
+func TestAnAnswerThatNobodyReadsEnds(t *testing.T) {
+	w := newWorld(t, 1)
+	p := w.newProgram("Ignore", nil)
+	p.hooks.server.longest = time.Second
+	ended := make(chan struct{})
+	const hook = "/validate--v1-configmap"
+	validate := p.hooks.registry.handlers[hook]
+	p.hooks.registry.handlers[hook] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 1000 {
+			validate.ServeHTTP(w, r)
+			return
+		}
+		defer close(ended)
+		for block := make([]byte, 1<<20); ; {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	p.start()
+	w.isAsked(w.Members[0])
+	ask(t, p.dial(), p.path("member-1", hook))
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second): // it ends a test that fails
+		t.Error("it is still written")
+	}
 }

@@ -7,13 +7,17 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,6 +30,13 @@ const AnnotationRotate = "webhooks.fleet-runtime.dev/rotate"
 // secretSuffix follows [Options.Name] in the name of the Secret.
 const secretSuffix = "-webhooks"
 
+const (
+	// readPause is how long the Secret is not read again for keys that are not known here. Anybody can ask with such.
+	readPause = time.Second
+	// readTimeout bounds one such read, since an API server waits for it.
+	readTimeout = 2 * time.Second
+)
+
 // store has the material of the one Secret that all replicas share, as the watch of this replica brings it.
 type store struct {
 	cache.Cache
@@ -33,10 +44,17 @@ type store struct {
 	key    client.ObjectKey
 	writer client.Client
 	log    logr.Logger
+	clock  clock.PassiveClock
 	now    atomic.Pointer[material] // nil until there is some
+	ahead  atomic.Pointer[material] // what was read and the watch has not brought yet, nil if there is none
 
-	mu   sync.Mutex // guards tell
-	tell []func()   // are called when there is other material
+	reads  singleflight.Group // of lookAgain
+	readAt time.Time          // when the last of these ended
+
+	mu           sync.Mutex // guards what follows, and changes of ahead
+	version      string     // the resource version of what the watch has brought last
+	aheadVersion string
+	tell         []func() // are called when there is other material
 }
 
 func newStore(mgr mcmanager.Manager, opts Options) (*store, error) {
@@ -58,7 +76,7 @@ func newStore(mgr mcmanager.Manager, opts Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{Cache: watched, key: key, writer: writer, log: mgr.GetLogger().WithName("webhooks")}
+	s := &store{Cache: watched, key: key, writer: writer, log: mgr.GetLogger().WithName("webhooks"), clock: clock.RealClock{}}
 	informer, err := watched.GetInformer(context.Background(), &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
@@ -86,6 +104,10 @@ func (s *store) seen(obj any) {
 	s.now.Store(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.version = secret.ResourceVersion
+	if !isNewer(s.aheadVersion, s.version) {
+		s.ahead.Store(nil)
+	}
 	for _, tell := range s.tell {
 		tell()
 	}
@@ -99,11 +121,58 @@ func (s *store) follow(tell func()) {
 }
 
 // keys returns the keys that count, none until there are some.
-func (s *store) keys() [][]byte {
-	if m := s.now.Load(); m != nil {
-		return m.keys()
+func (s *store) keys() (keys [][]byte) {
+	for _, m := range []*material{s.now.Load(), s.ahead.Load()} {
+		if m != nil {
+			keys = append(keys, m.keys()...)
+		}
+	}
+	return keys
+}
+
+// lookAgain reads the Secret, for keys that the watch has not brought yet. It does so once for all who ask meanwhile, and not
+// at all where that was just done.
+func (s *store) lookAgain(ctx context.Context) {
+	done := s.reads.DoChan("", func() (any, error) { // it ends within readTimeout
+		if s.clock.Since(s.readAt) < readPause {
+			return nil, nil
+		}
+		if err := s.read(context.WithoutCancel(ctx)); err != nil { // others wait for it too
+			s.log.V(1).Info("Cannot look for a key of webhooks that is not known here", "error", err.Error())
+		}
+		s.readAt = s.clock.Now()
+		return nil, nil
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+func (s *store) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	secret := &corev1.Secret{}
+	if err := s.writer.Get(ctx, s.key, secret); err != nil {
+		return err
+	}
+	m, err := parse(secret.Data)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if isNewer(secret.ResourceVersion, s.version) {
+		s.ahead.Store(m)
+		s.aheadVersion = secret.ResourceVersion
 	}
 	return nil
+}
+
+// isNewer compares two resource versions of the Secret. Any is newer than none.
+func isNewer(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return version != "" && (than == "" || err == nil && order > 0)
 }
 
 var errNoCertificate = errors.New("there is no certificate yet")

@@ -116,13 +116,15 @@ type world struct {
 	*mctest.Fleet
 	t         *testing.T
 	namespace string // of the Secret
+	// wrapHub is on the way of programs to the local cluster. Default: nothing.
+	wrapHub func(http.RoundTripper) http.RoundTripper
 }
 
 const asked = "asked"
 
 func newWorld(t *testing.T, members int) *world {
 	t.Helper()
-	w := &world{pool.Start(t, mctest.Options{Clusters: members}), t, ""}
+	w := &world{Fleet: pool.Start(t, mctest.Options{Clusters: members}), t: t}
 	w.namespace = w.Local.CreateNamespace(t)
 	for _, cp := range w.Members {
 		w.create(cp, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: asked, Labels: map[string]string{"admission": "asked"}}})
@@ -215,6 +217,7 @@ func (w *world) newProgram(policy string, change func(*Options), options ...mcma
 				Verbs: []string{"get", "list", "watch", "update"},
 			})
 	}
+	hub.Wrap(w.wrapHub)
 	p.Manager, err = mcmanager.New(hub, &p.Provider, mcmanager.Options{
 		Scheme: scheme.Scheme, Logger: p.quiet(), Metrics: metricsserver.Options{BindAddress: "0"},
 	}, options...)
