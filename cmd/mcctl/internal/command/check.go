@@ -91,7 +91,7 @@ func (k *check) reach(config *rest.Config) error {
 
 // ask asks the member whether the account has the rights in the files.
 func (k *check) ask(ctx context.Context, config *rest.Config) error {
-	wanted, err := k.rights.read(k.streams.In)
+	wanted, err := k.rights.read(k.streams.In, defaultAccount())
 	if err != nil {
 		return err
 	}

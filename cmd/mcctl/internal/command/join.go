@@ -77,7 +77,7 @@ func (j *join) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	rights, err := j.rights.read(j.streams.In)
+	rights, err := j.rights.read(j.streams.In, defaultAccount())
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,10 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 )
 
 type rbac struct {
@@ -22,6 +26,8 @@ func newRBAC(s *shared) *cobra.Command {
 		Long: `Applies the roles of FILE in a member, bound to the account of the controllers: what mcctl join does of it, for a member that has joined
 and whose controllers need other rights now. Those that FILE has no more are not removed.
 
+The account is the one that the member has joined with, unless FILE or --service-account says another.
+
 What you may not grant is listed before anything is written.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return r.run(c.Context(), args[0]) },
@@ -37,11 +43,14 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err := r.dryRun.validate(); err != nil {
 		return err
 	}
-	given, err := r.rights.read(r.streams.In)
-	if err != nil {
+	if err := r.rights.validate(); err != nil {
 		return err
 	}
 	if r.dryRun.client() {
+		given, err := r.rights.read(r.streams.In, defaultAccount())
+		if err != nil {
+			return err
+		}
 		return r.dryRun.print(r.streams.Out, given.Objects, nil)
 	}
 	hub, err := r.hub.connect()
@@ -67,15 +76,35 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := member.unclaimed(ctx, given.Objects, mark); err != nil {
+	given, objects, err := r.of(joined)
+	if err != nil {
 		return err
 	}
-	if err := member.mayApply(ctx, given.Objects); err != nil {
+	if err := member.unclaimed(ctx, objects, mark); err != nil {
+		return err
+	}
+	if err := member.mayApply(ctx, objects); err != nil {
 		return err
 	}
 	if err := member.mayGrant(ctx, given); err != nil {
 		return err
 	}
 	a := applier{mark: mark, dryRun: r.dryRun.server(), progress: newProgress(r.streams.ErrOut)}
-	return a.apply(ctx, member, given.Objects...)
+	return a.apply(ctx, member, objects...)
+}
+
+// of returns the rights, and what gives them to those as which the controllers come to a member.
+func (r *rbac) of(member joined) (membership.Rights, []client.Object, error) {
+	fallback := defaultAccount()
+	if access := member.access; access != nil && access.Spec.Minter != nil {
+		fallback = types.NamespacedName{Namespace: access.Spec.Minter.ServiceAccountNamespace, Name: access.Spec.Minter.ServiceAccountName}
+	}
+	given, err := r.rights.read(r.streams.In, fallback)
+	if err != nil {
+		return given, nil, err
+	}
+	if access := member.access; access != nil && access.Spec.Federated != nil {
+		return given, given.For(membership.FederatedSubject(access.Namespace, access.Spec.Federated.ServiceAccountName)), nil
+	}
+	return given, given.Objects, nil
 }

@@ -26,11 +26,25 @@ func (r *rightsFlags) addFlags(to *pflag.FlagSet) {
 		"The account of the controllers in the member, as NAMESPACE/NAME. Default: the one in the files, or else fleet-system/fleet")
 }
 
-// read reads the files.
-func (r *rightsFlags) read(in io.Reader) (membership.Rights, error) {
-	var none membership.Rights
+// validate reads no file.
+func (r *rightsFlags) validate() error {
 	if len(r.files) == 0 {
-		return none, usageError("say with --rules what the controllers may do in the member")
+		return usageError("say with --rules what the controllers may do in the member")
+	}
+	_, err := r.named()
+	return err
+}
+
+// defaultAccount is that of the controllers where nobody says another.
+func defaultAccount() types.NamespacedName {
+	return types.NamespacedName{Namespace: "fleet-system", Name: "fleet"}
+}
+
+// read reads the files. Fallback is the account where neither they nor the flags say one.
+func (r *rightsFlags) read(in io.Reader, fallback types.NamespacedName) (membership.Rights, error) {
+	var none membership.Rights
+	if err := r.validate(); err != nil {
+		return none, err
 	}
 	account, err := r.named()
 	if err != nil {
@@ -45,7 +59,7 @@ func (r *rightsFlags) read(in io.Reader) (membership.Rights, error) {
 		all.WriteString("\n---\n")
 		all.Write(text)
 	}
-	rights, err := membership.ReadRights(&all, account, types.NamespacedName{Namespace: "fleet-system", Name: "fleet"})
+	rights, err := membership.ReadRights(&all, account, fallback)
 	if err != nil {
 		return none, fmt.Errorf("read the rules in %s: %w", strings.Join(r.files, ", "), err)
 	}

@@ -30,6 +30,9 @@ type Rights struct {
 	// Objects are those of the manifests, and those that are missing: the namespace, the account, and a binding to the account for
 	// each role without one. They are in the order in which they can be made.
 	Objects []client.Object
+
+	// manifests are the objects that were read.
+	manifests []client.Object
 }
 
 // maxManifests bounds what is read of a file with manifests, in bytes.
@@ -45,12 +48,12 @@ func ReadRights(manifests io.Reader, account, fallback types.NamespacedName) (Ri
 	if !slices.ContainsFunc(objects, isRole) {
 		return Rights{}, errors.New("there is no role in them, so the controllers could do nothing")
 	}
-	r := Rights{Objects: objects}
+	r := Rights{manifests: objects}
 	if r.Account, err = accountOf(objects, account, fallback); err != nil {
 		return Rights{}, err
 	}
-	r.complete()
-	slices.SortStableFunc(r.Objects, func(a, b client.Object) int { return cmp.Compare(rank(a), rank(b)) })
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: r.Account.Namespace, Name: r.Account.Name}
+	r.Objects = complete(objects, subject, newAccount(r.Account))
 	return r, nil
 }
 
@@ -128,11 +131,12 @@ func accountOf(objects []client.Object, wanted, fallback types.NamespacedName) (
 	}
 }
 
-// complete adds what the manifests leave out.
-func (r *Rights) complete() {
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: r.Account.Namespace, Name: r.Account.Name}
+// complete adds what manifests leave out: more, the namespaces, and a binding to the subject for each role without one. The result is in
+// the order in which it can be made.
+func complete(manifests []client.Object, subject rbacv1.Subject, more ...client.Object) []client.Object {
+	all := slices.Clone(manifests)
 	has, bound := map[string]bool{}, map[string]bool{}
-	for _, obj := range r.Objects {
+	for _, obj := range manifests {
 		has[id(obj)] = true
 		if namespace, ref := reference(obj); ref.Name != "" {
 			bound[ref.Kind+" "+namespace+"/"+ref.Name] = true
@@ -144,11 +148,13 @@ func (r *Rights) complete() {
 	add := func(obj client.Object) {
 		if !has[id(obj)] {
 			has[id(obj)] = true
-			r.Objects = append(r.Objects, obj)
+			all = append(all, obj)
 		}
 	}
-	add(newAccount(r.Account))
-	for _, obj := range slices.Clone(r.Objects) {
+	for _, obj := range more {
+		add(obj)
+	}
+	for _, obj := range slices.Clone(all) {
 		if obj.GetNamespace() != "" {
 			add(newNamespace(obj.GetNamespace()))
 		}
@@ -163,6 +169,8 @@ func (r *Rights) complete() {
 			}
 		}
 	}
+	slices.SortStableFunc(all, func(a, b client.Object) int { return cmp.Compare(rank(a), rank(b)) })
+	return all
 }
 
 // reference returns the role that a binding is about.
@@ -192,7 +200,7 @@ func (r Rights) For(subject rbacv1.Subject) []client.Object {
 		}
 	}
 	var objects []client.Object
-	for _, obj := range r.Objects {
+	for _, obj := range r.manifests {
 		if account, is := obj.(*corev1.ServiceAccount); is && client.ObjectKeyFromObject(account) == r.Account {
 			continue
 		}
@@ -205,7 +213,7 @@ func (r Rights) For(subject rbacv1.Subject) []client.Object {
 		}
 		objects = append(objects, obj)
 	}
-	return objects
+	return complete(objects, subject)
 }
 
 // Rights returns what the roles give, one by one.
