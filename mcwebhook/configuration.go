@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -25,6 +27,7 @@ const (
 	mutating   = "MutatingWebhookConfiguration"
 
 	defaultTimeoutSeconds = 5
+	maxTimeoutSeconds     = 30
 )
 
 // Parse reads ValidatingWebhookConfigurations and MutatingWebhookConfigurations from YAML, such as the file
@@ -159,6 +162,9 @@ func newHook(w admissionregistrationv1.ValidatingWebhook, failForCore bool) (hoo
 		return hook{}, errors.New("it does not say its sideEffects")
 	}
 	setDefaults(&w)
+	if err := validate(&w); err != nil {
+		return hook{}, err
+	}
 	if *w.FailurePolicy == admissionregistrationv1.Fail && !failForCore && slices.ContainsFunc(w.Rules, isOfCore) {
 		return hook{}, errors.New("its failurePolicy is Fail for kinds of Kubernetes itself, or for all groups: " +
 			"set Ignore, or Options.AllowFailForCoreGroups, which says what that means")
@@ -166,6 +172,20 @@ func newHook(w admissionregistrationv1.ValidatingWebhook, failForCore bool) (hoo
 	w.ClientConfig = admissionregistrationv1.WebhookClientConfig{}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&w)
 	return hook{*service.Path, fields}, err
+}
+
+// validate returns an error for what API servers refuse, which would keep all other webhooks of the kind out of members too.
+func validate(w *admissionregistrationv1.ValidatingWebhook) error {
+	if wrong := validation.IsFullyQualifiedName(field.NewPath("name"), w.Name); len(wrong) > 0 {
+		return wrong.ToAggregate()
+	}
+	if effects := *w.SideEffects; effects != admissionregistrationv1.SideEffectClassNone && effects != admissionregistrationv1.SideEffectClassNoneOnDryRun {
+		return fmt.Errorf("its sideEffects are %s: API servers accept None and NoneOnDryRun", effects)
+	}
+	if seconds := *w.TimeoutSeconds; seconds < 1 || seconds > maxTimeoutSeconds {
+		return fmt.Errorf("its timeoutSeconds are %d: API servers accept 1 to %d", seconds, maxTimeoutSeconds)
+	}
+	return nil
 }
 
 func setDefaults(w *admissionregistrationv1.ValidatingWebhook) {

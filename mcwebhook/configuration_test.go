@@ -79,6 +79,11 @@ func TestWhatCannotBeInstalledIsRefused(t *testing.T) {
 		"no side effects": strings.Replace(right, "  sideEffects: None\n", "", 1),
 		"the same twice":  right + "---" + right,
 		"no YAML":         "{",
+		"a short name":    strings.Replace(right, "v.example.com", "example.com", 1),
+		"a long name":     strings.Replace(right, "v.example.com", strings.Repeat("v.", 122)+"example.com", 1),
+		"side effects":    strings.Replace(right, "sideEffects: None", "sideEffects: Some", 1),
+		"a long timeout":  right + "  timeoutSeconds: 31\n",
+		"no timeout":      right + "  timeoutSeconds: 0\n",
 	} {
 		if _, err := take(t, manifest, false); err == nil {
 			t.Errorf("%s is no error", what)

@@ -49,6 +49,7 @@ type installer struct {
 	mu      sync.Mutex // guards failing
 	failing map[mcreconcile.ClusterName]string
 	without *prometheus.Desc
+	taken   takeovers
 }
 
 func newInstaller(mgr mcmanager.Manager, opts Options, kinds []*kind, hooks *registry, s *store) *installer {
@@ -90,6 +91,7 @@ func (i *installer) request(name mcreconcile.ClusterName) mcreconcile.Request {
 func (i *installer) changed(_ context.Context, status fleet.Status) []mcreconcile.Request {
 	if !status.Engaged() {
 		i.note(status.Name, nil)
+		i.taken.forget(status.Name)
 		return nil
 	}
 	return []mcreconcile.Request{i.request(status.Name)}
@@ -128,7 +130,7 @@ func (i *installer) check() error {
 func (i *installer) reconcile(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
 	var err error
 	if mcreconcile.Leaving(ctx) {
-		err = i.remove(ctx)
+		err = i.remove(ctx, req.ClusterName)
 	} else {
 		err = i.install(ctx, req.ClusterName)
 	}
@@ -147,26 +149,34 @@ func (i *installer) install(ctx context.Context, name mcreconcile.ClusterName) e
 		return err
 	}
 	m := i.store.now.Load()
-	if m == nil {
+	if m == nil || m.id == "" {
 		return nil // the request comes again with the keys
 	}
-	cl := mcreconcile.ClusterFrom(ctx)
+	errs := make([]error, 0, len(i.kinds)) // one kind that cannot be installed does not hold the other
 	for _, k := range i.kinds {
 		wanted, err := i.wanted(k, m, caller{name: name, identity: e.Identity()})
 		if err != nil {
 			return err
 		}
-		at := place{cl.GetAPIReader(), cl.GetClient(), k, i.opts.Name}
+		at := i.at(ctx, k, m, name)
 		if len(wanted) == 0 {
 			err = at.remove(ctx)
 		} else {
 			err = at.install(ctx, wanted)
 		}
 		if err != nil {
-			return concealed{fmt.Errorf("installing the %s %s in cluster %q: %w", k.Kind, i.opts.Name, name, err), proofs(m, name, e.Identity())}
+			errs = append(errs, concealed{
+				fmt.Errorf("installing the %s %s in cluster %q: %w", k.Kind, i.opts.Name, name, err), proofs(m, name, e.Identity()),
+			})
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// at returns where a member that is reconciled has a kind.
+func (i *installer) at(ctx context.Context, k *kind, m *material, name mcreconcile.ClusterName) place {
+	cl := mcreconcile.ClusterFrom(ctx)
+	return place{cl.GetAPIReader(), cl.GetClient(), k, i.opts.Name, claim{m.id, i.opts.URL, name}, &i.taken}
 }
 
 // wanted returns the webhooks of a kind that a member is to have.
@@ -182,15 +192,18 @@ func (i *installer) wanted(k *kind, m *material, c caller) ([]any, error) {
 }
 
 // remove takes away what a member has.
-func (i *installer) remove(ctx context.Context) error {
-	cl := mcreconcile.ClusterFrom(ctx)
+func (i *installer) remove(ctx context.Context, name mcreconcile.ClusterName) error {
+	m := i.store.now.Load()
+	if m == nil {
+		m = &material{} // the URL tells what is this program's
+	}
+	errs := make([]error, 0, len(i.kinds))
 	for _, k := range i.kinds {
-		at := place{cl.GetAPIReader(), cl.GetClient(), k, i.opts.Name}
-		if err := at.remove(ctx); err != nil {
-			return fmt.Errorf("removing the %s %s: %w", k.Kind, i.opts.Name, err)
+		if err := i.at(ctx, k, m, name).remove(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("removing the %s %s: %w", k.Kind, i.opts.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // everywhere reports whether all Ready members have what they are to have with some material. Those of other replicas are asked too, and
@@ -223,7 +236,7 @@ func (i *installer) has(ctx context.Context, status fleet.Status, m *material) e
 		if err != nil {
 			return err
 		}
-		live, err := place{reader, nil, k, i.opts.Name}.get(ctx)
+		live, err := place{reader: reader, kind: k, name: i.opts.Name}.get(ctx)
 		if err != nil {
 			return err
 		}

@@ -190,6 +190,35 @@ func TestAConfigurationOfOthersIsLeftAlone(t *testing.T) {
 	}
 }
 
+// TestOneKindDoesNotHoldTheOther that cannot be installed.
+func TestOneKindDoesNotHoldTheOther(t *testing.T) {
+	w := newWorld(t, 1)
+	w.create(w.Members[0], configurationOf("test"))
+	w.newProgram("Fail", nil).start()
+	w.eventually("objects are changed", func() bool {
+		cm, err := w.write(w.Members[0], "allowed")
+		return err == nil && cm.Data["cluster"] == "member-1"
+	})
+}
+
+// TestAMemberMayHaveAnyName, also the longest one.
+func TestAMemberMayHaveAnyName(t *testing.T) {
+	w := newWorld(t, 1)
+	cp := w.Members[0]
+	w.Members = nil // it joins by another name
+	p := w.newProgram("Fail", nil)
+	longest := strings.Repeat("a", 63) + "/" + strings.Repeat("b.", 126) + "b"
+	if len(longest) != fleet.MaxNameLength {
+		t.Fatalf("it has %d characters", len(longest))
+	}
+	p.join(fleet.Member{Name: fleet.ClusterName(longest), Config: cp.Config()})
+	p.start()
+	w.isAsked(cp)
+	if cm, err := w.write(cp, "allowed"); err != nil || cm.Data["cluster"] != longest {
+		t.Errorf("it is served as %v: %v", cm.Data, err)
+	}
+}
+
 // TestMembersAreWrittenWhileNobodyAnswers, unless a webhook says otherwise.
 func TestMembersAreWrittenWhileNobodyAnswers(t *testing.T) {
 	w := newWorld(t, 1)

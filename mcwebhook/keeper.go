@@ -127,10 +127,12 @@ func (k *keeper) make(ctx context.Context) error {
 func (k *keeper) next(ctx context.Context, m *material, asked bool) (*material, error) {
 	now, host := k.clock.Now(), k.host()
 	switch {
+	case m.id == "":
+		return m.identify(), nil
 	case host != "" && len(m.ca.cert) == 0: // certificates were not the program's own until now
 		made, err := newMaterial(k.opts().Name, host, now)
 		if err == nil {
-			made.key, made.previousKey = m.key, m.previousKey
+			made.id, made.key, made.previousKey = m.id, m.key, m.previousKey
 			if len(m.previousKey) > 0 { // it counts for a while still, and no longer
 				made.phase, made.since = switched, now
 			}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 )
@@ -43,6 +44,7 @@ type authority struct{ cert, key []byte }
 
 // material is what the Secret holds. It is not changed once others have it.
 type material struct {
+	id               string // of the Secret, whatever it holds; empty in one that was made by an earlier version
 	key, previousKey []byte
 	// ca and previousCA are empty where the certificates are not the program's own. previousCA has a key while it still signs.
 	ca, previousCA authority
@@ -56,6 +58,7 @@ type material struct {
 
 // The keys of the Secret's data.
 const (
+	dataID            = "id"
 	dataKey           = "key"
 	dataPreviousKey   = "previous-key"
 	dataCA            = "ca.crt"
@@ -71,7 +74,7 @@ const (
 // data returns what the Secret holds.
 func (m *material) data() map[string][]byte {
 	return map[string][]byte{
-		dataKey: m.key, dataPreviousKey: m.previousKey,
+		dataID: []byte(m.id), dataKey: m.key, dataPreviousKey: m.previousKey,
 		dataCA: m.ca.cert, dataCAKey: m.ca.key, dataPreviousCA: m.previousCA.cert, dataPreviousCAKey: m.previousCA.key,
 		dataCert: m.served.cert, dataCertKey: m.served.key,
 		dataPhase: []byte(m.phase), dataSince: []byte(m.since.UTC().Format(time.RFC3339)),
@@ -81,7 +84,7 @@ func (m *material) data() map[string][]byte {
 // parse returns what a Secret holds. The error holds nothing of it.
 func parse(data map[string][]byte) (*material, error) {
 	m := &material{
-		key: data[dataKey], previousKey: data[dataPreviousKey],
+		id: string(data[dataID]), key: data[dataKey], previousKey: data[dataPreviousKey],
 		ca: authority{data[dataCA], data[dataCAKey]}, previousCA: authority{data[dataPreviousCA], data[dataPreviousCAKey]},
 		served: authority{data[dataCert], data[dataCertKey]}, phase: phase(data[dataPhase]),
 	}
@@ -124,7 +127,7 @@ func newKey() []byte {
 
 // newMaterial returns new keys, and new certificates for a host if that is not empty.
 func newMaterial(name, host string, now time.Time) (m *material, err error) {
-	m = &material{key: newKey(), since: now}
+	m = &material{id: string(uuid.NewUUID()), key: newKey(), since: now}
 	if host == "" {
 		return m, nil
 	}
@@ -134,9 +137,16 @@ func newMaterial(name, host string, now time.Time) (m *material, err error) {
 	return m, m.serve(m.ca, host, now)
 }
 
+// identify gives the Secret of an earlier version an ID.
+func (m *material) identify() *material {
+	next := *m
+	next.id = string(uuid.NewUUID())
+	return &next
+}
+
 // rotate begins to take new keys.
 func (m *material) rotate(name, host string, now time.Time) (next *material, err error) {
-	next = &material{key: newKey(), previousKey: m.key, served: m.served, phase: installing, since: now}
+	next = &material{id: m.id, key: newKey(), previousKey: m.key, served: m.served, phase: installing, since: now}
 	if host == "" {
 		return next, nil
 	}

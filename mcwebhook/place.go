@@ -24,6 +24,8 @@ type place struct {
 	writer client.Client
 	kind   *kind
 	name   string
+	claim  claim // of those that write
+	taken  *takeovers
 }
 
 // get returns what is there, nil if nothing is.
@@ -38,36 +40,63 @@ func (p place) get(ctx context.Context) (*unstructured.Unstructured, error) {
 
 var errTheirs = errors.New("it is there already and was not made by this program: delete it, or set another mcwebhook.Options.Name")
 
-// install writes webhooks, unless they are there.
+// install writes webhooks, unless they are there, or something else keeps what is there.
 func (p place) install(ctx context.Context, wanted []any) error {
 	live, err := p.get(ctx)
 	if err != nil {
 		return err
 	}
-	switch {
-	case live != nil && !p.isOurs(live):
-		return errTheirs
-	case live != nil && isAs(live, wanted):
-		return nil
+	former := p.claim
+	if live != nil {
+		if err := p.mayWrite(live); err != nil {
+			return err
+		}
+		if former = claimOf(live); former == p.claim && isAs(live, wanted) {
+			return nil
+		}
 	}
-	applied := p.kind.object(p.name)
-	applied.SetLabels(map[string]string{LabelName: p.name})
-	applied.Object["webhooks"] = wanted
 	owner := client.FieldOwner(ownerPrefix + p.name)
-	if err := p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), owner, client.ForceOwnership); err != nil {
+	if err := p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(p.applied(wanted)), owner, client.ForceOwnership); err != nil {
 		return err
+	}
+	if former != p.claim {
+		p.taken.add(p.takeover(former))
 	}
 	if live, err = p.get(ctx); err != nil || live == nil || isAs(live, wanted) {
 		return err
+	}
+	if by := claimOf(live); by != p.claim {
+		return kept{by} // it was quicker
 	}
 	live.Object["webhooks"] = wanted // without what others have added
 	return p.writer.Update(ctx, live, owner)
 }
 
+func (p place) applied(wanted []any) *unstructured.Unstructured {
+	u := p.kind.object(p.name)
+	u.SetLabels(map[string]string{LabelName: p.name})
+	u.SetAnnotations(map[string]string{annotationProgram: p.claim.String()})
+	u.Object["webhooks"] = wanted
+	return u
+}
+
+// mayWrite returns an error for a configuration that something else keeps.
+func (p place) mayWrite(live *unstructured.Unstructured) error {
+	if !p.isOurs(live) {
+		return errTheirs
+	}
+	if by := claimOf(live); by != p.claim && (!p.claim.mayFollow(by) || p.taken.has(p.takeover(by))) {
+		return kept{by}
+	}
+	return nil
+}
+
+func (p place) takeover(from claim) takeover { return takeover{p.claim.Member, p.kind.Kind, from} }
+
 // remove deletes what is there, if it is ours.
 func (p place) remove(ctx context.Context) error {
 	live, err := p.get(ctx)
-	if err != nil || live == nil || !p.isOurs(live) {
+	if err != nil || live == nil || p.mayWrite(live) != nil {
 		return err
 	}
 	uid := live.GetUID()

@@ -21,13 +21,20 @@ import (
 )
 
 // secret returns that with the keys.
-func (w *world) secret() *corev1.Secret {
+func (w *world) secret() *corev1.Secret { return w.secretOf("test") }
+
+func (w *world) secretOf(name string) *corev1.Secret {
 	w.t.Helper()
-	s := &corev1.Secret{}
-	if err := w.Local.Client().Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "test" + secretSuffix}, s); err != nil {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + secretSuffix}}
+	w.get(w.Local, s)
+	return s
+}
+
+func (w *world) get(cp *mctest.ControlPlane, obj client.Object) {
+	w.t.Helper()
+	if err := cp.Client().Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 		w.t.Fatal(err)
 	}
-	return s
 }
 
 func (w *world) phaseIs(want phase) {

@@ -22,6 +22,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -116,6 +117,9 @@ type world struct {
 	*mctest.Fleet
 	t         *testing.T
 	namespace string // of the Secret
+	// hub is how programs reach the local cluster. Default: with the rights of docs/admission.md and no others, or as an administrator if
+	// they share members.
+	hub *rest.Config
 	// wrapHub is on the way of programs to the local cluster. Default: nothing.
 	wrapHub func(http.RoundTripper) http.RoundTripper
 }
@@ -195,6 +199,21 @@ func (p *program) quiet() logr.Logger {
 	}, funcr.Options{})
 }
 
+func (w *world) hubConfig(sharded bool) *rest.Config {
+	switch {
+	case w.hub != nil:
+		return rest.CopyConfig(w.hub)
+	case sharded:
+		return w.Local.Config()
+	}
+	return w.Local.AddUser(w.t, "program",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"test-webhooks"},
+			Verbs: []string{"get", "list", "watch", "update"},
+		})
+}
+
 // newProgram returns a replica that serves at an address of its own, and has its members called as the control planes are.
 func (w *world) newProgram(policy string, change func(*Options), options ...mcmanager.FleetOption) *program {
 	w.t.Helper()
@@ -208,15 +227,7 @@ func (w *world) newProgram(policy string, change func(*Options), options ...mcma
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	hub := w.Local.Config()
-	if len(options) == 0 { // with the rights of docs/admission.md and no others
-		hub = w.Local.AddUser(w.t, "program",
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-			rbacv1.PolicyRule{
-				APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"test-webhooks"},
-				Verbs: []string{"get", "list", "watch", "update"},
-			})
-	}
+	hub := w.hubConfig(len(options) > 0)
 	hub.Wrap(w.wrapHub)
 	p.Manager, err = mcmanager.New(hub, &p.Provider, mcmanager.Options{
 		Scheme: scheme.Scheme, Logger: p.quiet(), Metrics: metricsserver.Options{BindAddress: "0"},
