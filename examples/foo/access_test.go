@@ -69,7 +69,7 @@ func (w *world) joinByManifests(t *testing.T, cp *mctest.ControlPlane, name stri
 }
 
 // TestFoosAreServedInClustersOfAccesses is AS-6, in which each cluster is brought in by objects: no kubeconfig is anywhere. The
-// program has the rights of the manifests, and no others, on either side.
+// program has the rights of the manifests, and no others, on either side. ClusterAccesses have the place of ServiceAccountImports.
 func TestFoosAreServedInClustersOfAccesses(t *testing.T) {
 	t.Parallel()
 	w := startWithAccesses(t, 3)
@@ -77,7 +77,7 @@ func TestFoosAreServedInClustersOfAccesses(t *testing.T) {
 	w.joinByManifests(t, cluster1, "cluster1")
 	w.joinByManifests(t, cluster2, "cluster2")
 
-	t.Run("1 status and events return to the right cluster", func(t *testing.T) {
+	t.Run("AS-6.1 status and events return to the right cluster", func(t *testing.T) {
 		create(t, cluster1, newFoo("example-foo", "example-foo"))
 		create(t, cluster2, newFoo("bar", "bar"))
 		for name, of := range map[string]*mctest.ControlPlane{"example-foo": cluster1, "bar": cluster2} {
@@ -92,7 +92,7 @@ func TestFoosAreServedInClustersOfAccesses(t *testing.T) {
 			t.Error("events are in the wrong cluster")
 		}
 	})
-	t.Run("2 the tokens of a cluster do not list Secrets", func(t *testing.T) {
+	t.Run("AS-6.2 the tokens of a cluster do not list Secrets", func(t *testing.T) {
 		for _, account := range []string{accesstest.Worker, accesstest.Minter} {
 			cfg := cluster1.Config()
 			cfg.CertData, cfg.KeyData = nil, nil
@@ -104,11 +104,11 @@ func TestFoosAreServedInClustersOfAccesses(t *testing.T) {
 			}
 		}
 	})
-	t.Run("3 two Foos of one deploymentName do not fight", func(t *testing.T) {
+	t.Run("AS-6.3 two Foos of one deploymentName do not fight", func(t *testing.T) {
 		one := w.contend(t, cluster1, cluster2, "dup")
 		w.staysAs(t, 30*time.Second, one)
 	})
-	t.Run("4 a cluster joins by objects, and another leaves", func(t *testing.T) {
+	t.Run("AS-6.4 a cluster joins by objects, and another leaves", func(t *testing.T) {
 		w.joinByManifests(t, cluster3, "cluster3")
 		create(t, cluster3, newFoo("third", "third"))
 		w.becomes(t, "third", "is there", exists)

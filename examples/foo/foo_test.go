@@ -159,8 +159,8 @@ func testOrphan(t *testing.T, w *world, cluster1 *mctest.ControlPlane, foo *v1al
 	stage.Soon(t, "the Deployment is gone", func() bool { return w.deployment(t, foo.Name) == nil })
 }
 
-// TestFoosAreServedInClustersThatComeAndGo (AS-6), while no other controllers run, with the rights of the manifests and no
-// others. How a cluster is brought in by one object is not shown here: each joins by a Secret.
+// TestFoosAreServedInClustersThatComeAndGo is AS-6 for clusters that join by Secrets, while no other controllers run. The program is
+// a process of its own, which stays ready, and has the rights of the manifests and no others.
 func TestFoosAreServedInClustersThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	w := start(t, 2)
@@ -168,7 +168,7 @@ func TestFoosAreServedInClustersThatComeAndGo(t *testing.T) {
 	w.join(t, cluster1, "cluster1")
 	w.join(t, cluster2, "cluster2")
 
-	t.Run("status and events return to the right cluster", func(t *testing.T) {
+	t.Run("AS-6.1 status and events return to the right cluster", func(t *testing.T) {
 		create(t, cluster1, newFoo("example-foo", "example-foo"))
 		create(t, cluster2, newFoo("bar", "bar"))
 		for name, of := range map[string]*mctest.ControlPlane{"example-foo": cluster1, "bar": cluster2} {
@@ -184,7 +184,7 @@ func TestFoosAreServedInClustersThatComeAndGo(t *testing.T) {
 		}
 	})
 
-	t.Run("the credentials of a member do not list Secrets", func(t *testing.T) {
+	t.Run("AS-6.2 the credentials of a member do not list Secrets", func(t *testing.T) {
 		if os.Getenv("MCTEST_RIGHTS") == "update" {
 			t.Skip("accounts may do everything meanwhile")
 		}
@@ -199,7 +199,7 @@ func TestFoosAreServedInClustersThatComeAndGo(t *testing.T) {
 
 	one := w.ofTwo(t, cluster1, cluster2, "dup")
 	t.Run("meanwhile", func(t *testing.T) {
-		t.Run("two Foos of the same deploymentName do not fight", func(t *testing.T) {
+		t.Run("AS-6.3 two Foos of the same deploymentName do not fight", func(t *testing.T) {
 			t.Parallel()
 			w.staysAs(t, 30*time.Second, one)
 		})
@@ -215,7 +215,7 @@ func TestFoosAreServedInClustersThatComeAndGo(t *testing.T) {
 
 	t.Run("Foos that lost their finalizer", func(t *testing.T) { testStripped(t, w, cluster1) })
 
-	t.Run("a cluster joins, another leaves", func(t *testing.T) {
+	t.Run("AS-6.4 a cluster joins, another leaves", func(t *testing.T) {
 		cluster3 := w.AddMember(t)
 		w.join(t, cluster3, "cluster3")
 		create(t, cluster3, newFoo("baz", "baz"))

@@ -81,7 +81,19 @@ func (s *shownMembers) row(name string) map[string]string {
 	return row
 }
 
-// TestMembersSayWhichClustersCannotBeReachedAndWhy is AS-11.
+// step is a part of the test, with a name of its own. It needs those before it.
+func (s *shownMembers) step(name string, run func()) {
+	s.t.Helper()
+	whole := s.t
+	whole.Run(name, func(t *testing.T) {
+		s.t = t
+		defer func() { s.t = whole }()
+		run()
+	})
+}
+
+// TestMembersSayWhichClustersCannotBeReachedAndWhy is AS-11. A Member has the name of the cluster and the server where a
+// ClusterDetector had the context of a kubeconfig and the cluster there; the user is in the status of ClusterAccesses, as the subject.
 func TestMembersSayWhichClustersCannotBeReachedAndWhy(t *testing.T) {
 	t.Parallel()
 	known := runtime.NewScheme()
@@ -109,8 +121,65 @@ func TestMembersSayWhichClustersCannotBeReachedAndWhy(t *testing.T) {
 		s.joinWith(name, content, map[string]string{"role": roles[name]})
 	}
 	s.start()
+	for name := range roles {
+		s.shows(name, fleet.Ready, "")
+	}
+
+	s.step("AS-11 the table has state, reason, age, cluster and server, and the labels are those of the member", func() {
+		s.checkTable(roles)
+	})
+	s.step("AS-11 a cluster that was stopped is Unreachable with a reason and a time", func() {
+		since := s.get("secondary1").Status.Since
+		secondary1.Stop(s.t)
+		down := s.shows("secondary1", fleet.Unreachable, fleet.ReasonRefused)
+		if down.Status.Message == "" || down.Status.Since.Before(&since) {
+			s.t.Errorf("a member that was stopped: %+v", down.Status)
+		}
+	})
+	s.step("AS-11 a cluster that was started is Ready without a reason", func() {
+		secondary1.Restart(s.t)
+		s.shows("secondary1", fleet.Ready, "")
+	})
+	s.step("AS-11 a server certificate of another CA has a reason of its own", func() {
+		front.LeadTo(strings.TrimPrefix(next.server.URL, "https://"))
+		s.shows("primary", fleet.Unreachable, fleet.ReasonCertificate)
+		front.LeadTo(strings.TrimPrefix(g.server.URL, "https://"))
+		s.shows("primary", fleet.Ready, "")
+	})
+	s.step("AS-11 a revoked credential has a reason of its own", func() {
+		if err := secondary2.Client().Delete(s.t.Context(), account); err != nil {
+			s.t.Fatal(err)
+		}
+		s.shows("secondary2", fleet.Unreachable, fleet.ReasonUnauthorized)
+	})
+	s.step("AS-11 a server that hangs delays the status of no other", func() {
+		secondary2.Freeze(s.t)
+		s.shows("secondary2", fleet.Unreachable, fleet.ReasonTimeout)
+		secondary1.Stop(s.t)
+		s.shows("secondary1", fleet.Unreachable, fleet.ReasonRefused)
+		secondary1.Restart(s.t)
+		s.shows("secondary1", fleet.Ready, "")
+		secondary2.Thaw(s.t)
+	})
+	s.step("AS-11 a Member that was deleted is there again", func() {
+		before := s.get("secondary1")
+		if err := s.local.Delete(s.t.Context(), before); err != nil {
+			s.t.Fatal(err)
+		}
+		eventually(s.t, "the Member is there again", func() bool {
+			m := s.get("secondary1")
+			return m.UID != "" && m.UID != before.UID && m.Status.State == string(fleet.Ready)
+		})
+	})
+	s.step("AS-11 unrelated Secrets cause nothing", s.unrelatedSecretsChangeNothing)
+}
+
+// checkTable looks at what kubectl get members -o wide --show-labels prints.
+func (s *shownMembers) checkTable(roles map[string]string) {
+	t := s.t
+	t.Helper()
 	for name, role := range roles {
-		if m := s.shows(name, fleet.Ready, ""); m.Labels["role"] != role {
+		if m := s.get(name); m.Labels["role"] != role {
 			t.Errorf("the labels of %s are %v", name, m.Labels)
 		}
 	}
@@ -129,47 +198,11 @@ func TestMembersSayWhichClustersCannotBeReachedAndWhy(t *testing.T) {
 			t.Errorf("there is no column %s: %v", column, row)
 		}
 	}
-
-	since := s.get("secondary1").Status.Since
-	secondary1.Stop(t)
-	down := s.shows("secondary1", fleet.Unreachable, fleet.ReasonRefused)
-	if down.Status.Message == "" || down.Status.Since.Before(&since) {
-		t.Errorf("a member that was stopped: %+v", down.Status)
-	}
-	secondary1.Restart(t)
-	s.shows("secondary1", fleet.Ready, "")
-
-	front.LeadTo(strings.TrimPrefix(next.server.URL, "https://"))
-	s.shows("primary", fleet.Unreachable, fleet.ReasonCertificate)
-	front.LeadTo(strings.TrimPrefix(g.server.URL, "https://"))
-	s.shows("primary", fleet.Ready, "")
-
-	if err := secondary2.Client().Delete(t.Context(), account); err != nil {
-		t.Fatal(err)
-	}
-	s.shows("secondary2", fleet.Unreachable, fleet.ReasonUnauthorized)
-
-	secondary2.Freeze(t) // what it says now delays no other
-	s.shows("secondary2", fleet.Unreachable, fleet.ReasonTimeout)
-	secondary1.Stop(t)
-	s.shows("secondary1", fleet.Unreachable, fleet.ReasonRefused)
-	secondary1.Restart(t)
-	s.shows("secondary1", fleet.Ready, "")
-	secondary2.Thaw(t)
-
-	before := s.get("secondary1")
-	if err := s.local.Delete(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the Member is there again", func() bool {
-		m := s.get("secondary1")
-		return m.UID != "" && m.UID != before.UID && m.Status.State == string(fleet.Ready)
-	})
-	s.unrelatedSecretsChangeNothing(t)
 }
 
 // unrelatedSecretsChangeNothing says that neither a Member is written nor a member connected when other Secrets change.
-func (s *shownMembers) unrelatedSecretsChangeNothing(t *testing.T) {
+func (s *shownMembers) unrelatedSecretsChangeNothing() {
+	t := s.t
 	t.Helper()
 	names := []string{"primary", "secondary1"}
 	versions := func() (all []string) {
