@@ -261,6 +261,10 @@ func TestAnyReplicaAnswers(t *testing.T) {
 		if cm, err := w.write(cp, "allowed"); err != nil || cm.Data["cluster"] != cp.Name {
 			t.Errorf("one replica, for which %s is %s: %v, %v", cp.Name, status.State, cm.Data, err)
 		}
+		before := caller{status.Name, "another", "/validate--v1-configmap"}.path(one.hooks.keeper.store.now.Load().key)
+		if code, answer := one.call(before); code != http.StatusNotFound {
+			t.Errorf("the cluster that had the name of %s, which is %s: %s", cp.Name, status.State, answer)
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 package mcwebhook
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,13 +13,21 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
+
+const validatePath = "/validate--v1-configmap"
 
 // TestOneObjectHasAnotherVerdictInEachCluster: the handler reads from the cluster that asks.
 func TestOneObjectHasAnotherVerdictInEachCluster(t *testing.T) {
@@ -156,17 +166,8 @@ func TestABodyThatDoesNotEndEndsItsConnection(t *testing.T) {
 
 // TestAnAnswerThatNobodyReadsEnds, so that its member can be drained.
 func TestAnAnswerThatNobodyReadsEnds(t *testing.T) {
-	w := newWorld(t, 1)
-	p := w.newProgram("Ignore", nil)
-	p.hooks.server.longest = time.Second
 	ended := make(chan struct{})
-	const hook = "/validate--v1-configmap"
-	validate := p.hooks.registry.handlers[hook]
-	p.hooks.registry.handlers[hook] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 1000 {
-			validate.ServeHTTP(w, r)
-			return
-		}
+	p := withHandler(t, newWorld(t, 1), 1000, time.Second, func(w http.ResponseWriter, _ *http.Request) {
 		defer close(ended)
 		for block := make([]byte, 1<<20); ; {
 			if _, err := w.Write(block); err != nil {
@@ -174,12 +175,150 @@ func TestAnAnswerThatNobodyReadsEnds(t *testing.T) {
 			}
 		}
 	})
-	p.start()
-	w.isAsked(w.Members[0])
-	ask(t, p.dial(), p.path("member-1", hook))
+	ask(t, p.dial(), p.path("member-1", validatePath))
 	select {
 	case <-ended:
 	case <-time.After(30 * time.Second): // it ends a test that fails
 		t.Error("it is still written")
+	}
+}
+
+// withHandler replaces what validates, for requests that have a body of size bytes, and returns the program, which serves.
+func withHandler(t *testing.T, w *world, size int, longest time.Duration, handler http.HandlerFunc) *program {
+	t.Helper()
+	p := w.newProgram("Ignore", nil)
+	p.hooks.server.longest = longest
+	validate := p.hooks.registry.handlers[validatePath]
+	p.hooks.registry.handlers[validatePath] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != int64(size) {
+			validate.ServeHTTP(w, r)
+			return
+		}
+		handler(w, r)
+	})
+	p.start()
+	for _, cp := range w.Members {
+		w.isAsked(cp)
+	}
+	return p
+}
+
+// TestAHandlerEndsInTime: its context does.
+func TestAHandlerEndsInTime(t *testing.T) {
+	ended := make(chan error, 1)
+	p := withHandler(t, newWorld(t, 1), 1000, time.Second, func(_ http.ResponseWriter, r *http.Request) {
+		_, bounded := r.Context().Deadline()
+		if !bounded {
+			ended <- errors.New("there is no deadline")
+			return
+		}
+		<-r.Context().Done()
+		ended <- nil
+	})
+	ask(t, p.dial(), p.path("member-1", validatePath))
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestABodyHasAnEnd, for handlers of any kind.
+func TestABodyHasAnEnd(t *testing.T) {
+	const size = largestReview + 1
+	read := make(chan error, 1)
+	p := withHandler(t, newWorld(t, 1), size, longestReview, func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		read <- err
+	})
+	_, _ = p.send(p.path("member-1", validatePath), strings.NewReader(strings.Repeat(" ", size))) // which may be cut
+	var tooLarge *http.MaxBytesError
+	if err := <-read; !errors.As(err, &tooLarge) {
+		t.Errorf("reading %d bytes: %v", size, err)
+	}
+}
+
+// TestOneMemberLeavesRoomForOthers, however much it asks at once.
+func TestOneMemberLeavesRoomForOthers(t *testing.T) {
+	w := newWorld(t, 2)
+	begun, end := make(chan struct{}), make(chan struct{})
+	p := withHandler(t, w, len("{}"), longestReview, func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-end
+	})
+	var all sync.WaitGroup
+	ask := func(name fleet.ClusterName) { all.Go(func() { p.call(p.path(name, validatePath)) }) }
+	for range reviewsAtOnce {
+		ask("member-1")
+		<-begun
+	}
+	if code, answer := p.call(p.path("member-1", validatePath)); code != http.StatusServiceUnavailable {
+		t.Errorf("one more: %s", answer)
+	}
+	ask("member-2")
+	<-begun
+	close(end)
+	all.Wait()
+	ask("member-1")
+	<-begun
+	all.Wait()
+}
+
+// TestAMemberIsDrainedAfterItsRequests, which are told.
+func TestAMemberIsDrainedAfterItsRequests(t *testing.T) {
+	begun, told, end := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	p := withHandler(t, newWorld(t, 1), 1000, longestReview, func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		close(told)
+		<-end
+	})
+	path := p.path("member-1", validatePath)
+	ask(t, p.dial(), path)
+	<-begun
+	drained := p.Remove("member-1")
+	<-told
+	select {
+	case <-drained:
+		t.Error("it is drained while it is asked about")
+	default:
+	}
+	if code, answer := p.call(path); code == http.StatusOK {
+		t.Errorf("a member that is being drained: %s", answer)
+	}
+	close(end)
+	<-drained
+	if code, answer := p.call(path); code != http.StatusNotFound {
+		t.Errorf("a member that is gone: %s", answer)
+	}
+}
+
+// TestAHandlerOfAnyKindServesMembers as it serves one cluster.
+func TestAHandlerOfAnyKindServesMembers(t *testing.T) {
+	w := newWorld(t, 1)
+	w.register = func(mgr ctrl.Manager) error { // as for one cluster
+		decoder := admission.NewDecoder(mgr.GetScheme())
+		mgr.GetWebhookServer().Register("/mutate--v1-configmap", &webhook.Admission{
+			Handler: admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
+				cm := &corev1.ConfigMap{}
+				if err := decoder.Decode(req, cm); err != nil {
+					return admission.Errored(http.StatusBadRequest, err)
+				}
+				name, _ := mcreconcile.ClusterNameFrom(ctx)
+				cm.Data = map[string]string{"cluster": string(name)}
+				changed, err := json.Marshal(cm)
+				if err != nil {
+					return admission.Errored(http.StatusInternalServerError, err)
+				}
+				return admission.PatchResponseFromRaw(req.Object.Raw, changed)
+			}),
+		})
+		return nil
+	}
+	w.newProgram("Fail", nil).start()
+	w.eventually("it is asked", func() bool {
+		cm, err := w.write(w.Members[0], "any")
+		return err == nil && cm.Data["cluster"] == "member-1"
+	})
+	if c := w.configuration(w.Members[0]); c != nil {
+		t.Errorf("a webhook that is not registered is installed: %v", c)
 	}
 }

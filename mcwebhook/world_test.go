@@ -117,6 +117,8 @@ type world struct {
 	*mctest.Fleet
 	t         *testing.T
 	namespace string // of the Secret
+	// register registers the webhooks of programs. Default: setupConfigMapWebhook.
+	register func(ctrl.Manager) error
 	// hub is how programs reach the local cluster. Default: with the rights of docs/admission.md and no others, or as an administrator if
 	// they share members.
 	hub *rest.Config
@@ -128,7 +130,7 @@ const asked = "asked"
 
 func newWorld(t *testing.T, members int) *world {
 	t.Helper()
-	w := &world{Fleet: pool.Start(t, mctest.Options{Clusters: members}), t: t}
+	w := &world{Fleet: pool.Start(t, mctest.Options{Clusters: members}), t: t, register: setupConfigMapWebhook}
 	w.namespace = w.Local.CreateNamespace(t)
 	for _, cp := range w.Members {
 		w.create(cp, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: asked, Labels: map[string]string{"admission": "asked"}}})
@@ -245,7 +247,7 @@ func (w *world) newProgram(policy string, change func(*Options), options ...mcma
 	if p.hooks, err = New(p.Manager, p.opts); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := setupConfigMapWebhook(p.hooks); err != nil {
+	if err := w.register(p.hooks); err != nil {
 		w.t.Fatal(err)
 	}
 	p.record()
@@ -316,24 +318,34 @@ func (p *program) path(name fleet.ClusterName, hook string) string {
 
 // call sends a request as an API server would, and returns all of the answer that a caller can see, but for the time.
 func (p *program) call(path string) (code int, answer string) {
+	p.world.t.Helper()
+	code, answer = p.send(path, strings.NewReader("{}"))
+	if code == 0 {
+		p.world.t.Fatal(answer)
+	}
+	return code, answer
+}
+
+// send returns the answer to a request, but for the time in it. Without one, the code is 0.
+func (p *program) send(path string, body io.Reader) (code int, answer string) {
 	t := p.world.t
 	t.Helper()
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(p.hooks.keeper.store.now.Load().bundle())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.opts.URL+path, strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.opts.URL+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return 0, err.Error()
 	}
 	text, err := io.ReadAll(resp.Body)
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		t.Fatal(err)
+		return 0, err.Error()
 	}
 	resp.Header.Del("Date")
 	return resp.StatusCode, fmt.Sprint(resp.Status, resp.Header, string(text))
