@@ -52,7 +52,11 @@ func TestReplicasWithDifferentURLsDoNotTakeTurns(t *testing.T) {
 	w := newWorld(t, 1)
 	one := w.newProgram("Fail", nil).start()
 	w.isAsked(w.Members[0])
-	two := w.newProgram("Fail", nil).start()
+	two := w.newProgram("Fail", func(o *Options) { o.URL = strings.Replace(o.URL, "127.0.0.1", "localhost", 1) }).start()
+	w.eventually("the certificate is for both", func() bool {
+		leaf, err := first(w.secret().Data[dataCert])
+		return err == nil && leaf.VerifyHostname("localhost") == nil && leaf.VerifyHostname("127.0.0.1") == nil
+	})
 	w.eventually("one of them says so", func() bool {
 		return one.failsBy("member-1") == "AnotherProgram" || two.failsBy("member-1") == "AnotherProgram"
 	})

@@ -134,7 +134,7 @@ func newMaterial(name, host string, now time.Time) (m *material, err error) {
 	if m.ca, err = newAuthority(name, now); err != nil {
 		return nil, err
 	}
-	return m, m.serve(m.ca, host, now)
+	return m, m.serve(m.ca, []string{host}, now)
 }
 
 // identify gives the Secret of an earlier version an ID.
@@ -155,14 +155,14 @@ func (m *material) rotate(name, host string, now time.Time) (next *material, err
 	return next, err
 }
 
-// switchOver serves with the new authority.
+// switchOver serves with the new authority, for a host and those for which was served before.
 func (m *material) switchOver(host string, now time.Time) (*material, error) {
 	next := *m
 	next.phase, next.since, next.previousCA.key = switched, now, nil
 	if host == "" {
 		return &next, nil
 	}
-	return &next, next.serve(next.ca, host, now)
+	return &next, next.serve(next.ca, m.hostsWith(host), now)
 }
 
 // finish forgets the old ones.
@@ -172,13 +172,32 @@ func (m *material) finish(now time.Time) *material {
 	return &next
 }
 
-// renew serves with a new certificate of the same authority.
+// renew serves with a new certificate of the same authority. If the one before is not old, another replica has it, which has another host:
+// the new one is for both. Otherwise the two would renew it in turns.
 func (m *material) renew(host string, now time.Time) (*material, error) {
-	next := *m
-	if next.phase == installing {
-		return &next, next.serve(next.previousCA, host, now)
+	next, by, hosts := *m, m.ca, []string{host}
+	if m.phase == installing {
+		by = m.previousCA
 	}
-	return &next, next.serve(next.ca, host, now)
+	if leaf, err := first(m.served.cert); err == nil && !isOld(leaf, now) {
+		hosts = m.hostsWith(host)
+	}
+	return &next, next.serve(by, hosts, now)
+}
+
+// hostsWith returns a host and those of the certificate that is served.
+func (m *material) hostsWith(host string) []string {
+	hosts := []string{host}
+	leaf, err := first(m.served.cert)
+	if err != nil {
+		return hosts
+	}
+	for _, ip := range leaf.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	hosts = append(hosts, leaf.DNSNames...)
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
 }
 
 // mustRenew reports whether the certificate is not for the host, or has lived two thirds of its life.
@@ -213,16 +232,18 @@ func newAuthority(name string, now time.Time) (authority, error) {
 	}, nil, now)
 }
 
-// serve takes a new certificate of an authority for a host.
-func (m *material) serve(by authority, host string, now time.Time) (err error) {
+// serve takes a new certificate of an authority for hosts.
+func (m *material) serve(by authority, hosts []string, now time.Time) (err error) {
 	leaf := &x509.Certificate{
-		Subject: pkix.Name{CommonName: host}, NotAfter: now.Add(certificateLives),
+		Subject: pkix.Name{CommonName: hosts[0]}, NotAfter: now.Add(certificateLives),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if ip := net.ParseIP(host); ip != nil {
-		leaf.IPAddresses = []net.IP{ip}
-	} else {
-		leaf.DNSNames = []string{host}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			leaf.IPAddresses = append(leaf.IPAddresses, ip)
+		} else {
+			leaf.DNSNames = append(leaf.DNSNames, host)
+		}
 	}
 	m.served, err = issue(leaf, &by, now)
 	return err

@@ -251,6 +251,36 @@ func TestCertificatesAreRenewedInTime(t *testing.T) {
 	}
 }
 
+// TestReplicasOfTwoHostsDoNotRenewInTurns: the certificate is for both, until it is old.
+func TestReplicasOfTwoHostsDoNotRenewInTurns(t *testing.T) {
+	now := time.Now()
+	hosts := []string{"one.test", "192.0.2.1"}
+	m, err := newMaterial("test", hosts[0], now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err = m.renew(hosts[1], now); err != nil {
+		t.Fatal(err)
+	}
+	rotating, err := m.rotate("test", hosts[0], now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switched, err := rotating.switchOver(hosts[0], now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range hosts {
+		if m.mustRenew(host, now) || switched.mustRenew(host, now) {
+			t.Errorf("the certificate is not for %s", host)
+		}
+	}
+	old := now.Add(certificateLives * 3 / 4)
+	if m, err = m.renew(hosts[1], old); err != nil || m.mustRenew(hosts[1], old) || !m.mustRenew(hosts[0], old) {
+		t.Errorf("the next certificate is not for the one host that asks for it: %v", err)
+	}
+}
+
 func TestASecretOfOthersIsNotUsed(t *testing.T) {
 	m, err := newMaterial("test", "hub.test", time.Now())
 	if err != nil {

@@ -66,13 +66,23 @@ func TestForgedPathsHaveOneAnswer(t *testing.T) {
 	p.join(fleet.Member{Name: "broken", Err: errors.New("it does not parse")})
 	key := p.hooks.keeper.store.now.Load().key
 	member2 := p.path("member-2", validate)
+	identity := func(name fleet.ClusterName) string {
+		e, err := p.GetFleet().Engagement(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Identity()
+	}
+	other := caller{name: "member-2", identity: identity("member-2")}.proof(key)
 	forged := map[string]string{
 		"a key of another member":      strings.Replace(right, "/member-1/", "/member-2/", 1),
 		"another member's identity":    "/c/member-1/" + strings.SplitN(member2, "/", 4)[3],
 		"a member that is not there":   strings.Replace(right, "/member-1/", "/member-9/", 1),
 		"one that was never there":     caller{"member-9", "", validate}.path(key),
 		"another cluster of that name": caller{"member-1", "another", validate}.path(key),
-		"a key of another secret":      caller{"member-1", "", validate}.path(newKey()),
+		"a key of another secret":      caller{"member-1", identity("member-1"), validate}.path(newKey()),
+		"a key of another cluster":     strings.Replace(right, caller{name: "member-1", identity: identity("member-1")}.proof(key), other, 1),
+		"half a key":                   strings.Replace(right, validate, "", 1)[:len(right)-len(validate)-10] + validate,
 		"another path":                 p.path("member-1", "/validate"),
 		"no key":                       "/c/member-1" + validate,
 		"no member":                    "/c/",
