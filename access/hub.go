@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 )
@@ -73,7 +75,7 @@ func request(
 		seconds = int64(DefaultExpiration.Seconds())
 	}
 	made := time.Now()
-	got, err := core.ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{
+	got, err := core.ServiceAccounts(namespace).CreateToken(quiet(ctx), name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: &seconds},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -85,6 +87,9 @@ func request(
 	}
 	return token, nil
 }
+
+// quiet returns a context for requests whose bodies, or those of their answers, have a token: client-go logs bodies from level 8 on.
+func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
 // errTooShort is what becomes of a token that expires at once, as no API server makes them whose clock is right.
 var errTooShort = errors.New("the API server has granted a token that lives for less than a minute, which is not used: look at its clock")

@@ -183,7 +183,7 @@ func (r *importer) remove(ctx context.Context, i *v1alpha1.ServiceAccountImport,
 	if err != nil || secret == nil || !metav1.IsControlledBy(secret, i) {
 		return err
 	}
-	err = r.hub.core.Secrets(i.Namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(secret.UID))})
+	err = r.hub.core.Secrets(i.Namespace).Delete(quiet(ctx), name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(secret.UID))})
 	if client.IgnoreNotFound(err) != nil {
 		return fromHub("deleted", i.Namespace, name, err)
 	}
@@ -192,7 +192,7 @@ func (r *importer) remove(ctx context.Context, i *v1alpha1.ServiceAccountImport,
 
 // secretOf reads a Secret beside an import, nil if there is none.
 func (r *importer) secretOf(ctx context.Context, i *v1alpha1.ServiceAccountImport, name string) (*corev1.Secret, error) {
-	secret, err := r.hub.core.Secrets(i.Namespace).Get(ctx, name, metav1.GetOptions{})
+	secret, err := r.hub.core.Secrets(i.Namespace).Get(quiet(ctx), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // as the name says
 	}

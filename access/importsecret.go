@@ -71,7 +71,7 @@ func (r *importer) write(
 	label := map[string]string{v1alpha1.ImportLabel: labelValue(i.Name)}
 	if secret == nil {
 		owner := metav1.NewControllerRef(i, v1alpha1.GroupVersion().WithKind(v1alpha1.KindServiceAccountImport))
-		_, err = secrets.Create(ctx, &corev1.Secret{
+		_, err = secrets.Create(quiet(ctx), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: secretName(i), Labels: label, OwnerReferences: []metav1.OwnerReference{*owner}},
 			Data:       data,
 		}, metav1.CreateOptions{})
@@ -82,7 +82,7 @@ func (r *importer) write(
 			secret.Labels = map[string]string{}
 		}
 		maps.Copy(secret.Labels, label)
-		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+		_, err = secrets.Update(quiet(ctx), secret, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return fromHub("written", i.Namespace, secretName(i), err)

@@ -29,7 +29,7 @@ type minter struct {
 // given the minter's token there. The error shows nothing of what the Secret holds, as it may be any Secret.
 func (h *Hub) minterOf(ctx context.Context, a *v1alpha1.ClusterAccess) (minter, error) {
 	key := client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.Minter.SecretName}
-	secret, err := h.core.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	secret, err := h.core.Secrets(key.Namespace).Get(quiet(ctx), key.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return minter{}, &Error{v1alpha1.ReasonSecretNotFound, fmt.Sprintf("there is no Secret %s with a minter's token", key), nil}

@@ -63,7 +63,7 @@ func (h *Hub) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now tim
 	}
 	secret := m.secret.DeepCopy() // with its resource version
 	secret.Data[v1alpha1.MinterToken] = []byte(token.Value())
-	if _, err := h.core.Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+	if _, err := h.core.Secrets(secret.Namespace).Update(quiet(ctx), secret, metav1.UpdateOptions{}); err != nil {
 		if apierrors.IsConflict(err) {
 			return before, err
 		}

@@ -41,6 +41,7 @@ func TestAWrongCommandLineAsksNoServer(t *testing.T) {
 	}{
 		"no such command":            {[]string{"jion"}, "unknown command"},
 		"no such flag":               {[]string{"list", "--nope"}, "unknown flag"},
+		"a level of verbosity":       {[]string{"list", "-v=8"}, "unknown shorthand flag"}, // it would log tokens
 		"no name":                    {[]string{"join", "--kubeconfig", at}, "accepts 1 arg"},
 		"no member":                  {[]string{"join", "east", "--kubeconfig", at, "--rules", good}, "--member-context"},
 		"no rules":                   {[]string{"join", "east", "--kubeconfig", at, "--member-kubeconfig", at, "--member-context", "member"}, "--rules"},
