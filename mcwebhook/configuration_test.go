@@ -91,6 +91,17 @@ func TestWhatCannotBeInstalledIsRefused(t *testing.T) {
 	}
 }
 
+// TestAKeyIsOfOneNameAndOneCluster, also where both together read the same.
+func TestAKeyIsOfOneNameAndOneCluster(t *testing.T) {
+	key := newKey()
+	proof := caller{name: "east", identity: "id"}.proof(key)
+	for _, other := range []caller{{name: "eas", identity: "tid"}, {name: "easti", identity: "d"}, {name: "eastid"}, {identity: "eastid"}} {
+		if other.proof(key) == proof {
+			t.Errorf("%+v has the key of another", other)
+		}
+	}
+}
+
 // FuzzAPathIsOfItsMemberAlone: any name comes back as it was, whatever API servers do to paths, and with that key alone.
 func FuzzAPathIsOfItsMemberAlone(f *testing.F) {
 	for _, name := range []string{"east", "team/east", "a~1b", ".", "..", "~", "a.b", "a//b", "%2F"} {

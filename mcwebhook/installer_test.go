@@ -232,9 +232,10 @@ func TestMembersAreWrittenWhileNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestAnyReplicaAnswers, also for members that another one works on.
-func TestAnyReplicaAnswers(t *testing.T) {
-	w := newWorld(t, 2)
+// startShared starts two replicas, each of which works on one of two members, and returns the one that all API servers ask. It is told to
+// prepare before.
+func startShared(w *world, prepare func(one *program)) *program {
+	w.t.Helper()
 	share := func(name string) mcmanager.FleetOption {
 		return mcmanager.Sharded(sharding.Options{
 			ID: "shared", Namespace: w.namespace, Name: name, LeaseDuration: 6 * time.Second, Settle: time.Second,
@@ -242,21 +243,31 @@ func TestAnyReplicaAnswers(t *testing.T) {
 	}
 	one := w.newProgram("Fail", nil, share("one"))
 	two := w.newProgram("Fail", func(o *Options) { o.URL = one.opts.URL }, share("two"))
+	prepare(one)
 	one.start()
 	two.start()
-	w.eventually("each has a member", func() bool {
-		owned := func(p *program) (count int) {
-			for _, status := range p.GetFleet().List(nil) {
-				if status.State == fleet.Ready {
-					count++
-				}
-			}
-			return count
-		}
-		return owned(one) == 1 && owned(two) == 1
-	})
+	w.eventually("each has a member", func() bool { return one.works() == 1 && two.works() == 1 })
 	for _, cp := range w.Members {
 		w.isAsked(cp)
+	}
+	return one
+}
+
+// works returns on how many members a replica works.
+func (p *program) works() (count int) {
+	for _, status := range p.GetFleet().List(nil) {
+		if status.State == fleet.Ready {
+			count++
+		}
+	}
+	return count
+}
+
+// TestAnyReplicaAnswers, also for members that another one works on.
+func TestAnyReplicaAnswers(t *testing.T) {
+	w := newWorld(t, 2)
+	one := startShared(w, func(*program) {})
+	for _, cp := range w.Members {
 		status, _ := one.GetFleet().Status(fleet.ClusterName(cp.Name))
 		if cm, err := w.write(cp, "allowed"); err != nil || cm.Data["cluster"] != cp.Name {
 			t.Errorf("one replica, for which %s is %s: %v, %v", cp.Name, status.State, cm.Data, err)
@@ -265,6 +276,37 @@ func TestAnyReplicaAnswers(t *testing.T) {
 		if code, answer := one.call(before); code != http.StatusNotFound {
 			t.Errorf("the cluster that had the name of %s, which is %s: %s", cp.Name, status.State, answer)
 		}
+	}
+}
+
+// TestARequestForAnotherReplicasMemberEndsWithThat, when the member goes.
+func TestARequestForAnotherReplicasMemberEndsWithThat(t *testing.T) {
+	w := newWorld(t, 2)
+	begun, told := make(chan error), make(chan struct{})
+	one := startShared(w, func(one *program) {
+		one.hooks.server.longest = time.Hour // what ends it is the member
+		one.handle(1000, func(_ http.ResponseWriter, r *http.Request) {
+			begun <- r.Context().Err()
+			<-r.Context().Done()
+			close(told)
+		})
+	})
+	for _, status := range one.GetFleet().List(nil) {
+		if status.State != fleet.NotOwned {
+			continue
+		}
+		g, leave, err := one.GetFleet().SharedGuest(t.Context(), status.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := caller{status.Name, g.Identity(), validatePath}.path(one.hooks.keeper.store.now.Load().key)
+		leave()
+		ask(t, one.dial(), path)
+		if err := <-begun; err != nil {
+			t.Errorf("the request has begun with: %v", err)
+		}
+		one.Remove(status.Name)
+		<-told
 	}
 }
 

@@ -175,6 +175,9 @@ func TestARotationLosesNoWrite(t *testing.T) {
 			t.Errorf("%s is as before", name)
 		}
 	}
+	if !bytes.Equal(before.Data[dataID], after.Data[dataID]) {
+		t.Error("it is the Secret of another program")
+	}
 	for _, name := range []string{dataPreviousKey, dataPreviousCA, dataPreviousCAKey} {
 		if len(after.Data[name]) > 0 {
 			t.Errorf("%s is still there", name)
@@ -246,7 +249,7 @@ func TestCertificatesAreRenewedInTime(t *testing.T) {
 		}
 	}
 	read, err := parse(done.finish(later).data())
-	if err != nil || len(read.previousKey) > 0 || read.certificate == nil {
+	if err != nil || read.id != m.id || len(read.previousKey) > 0 || read.certificate == nil {
 		t.Errorf("what was stored is read as %+v, %v", read, err)
 	}
 }

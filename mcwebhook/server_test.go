@@ -193,11 +193,21 @@ func TestAnAnswerThatNobodyReadsEnds(t *testing.T) {
 	}
 }
 
-// withHandler replaces what validates, for requests that have a body of size bytes, and returns the program, which serves.
+// withHandler returns a program that serves, and has a handler for requests whose body has size bytes.
 func withHandler(t *testing.T, w *world, size int, longest time.Duration, handler http.HandlerFunc) *program {
 	t.Helper()
 	p := w.newProgram("Ignore", nil)
 	p.hooks.server.longest = longest
+	p.handle(size, handler)
+	p.start()
+	for _, cp := range w.Members {
+		w.isAsked(cp)
+	}
+	return p
+}
+
+// handle replaces what validates, for requests whose body has size bytes.
+func (p *program) handle(size int, handler http.HandlerFunc) {
 	validate := p.hooks.registry.handlers[validatePath]
 	p.hooks.registry.handlers[validatePath] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != int64(size) {
@@ -206,11 +216,6 @@ func withHandler(t *testing.T, w *world, size int, longest time.Duration, handle
 		}
 		handler(w, r)
 	})
-	p.start()
-	for _, cp := range w.Members {
-		w.isAsked(cp)
-	}
-	return p
 }
 
 // TestAHandlerEndsInTime: its context does.
@@ -274,16 +279,18 @@ func TestOneMemberLeavesRoomForOthers(t *testing.T) {
 
 // TestAMemberIsDrainedAfterItsRequests, which are told.
 func TestAMemberIsDrainedAfterItsRequests(t *testing.T) {
-	begun, told, end := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	begun, told, end := make(chan error), make(chan struct{}), make(chan struct{})
 	p := withHandler(t, newWorld(t, 1), 1000, longestReview, func(_ http.ResponseWriter, r *http.Request) {
-		close(begun)
+		begun <- r.Context().Err()
 		<-r.Context().Done()
 		close(told)
 		<-end
 	})
 	path := p.path("member-1", validatePath)
 	ask(t, p.dial(), path)
-	<-begun
+	if err := <-begun; err != nil {
+		t.Errorf("the request has begun with: %v", err)
+	}
 	drained := p.Remove("member-1")
 	<-told
 	select {
