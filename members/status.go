@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -133,8 +134,8 @@ func withoutMessages(s *v1alpha1.Status) *v1alpha1.Status {
 
 var notInWords = regexp.MustCompile("[^A-Za-z0-9_]")
 
-// word returns a reason as the kind allows it, which may be a provider's.
+// word returns a reason as the kind allows it, which may be a provider's: it begins with a letter.
 func word(reason string) string {
-	reason = notInWords.ReplaceAllString(reason, "")
+	reason = strings.TrimLeft(notInWords.ReplaceAllString(reason, ""), "0123456789_")
 	return reason[:min(len(reason), maxWord)]
 }

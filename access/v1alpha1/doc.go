@@ -2,6 +2,7 @@
 // last. Their CRDs are in [CRDs].
 //
 // +kubebuilder:object:generate=true
+// +groupName=access.fleet-runtime.dev
 package v1alpha1
 
 import (
@@ -13,6 +14,7 @@ import (
 )
 
 //go:generate go tool -modfile=../../hack/generate.mod controller-gen object paths=.
+//go:generate sh -c "go tool -modfile=../../hack/generate.mod controller-gen crd:maxDescLen=300 paths=. output:crd:stdout > crds.yaml"
 
 //go:embed crds.yaml
 var crds string //nolint:gochecknoglobals // embed needs a variable; nobody writes to it

@@ -9,6 +9,15 @@ import (
 // beside it.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=sai
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.namespace`
+// +kubebuilder:printcolumn:name="Account",type=string,JSONPath=`.spec.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Expires",type=string,priority=1,JSONPath=`.status.expirationTime`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ServiceAccountImport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -20,21 +29,47 @@ type ServiceAccountImport struct {
 // ServiceAccountImportSpec names the account. ClusterName, Namespace and Name never change.
 type ServiceAccountImportSpec struct {
 	// ClusterName is the name of the member.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterName is immutable"
 	ClusterName string `json:"clusterName"`
 	// Namespace and Name are those of the account in the cluster.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namespace is immutable"
 	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
+
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="name is immutable"
+	Name string `json:"name"`
 	// ExpirationSeconds is the lifetime of tokens, 600 to 86400 seconds. The cluster may grant less. Default: 3600.
+	//
+	// +kubebuilder:validation:Minimum=600
+	// +kubebuilder:validation:Maximum=86400
+	// +kubebuilder:default=3600
 	ExpirationSeconds int64 `json:"expirationSeconds,omitempty"`
 	// SecretName names the Secret. Default: the name of the import.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	SecretName string `json:"secretName,omitempty"`
 }
 
 // ServiceAccountImportStatus says where the token is, and for how long.
 type ServiceAccountImportStatus struct {
 	// Secrets has the Secret with the token, once there is one.
+	//
+	// +kubebuilder:validation:MaxItems=1
+	// +listType=atomic
 	Secrets []corev1.LocalObjectReference `json:"secrets,omitempty"`
 	// Conditions has [ConditionReady].
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ExpirationTime is when the token in the Secret expires, and RenewTime when it was made.
 	ExpirationTime metav1.Time `json:"expirationTime,omitzero"`

@@ -8,6 +8,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
+//go:generate go tool -modfile=../../hack/generate.mod controller-gen object paths=.
+
 var groupVersion = schema.GroupVersion{Group: "multicluster.admiralty.io", Version: "v1alpha1"}
 
 // newScheme returns the types of Kubernetes, and PodGhosts.
@@ -19,6 +21,9 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // PodGhost says that there is a Pod in some cluster. Its CRD is in crd.yaml.
+//
+// +kubebuilder:object:generate=true
+// +kubebuilder:object:root=true
 type PodGhost struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -27,6 +32,8 @@ type PodGhost struct {
 }
 
 // PodGhostSpec names the Pod.
+//
+// +kubebuilder:object:generate=true
 type PodGhostSpec struct {
 	Cluster   string    `json:"cluster"`
 	Namespace string    `json:"namespace"`
@@ -35,32 +42,12 @@ type PodGhostSpec struct {
 }
 
 // PodGhostList is a list of them.
+//
+// +kubebuilder:object:generate=true
+// +kubebuilder:object:root=true
 type PodGhostList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []PodGhost `json:"items"`
-}
-
-// DeepCopyInto makes out a copy that shares nothing with g.
-func (g *PodGhost) DeepCopyInto(out *PodGhost) {
-	*out = *g
-	g.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-}
-
-// DeepCopyObject implements runtime.Object.
-func (g *PodGhost) DeepCopyObject() runtime.Object {
-	out := &PodGhost{}
-	g.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *PodGhostList) DeepCopyObject() runtime.Object {
-	out := &PodGhostList{TypeMeta: l.TypeMeta, Items: make([]PodGhost, len(l.Items))}
-	l.DeepCopyInto(&out.ListMeta)
-	for i := range l.Items {
-		l.Items[i].DeepCopyInto(&out.Items[i])
-	}
-	return out
 }

@@ -2,6 +2,7 @@
 // see [CRD].
 //
 // +kubebuilder:object:generate=true
+// +groupName=fleet.fleet-runtime.dev
 package v1alpha1
 
 import (
@@ -13,6 +14,7 @@ import (
 )
 
 //go:generate go tool -modfile=../../hack/generate.mod controller-gen object paths=.
+//go:generate sh -c "go tool -modfile=../../hack/generate.mod controller-gen crd:maxDescLen=300 paths=. output:crd:stdout > crd.yaml"
 
 //go:embed crd.yaml
 var crd string //nolint:gochecknoglobals // embed needs a variable; nobody writes to it
@@ -62,6 +64,20 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // people. Its name is what [ObjectName] makes of the member's.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.spec.clusterName`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`,description="When the state began."
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.status.paused`
+// +kubebuilder:printcolumn:name="Replica",type=string,JSONPath=`.status.replica`,description="The replica that works on it."
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Cluster",type=string,priority=1,JSONPath=`.spec.clusterName`,description="The name in the fleet."
+// +kubebuilder:printcolumn:name="Server",type=string,priority=1,JSONPath=`.status.server`
+// +kubebuilder:printcolumn:name="Identity",type=string,priority=1,JSONPath=`.status.identity`,description="Which cluster it is."
+// +kubebuilder:printcolumn:name="Expires",type=string,priority=1,JSONPath=`.status.expires`,description="When the credentials end."
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
 type Member struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -73,12 +89,18 @@ type Member struct {
 // Spec is what the member is to be.
 type Spec struct {
 	// ClusterName is the member's name in the fleet. It never changes.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it never changes"
 	ClusterName string `json:"clusterName"`
 	// Paused stops reconciles of the member. It stays connected, its caches go on, and requests wait until it is over.
 	Paused bool `json:"paused,omitempty"`
 	// Drained disengages the member: what runs for it ends, and its connections are closed, until it is over.
 	Drained bool `json:"drained,omitempty"`
 	// Reason says to people why the member is paused or drained.
+	//
+	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -88,23 +110,46 @@ type Status struct {
 	// ObservedGeneration is that of the spec which the status follows.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// State is one of fleet.State, such as Ready. Since is when it began.
+	//
+	// +kubebuilder:validation:MaxLength=64
 	State string      `json:"state,omitempty"`
 	Since metav1.Time `json:"since,omitzero"`
 	// Reason is one word for what keeps the member from being Ready, or what is wrong with it while it is. Message is that in full.
-	Reason  string `json:"reason,omitempty"`
+	//
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+
+	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 	// Identity tells which cluster it is.
+	//
+	// +kubebuilder:validation:MaxLength=1024
 	Identity string `json:"identity,omitempty"`
 	// Duplicates are other members that are the same cluster.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +kubebuilder:validation:items:MaxLength=317
 	Duplicates []string `json:"duplicates,omitempty"`
 	// Server is the address of the member's API server, and Version what that says it is.
-	Server  string `json:"server,omitempty"`
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	Server string `json:"server,omitempty"`
+
+	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 	// Labels are the member's. The Member has those of them that are valid labels of objects.
+	//
+	// +mapType=atomic
 	Labels map[string]string `json:"labels,omitempty"`
 	// NotSynced are the kinds that controllers want and cannot have.
+	//
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=atomic
 	NotSynced []NotSynced `json:"notSynced,omitempty"`
 	// Replica is the replica that works on the member, where several share them. Epoch is the number of its turn.
+	//
+	// +kubebuilder:validation:MaxLength=253
 	Replica string `json:"replica,omitempty"`
 	Epoch   int64  `json:"epoch,omitempty"`
 	// Expires is when the credentials end, if that is known.
@@ -116,23 +161,36 @@ type Status struct {
 	// Lease is that of the replica which has written the status. If it lapses, or is gone, nobody keeps the status up to date.
 	Lease *Lease `json:"lease,omitempty"`
 	// Conditions are Accepted and Ready.
+	//
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NotSynced is a kind that controllers want and cannot have.
 type NotSynced struct {
 	// Kind is written with its group: Deployment.apps.
+	//
+	// +kubebuilder:validation:MaxLength=384
 	Kind string `json:"kind"`
 	// Reason is one word for why. Message is that in full, and Since is when it began.
-	Reason  string      `json:"reason"`
+	//
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+
+	// +kubebuilder:validation:MaxLength=1024
 	Message string      `json:"message,omitempty"`
 	Since   metav1.Time `json:"since,omitzero"`
 }
 
 // Lease names a Lease.
 type Lease struct {
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
+
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // MemberList is a list of members.
