@@ -11,6 +11,7 @@
 //	manager.go        what users see; registry.go takes what they register
 //	configuration.go  the webhooks as members get them
 //	installer.go      puts them into the members, a controller like any other; claim.go says on each which program keeps it
+//	listener.go       is the socket
 //	server.go         answers the API servers of members; caller.go tells which member it is that asks
 //	material.go       keys and certificates; store.go has them from a Secret, and keeper.go renews them
 package mcwebhook

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -97,18 +96,16 @@ func newManager(mgr mcmanager.Manager, opts Options) (*Manager, error) {
 		return nil, err
 	}
 	opts.Server.TLSOpts = append(slices.Clip(opts.Server.TLSOpts), opts.secure(secret))
-	opts.Server.WebhookMux = http.NewServeMux()
-	listener := webhook.NewServer(opts.Server)
-	hooks := newRegistry(mgr, listener)
-	answers := &server{fleet: mgr.GetFleet(), hooks: hooks, store: secret, longest: longestReview}
-	opts.Server.WebhookMux.HandleFunc("/", answers.notFound)
-	listener.Register(prefix, answers)
+	answers := &server{fleet: mgr.GetFleet(), store: secret, longest: longestReview}
+	served := newListener(opts.Server, answers)
+	hooks := newRegistry(mgr, served)
+	answers.hooks = hooks
 	i := newInstaller(mgr, opts, kinds, hooks, secret)
 	if err := i.setUp(); err != nil {
 		return nil, err
 	}
 	k := newKeeper(mgr, secret, i)
-	for _, runnable := range []manager.Runnable{secret, k, listener} {
+	for _, runnable := range []manager.Runnable{secret, k, served} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, err
 		}

@@ -26,14 +26,13 @@ type server struct {
 	fleet   *fleet.Fleet
 	hooks   *registry
 	store   *store
-	longest time.Duration // of a request, from its first byte to the last one of its answer
+	longest time.Duration // of a request, and of reading and answering it
 
 	turns turns
 }
 
 // ServeHTTP implements http.Handler.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.bound(w)
 	c, authentic := callerOf(r.URL.Path, s.store.keys())
 	if !authentic {
 		s.store.lookAgain(r.Context())
@@ -64,19 +63,6 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	r.Body = http.MaxBytesReader(w, r.Body, largestReview)
 	hook.ServeHTTP(w, r)
-}
-
-// bound ends a request in time, also one of a stranger. Otherwise a member that sends its review slowly, or reads the answer slowly,
-// would not be drained meanwhile, and a request whose body never ends would outlast the manager.
-func (s *server) bound(w http.ResponseWriter) {
-	conn, end := http.NewResponseController(w), time.Now().Add(s.longest)
-	_ = errors.Join(conn.SetReadDeadline(end), conn.SetWriteDeadline(end)) // what cannot be set has no connection
-}
-
-// notFound answers what no member asks for. A body is read for no longer than that of a member.
-func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.bound(w)
-	http.NotFound(w, r)
 }
 
 // unavailable lets the failurePolicy decide. What keeps a member from being used here is nothing that its users need to know.

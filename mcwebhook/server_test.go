@@ -162,6 +162,7 @@ func TestABodyThatDoesNotEndEndsItsConnection(t *testing.T) {
 		"a member":               p.path("member-1", "/validate--v1-configmap"),
 		"a stranger":             caller{"member-1", "", "/validate--v1-configmap"}.path(newKey()),
 		"one that asks for else": "/elsewhere",
+		"one that is redirected": "/c//x",
 	} {
 		conn := p.dial()
 		ask(t, conn, path)
@@ -337,5 +338,23 @@ func TestAHandlerOfAnyKindServesMembers(t *testing.T) {
 	})
 	if c := w.configuration(w.Members[0]); c != nil {
 		t.Errorf("a webhook that is not registered is installed: %v", c)
+	}
+}
+
+// TestReadinessSaysThatMembersAreServed, and not before there is a certificate.
+func TestReadinessSaysThatMembersAreServed(t *testing.T) {
+	p := newWorld(t, 0).newProgram("Ignore", nil)
+	check := p.hooks.GetWebhookServer().StartedChecker()
+	if check(nil) == nil {
+		t.Error("it serves before it was started")
+	}
+	p.start()
+	p.world.eventually("it serves", func() bool { return check(nil) == nil })
+	if code, answer := p.call("/"); code != http.StatusNotFound {
+		t.Error(answer)
+	}
+	p.hooks.keeper.store.now.Store(nil)
+	if check(nil) == nil {
+		t.Error("it serves without a certificate")
 	}
 }
