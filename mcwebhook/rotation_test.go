@@ -208,6 +208,52 @@ func (w *world) knows(p *program, cp *mctest.ControlPlane) {
 	}
 }
 
+// TestARotationWaitsForMembers, until API servers have noticed what was installed, but not for ever.
+func TestARotationWaitsForMembers(t *testing.T) {
+	w := newWorld(t, 1)
+	p := w.newProgram("Ignore", nil).start()
+	w.isAsked(w.Members[0])
+	secrets, installs := p.hooks.keeper.store, p.hooks.keeper.installer
+	begin := time.Now()
+	rotated, err := secrets.now.Load().rotate("test", p.opts.host(), begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := clocktesting.NewFakePassiveClock(begin)
+	k := newKeeper(p.Manager, secrets, installs) // is not started
+	k.clock = now
+	switches := func() bool {
+		t.Helper()
+		next, err := k.next(t.Context(), rotated, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return next != nil && next.phase == switched
+	}
+	for range 2 {
+		if now.SetTime(now.Now().Add(settles)); switches() {
+			t.Error("no member has what is to be installed, and it goes on")
+		}
+	}
+	w.store(rotated)
+	w.eventually("the member has it", func() bool { return installs.everywhere(t.Context(), rotated) })
+	if switches() {
+		t.Error("the API server is given no time to notice")
+	}
+	if now.SetTime(now.Now().Add(settles)); !switches() {
+		t.Error("it does not go on")
+	}
+	if rotated, err = rotated.rotate("test", p.opts.host(), begin); err != nil {
+		t.Fatal(err)
+	}
+	if now.SetTime(begin.Add(patience - time.Second)); switches() {
+		t.Error("it waits less than it may")
+	}
+	if now.SetTime(begin.Add(patience)); !switches() {
+		t.Error("it waits for ever")
+	}
+}
+
 // TestCertificatesAreRenewedInTime, by the authority that members trust.
 func TestCertificatesAreRenewedInTime(t *testing.T) {
 	const host = "hub.test"
