@@ -169,3 +169,41 @@ func TestLeaveNamesWhatOthersHaveAppliedOfWhatJoinPrints(t *testing.T) {
 		})
 	}
 }
+
+func TestAMemberInWhichNothingIsLeftLeavesWhereItIsKnownOrForced(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for name, c := range map[string]struct {
+		identity string
+		args     []string
+		code     int
+	}{
+		"known":              {string(systemNamespace(t, s.Members[0].Client()).UID), nil, 0},
+		"unknown":            {"", nil, 1},
+		"unknown, by force":  {"", []string{"--force"}, 0},
+		"another":            {"another", nil, 1},
+		"another, by force":  {"another", []string{"--force"}, 1},
+		"the hub, by itself": {string(systemNamespace(t, s.Local.Client()).UID), nil, 1},
+	} {
+		access := &accessv1alpha1.ClusterAccess{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east"},
+			Spec: accessv1alpha1.ClusterAccessSpec{
+				Server: "https://east.example.com",
+				Minter: &accessv1alpha1.Minter{SecretName: "east-minter", ServiceAccountNamespace: "fleet-system", ServiceAccountName: "fleet"},
+			},
+		}
+		if c.identity != "" {
+			access.Annotations = map[string]string{"access.fleet-runtime.dev/identity": c.identity}
+		}
+		if err := s.Local.Client().Create(t.Context(), access); err != nil {
+			t.Fatal(err)
+		}
+		r := s.run(t, append([]string{"leave", "east", "--member-context", "member"}, c.args...)...)
+		if r.code != c.code {
+			t.Errorf("%s: %+v, want the code %d", name, r, c.code)
+		}
+		if err := s.Local.Client().Delete(t.Context(), access); (err == nil) != (c.code != 0) {
+			t.Errorf("%s: deleting the ClusterAccess afterwards: %v", name, err)
+		}
+	}
+}

@@ -111,7 +111,9 @@ func TestLeaveUndoesWhatJoinHasMade(t *testing.T) {
 	if left.code != 0 {
 		t.Fatalf("leave: %+v", left)
 	}
-	t.Log(left.errOut)
+	if strings.Contains(left.errOut, "kept") {
+		t.Errorf("something stays:\n%s", left.errOut)
+	}
 	remains := func(c client.Client, list client.ObjectList) {
 		t.Helper()
 		if err := c.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": "mcctl"}); err != nil {
