@@ -1,0 +1,107 @@
+package dependents_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+)
+
+// TestWhatIsDesiredMayBeAnything: one object that cannot be had is told of, and what is desired beside it is applied. No error is
+// longer than the status of an owner bears.
+func TestWhatIsDesiredMayBeAnything(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	cases := map[string]struct {
+		change func(*corev1.ConfigMap)
+		says   string
+	}{
+		"name-too-long":       {func(cm *corev1.ConfigMap) { cm.Name = strings.Repeat("n", 300) }, "is invalid"},
+		"name-of-a-path":      {func(cm *corev1.ConfigMap) { cm.Name = "../../secrets/x" }, "may not contain '/'"},
+		"no-name":             {func(cm *corev1.ConfigMap) { cm.Name, cm.GenerateName = "", "made-up-" }, "it has no name"},
+		"no-namespace":        {func(cm *corev1.ConfigMap) { cm.Namespace = "" }, "it has no namespace"},
+		"namespace-is-absent": {func(cm *corev1.ConfigMap) { cm.Namespace = "there-is-none" }, "there-is-none"},
+		"annotations-too-big": {func(cm *corev1.ConfigMap) { cm.Annotations["big"] = strings.Repeat("a", 300_000) }, "annotations"},
+		"annotation-of-bytes": {func(cm *corev1.ConfigMap) { cm.Annotations["bytes"] = "\xff\xfe\x00" }, ""},
+		"data-too-big":        {func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"big": strings.Repeat("d", 2_000_000)} }, "data-too-big"},
+		"label-is-invalid":    {func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "no label!"} }, "label"},
+		"wave-is-no-number":   {func(cm *corev1.ConfigMap) { cm.Annotations[dependents.WaveAnnotation] = "first" }, "32 bits"},
+		"policy-unknown":      {func(cm *corev1.ConfigMap) { cm.Annotations[dependents.ConflictAnnotation] = strings.Repeat("?", 5000) }, dependents.ConflictAnnotation},
+		"a-finalizer":         {func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"not a finalizer"} }, "finalizer"},
+		"a-forged-owner":      {func(cm *corev1.ConfigMap) { cm.Annotations[mcowner.KeyPrefix+"forged"] = "{}" }, "malformed owner reference"},
+		"of-another-fleet":    {func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{mcowner.FleetLabel: "another"} }, "belongs to the fleet"},
+		"an-owner-of-its-own": {func(cm *corev1.ConfigMap) { cm.OwnerReferences = []metav1.OwnerReference{{}} }, "ownerReferences"},
+	}
+	var mu sync.Mutex
+	longest := 0
+	r := w.spread()
+	r.Status = func(_ context.Context, _ *corev1.ConfigMap, results []dependents.Result) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, result := range results {
+			if result.Err != nil {
+				longest = max(longest, len(result.Err.Error()))
+			}
+		}
+		return nil
+	}
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		hostile, good := &corev1.ConfigMap{}, &corev1.ConfigMap{}
+		hostile.Namespace, hostile.Name, hostile.Annotations = w.ns, owner.Name+"-hostile", map[string]string{}
+		good.Namespace, good.Name = w.ns, owner.Name+"-good"
+		cases[owner.Name].change(hostile)
+		return []client.Object{hostile, good}, nil
+	}
+	w.run(r)
+	for name := range cases {
+		w.create(w.Local, w.owner(name, one.Name))
+	}
+	for name, c := range cases {
+		eventually(t, "what is desired beside "+name+" is there", func() bool { return w.get(one, name+"-good") != nil })
+		if c.says != "" {
+			w.told(w.Local, name, dependents.EventFailed, c.says)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most := 10_000; longest > most {
+		t.Errorf("an error has %d bytes, want %d at most", longest, most)
+	}
+}
+
+// TestWhatIsDesiredMaySayWhatIsTheServersToSay: it is left out, as is the hash of what was desired.
+func TestWhatIsDesiredMaySayWhatIsTheServersToSay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "status": map[string]any{"a": "b"}}}
+		u.SetNamespace(w.ns)
+		u.SetName(copyOf(owner.Name))
+		u.SetUID("forged")
+		u.SetResourceVersion("1")
+		u.SetGeneration(7)
+		u.SetDeletionTimestamp(new(metav1.Now()))
+		u.SetAnnotations(map[string]string{mcowner.DesiredAnnotation: "forged"})
+		return []client.Object{u}, nil
+	}
+	w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	copied := w.isCopied(one, "a")
+	if copied.UID == types.UID("forged") || copied.Annotations[mcowner.DesiredAnnotation] == "forged" {
+		t.Errorf("it was not left out: %+v", copied.ObjectMeta)
+	}
+	w.remove(w.Local, "a")
+	w.isGone(one, copyOf("a"))
+}
