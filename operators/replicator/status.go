@@ -73,10 +73,15 @@ func word(r dependents.Result) string {
 	case errors.Is(r.Err, dependents.ErrPending), errors.Is(r.Err, dependents.ErrWaiting):
 		return dependents.ReasonPending
 	}
+	worst := "Invalid"
 	for _, o := range r.Objects {
-		if o.Err != nil {
+		switch {
+		case o.Err == nil:
+		case o.State != dependents.Waiting:
 			return string(o.State)
+		default: // what waits tells less than what is refused
+			worst = string(o.State)
 		}
 	}
-	return "Invalid"
+	return worst
 }
