@@ -196,6 +196,7 @@ func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectR
 		obj, result.State, result.Err = p.share(ctx, w)
 	default:
 		obj, result.State, result.Err = p.apply(ctx, w)
+		result.Err = p.unquoted(w.kind, result.Err, w.obj, obj)
 	}
 	if obj != nil {
 		result.Object, result.UID = obj, obj.GetUID()
@@ -274,7 +275,7 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 	for _, i := range rand.Perm(len(now)) { //nolint:gosec // it hides nothing; else those that hang would hold up the same ones each time
 		d := now[i]
 		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
-			err := p.takeAway(ctx, d.Kind, d.obj, policy)
+			err := p.unquoted(d.Kind, p.takeAway(ctx, d.Kind, d.obj, policy), d.obj)
 			errs = append(errs, err)
 			if p.isOver(err) {
 				break

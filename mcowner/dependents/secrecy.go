@@ -1,0 +1,94 @@
+package dependents
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+)
+
+var secretKind = schema.GroupKind{Kind: "Secret"}
+
+// quotingError says that the answer about a Secret was not fit to be shown.
+type quotingError struct {
+	text string
+	err  error
+}
+
+func (e *quotingError) Error() string { return e.text }
+
+// Unwrap returns the error as it was.
+func (e *quotingError) Unwrap() error { return e.err }
+
+// unquoted returns an error about an object as it may be shown. API servers, webhooks and policies may quote what a Secret holds, and
+// whoever reads the owner's status or events may not be allowed to read Secrets.
+func (p *placement) unquoted(k remote.Kind, err error, states ...client.Object) error {
+	if err == nil || k.GroupKind() != secretKind {
+		return err
+	}
+	text := err.Error()
+	for _, obj := range states {
+		if obj != nil && quotes(text, obj) {
+			return &quotingError{fmt.Sprintf(
+				"%s of %s: the answer quotes what it holds, and is not told; its reason is %s", k.Describe(obj), p.at,
+				cmp.Or(string(apierrors.ReasonForError(err)), "unknown"),
+			), err}
+		}
+	}
+	return err
+}
+
+// shortestSecret is how many bytes of a value are looked for: texts have shorter ones by accident. longestQuoted is how many of a longer
+// one are, as messages cut long values.
+const (
+	shortestSecret = 4
+	longestQuoted  = 12
+)
+
+// quotes reports whether a text has a value of a Secret, or its beginning, as it is or as it is encoded.
+func quotes(text string, secret client.Object) bool {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
+	if err != nil {
+		return true // for all that is known
+	}
+	for _, value := range append(valuesOf(content["data"]), valuesOf(content["stringData"])...) {
+		decoded, err := base64.StdEncoding.DecodeString(value)
+		if err == nil && has(text, string(decoded)) || has(text, value) || has(text, base64.StdEncoding.EncodeToString([]byte(value))) {
+			return true
+		}
+	}
+	return false
+}
+
+func has(text, value string) bool {
+	return len(value) >= shortestSecret && strings.Contains(text, value[:min(len(value), longestQuoted)])
+}
+
+// valuesOf returns all values within a field, whatever they are. Keys are no secrets.
+func valuesOf(field any) []string {
+	switch field := field.(type) {
+	case nil:
+		return nil
+	case map[string]any:
+		var all []string
+		for _, value := range field {
+			all = append(all, valuesOf(value)...)
+		}
+		return all
+	case []any:
+		var all []string
+		for _, value := range field {
+			all = append(all, valuesOf(value)...)
+		}
+		return all
+	default:
+		return []string{fmt.Sprint(field)}
+	}
+}

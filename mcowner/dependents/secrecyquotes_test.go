@@ -1,0 +1,41 @@
+package dependents
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestATextQuotesASecret(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("long", 100)
+	typed := &corev1.Secret{Data: map[string][]byte{"a": []byte("s3cr3t"), "short": []byte("abc"), "long": []byte(long)}, StringData: map[string]string{"b": "w0rds"}}
+	untyped := &unstructured.Unstructured{Object: map[string]any{
+		"data": map[string]any{"a": "not base64!", "n": int64(12345)}, "stringData": []any{map[string]any{"deep": "within"}},
+	}}
+	for name, c := range map[string]struct {
+		text   string
+		secret client.Object
+		want   bool
+	}{
+		"a value":                 {"it is s3cr3t", typed, true},
+		"encoded":                 {"it is czNjcjN0.", typed, true},
+		"a value of stringData":   {"it is w0rds", typed, true},
+		"that, encoded":           {"it is dzByZHM=", typed, true},
+		"the beginning":           {"it is " + long[:20] + "…", typed, true},
+		"another":                 {"it is wrong", typed, false},
+		"a key":                   {"the key short is wrong", typed, false},
+		"what is short":           {"abc", typed, false},
+		"what is no base64":       {"it is not base64!", untyped, true},
+		"a number":                {"got 12345", untyped, true},
+		"within":                  {"got within", untyped, true},
+		"nothing in an empty one": {"anything", &corev1.Secret{}, false},
+	} {
+		if got := quotes(c.text, c.secret); got != c.want {
+			t.Errorf("%s: %q quotes it: %t, want %t", name, c.text, got, c.want)
+		}
+	}
+}
