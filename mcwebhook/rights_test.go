@@ -4,10 +4,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
@@ -32,7 +35,7 @@ metadata: {name: handlers}
 rules:
 - apiGroups: [""]
   resources: [configmaps]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -66,16 +69,10 @@ func TestTheRightsOfThePageSufficeAndAreNeeded(t *testing.T) {
 	p.start()
 	w.isAsked(cp)
 	p.call(caller{"member-1", "", "/"}.path(newKey())) // the Secret is read
-	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	c.Name = "limits"
-	w.get(cp, c)
-	more := *c.Webhooks[0].DeepCopy()
-	more.Name = "more.example.com"
-	c.Webhooks = append(c.Webhooks, more)
-	if err := cp.Client().Update(t.Context(), c); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{validating, mutating} {
+		k := kind{GroupVersionKind: admissionregistrationv1.SchemeGroupVersion.WithKind(name)}
+		w.addsWebhook(cp, k.object("limits"))
 	}
-	w.eventually("what others have added is gone", func() bool { w.get(cp, c); return len(c.Webhooks) == 1 })
 	old := p.path("member-1", "/validate--v1-configmap")
 	s := p.hooks.keeper.store
 	rotated := s.now.Load()
@@ -93,4 +90,24 @@ func TestTheRightsOfThePageSufficeAndAreNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-left
+}
+
+// addsWebhook adds a webhook of others to a configuration, and waits until it is gone again.
+func (w *world) addsWebhook(cp *mctest.ControlPlane, c *unstructured.Unstructured) {
+	w.t.Helper()
+	w.get(cp, c)
+	webhooks, _, _ := unstructured.NestedSlice(c.Object, "webhooks")
+	more := runtime.DeepCopyJSON(webhooks[0].(map[string]any)) //nolint:forcetypeassert // so it is
+	more["name"] = "more.example.com"
+	if err := unstructured.SetNestedSlice(c.Object, append(slices.Clone(webhooks), more), "webhooks"); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cp.Client().Update(w.t.Context(), c); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("what others have added is gone", func() bool {
+		w.get(cp, c)
+		now, _, _ := unstructured.NestedSlice(c.Object, "webhooks")
+		return len(now) == len(webhooks)
+	})
 }
