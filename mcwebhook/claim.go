@@ -22,9 +22,13 @@ type claim struct {
 	Member mcreconcile.ClusterName `json:"member"`
 }
 
+// longestClaim is how many bytes of a claim are read, which others may have written. A URL has about 250, and the name of a member 317.
+const longestClaim = 4096
+
 // claimOf returns the claim of a configuration, zero if it has none that can be read.
 func claimOf(live *unstructured.Unstructured) (c claim) {
-	if json.Unmarshal([]byte(live.GetAnnotations()[annotationProgram]), &c) != nil {
+	text := live.GetAnnotations()[annotationProgram]
+	if len(text) > longestClaim || json.Unmarshal([]byte(text), &c) != nil {
 		return claim{}
 	}
 	return c
@@ -49,15 +53,15 @@ type kept struct{ by claim }
 
 // Error implements error.
 func (k kept) Error() string {
-	return fmt.Sprintf("it is kept for the member %q by a program with the URL %s: set another mcwebhook.Options.Name in one of them, or delete it if that one is gone",
-		k.by.Member, k.by.URL)
+	return fmt.Sprintf("it is kept for the member %.317q by a program with the URL %.317q: set another mcwebhook.Options.Name in one of them, or delete it if that one is gone",
+		string(k.by.Member), k.by.URL)
 }
 
 // Reason is that of the metric.
 func (kept) Reason() string { return "AnotherProgram" }
 
 // takeovers are the claims that were replaced. Each is replaced once while a member is engaged: what claims a configuration again is at work.
-// The zero value has none. It is safe for concurrent use.
+// A member in which there were too many is left to the others. The zero value has none. It is safe for concurrent use.
 type takeovers struct {
 	mu sync.Mutex // guards of
 	of map[takeover]bool
@@ -69,10 +73,23 @@ type takeover struct {
 	from   claim
 }
 
-func (t *takeovers) has(one takeover) bool {
+// mostTakeovers are those of a member, of which any may be forged.
+const mostTakeovers = 64
+
+// mayTake reports whether a claim may be replaced.
+func (t *takeovers) mayTake(one takeover) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.of[one]
+	if t.of[one] {
+		return false
+	}
+	of := 0
+	for other := range t.of {
+		if other.member == one.member {
+			of++
+		}
+	}
+	return of < mostTakeovers
 }
 
 func (t *takeovers) add(one takeover) {

@@ -1,8 +1,11 @@
 package mcwebhook
 
 import (
+	"strconv"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -104,5 +107,34 @@ func TestAProgramTakesOverFromItself(t *testing.T) {
 	})
 	if reason := fourth.failsBy("member-1"); reason != "" {
 		t.Error(reason)
+	}
+}
+
+// TestForgedClaimsTakeNoMemory: whoever may write a configuration may claim it as often, and by as long texts, as the API server bears.
+func TestForgedClaimsTakeNoMemory(t *testing.T) {
+	var taken takeovers
+	for i := range 10 * mostTakeovers {
+		one := takeover{"forged", mutating, claim{ID: strconv.Itoa(i)}}
+		if taken.mayTake(one) != (i < mostTakeovers) {
+			t.Fatalf("claim %d may be replaced: %t", i, i >= mostTakeovers)
+		}
+		if taken.mayTake(one) {
+			taken.add(one)
+		}
+	}
+	if other := (takeover{"other", mutating, claim{}}); !taken.mayTake(other) {
+		t.Error("claims in another member may not be replaced any more")
+	}
+	taken.forget("forged")
+	if !taken.mayTake(takeover{"forged", mutating, claim{}}) {
+		t.Error("once the member was not engaged, its claims may not be replaced")
+	}
+	long := &unstructured.Unstructured{}
+	long.SetAnnotations(map[string]string{annotationProgram: claim{URL: strings.Repeat("u", longestClaim)}.String()})
+	if by := claimOf(long); by != (claim{}) {
+		t.Errorf("a claim of %d bytes is read", len(by.URL))
+	}
+	if text := (kept{claim{URL: strings.Repeat("u", longestClaim-100) + "\x1b", Member: "\x1b"}}).Error(); len(text) > 1000 || strings.Contains(text, "\x1b") {
+		t.Errorf("the error is %q", text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,12 +42,16 @@ func newListener(opts webhook.Options, answers *server) *listener {
 	return l
 }
 
-// Start implements webhook.Server.
+// Start implements webhook.Server. What it has begun has ended when it returns.
 func (l *listener) Start(ctx context.Context) error {
 	if l.opts.Port < 0 { // as in controller-runtime, it does not serve
 		return nil
 	}
-	cfg, err := l.configure(ctx)
+	ctx, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer end()
+	cfg, err := l.configure(ctx, &running)
 	if err != nil {
 		return err
 	}
@@ -58,9 +63,8 @@ func (l *listener) Start(ctx context.Context) error {
 		Handler: l.WebhookMux(), BaseContext: func(net.Listener) context.Context { return ctx },
 		ReadTimeout: l.answers.longest, WriteTimeout: l.answers.longest, IdleTimeout: idle, MaxHeaderBytes: 1 << 20,
 	}
-	ended := make(chan struct{})
-	context.AfterFunc(ctx, func() {
-		defer close(ended)
+	running.Go(func() {
+		<-ctx.Done()
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 		defer cancel()
 		_ = srv.Shutdown(bounded) // what does not end by then is cut off with the program
@@ -69,12 +73,11 @@ func (l *listener) Start(ctx context.Context) error {
 	if err := srv.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving webhooks of members: %w", err)
 	}
-	<-ended
 	return nil
 }
 
 // configure returns how TLS is served. A certificate of a folder is read again when it changes, until ctx ends.
-func (l *listener) configure(ctx context.Context) (*tls.Config, error) {
+func (l *listener) configure(ctx context.Context, running *sync.WaitGroup) (*tls.Config, error) {
 	cfg := &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
 	for _, change := range l.opts.TLSOpts {
 		change(cfg)
@@ -88,11 +91,11 @@ func (l *listener) configure(ctx context.Context) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate of webhooks: %w", err)
 	}
-	go func() {
+	running.Go(func() {
 		if err := watcher.Start(ctx); err != nil {
 			l.answers.store.log.Error(err, "Cannot watch the certificate of webhooks")
 		}
-	}()
+	})
 	cfg.GetCertificate = watcher.GetCertificate
 	return cfg, nil
 }

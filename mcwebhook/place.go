@@ -85,7 +85,7 @@ func (p place) mayWrite(live *unstructured.Unstructured) error {
 	if !p.isOurs(live) {
 		return errTheirs
 	}
-	if by := claimOf(live); by != p.claim && (!p.claim.mayFollow(by) || p.taken.has(p.takeover(by))) {
+	if by := claimOf(live); by != p.claim && (!p.claim.mayFollow(by) || !p.taken.mayTake(p.takeover(by))) {
 		return kept{by}
 	}
 	return nil

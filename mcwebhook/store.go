@@ -131,21 +131,18 @@ func (s *store) keys() (keys [][]byte) {
 }
 
 // lookAgain reads the Secret, for keys that the watch has not brought yet. It does so once for all who ask meanwhile, and not
-// at all where that was just done.
+// at all where that was just done. It returns within readTimeout.
 func (s *store) lookAgain(ctx context.Context) {
-	done := s.reads.DoChan("", func() (any, error) { // it ends within readTimeout
+	_, err, _ := s.reads.Do("", func() (any, error) {
 		if s.clock.Since(s.readAt) < readPause {
 			return nil, nil
 		}
-		if err := s.read(context.WithoutCancel(ctx)); err != nil { // others wait for it too
-			s.log.V(1).Info("Cannot look for a key of webhooks that is not known here", "error", err.Error())
-		}
+		err := s.read(context.WithoutCancel(ctx)) // others wait for it too
 		s.readAt = s.clock.Now()
-		return nil, nil
+		return nil, err
 	})
-	select {
-	case <-done:
-	case <-ctx.Done():
+	if err != nil {
+		s.log.V(1).Info("Cannot look for a key of webhooks that is not known here", "error", err.Error())
 	}
 }
 
