@@ -118,7 +118,7 @@ func (o *ownerState) clustersLocked() []mcreconcile.ClusterName {
 func (o *ownerState) sites() []record.Site {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.record.Sites
+	return slices.Clone(o.record.Sites)
 }
 
 // needs returns where the owner has, or is to have, dependents, and of which kinds.

@@ -113,15 +113,16 @@ func (p *placement) known(ctx context.Context, kinds []remote.Kind) (found []dep
 	unknown = map[schema.GroupKind]error{}
 	var over error // why no other kind is read
 	for _, k := range p.kindsInTurn(kinds) {
-		objs, err := []client.Object(nil), over
-		if over == nil {
+		var objs []client.Object
+		err := over
+		if err == nil {
 			objs, err = p.listInTurn(ctx, k)
-		}
-		if p.isOver(err) {
-			over = err
 		}
 		if err != nil {
 			unknown[k.GroupKind()] = fmt.Errorf("reading %s of %s: %w", k.GroupKind(), p.at, err)
+			if p.isOver(err) {
+				over = err
+			}
 			continue
 		}
 		for _, obj := range objs {

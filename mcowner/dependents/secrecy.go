@@ -24,7 +24,7 @@ type quotingError struct {
 
 func (e *quotingError) Error() string { return e.text }
 
-// Unwrap returns the error as it was.
+// Unwrap returns what errors.Is and errors.As look at. Its text is not to be shown.
 func (e *quotingError) Unwrap() error { return e.err }
 
 // unquoted returns an error about an object as it may be shown. API servers, webhooks and policies may quote what a Secret holds, and

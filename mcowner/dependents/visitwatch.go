@@ -178,7 +178,9 @@ func (w *visitWatch) run(ctx context.Context) {
 	from, err := client.NewWithWatch(cl.GetConfig(), client.Options{HTTPClient: cl.GetHTTPClient(), Scheme: cl.GetScheme(), Mapper: cl.GetRESTMapper()})
 	if err != nil {
 		w.log().Error(err, "Cannot watch dependents in a member of another replica")
-		_ = w.tell(err)
+		w.mu.Lock()
+		w.triedLocked()
+		w.mu.Unlock()
 		<-ctx.Done()
 		return
 	}

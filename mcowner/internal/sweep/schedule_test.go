@@ -285,6 +285,36 @@ func TestAKindThatGivesNoAnswerHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// TestWhatHungIsLeftOutUntilItsKindWasLookedAtToItsEnd, whatever ends sweeps meanwhile, and no longer than that: else either the others
+// of the kind, or those that hung, would never have their turn beside a kind that gives no answer.
+func TestWhatHungIsLeftOutUntilItsKindWasLookedAtToItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1, 3)
+		answers := map[string]error{"Kind1": context.DeadlineExceeded}
+		s.list = func(_ context.Context, _ remote.Session, k remote.Kind, _ func(client.Object) error) error {
+			return answers[k.Kind]
+		}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil}
+		c := s.memory("member-0")
+		c.listed.noteHung(s.kinds[0].GroupVersionKind, "1")
+		isLeftOut := func() bool { return c.listed.hung[s.kinds[0].GroupVersionKind]["1"] }
+		for _, answers["Kind0"] = range []error{errHung, errHung, context.DeadlineExceeded, context.DeadlineExceeded} {
+			if s.sweep(t.Context(), c, by); !isLeftOut() {
+				t.Fatalf("it is not left out after the answer %v", answers["Kind0"])
+			}
+		}
+		delete(answers, "Kind0")
+		for range 2 {
+			clear(c.due)
+			s.sweep(t.Context(), c, by)
+		}
+		if isLeftOut() {
+			t.Error("it is left out although its kind was looked at to its end")
+		}
+	})
+}
+
 // TestKindsThatAreNotSweptAnyMoreAreNotCounted: what was unproven of them is in nobody's way.
 func TestKindsThatAreNotSweptAnyMoreAreNotCounted(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,6 @@ type findings struct {
 	tally           // of the kind that is looked at
 	errs    []error // of single dependents
 	hanging int     // removals of the kind that is looked at
-	gaveUp  bool    // on a kind
 	cached  bool    // what caches have is looked at
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	unheard  map[mcreconcile.ClusterName]struct{}
@@ -97,13 +96,15 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 			did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
 				s.look(ctx, at, k, obj, &found)
 				if found.hanging >= mostHung {
-					found.gaveUp = true
 					return errHung
 				}
 				return ctx.Err()
 			})
 			if did {
 				c.note(k.GroupVersionKind, found.tally)
+			}
+			if did && !errors.Is(err, errHung) {
+				delete(found.hung, k.GroupVersionKind)
 			}
 			errs = append(errs, err)
 			if isSilent(err) {
@@ -113,9 +114,6 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		}
 		return errors.Join(append(errs, found.errs...)...)
 	})
-	if !found.gaveUp {
-		clear(found.hung)
-	}
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -197,7 +195,7 @@ func (s *Sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Ki
 
 // look removes a dependent if it is proved to be orphaned.
 func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, found *findings) {
-	if _, hung := found.hung[obj.GetUID()]; hung || !obj.GetDeletionTimestamp().IsZero() {
+	if found.hung[k.GroupVersionKind][obj.GetUID()] || !obj.GetDeletionTimestamp().IsZero() {
 		return
 	}
 	log := s.log.WithValues("cluster", at.Name(), "object", k.Describe(obj))
@@ -223,7 +221,7 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 			found.errs = append(found.errs, err)
 			if remote.IsHung(err) {
 				found.hanging++
-				found.hung[obj.GetUID()] = struct{}{}
+				found.noteHung(k.GroupVersionKind, obj.GetUID())
 			}
 		}
 	}

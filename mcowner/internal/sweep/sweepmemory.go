@@ -33,11 +33,21 @@ type sweepMemory struct {
 // pass is one of the ways in which a cluster is swept.
 type pass struct {
 	busy atomic.Bool // it is on, in the goroutine that has what follows
-	// hung has dependents whose removal got no answer in time. They are left out until a sweep has reached the end, so that
-	// the others have their turn.
-	hung map[types.UID]struct{}
+	// hung has dependents whose removal got no answer in time. They are left out until a look at their kind has reached the end, so
+	// that the others have their turn.
+	hung map[schema.GroupVersionKind]map[types.UID]bool
 	// silent is the kind that ended the last look, as it got no answer in time. The next one begins after it.
 	silent schema.GroupVersionKind
+}
+
+func (p *pass) noteHung(kind schema.GroupVersionKind, dependent types.UID) {
+	if p.hung == nil {
+		p.hung = map[schema.GroupVersionKind]map[types.UID]bool{}
+	}
+	if p.hung[kind] == nil {
+		p.hung[kind] = map[types.UID]bool{}
+	}
+	p.hung[kind][dependent] = true
 }
 
 // inTurn returns kinds in the order in which they are looked at.
@@ -60,7 +70,6 @@ func (s *Sweeper) memory(name mcreconcile.ClusterName) *sweepMemory {
 	c, ok := s.clusters[name]
 	if !ok {
 		c = &sweepMemory{name: name, due: map[schema.GroupVersionKind]time.Time{}, tallies: map[schema.GroupVersionKind]tally{}}
-		c.cached.hung, c.listed.hung = map[types.UID]struct{}{}, map[types.UID]struct{}{}
 		s.clusters[name] = c
 	}
 	return c
