@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,8 +50,13 @@ type etcdRange struct {
 	} `json:"kvs"`
 }
 
+// askTimeout bounds one request. On a machine that is busy, etcd leaves one without an answer now and then, and answers the next.
+const askTimeout = 10 * time.Second
+
 // since reads how much there is, and what of it was written after a revision.
 func (s *storage) since(ctx context.Context, revision int64) (*contents, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	type fields map[string]any
 	// This is where API servers keep what they store, by default. Each says at one key that it is there, and that comes and
 	// goes.
