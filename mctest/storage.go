@@ -50,7 +50,7 @@ type etcdRange struct {
 	} `json:"kvs"`
 }
 
-// askTimeout bounds one request. On a machine that is busy, etcd leaves one without an answer now and then, and answers the next.
+// askTimeout bounds one request, which takes milliseconds. On a busy machine, one was without an answer for a minute.
 const askTimeout = 10 * time.Second
 
 // since reads how much there is, and what of it was written after a revision.
