@@ -231,7 +231,7 @@ func stateOf(err error) State {
 
 // isTerminating reports whether an error says that a namespace is being deleted, in which nothing can be created.
 func isTerminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || errors.Is(err, errNamespaceGoing)
 }
 
 // isUnserved reports whether an error says that a cluster does not serve a kind.

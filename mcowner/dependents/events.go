@@ -177,6 +177,8 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, errContended):
 		return EventContended
+	case isTerminating(err):
+		return EventTerminating
 	case isUnderway(err), errors.Is(err, errPolicy), isFirstAttempt(err): // what is unclear is told once for all clusters
 		return ""
 	case isConflict(err):
@@ -185,8 +187,6 @@ func reasonOf(err error) string {
 		return EventReplaced
 	case remote.IsAway(err):
 		return EventClusterNotReady
-	case isTerminating(err):
-		return EventTerminating
 	case apierrors.IsForbidden(err):
 		return EventForbidden
 	default:

@@ -60,7 +60,7 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 	case err != nil:
 		return nil, "", err
 	case !existing.GetDeletionTimestamp().IsZero():
-		return nil, "", fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errGoing)
+		return nil, "", fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errNamespaceGoing)
 	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet:
 		return nil, Unchanged, nil
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -142,6 +143,49 @@ func TestANamespaceIsCreatedAgain(t *testing.T) {
 	}
 	eventually(t, "there is another one", func() bool { now := w.namespace(one, ns); return now != nil && now.UID != before.UID })
 	eventually(t, "the dependent is there again", there)
+}
+
+// TestOwnersOfANamespaceThatIsHeldUpWaitForTheNextOne: it is being deleted, and an object of somebody else keeps it from going. One
+// owner goes meanwhile, and one comes.
+func TestOwnersOfANamespaceThatIsHeldUpWaitForTheNextOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns := w.Members[0], w.ns+"-new"
+	one.StartControllerManager(t, "namespace-controller")
+	w.run(w.inNamespaces())
+	there := func(owner string) bool {
+		return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf(owner))})
+	}
+	for _, owner := range []string{"goes", "stays"} {
+		w.create(w.Local, w.ownerIn(owner, ns))
+		eventually(t, owner+" has its dependent", func() bool { return there(owner) })
+	}
+	held := &corev1.ConfigMap{ObjectMeta: metaOf(ns, "held")}
+	held.Finalizers = []string{"example.com/held"}
+	w.create(one, held)
+	before := w.namespace(one, ns)
+	if err := one.Client().Delete(t.Context(), before.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the dependents are gone with it", func() bool { return !there("goes") && !there("stays") })
+	w.create(w.Local, w.ownerIn("comes", ns))
+	w.remove(w.Local, "goes")
+	w.isGone(w.Local, "goes")
+	for _, owner := range []string{"stays", "comes"} {
+		w.told(w.Local, owner, dependents.EventTerminating, ns)
+	}
+	if err := one.Client().Get(t.Context(), client.ObjectKeyFromObject(before), before); err != nil || before.DeletionTimestamp == nil {
+		t.Fatalf("the namespace does not go any more: %v", err)
+	}
+
+	let := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := one.Client().Patch(t.Context(), held, let); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the next namespace is theirs", func() bool { return w.ownersOf(one, ns) == 2 && there("stays") && there("comes") })
+	if there("goes") {
+		t.Error("the dependent of the owner that is gone is back")
+	}
 }
 
 // TestANamespaceOfAnOwnerThatIsGoneIsCollected: the owner went while no controller ran. With objects of others in it, it stays.

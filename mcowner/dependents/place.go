@@ -62,6 +62,9 @@ func pauseAfter(attempts int) time.Duration {
 // errGoing says that an object must be gone first.
 var errGoing = errors.New("being deleted")
 
+// errNamespaceGoing says so of a namespace that owners share.
+var errNamespaceGoing = fmt.Errorf("what is in it waits for the next one: %w", errGoing)
+
 // errLeaving says that nothing is put into a cluster any more.
 var errLeaving = errors.New("the cluster is about to leave the fleet")
 
