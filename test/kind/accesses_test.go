@@ -1,7 +1,6 @@
 package kind
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,10 +9,9 @@ import (
 
 // testAccesses lets clusters that have nothing of the operator join by mcctl and leave, as docs/install.md says.
 func (o *operator) testAccesses(t *testing.T) {
-	program := o.buildMcctl(t)
 	mcctl := func(args ...string) string {
 		t.Helper()
-		return o.run(t, program, append([]string{"--context", contextOf(hub), "--namespace", namespace}, args...)...)
+		return o.run(t, o.later.mcctl, append([]string{"--context", contextOf(hub), "--namespace", namespace}, args...)...)
 	}
 	for name := range o.members { // side by side with what follows, since namespaces take their time
 		o.kubectl(t, name, "delete", "-f", manifests+"member.yaml", "--wait=false")
@@ -54,13 +52,4 @@ func (o *operator) testAccesses(t *testing.T) {
 var everything = []string{
 	"get", "namespaces,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings",
 	"--all-namespaces", "--output", "name",
-}
-
-// buildMcctl returns the path of the program.
-func (o *operator) buildMcctl(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "mcctl")
-	_, err := outside(t.Context(), root+"/cmd/mcctl", nil, "go", "build", "-o", program, ".")
-	must(t, err)
-	return program
 }

@@ -50,7 +50,7 @@ const (
 type clusters struct {
 	kind       *cluster.Provider
 	kubeconfig string
-	images     []image
+	later      later
 }
 
 // newClusters creates the clusters, and deletes them at the end. Those that an interrupted run has left are deleted first.
@@ -79,36 +79,21 @@ func newClusters(t *testing.T) *clusters {
 	return c
 }
 
-// createAll makes the images meanwhile, and the members side by side. The hub is first: kind makes its network with it, and would
-// do so twice.
+// createAll makes the operator's images meanwhile, and the members side by side. The hub is first: kind makes its network with it, and
+// would do so twice. What comes after the operator is made while that is tested.
 func (c *clusters) createAll(t *testing.T) {
 	t.Helper()
 	folder := t.TempDir()
-	var made, loaded errgroup.Group
-	made.Go(func() (err error) {
-		begun := time.Now()
-		c.images, err = makeImages(t.Context(), folder)
-		t.Logf("images were made in %s", time.Since(begun).Round(time.Second))
-		return err
-	})
+	var all errgroup.Group
+	all.Go(func() error { return makeImages(t.Context(), folder, ofOperator) })
 	err := c.create(t, hub)
 	if err == nil {
-		made.Go(func() error { return c.create(t, east) })
-		made.Go(func() error { return c.create(t, west) })
+		all.Go(func() error { return c.create(t, east) })
+		all.Go(func() error { return c.create(t, west) })
 	}
-	must(t, errors.Join(err, made.Wait()))
-	for _, name := range []string{hub, east, west} {
-		loaded.Go(func() error { return c.load(t, name) })
-	}
-	must(t, loaded.Wait())
-}
-
-func (c *clusters) createWithImages(t *testing.T, name string) error {
-	t.Helper()
-	if err := c.create(t, name); err != nil {
-		return err
-	}
-	return c.load(t, name)
+	must(t, errors.Join(err, all.Wait()))
+	must(t, c.load(hub, folder, ofOperator))
+	c.later.begin(t, c, folder)
 }
 
 // create creates a cluster, unless it was kept.
@@ -129,19 +114,13 @@ func (c *clusters) create(t *testing.T, name string) error {
 	return nil
 }
 
-// load gives a cluster the images that it needs.
-func (c *clusters) load(t *testing.T, name string) error {
-	t.Helper()
-	begun := time.Now()
-	for _, i := range c.images {
-		if name != hub && !i.everywhere {
-			continue
-		}
-		if err := c.loadArchive(name, i.archive); err != nil {
+// load gives a cluster images that were made.
+func (c *clusters) load(name, folder string, images []image) error {
+	for _, i := range images {
+		if err := c.loadArchive(name, i.archive(folder)); err != nil {
 			return fmt.Errorf("loading the image of %s in %s: %w", i.folder, name, err)
 		}
 	}
-	t.Logf("%s has its images after %s", name, time.Since(begun).Round(time.Second))
 	return nil
 }
 
@@ -240,43 +219,6 @@ func (c *clusters) try(ctx context.Context, program string, args ...string) (str
 		return "", fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err, stderr.String())
 	}
 	return string(output), nil
-}
-
-// image is a program that clusters run.
-type image struct {
-	folder, tag string
-	version     string // which it says of itself
-	at          string // its path, if that is another than usual
-	everywhere  bool   // members run it too
-	archive     string // when it was made
-}
-
-// makeImages puts the programs into images.
-func makeImages(ctx context.Context, into string) ([]image, error) {
-	images := []image{
-		{folder: "examples/operator", tag: "fleet.example.com/operator:dev"},
-		{folder: "examples/operator", tag: "fleet.example.com/operator:" + next, version: next},
-		{folder: "examples/deploymentcopy", tag: "fleet.example.com/deploymentcopy:dev"},
-		{folder: "examples/foo", tag: "fleet.example.com/foo:dev"},
-		{folder: "examples/jobs", tag: "fleet.example.com/jobs:dev"},
-		{folder: moved + "/cmd", tag: "fleet.example.com/moved:dev", at: "/manager"},
-		{folder: "test/kind/standin", tag: "docker.io/library/nginx:1.29"},                   // Deployments of Foos have it
-		{folder: "test/kind/standin", tag: "registry.k8s.io/guestbook:v3", everywhere: true}, // those of the moved project
-		{folder: "test/kind/standin", tag: "fleet.example.com/standin:dev", everywhere: true},
-	}
-	repository, err := filepath.Abs(root)
-	if err != nil {
-		return nil, err
-	}
-	for n := range images {
-		i := &images[n]
-		i.archive = filepath.Join(into, strings.NewReplacer("/", "-", ":", "-").Replace(i.tag)+".tar")
-		if _, err := outside(ctx, repository, nil, "go", "run", "-C", "hack/release", "./image",
-			"--tag", i.tag, "--version", i.version, "--at", i.at, "--output", i.archive, filepath.Join(repository, i.folder)); err != nil {
-			return nil, fmt.Errorf("making the image of %s: %w", i.folder, err)
-		}
-	}
-	return images, nil
 }
 
 // outside runs a program in a folder, where the module proxy can be reached, and returns what it prints.

@@ -40,6 +40,7 @@ func TestAFleetOfKindClusters(t *testing.T) {
 		t.Run("a member is deleted and comes back", o.testMemberComesBack) &&
 		t.Run("each rule is needed", o.testRules) &&
 		t.Run("the operator is removed", o.testRemoval) &&
+		t.Run("what comes next is there", c.testLater) &&
 		t.Run("members join by mcctl and leave", o.testAccesses) &&
 		t.Run("Deployments are copied", c.testDeploymentcopy) &&
 		t.Run("Foos of members become Deployments", c.testFoo) &&
@@ -196,7 +197,7 @@ func (o *operator) testMemberComesBack(t *testing.T) {
 	o.becomes(t, east, reader, fleet.Unreachable)
 	o.works(t, "while the other member is away")
 
-	must(t, o.createWithImages(t, east))
+	must(t, o.create(t, east))
 	o.join(t, east) // it is another cluster now, with another certificate authority
 	o.becomes(t, east, reader, fleet.Ready)
 	o.works(t, "when the member is back")

@@ -2,10 +2,13 @@ package kind
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,24 +24,21 @@ const logic = `var guestbook webappv1.Guestbook
 		return ctrl.Result{}, err
 	}`
 
-// testKubebuilder goes from an empty folder to objects that are reconciled in two members, by the commands of docs/kubebuilder.md.
+// testKubebuilder deploys what was scaffolded, by the commands of docs/kubebuilder.md, up to objects that are reconciled in two members.
 func (c *clusters) testKubebuilder(t *testing.T) {
-	p := newProject(t, c)
-	for n, line := range documented(t) {
+	p := c.later.project
+	t.Cleanup(func() {
+		if t.Failed() {
+			logs, err := c.try(context.WithoutCancel(t.Context()), "kubectl", "--context", contextOf(hub), "--namespace", "guestbook-system", "logs",
+				"deployment/guestbook-controller-manager", "--tail", "60")
+			t.Logf("the project's manager has logged, error %v:\n%s", err, logs)
+		}
+	})
+	for _, line := range p.lines[p.scaffolded():] {
 		begun := time.Now()
-		switch {
-		case n == 0:
-			p.outside(t, line+" --fleet-runtime-replace=$FLEET")
-		case strings.HasPrefix(line, "kubebuilder "):
-			p.outside(t, line)
-			p.change(t, "internal/controller/guestbook_controller.go", "// TODO(user): your logic here", logic)
-			p.change(t, "config/samples/webapp_v1_guestbook.yaml", "spec:\n", "spec: {}\n")
-			p.outside(t, "make manifests generate kustomize") // which downloads what make needs below
-		case strings.HasPrefix(line, "go run "):
-			p.outside(t, line)
-		case line == "kind load image-archive guestbook.tar --name hub":
+		if line == "kind load image-archive guestbook.tar --name hub" {
 			must(t, c.loadArchive(hub, filepath.Join(p.folder, "guestbook.tar")))
-		default:
+		} else {
 			p.inside(t, line)
 		}
 		t.Logf("%s: %s", time.Since(begun).Round(time.Second), line)
@@ -55,42 +55,74 @@ func (c *clusters) testKubebuilder(t *testing.T) {
 
 // project is a folder in which kubebuilder is run, with the plugin of this repository.
 type project struct {
-	folder string
-	env    []string
-	shell  string // what lines before have set
+	folder, bin, plugins, repository string
+	env                              []string
+	lines                            []string // of docs/kubebuilder.md
+	shell                            string   // what lines before have set
 }
 
-func newProject(t *testing.T, c *clusters) *project {
+func newProject(t *testing.T, c *clusters) (*project, error) {
 	t.Helper()
 	repository, err := filepath.Abs(root)
-	must(t, err)
-	module, bin, plugins := filepath.Join(repository, "cmd/kubebuilder-fleet"), t.TempDir(), t.TempDir()
-	kubebuilder, err := outside(t.Context(), module, nil, "go", "tool", "-n", "sigs.k8s.io/kubebuilder/v4") // the go command builds it
-	must(t, err)
-	must(t, os.Symlink(strings.TrimSpace(kubebuilder), filepath.Join(bin, "kubebuilder")))
-	_, err = outside(t.Context(), module, []string{"EXTERNAL_PLUGINS_PATH=" + plugins}, "go", "run", ".", "install")
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
+	p := &project{folder: filepath.Join(t.TempDir(), "guestbook"), bin: t.TempDir(), plugins: t.TempDir(), repository: repository}
+	p.env = []string{
+		"PATH=" + strings.Join([]string{p.bin, os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("PATH")}, string(os.PathListSeparator)),
+		"EXTERNAL_PLUGINS_PATH=" + p.plugins, "KUBECONFIG=" + c.kubeconfig, "FLEET=" + repository, "MAKEFLAGS=", "MAKELEVEL=",
+	}
+	if p.lines, err = documented(); err != nil {
+		return nil, err
+	}
+	return p, os.Mkdir(p.folder, 0o750) // which becomes the project's name
+}
 
-	p := &project{folder: filepath.Join(t.TempDir(), "guestbook"), env: []string{
-		"PATH=" + strings.Join([]string{bin, os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("PATH")}, string(os.PathListSeparator)),
-		"EXTERNAL_PLUGINS_PATH=" + plugins, "KUBECONFIG=" + c.kubeconfig, "FLEET=" + repository, "MAKEFLAGS=", "MAKELEVEL=",
-	}}
-	must(t, os.Mkdir(p.folder, 0o750)) // which becomes the project's name
-	t.Cleanup(func() {
-		if t.Failed() {
-			logs, err := c.try(context.WithoutCancel(t.Context()), "kubectl", "--context", contextOf(hub), "--namespace", "guestbook-system", "logs",
-				"deployment/guestbook-controller-manager", "--tail", "60")
-			t.Logf("the project's manager has logged, error %v:\n%s", err, logs)
-		}
+// scaffolded is how many lines come before those that need clusters.
+func (p *project) scaffolded() int {
+	return slices.IndexFunc(p.lines, func(line string) bool {
+		return !strings.HasPrefix(line, "kubebuilder ") && !strings.HasPrefix(line, "go run ")
 	})
-	return p
+}
+
+// scaffold goes from an empty folder to an image of the project.
+func (p *project) scaffold(ctx context.Context) error {
+	module := filepath.Join(p.repository, "cmd/kubebuilder-fleet")
+	kubebuilder, err := outside(ctx, module, nil, "go", "tool", "-n", "sigs.k8s.io/kubebuilder/v4") // the go command builds it
+	if err == nil {
+		err = os.Symlink(strings.TrimSpace(kubebuilder), filepath.Join(p.bin, "kubebuilder"))
+	}
+	if err == nil {
+		_, err = outside(ctx, module, []string{"EXTERNAL_PLUGINS_PATH=" + p.plugins}, "go", "run", ".", "install")
+	}
+	for n, line := range p.lines[:p.scaffolded()] {
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			line += " --fleet-runtime-replace=$FLEET"
+		}
+		err = p.outside(ctx, line)
+		if err == nil && strings.HasPrefix(line, "kubebuilder create api ") {
+			err = p.write(ctx)
+		}
+	}
+	return err
+}
+
+// write does what a user does in a new project.
+func (p *project) write(ctx context.Context) error {
+	return errors.Join(
+		p.change("internal/controller/guestbook_controller.go", "// TODO(user): your logic here", logic),
+		p.change("config/samples/webapp_v1_guestbook.yaml", "spec:\n", "spec: {}\n"),
+		p.outside(ctx, "make manifests generate kustomize"), // which downloads what make needs below
+	)
 }
 
 // outside runs a line in the project's folder, where the module proxy can be reached.
-func (p *project) outside(t *testing.T, line string) {
-	t.Helper()
-	_, err := outside(t.Context(), p.folder, p.env, "bash", "-c", line)
-	must(t, err)
+func (p *project) outside(ctx context.Context, line string) error {
+	_, err := outside(ctx, p.folder, p.env, "bash", "-c", line)
+	return err
 }
 
 // inside runs a line in the project's folder, where the clusters can be reached. What it sets holds for the next.
@@ -110,29 +142,31 @@ func (p *project) inside(t *testing.T, line string) {
 	}
 }
 
-func (p *project) change(t *testing.T, name, old, with string) {
-	t.Helper()
+func (p *project) change(name, old, with string) error {
 	path := filepath.Join(p.folder, name)
 	text, err := os.ReadFile(path)
-	must(t, err)
-	if !strings.Contains(string(text), old) {
-		t.Fatalf("%s lacks %q:\n%s", name, old, text)
+	if err != nil {
+		return err
 	}
-	must(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), old, with)), 0o600))
+	if !strings.Contains(string(text), old) {
+		return fmt.Errorf("%s lacks %q:\n%s", name, old, text)
+	}
+	return os.WriteFile(path, []byte(strings.ReplaceAll(string(text), old, with)), 0o600)
 }
 
 // documented returns the lines of docs/kubebuilder.md that lead into clusters of kind.
-func documented(t *testing.T) []string {
-	t.Helper()
+func documented() ([]string, error) {
 	page, err := os.ReadFile(root + "/docs/kubebuilder.md")
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	block := regexp.MustCompile("(?s)<!-- run by test/kind -->\n```console\n(.*?)```").FindSubmatch(page)
 	if block == nil {
-		t.Fatal("docs/kubebuilder.md lacks the commands")
+		return nil, errors.New("docs/kubebuilder.md lacks the commands")
 	}
 	var lines []string
 	for line := range strings.Lines(string(block[1])) {
 		lines = append(lines, strings.TrimPrefix(strings.TrimSpace(line), "$ "))
 	}
-	return lines
+	return lines, nil
 }
