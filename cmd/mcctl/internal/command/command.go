@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -100,8 +101,34 @@ Exit codes: 0 done; 1 not done, or not wholly; 2 the command line is wrong, and 
 	return root
 }
 
-// tellf writes what is said beside the result. That it cannot be written changes nothing about what was done.
-func tellf(to io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(to, format, args...) }
+// tellf writes text for people, in which the arguments cannot move a cursor. That it cannot be written changes nothing about what was done.
+func tellf(to io.Writer, format string, args ...any) {
+	shown := make([]any, len(args))
+	for i, arg := range args {
+		switch text := arg.(type) {
+		case error:
+			shown[i] = legible(text.Error())
+		case fmt.Stringer:
+			shown[i] = legible(text.String())
+		case string:
+			shown[i] = legible(text)
+		default:
+			shown[i] = arg
+		}
+	}
+	_, _ = fmt.Fprintf(to, format, shown...)
+}
+
+// legible returns text that may be of strangers without what moves a cursor, colours a terminal or turns the direction of writing. Lines
+// and columns stay.
+func legible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsGraphic(r) && r != unicode.ReplacementChar {
+			return r
+		}
+		return -1
+	}, text)
+}
 
 // shared is what all commands have.
 type shared struct {

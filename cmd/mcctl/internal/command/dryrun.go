@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -36,8 +37,8 @@ func (d *dryRun) validate() error {
 	}
 }
 
-// print prints what would be applied on each side.
-func (d *dryRun) print(to io.Writer, member, hub []client.Object) error {
+// print prints what would be applied on each side for a member of that name.
+func (d *dryRun) print(to io.Writer, name string, member, hub []client.Object) error {
 	var printer printers.ResourcePrinter = &printers.YAMLPrinter{}
 	if d.output == asJSON {
 		printer = &printers.JSONPrinter{}
@@ -57,6 +58,9 @@ func (d *dryRun) print(to io.Writer, member, hub []client.Object) error {
 			}
 			annotations[sideAnnotation] = part.side
 			desired.SetAnnotations(annotations)
+			if part.side == memberSide {
+				desired.SetLabels(labels.Merge(desired.GetLabels(), labels.Set{memberLabel: memberValue(name)}))
+			}
 			if err := printer.PrintObj(desired, to); err != nil {
 				return fmt.Errorf("print %s: %w", describe(obj), err)
 			}

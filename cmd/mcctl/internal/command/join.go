@@ -81,9 +81,12 @@ func (j *join) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := rights.GiveNothing(); err != nil {
+		return err
+	}
 	if j.dryRun.client() {
 		p := j.plan(target, rights)
-		return j.dryRun.print(j.streams.Out, p.member, p.hub)
+		return j.dryRun.print(j.streams.Out, name, p.member, p.hub)
 	}
 	if target.Identity, err = distinct(ctx, hub, member); err != nil {
 		return err

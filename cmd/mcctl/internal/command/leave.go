@@ -102,14 +102,14 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 		return err
 	}
 	if member == nil {
-		l.manual(mark)
+		l.manual(mark, had)
 		return nil
 	}
 	if unreached == nil && has.none() && had.none() {
 		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q",
 			hub.config.Host, hub.namespace, member.config.Host, name)
 	}
-	return l.leaveMember(ctx, member, has, unreached, mark, progress)
+	return l.leaveMember(ctx, member, has, unreached, mark, had, progress)
 }
 
 // leaving is what goes from the hub, and what stays there since others have made it.
@@ -197,14 +197,16 @@ func (l *leave) release(ctx context.Context, hub *reached, access *accessv1alpha
 }
 
 // leaveMember removes what is in the member, the rights last.
-func (l *leave) leaveMember(ctx context.Context, member *reached, has presence, err error, mark mark, progress progress) error {
+func (l *leave) leaveMember(
+	ctx context.Context, member *reached, has presence, err error, mark mark, had leaving, progress progress,
+) error {
 	if err == nil {
 		progress.kept(member, has.others)
 		err = member.remove(ctx, has.made, progress)
 	}
 	if err != nil && l.force {
 		tellf(l.streams.ErrOut, "mcctl: %v\n", err)
-		l.manual(mark)
+		l.manual(mark, had)
 		return nil
 	}
 	if err != nil {
@@ -214,7 +216,12 @@ func (l *leave) leaveMember(ctx context.Context, member *reached, has presence, 
 	return nil
 }
 
-// manual prints what a person is to run in the member.
-func (l *leave) manual(mark mark) {
-	tellf(l.streams.Out, "# In the member, when it can be reached:\n%s\n", strings.Join(membership.ManualCommands(mark.selector().String()), "\n"))
+// manual prints what a person is to run in the member. What others have applied of what join prints does not say for which hub it is.
+func (l *leave) manual(mark mark, had leaving) {
+	commands := func(selector string) string { return strings.Join(membership.ManualCommands(selector), "\n") }
+	tellf(l.streams.Out, "# In the member, when it can be reached:\n%s\n", commands(mark.selector().String()))
+	if had.access == nil || had.access.Annotations[sideAnnotation] != "" {
+		tellf(l.streams.Out, "# What was applied from what mcctl join --dry-run=client prints, once the tool that has applied it lets go of it. "+
+			"A member %s of another hub has the same label:\n%s\n", had.name, commands(mark.printed()))
+	}
 }

@@ -120,9 +120,15 @@ func columns(everywhere bool, narrow, wide []string) []metav1.TableColumnDefinit
 	return all
 }
 
+// row returns a line of a table. What objects say in it is made legible.
 func row(everywhere bool, obj metav1.Object, cells ...any) metav1.TableRow {
 	if everywhere {
 		cells = append([]any{obj.GetNamespace()}, cells...)
+	}
+	for i, cell := range cells {
+		if text, is := cell.(string); is {
+			cells[i] = legible(text)
+		}
 	}
 	return metav1.TableRow{Cells: cells}
 }

@@ -67,21 +67,52 @@ func (r *reached) inhabited(ctx context.Context, namespace string) (string, erro
 		return "", fmt.Errorf("ask the %s (%s) what may be in namespaces: %w", r.name, r.config.Host, err)
 	}
 	for _, kind := range kinds {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		if err := r.List(ctx, list, client.InNamespace(namespace), client.Limit(10)); err != nil {
-			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err) {
-				continue
-			}
+		name, err := r.first(ctx, kind, namespace)
+		if err != nil {
 			return "", fmt.Errorf("list each %s in the namespace %s of the %s (%s): %w", kind.Kind, namespace, r.name, r.config.Host, err)
 		}
-		for i := range list.Items {
-			if obj := &list.Items[i]; obj.DeletionTimestamp == nil && !native(kind, obj.Name) {
-				return kind.Kind + " " + obj.Name, nil
-			}
+		if name != "" {
+			return kind.Kind + " " + name, nil
 		}
 	}
 	return "", nil
+}
+
+// first returns the name of an object of a kind in a namespace that stays and that Kubernetes has not put there itself, or an empty one.
+func (r *reached) first(ctx context.Context, kind schema.GroupVersionKind, namespace string) (name string, err error) {
+	const page = 200
+	if everywhere(kind) {
+		return "", nil
+	}
+	for next := ""; ; {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		err := r.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(next))
+		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if obj := &list.Items[i]; obj.DeletionTimestamp == nil && !native(kind, obj.Name) {
+				return obj.Name, nil
+			}
+		}
+		if next = list.Continue; next == "" {
+			return "", nil
+		}
+	}
+}
+
+// everywhere reports whether every namespace has objects of the kind that are worth nothing without others.
+func everywhere(kind schema.GroupVersionKind) bool {
+	switch kind.Kind {
+	case "Event", "Endpoints", "EndpointSlice", "Lease":
+		return true
+	default:
+		return false
+	}
 }
 
 // native reports whether every namespace has the object.
@@ -91,8 +122,6 @@ func native(kind schema.GroupVersionKind, name string) bool {
 		return name == "default"
 	case "ConfigMap":
 		return name == "kube-root-ca.crt"
-	case "Event", "Endpoints", "EndpointSlice", "Lease":
-		return true
 	default:
 		return false
 	}

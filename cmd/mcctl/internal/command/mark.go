@@ -22,11 +22,16 @@ const (
 type mark labels.Set
 
 func newMark(hub, member string) mark {
+	return mark{managedByLabel: managedBy, memberLabel: memberValue(member), hubLabel: hub}
+}
+
+// memberValue is what memberLabel says of a member. It is on what mcctl only prints, too.
+func memberValue(member string) string {
 	if len(validation.IsValidLabelValue(member)) > 0 { // it is too long
 		sum := sha256.Sum256([]byte(member))
 		member = hex.EncodeToString(sum[:16])
 	}
-	return mark{managedByLabel: managedBy, memberLabel: member, hubLabel: hub}
+	return member
 }
 
 func (m mark) put(obj metav1.Object) {
@@ -35,6 +40,11 @@ func (m mark) put(obj metav1.Object) {
 }
 
 func (m mark) selector() labels.Selector { return labels.SelectorFromSet(labels.Set(m)) }
+
+// printed selects what others have applied of what mcctl prints for a member of that name, whatever its hub.
+func (m mark) printed() string {
+	return memberLabel + "=" + m[memberLabel] + "," + managedByLabel + "!=" + managedBy
+}
 
 // isOn reports whether an object was made for the member.
 func (m mark) isOn(obj metav1.Object) bool { return m.selector().Matches(labels.Set(obj.GetLabels())) }

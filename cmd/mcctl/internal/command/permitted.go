@@ -7,6 +7,8 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -34,7 +36,7 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 	if err := member.mayApply(ctx, in, more...); err != nil {
 		return err
 	}
-	if err := member.mayGrant(ctx, p.rights); err != nil {
+	if err := member.mayGrant(ctx, p.member); err != nil {
 		return err
 	}
 	joined, err := hub.joined(ctx, p.target.Name)
@@ -47,13 +49,20 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 	return member.unclaimed(ctx, in, p.mark)
 }
 
+// bootstrapLabel is on the roles and bindings that API servers make themselves.
+const bootstrapLabel = "kubernetes.io/bootstrapping"
+
 // unclaimed makes sure that none of the objects was made for another member: they would go when that leaves. Namespaces may be shared.
+// Nor may one be of Kubernetes itself.
 func (r *reached) unclaimed(ctx context.Context, objects []client.Object, mark mark) error {
 	for _, obj := range objects {
 		found := &metav1.PartialObjectMetadata{}
 		found.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
 		if err := r.Get(ctx, client.ObjectKeyFromObject(obj), found); client.IgnoreNotFound(err) != nil {
 			return r.failed("read", obj, err)
+		}
+		if found.Labels[bootstrapLabel] != "" {
+			return fmt.Errorf("%s in the %s (%s) is Kubernetes' own: nothing was written; give yours another name", describe(obj), r.name, r.config.Host)
 		}
 		if found.GroupVersionKind() != membership.NamespaceKind() && mark.forOther(found) {
 			return fmt.Errorf("%s in the %s (%s) was made for the member %s, of the fleet whose hub is the cluster %s: nothing was written; "+
@@ -116,12 +125,18 @@ func (r *reached) may(ctx context.Context, right rights.Right) (bool, error) {
 	return review.Status.Allowed, err
 }
 
-// mayGrant makes sure that the caller has all that the roles give, as the API server wants it of those that write roles.
-func (r *reached) mayGrant(ctx context.Context, granted membership.Rights) error {
-	want, err := granted.Rights()
+// mayGrant makes sure that the caller has all that the roles among objects give, and those to which bindings refer, as the API server wants
+// it of those that write them.
+func (r *reached) mayGrant(ctx context.Context, objects []client.Object) error {
+	want, err := membership.GivenBy(objects)
 	if err != nil {
 		return err
 	}
+	referred, err := r.referred(ctx, membership.References(objects))
+	if err != nil {
+		return err
+	}
+	want = append(want, referred...)
 	c, err := authorizationclient.NewForConfig(r.config)
 	if err != nil {
 		return err
@@ -138,4 +153,41 @@ func (r *reached) mayGrant(ctx context.Context, granted membership.Rights) error
 		lines[i] = right.String()
 	}
 	return fmt.Errorf("you cannot give rights in the %s (%s) that you do not have, so nothing was written:\n  %s", r.name, r.config.Host, strings.Join(lines, "\n  "))
+}
+
+// referred returns what roles of the cluster give that bindings refer to. Those that the caller may bind without having it are left out.
+func (r *reached) referred(ctx context.Context, references []membership.Reference) ([]rights.Right, error) {
+	var given []rights.Right
+	for _, reference := range references {
+		err := r.Get(ctx, client.ObjectKeyFromObject(reference.Role), reference.Role)
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%s is about a %s that is neither in the files nor in the %s (%s): nothing was written",
+				describe(reference.Binding), describe(reference.Role), r.name, r.config.Host)
+		}
+		kind := reference.Role.GetObjectKind().GroupVersionKind()
+		may, asked := r.may(ctx, rights.Right{
+			Verb: "bind", Group: kind.Group, Resource: strings.ToLower(kind.Kind) + "s", Name: reference.Role.GetName(), Namespace: reference.In,
+		})
+		switch {
+		case asked != nil:
+			return nil, fmt.Errorf("ask the %s (%s) what you may do: %w", r.name, r.config.Host, asked)
+		case may:
+			continue
+		case err != nil:
+			return nil, r.failed("read", reference.Role, err)
+		}
+		given = append(given, rights.Of(reference.In, rulesOf(reference.Role)...)...)
+	}
+	return given, nil
+}
+
+func rulesOf(role client.Object) []rbacv1.PolicyRule {
+	switch role := role.(type) {
+	case *rbacv1.Role:
+		return role.Rules
+	case *rbacv1.ClusterRole:
+		return role.Rules
+	default:
+		return nil
+	}
 }

@@ -51,7 +51,7 @@ func (r *rbac) run(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		return r.dryRun.print(r.streams.Out, given.Objects, nil)
+		return r.dryRun.print(r.streams.Out, name, given.Objects, nil)
 	}
 	hub, err := r.hub.connect()
 	if err != nil {
@@ -65,6 +65,9 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := hub.find(ctx, name); err != nil {
+		return err
+	}
 	joined, err := hub.joined(ctx, name)
 	if err != nil {
 		return err
@@ -76,7 +79,7 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	given, objects, err := r.of(joined)
+	objects, err := r.of(joined)
 	if err != nil {
 		return err
 	}
@@ -86,25 +89,28 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err := member.mayApply(ctx, objects); err != nil {
 		return err
 	}
-	if err := member.mayGrant(ctx, given); err != nil {
+	if err := member.mayGrant(ctx, objects); err != nil {
 		return err
 	}
 	a := applier{mark: mark, dryRun: r.dryRun.server(), progress: newProgress(r.streams.ErrOut)}
 	return a.apply(ctx, member, objects...)
 }
 
-// of returns the rights, and what gives them to those as which the controllers come to a member.
-func (r *rbac) of(member joined) (membership.Rights, []client.Object, error) {
+// of returns what gives the rights to those as which the controllers come to a member.
+func (r *rbac) of(member joined) ([]client.Object, error) {
 	fallback := defaultAccount()
 	if access := member.access; access != nil && access.Spec.Minter != nil {
 		fallback = types.NamespacedName{Namespace: access.Spec.Minter.ServiceAccountNamespace, Name: access.Spec.Minter.ServiceAccountName}
 	}
 	given, err := r.rights.read(r.streams.In, fallback)
 	if err != nil {
-		return given, nil, err
+		return nil, err
+	}
+	if err := given.GiveNothing(); err != nil {
+		return nil, err
 	}
 	if access := member.access; access != nil && access.Spec.Federated != nil {
-		return given, given.For(membership.FederatedSubject(access.Namespace, access.Spec.Federated.ServiceAccountName)), nil
+		return given.For(membership.FederatedSubject(access.Namespace, access.Spec.Federated.ServiceAccountName)), nil
 	}
-	return given, given.Objects, nil
+	return given.Objects, nil
 }

@@ -68,7 +68,7 @@ func (s *shared) shards(ctx context.Context) error {
 		if at.stale {
 			state = "STALE"
 		}
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{orNone(name), at.members, at.ready, at.paused, state}})
+		t.Rows = append(t.Rows, row(false, nil, orNone(name), at.members, at.ready, at.paused, state))
 	}
 	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(t, s.streams.Out)
 }

@@ -57,6 +57,13 @@ func newRole(key types.NamespacedName, rules ...rbacv1.PolicyRule) *rbacv1.Role 
 	}
 }
 
+func newClusterRole(name string) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kindClusterRole},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+	}
+}
+
 func newRoleBinding(key types.NamespacedName, role string, subject rbacv1.Subject) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kindRoleBinding},

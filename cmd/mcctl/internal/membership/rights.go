@@ -48,6 +48,9 @@ func ReadRights(manifests io.Reader, account, fallback types.NamespacedName) (Ri
 	if !slices.ContainsFunc(objects, isRole) {
 		return Rights{}, errors.New("there is no role in them, so the controllers could do nothing")
 	}
+	if objects, err = sound(objects); err != nil {
+		return Rights{}, err
+	}
 	r := Rights{manifests: objects}
 	if r.Account, err = accountOf(objects, account, fallback); err != nil {
 		return Rights{}, err
@@ -217,9 +220,12 @@ func (r Rights) For(subject rbacv1.Subject) []client.Object {
 }
 
 // Rights returns what the roles give, one by one.
-func (r Rights) Rights() ([]rights.Right, error) {
-	objects := make([]*unstructured.Unstructured, len(r.Objects))
-	for i, obj := range r.Objects {
+func (r Rights) Rights() ([]rights.Right, error) { return GivenBy(r.Objects) }
+
+// GivenBy returns what the roles among objects give, one by one.
+func GivenBy(all []client.Object) ([]rights.Right, error) {
+	objects := make([]*unstructured.Unstructured, len(all))
+	for i, obj := range all {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 		if err != nil {
 			return nil, err
@@ -230,9 +236,9 @@ func (r Rights) Rights() ([]rights.Right, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []rights.Right
+	var given []rights.Right
 	for _, grant := range grants {
-		all = append(all, grant.Rights()...)
+		given = append(given, grant.Rights()...)
 	}
-	return all, nil
+	return given, nil
 }
