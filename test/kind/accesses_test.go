@@ -11,7 +11,7 @@ import (
 func (o *operator) testAccesses(t *testing.T) {
 	mcctl := func(args ...string) string {
 		t.Helper()
-		return o.run(t, o.later.mcctl, append([]string{"--context", contextOf(hub), "--namespace", namespace}, args...)...)
+		return o.run(t, o.later.program("mcctl"), append([]string{"--context", contextOf(hub), "--namespace", namespace}, args...)...)
 	}
 	for name := range o.members { // side by side with what follows, since namespaces take their time
 		o.kubectl(t, name, "delete", "-f", manifests+"member.yaml", "--wait=false")

@@ -76,8 +76,48 @@ func (c *clusters) testJobs(t *testing.T) {
 	}
 }
 
+// testImages has the API servers of members ask a webhook in the hub. They reach it by a port of the hub's node.
+func (c *clusters) testImages(t *testing.T) {
+	const port, labelled = "30444", "webhooks.fleet-runtime.dev/name=images"
+	rbac := examples + "images/rbac/"
+	c.kubectl(t, hub, "apply", "-f", rbac+"controller.yaml")
+	c.apply(t, hub, `{"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "fleet", "name": "images"},
+		"spec": {"type": "NodePort", "selector": {"app": "images"}, "ports": [{"port": 443, "targetPort": 9444, "nodePort": `+port+`}]}}`)
+	for _, member := range []string{east, west} {
+		c.kubectl(t, member, "apply", "-f", rbac+"member.yaml")
+		c.join(t, member, "-a", "fleet/images-member")
+	}
+	c.kubectl(t, east, "--namespace", "fleet", "create", "configmap", "images", "--from-literal", "prefixes=registry.k8s.io/")
+	c.runs(t, "images", "fleet", "images", "--url", "https://"+prefix+hub+"-control-plane:"+port)
+
+	deploy := []string{"create", "deployment", "shop", "--image", "fleet.example.com/standin:dev", "--dry-run=server", "--output", "name"}
+	eventually(t, "east refuses an image", func() error {
+		printed, err := c.try(t.Context(), "kubectl", append([]string{"--context", contextOf(east)}, deploy...)...)
+		if err == nil || !strings.Contains(err.Error(), "east allows images of registry.k8s.io/") {
+			return fmt.Errorf("it prints %q; error %w", printed, err)
+		}
+		return nil
+	})
+	c.prints(t, "deployment.apps/shop\n", west, deploy...)
+	c.kubectl(t, west, "wait", "--for=create", "validatingwebhookconfiguration", "--selector", labelled, "--timeout", patience.String())
+	c.kubectl(t, hub, "--namespace", "fleet", "scale", "deployment", "images", "--replicas", "0")
+	c.prints(t, "deployment.apps/shop\n", east, deploy...) // once nobody answers
+	for _, member := range []string{east, west} {
+		c.kubectl(t, member, "delete", "validatingwebhookconfigurations", "--selector", labelled)
+	}
+}
+
+// testQuickstart runs the demo against clusters of the user.
+func (c *clusters) testQuickstart(t *testing.T) {
+	names := []string{contextOf(hub), contextOf(east), contextOf(west)}
+	said := c.run(t, c.later.program("quickstart"), "-kubeconfig", c.kubeconfig, "-contexts", strings.Join(names, ","))
+	if want := "Every ConfigMap of " + strings.Join(names, ", ") + " was reconciled"; !strings.Contains(said, want) {
+		t.Errorf("it lacks %q:\n%s", want, said)
+	}
+}
+
 // runs deploys an example in the hub, until the test ends. Then the members leave too.
-func (c *clusters) runs(t *testing.T, program, namespace, account string) {
+func (c *clusters) runs(t *testing.T, program, namespace, account string, args ...string) {
 	t.Helper()
 	labels := map[string]string{"app": program}
 	deployment := &appsv1.Deployment{
@@ -88,7 +128,7 @@ func (c *clusters) runs(t *testing.T, program, namespace, account string) {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					ServiceAccountName: account,
-					Containers:         []corev1.Container{{Name: program, Image: "fleet.example.com/" + program + ":dev", Args: []string{"--metrics", "0"}}},
+					Containers:         []corev1.Container{{Name: program, Image: "fleet.example.com/" + program + ":dev", Args: append(args, "--metrics", "0")}},
 				},
 			},
 		},

@@ -23,6 +23,7 @@ var (
 		{folder: "examples/deploymentcopy", tag: "fleet.example.com/deploymentcopy:dev"},
 		{folder: "examples/foo", tag: "fleet.example.com/foo:dev"},
 		{folder: "examples/jobs", tag: "fleet.example.com/jobs:dev"},
+		{folder: "examples/images", tag: "fleet.example.com/images:dev"},
 		{folder: moved + "/cmd", tag: "fleet.example.com/moved:dev", at: "/manager"},
 		{folder: "test/kind/standin", tag: "docker.io/library/nginx:1.29"}, // Deployments of Foos have it
 	}

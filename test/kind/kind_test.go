@@ -45,6 +45,8 @@ func TestAFleetOfKindClusters(t *testing.T) {
 		t.Run("Deployments are copied", c.testDeploymentcopy) &&
 		t.Run("Foos of members become Deployments", c.testFoo) &&
 		t.Run("Tests run in all clusters", c.testJobs) &&
+		t.Run("members ask a webhook in the hub", c.testImages) &&
+		t.Run("the quickstart runs against clusters of the user", c.testQuickstart) &&
 		t.Run("a project of kubebuilder is deployed", c.testKubebuilder) &&
 		t.Run("a moved project of kubebuilder is deployed", c.testMoved)
 }

@@ -13,15 +13,14 @@ import (
 // later is what is needed after the operator, and is made while that is tested, which is waiting for the most part.
 type later struct {
 	making  errgroup.Group
-	folder  string // of the archives
-	mcctl   string // the program
+	folder  string // of archives and programs
 	project *project
 }
 
 // begin begins to make it. The hub gets its images then, too: no test creates that anew.
 func (l *later) begin(t *testing.T, c *clusters, folder string) {
 	t.Helper()
-	l.folder, l.mcctl = folder, filepath.Join(folder, "mcctl")
+	l.folder = folder
 	var err error
 	l.project, err = newProject(t, c)
 	must(t, err)
@@ -34,9 +33,14 @@ func (l *later) begin(t *testing.T, c *clusters, folder string) {
 	})
 }
 
+// program is the file of a program that runs beside the clusters.
+func (l *later) program(name string) string { return filepath.Join(l.folder, name) }
+
 func (l *later) make(ctx context.Context, c *clusters) error {
-	if _, err := outside(ctx, root+"/cmd/mcctl", nil, "go", "build", "-o", l.mcctl, "."); err != nil {
-		return err
+	for _, program := range []string{"cmd/mcctl", "examples/quickstart"} {
+		if _, err := outside(ctx, filepath.Join(root, program), nil, "go", "build", "-o", l.program(filepath.Base(program)), "."); err != nil {
+			return err
+		}
 	}
 	images := slices.Concat(ofExamples, ofAll)
 	if err := makeImages(ctx, l.folder, images); err != nil {
