@@ -69,15 +69,21 @@ func (w *world) run(args ...string) {
 	}, args)...)
 }
 
-// join lets a cluster join by an account that reads, and may write as the tenant.
+// join lets a cluster join, and waits until the program works on it.
 func (w *world) join(cp *mctest.ControlPlane, name string) {
+	w.t.Helper()
+	w.add(cp, name)
+	w.program.Writes("Engaged", "cluster="+name)
+}
+
+// add lets a cluster join by an account that reads, and may write as the tenant.
+func (w *world) add(cp *mctest.ControlPlane, name string) {
 	w.t.Helper()
 	account := stage.NewAccount(w.t, cp, memberRights())
 	stage.Apply(w.t, cp, "config/tenant.yaml")
 	stage.Join(w.t, w.Local, name, account.Kubeconfig(w.t), map[string]string{"name": name})
 	w.members[name] = cp
 	w.names = append(w.names, name)
-	w.program.Writes("Engaged", "cluster="+name)
 }
 
 // replicator returns one with these manifests, for these clusters.
