@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -67,7 +68,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the cache has not seen the last write yet
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
-	return ctrl.Result{RequeueAfter: again}, err
+	priority := 0
+	if meta.IsStatusConditionFalse(a.Status.Conditions, v1alpha1.ConditionReady) {
+		priority = handler.LowPriority // however many there are that do not work, the others are not behind them
+	}
+	return ctrl.Result{RequeueAfter: again, Priority: &priority}, err
 }
 
 // check tries an access, and returns when to do so again. An error is one of the hub's API, after which nothing is to be said.

@@ -29,6 +29,8 @@ type Source struct {
 	// begin runs what mints in the background. It returns false once nothing may begin.
 	begin func(func(ctx context.Context)) bool
 	keep  func(granted time.Duration) time.Duration
+	// turn returns how long to wait at least after an attempt that was in vain. It does not wait.
+	turn func(now time.Time) time.Duration
 
 	mu       sync.Mutex // guards what follows; nothing is asked for while it is held
 	token    Token
@@ -99,7 +101,7 @@ func (s *Source) renew(ctx context.Context, flight chan struct{}) {
 	s.mu.Lock()
 	s.err, s.flight = err, nil
 	if err != nil {
-		s.next = time.Now().Add(s.pauses.Step())
+		s.pauseLocked()
 	} else {
 		s.takeLocked(token)
 	}
@@ -133,9 +135,15 @@ func (s *Source) answered(token Token, accepted bool) {
 	case !s.refused:
 		s.refused = true
 		if !s.accepted {
-			s.next = time.Now().Add(s.pauses.Step())
+			s.pauseLocked()
 		}
 	}
+}
+
+// pauseLocked puts off the next attempt after one that was in vain: the longer, the more there were, and the more others there are.
+func (s *Source) pauseLocked() {
+	now := time.Now()
+	s.next = now.Add(max(s.pauses.Step(), s.turn(now)))
 }
 
 // Refresh waits for another token if the server has refused the one that there is.

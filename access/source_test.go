@@ -46,7 +46,7 @@ func newSource(t *testing.T) (*Source, *maker) {
 	t.Helper()
 	sources, m := NewSources(nil), &maker{}
 	t.Cleanup(sources.Close)
-	return &Source{mint: m.mint, begin: sources.begin, keep: sources.keep, pauses: retry.Pauses(retry.Longest)}, m
+	return &Source{mint: m.mint, begin: sources.begin, keep: sources.keep, turn: sources.turn, pauses: retry.Pauses(retry.Longest)}, m
 }
 
 // want fails unless the source gives the n-th token.
@@ -146,6 +146,43 @@ func TestAttemptsThatFailAreApart(t *testing.T) {
 	})
 }
 
+func TestVeryManyAttemptsThatFailLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, seconds = 1000, 120
+		sources, m, healthy := NewSources(nil), &maker{}, &maker{}
+		t.Cleanup(sources.Close)
+		from := func(m *maker) *Source {
+			return &Source{mint: m.mint, begin: sources.begin, keep: sources.keep, turn: sources.turn, pauses: retry.Pauses(retry.Longest)}
+		}
+		m.fail(errors.New("there is no such account"))
+		var all []*Source
+		for range many {
+			all = append(all, from(m))
+		}
+		for n := range seconds {
+			for _, s := range all {
+				_ = s.Refresh(t.Context())
+			}
+			if n%10 == 0 { // it has never had one, so it is asked for at once
+				if token, err := from(healthy).Token(t.Context()); err != nil || token.Value() == "" {
+					t.Errorf("a source of another access gives the error %v", err)
+				}
+			}
+			<-time.After(time.Second)
+		}
+		if made := m.made.Load(); made < 2*many || made > many+retriesPerSecond*(seconds+1) {
+			t.Errorf("%d attempts of %d sources in %d s", made, many, seconds)
+		}
+		m.works()
+		<-time.After(many / retriesPerSecond * time.Second)
+		for _, s := range all {
+			if err := s.Refresh(t.Context()); err != nil {
+				t.Fatalf("it has not healed: %v", err)
+			}
+		}
+	})
+}
+
 func TestATokenThatIsNoLongerAcceptedIsReplacedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newSource(t)
@@ -197,8 +234,8 @@ func TestAWaitForATokenEndsWithItsRequestAndNotWithTheNext(t *testing.T) {
 func TestNothingIsMadeAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sources, m := NewSources(nil), &maker{}
-		s := &Source{mint: m.mint, begin: sources.begin, keep: sources.keep, pauses: retry.Pauses(retry.Longest)}
-		other := &Source{mint: m.mint, begin: sources.begin, keep: sources.keep, pauses: retry.Pauses(retry.Longest)}
+		s := &Source{mint: m.mint, begin: sources.begin, keep: sources.keep, turn: sources.turn, pauses: retry.Pauses(retry.Longest)}
+		other := &Source{mint: m.mint, begin: sources.begin, keep: sources.keep, turn: sources.turn, pauses: retry.Pauses(retry.Longest)}
 		want(t, s, 1)
 		hold := make(chan struct{})
 		m.hold.Store(&hold)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
@@ -15,6 +17,8 @@ type Sources struct {
 	life   context.Context //nolint:containedctx // of what runs in the background
 	cancel context.CancelFunc
 	keep   func(granted time.Duration) time.Duration
+	// retries are apart, over all accesses: few of very many that get no token ask for one at a time, as those need the hub's client that do.
+	retries *rate.Limiter
 
 	mu      sync.Mutex // guards what follows
 	over    bool
@@ -24,15 +28,22 @@ type Sources struct {
 // NewSources returns sources of tokens that are made with the rights of the hub's client.
 func NewSources(hub *Hub) *Sources {
 	life, cancel := context.WithCancel(context.Background())
-	return &Sources{hub: hub, life: life, cancel: cancel, keep: keepFor}
+	return &Sources{hub: hub, life: life, cancel: cancel, keep: keepFor, retries: rate.NewLimiter(retriesPerSecond, retriesPerSecond)}
 }
+
+// retriesPerSecond is how many attempts are made in a second for accesses that have just had no token, or one that is not accepted. Clients
+// send twenty requests a second by default.
+const retriesPerSecond = 10
+
+// turn returns how long to wait at least until the next attempt after one that was in vain.
+func (s *Sources) turn(now time.Time) time.Duration { return s.retries.ReserveN(now, 1).DelayFrom(now) }
 
 // Source returns a source of tokens for an access, which must not be changed. told is called with each token that was made, if
 // it is not nil; it must not wait.
 func (s *Sources) Source(a *v1alpha1.ClusterAccess, told func(Token)) *Source {
 	return &Source{
 		mint: func(ctx context.Context) (Token, error) { return s.hub.Token(ctx, a) },
-		told: told, begin: s.begin, keep: s.keep, pauses: retry.Pauses(retry.Longest),
+		told: told, begin: s.begin, keep: s.keep, turn: s.turn, pauses: retry.Pauses(retry.Longest),
 	}
 }
 

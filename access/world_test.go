@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,7 +70,13 @@ func (w world) client(t *testing.T) *access.Hub {
 // control runs the controller until the test ends.
 func (w world) control(t *testing.T) {
 	t.Helper()
-	mgr, err := ctrl.NewManager(w.hub.Config(), ctrl.Options{
+	w.controlBy(t, w.hub.Config())
+}
+
+// controlBy is control with a config of the hub.
+func (w world) controlBy(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: w.hub.Client().Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 		Controller: config.Controller{SkipNameValidation: new(true)},

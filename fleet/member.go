@@ -398,6 +398,9 @@ func (m *member) statusLocked() Status {
 		Reason: m.reason, Message: m.message, Since: m.since, Attempts: m.attempts, Expires: m.described.Expires,
 		Server: m.serverLocked(), Paused: m.hold.Paused,
 	}
+	if m.state == Drained && m.hold.Drained {
+		s.Message = m.hold.message() // which people may have changed meanwhile
+	}
 	m.share.tell(&s)
 	if m.engagement == nil {
 		return s

@@ -97,7 +97,7 @@ func newMirror(mgr mcmanager.Manager, opts Options) (*mirror, error) {
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = requestsPerSecond, requestsPerSecond, nil
 	watched, err := cache.New(cfg, cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mgr.GetRESTMapper(),
-		DefaultNamespaces: map[string]cache.Config{opts.Namespace: {}}, DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultNamespaces: map[string]cache.Config{opts.Namespace: {}}, DefaultTransform: slim,
 	})
 	if err != nil {
 		return nil, err

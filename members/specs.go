@@ -62,6 +62,14 @@ func (s specs) follow(ctx context.Context, tell func(before, now *v1alpha1.Membe
 	return nil
 }
 
+// slim leaves out of a Member what is not looked at, which strangers may make as large as objects may be.
+func slim(obj any) (any, error) {
+	if m, is := obj.(*v1alpha1.Member); is {
+		m.ManagedFields, m.Annotations, m.OwnerReferences, m.Finalizers = nil, nil, nil, nil
+	}
+	return obj, nil
+}
+
 // memberOf returns the Member of an event, nil for what is none.
 func memberOf(obj any) *v1alpha1.Member {
 	if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {

@@ -40,7 +40,7 @@ func desiredStatus(known *v1alpha1.Member, s fleet.Status, lease *v1alpha1.Lease
 	}
 	if known != nil {
 		status.ObservedGeneration = known.Generation
-		if known.Status.State == status.State && !known.Status.Since.IsZero() {
+		if before := known.Status.Since; known.Status.State == status.State && !before.IsZero() && before.Before(&status.Since) {
 			status.Since = known.Status.Since // another replica, or the program before, has seen it begin
 		}
 	}
@@ -105,7 +105,8 @@ func conditions(known *v1alpha1.Member, all ...metav1.Condition) []metav1.Condit
 	return list
 }
 
-// same reports whether nothing has changed but messages and times: they are others at each attempt to connect.
+// same reports whether nothing has changed but texts of messages, and times: they are others at each attempt to connect. What people say of a
+// member is a message that counts.
 func same(a, b *v1alpha1.Status) bool {
 	return equality.Semantic.DeepEqual(withoutMessages(a), withoutMessages(b))
 }
@@ -122,14 +123,24 @@ func sameButGeneration(written, desired *v1alpha1.Status) bool {
 func withoutMessages(s *v1alpha1.Status) *v1alpha1.Status {
 	c := &v1alpha1.Status{}
 	s.DeepCopyInto(c)
-	c.Message = ""
+	if s.Reason != fleet.ReasonPaused && !s.Drained {
+		c.Message = some(c.Message)
+	}
 	for i := range c.NotSynced {
-		c.NotSynced[i].Message = ""
+		c.NotSynced[i].Message = some(c.NotSynced[i].Message)
 	}
 	for i := range c.Conditions {
-		c.Conditions[i].Message, c.Conditions[i].LastTransitionTime = "", metav1.Time{}
+		c.Conditions[i].Message, c.Conditions[i].LastTransitionTime = some(c.Conditions[i].Message), metav1.Time{}
 	}
 	return c
+}
+
+// some stands for any text but none.
+func some(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "some"
 }
 
 var notInWords = regexp.MustCompile("[^A-Za-z0-9_]")

@@ -3,6 +3,7 @@ package members
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ func (m *mirror) show(ctx context.Context, object string, known *v1alpha1.Member
 	if wait := settles(known, status); wait > 0 {
 		return wait, nil
 	}
+	status.Labels = bounded(status.Labels)
 	desired := desiredStatus(known, status, m.leaseNow())
 	desired.Version = m.version(object, known, status)
 	if known != nil && same(&known.Status, desired) && labelled(known, status.Labels) {
@@ -59,6 +61,7 @@ func (m *mirror) write(ctx context.Context, object string, known *v1alpha1.Membe
 	return m.writeStatus(ctx, object, desired)
 }
 
+// writeStatus makes a status what is desired. What others have put beside that is taken away: to apply does not.
 func (m *mirror) writeStatus(ctx context.Context, object string, desired *v1alpha1.Status) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
@@ -66,7 +69,16 @@ func (m *mirror) writeStatus(ctx context.Context, object string, desired *v1alph
 	}
 	applied := m.applied(object)
 	applied.Object["status"] = content
-	return m.writer.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), fieldOwner, client.ForceOwnership)
+	if err := m.writer.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), fieldOwner, client.ForceOwnership); err != nil {
+		return err
+	}
+	is := &v1alpha1.Member{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, is); err != nil || same(&is.Status, desired) {
+		return err
+	}
+	before := is.DeepCopy()
+	is.Status = *desired.DeepCopy()
+	return m.writer.Status().Patch(ctx, is, client.MergeFrom(before), fieldOwner)
 }
 
 func (m *mirror) applied(object string) *unstructured.Unstructured {
@@ -124,6 +136,28 @@ func (m *mirror) disown(ctx context.Context, known *v1alpha1.Member) (after time
 		return 0, nil // it was deleted
 	}
 	return 0, err
+}
+
+// mostLabels is how much of the labels of a member its Member has, in bytes: objects may be no larger than a few times that.
+const mostLabels = 1 << 16
+
+// bounded returns the labels of a member, the first by their keys if they are too many.
+func bounded(all map[string]string) map[string]string {
+	size := 0
+	for key, value := range all {
+		size += len(key) + len(value)
+	}
+	if size <= mostLabels {
+		return all
+	}
+	kept, size := map[string]string{}, 0
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if size += len(key) + len(all[key]); size > mostLabels {
+			break
+		}
+		kept[key] = all[key]
+	}
+	return kept
 }
 
 // fit returns the labels of a member that an object may have.
