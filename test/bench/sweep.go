@@ -31,7 +31,7 @@ func sweepTable(ctx context.Context) error {
 		return err
 	}
 	owner := configMap(metav1.NamespaceDefault, benchOwner)
-	owner.Labels, owner.Data = map[string]string{"virtual": "true"}, state{"1", "1"}.data()
+	owner.Labels, owner.Data = map[string]string{"virtual": labelled}, state{"1", "1"}.data()
 	if err := s.cp.Client().Create(ctx, owner); err != nil {
 		return err
 	}

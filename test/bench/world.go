@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -76,16 +75,16 @@ func newWorld(ctx context.Context) (_ *world, err error) {
 }
 
 func (w *world) buildPeers(ctx context.Context) error {
-	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	module, err := moduleFolder(ctx)
 	if err != nil {
-		return fmt.Errorf("looking for the folder of this module, inside of which the benchmarks are run: %w", err)
+		return err
 	}
 	if w.dir, err = os.MkdirTemp("", "bench-"); err != nil {
 		return err
 	}
 	progressf("building the peers")
 	w.peers = filepath.Join(w.dir, "peers")
-	source := filepath.Join(strings.TrimSpace(string(module)), "test", "bench", "peers")
+	source := filepath.Join(module, "test", "bench", "peers")
 	build := exec.CommandContext(ctx, "go", "build", "-C", source, "-o", w.peers, ".") //nolint:gosec // it is our own module
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", source, err, output)
@@ -166,10 +165,13 @@ func (w *world) createMember(ctx context.Context, namespace, name string, cfg *r
 		return err
 	}
 	return w.client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{measure.SecretLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{measure.SecretLabel: labelled}},
 		Data:       map[string][]byte{measure.SecretKey: kubeconfig},
 	})
 }
+
+// labelled is the value of labels that say nothing more.
+const labelled = "true"
 
 func configMap(namespace, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
