@@ -1,3 +1,6 @@
+// +groupName=multicluster.admiralty.io
+// +versionName=v1alpha1
+
 package main
 
 import (
@@ -9,6 +12,7 @@ import (
 )
 
 //go:generate go tool -modfile=../../hack/generate.mod controller-gen object paths=.
+//go:generate sh -c "go tool -modfile=../../hack/generate.mod controller-gen crd:maxDescLen=300 paths=. output:crd:stdout > crd.yaml"
 
 var groupVersion = schema.GroupVersion{Group: "multicluster.admiralty.io", Version: "v1alpha1"}
 
@@ -24,6 +28,12 @@ func newScheme() (*runtime.Scheme, error) {
 //
 // +kubebuilder:object:generate=true
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:path=podghosts
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
+// +kubebuilder:printcolumn:name="Pod-Namespace",type=string,JSONPath=`.spec.namespace`
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.name`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.cluster`
 type PodGhost struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -35,10 +45,28 @@ type PodGhost struct {
 //
 // +kubebuilder:object:generate=true
 type PodGhostSpec struct {
-	Cluster   string    `json:"cluster"`
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	UID       types.UID `json:"uid"`
+	// Cluster is the name of the cluster in the fleet.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a PodGhost stays that of a Pod of the same cluster, namespace and name"
+	Cluster string `json:"cluster"`
+
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a PodGhost stays that of a Pod of the same cluster, namespace and name"
+	Namespace string `json:"namespace"`
+
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a PodGhost stays that of a Pod of the same cluster, namespace and name"
+	Name string `json:"name"`
+	// UID changes when the Pod is created anew.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	UID types.UID `json:"uid"`
 }
 
 // PodGhostList is a list of them.

@@ -2,6 +2,7 @@
 // (https://github.com/kubernetes/sample-controller). The schema is in crd.yaml beside this folder.
 //
 // +kubebuilder:object:generate=true
+// +groupName=samplecontroller.k8s.io
 package v1alpha1
 
 import (
@@ -11,6 +12,7 @@ import (
 )
 
 //go:generate go tool -modfile=../../../hack/generate.mod controller-gen object paths=.
+//go:generate sh -c "go tool -modfile=../../../hack/generate.mod controller-gen crd:maxDescLen=300 paths=. output:crd:stdout > ../crd.yaml"
 
 // GroupVersion is the API group of Foos, and its version.
 var GroupVersion = schema.GroupVersion{Group: "samplecontroller.k8s.io", Version: "v1alpha1"}
@@ -22,9 +24,17 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// Foo asks for a Deployment.
+// Foo asks for a Deployment. Groups that end in k8s.io are Kubernetes' own, hence the annotation of its CRD:
+// https://github.com/kubernetes/enhancements/pull/1111
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="api-approved.kubernetes.io=unapproved, experimental-only"
+// +kubebuilder:printcolumn:name="Deployment",type=string,JSONPath=`.spec.deploymentName`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`
+// +kubebuilder:printcolumn:name="Synced",type=string,JSONPath=`.status.conditions[?(@.type=="Synced")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Foo struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -36,8 +46,15 @@ type Foo struct {
 // FooSpec says which Deployment.
 type FooSpec struct {
 	// DeploymentName is its name. If it is changed, the Deployment of the old name is deleted.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	DeploymentName string `json:"deploymentName"`
 	// Replicas is how many pods it has. Default: 1.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:default=1
 	Replicas *int32 `json:"replicas,omitempty"`
 }
 
@@ -46,8 +63,13 @@ type FooStatus struct {
 	// ObservedGeneration is the generation of the Foo that the status is about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// AvailableReplicas is how many pods of the Deployment are available.
+	//
+	// +optional
 	AvailableReplicas int32 `json:"availableReplicas"`
 	// Conditions has [ConditionSynced].
+	//
+	// +listType=map
+	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 // Package v1 holds the kind Test. The schema is in crd.yaml beside this folder.
 //
 // +kubebuilder:object:generate=true
+// +groupName=job.lailin.xyz
 package v1
 
 import (
@@ -12,6 +13,7 @@ import (
 )
 
 //go:generate go tool -modfile=../../../hack/generate.mod controller-gen object paths=.
+//go:generate sh -c "go tool -modfile=../../../hack/generate.mod controller-gen crd:maxDescLen=300 paths=. output:crd:stdout > ../crd.yaml"
 
 // GroupVersion is the API group of Tests, and its version.
 var GroupVersion = schema.GroupVersion{Group: "job.lailin.xyz", Version: "v1"}
@@ -26,6 +28,10 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // Test runs an image once in each of several clusters. It is finished as soon as that has worked in one of them.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Test struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -35,14 +41,29 @@ type Test struct {
 }
 
 // TestSpec says what is run, and where. It cannot be changed.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it cannot be changed; create another Test"
 type TestSpec struct {
 	// Image is that of the container.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
 	// Command is what it runs. Default: what the image says.
+	//
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +listType=atomic
 	Command []string `json:"command,omitempty"`
 	// BackoffLimit is how often a failed pod is replaced, in each cluster. Default: 6.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:default=6
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 	// ClusterLabels select members by their labels, beside the main cluster. Default: every member.
+	//
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(key, self[key].size() <= 63)",message="values of labels have 63 characters at most"
 	ClusterLabels map[string]string `json:"clusterLabels,omitempty"`
 }
 
@@ -50,12 +71,20 @@ type TestSpec struct {
 type TestStatus struct {
 	Phase Phase `json:"phase"`
 	// Results are those of the clusters.
+	//
+	// +listType=map
+	// +listMapKey=cluster
 	Results []Result `json:"results,omitempty"`
 	// Conditions are [ConditionComplete] and [ConditionFailed], one of which is True in the end.
+	//
+	// +listType=map
+	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // Phase is how far a Test has come.
+//
+// +kubebuilder:validation:Enum=running;finished;failed
 type Phase string
 
 // What a Test can be. Finished and failed last.
@@ -85,6 +114,8 @@ type Result struct {
 }
 
 // State is how far the Job of one cluster has come.
+//
+// +kubebuilder:validation:Enum=pending;running;complete;failed
 type State string
 
 // What a Job can be. Complete and failed last.
