@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
@@ -41,6 +43,7 @@ func TestReplicatorsInOneMember(t *testing.T) {
 			}
 		}
 	})
+	t.Run("what the member's policies deny is told in their words, and others proceed", func(t *testing.T) { w.testDenied(t) })
 	t.Run("an object of the hub is followed, if it says so and is in the namespace", func(t *testing.T) { w.testSources(t) })
 	t.Run("a selector follows labels", func(t *testing.T) {
 		r := replicator("labelled", nil, configMap("labelled"))
@@ -69,6 +72,41 @@ func TestReplicatorsInOneMember(t *testing.T) {
 		w.condition("stuck", v1alpha1.ConditionProgressing, dependents.ReasonDeadlineExceeded, "east")
 		w.condition("stuck", v1alpha1.ConditionSynced, "Done", "")
 	})
+}
+
+// testDenied has a policy of the member that denies one object, until it is gone.
+func (w *world) testDenied(t *testing.T) {
+	t.Helper()
+	east := w.members["east"]
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "denies"}}
+	policy.Spec = admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+			ResourceNames: []string{"denied"},
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			},
+		}}},
+		Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "east has no place for it"}},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
+	binding.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}
+	create(t, east, policy, binding)
+	stage.Eventually(t, "the policy holds", func() bool {
+		return east.Client().Create(t.Context(), configMap("denied"), client.DryRunAll) != nil
+	})
+	create(t, w.Local, replicator("with-denied", []string{"east"}, configMap("denied"), configMap("beside-denied")))
+	isThere(t, east, configMap("beside-denied"))
+	w.condition("with-denied", v1alpha1.ConditionSynced, "Failed", "east has no place for it")
+	if said := w.replicator("with-denied").Status.NotSyncedIn; said != "east (Failed)" {
+		t.Errorf("the column says %q", said)
+	}
+	remove(t, east, policy)
+	remove(t, east, binding)
+	w.synced("with-denied")
+	isThere(t, east, configMap("denied"))
 }
 
 // testRefused has the API server refuse what makes no sense.
