@@ -19,6 +19,8 @@ const (
 	// reviewsAtOnce is how many requests of one member are served at once, so that one that is hostile, or loops, leaves
 	// room for others.
 	reviewsAtOnce = 64
+	// reviewBytes is how many bytes those may have together, by what they say of themselves: eight of the largest.
+	reviewBytes = 8 * largestReview
 )
 
 // server answers API servers of members. What does not show that it is one has the same answer whatever it asks for.
@@ -43,11 +45,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if !s.turns.take(c.name) {
+	size := sizeOf(r)
+	if !s.turns.take(c.name, size) {
 		unavailable(w)
 		return
 	}
-	defer s.turns.give(c.name)
+	defer s.turns.give(c.name, size)
 	ctx, cancel := context.WithTimeout(r.Context(), s.longest)
 	defer cancel()
 	ctx, leave, err := s.enter(ctx, c)
@@ -111,31 +114,48 @@ func (s *server) enterAsGuest(ctx context.Context, c caller) (_ context.Context,
 // String says what keeps a member from being drained.
 func (c caller) String() string { return "webhook " + c.hook }
 
-// turns are how many requests of each member are served now. The zero value has none.
-type turns struct {
-	mu sync.Mutex // guards of
-	of map[mcreconcile.ClusterName]int
+// sizeOf returns how many bytes of a request are read at most.
+func sizeOf(r *http.Request) int64 {
+	if r.ContentLength < 0 { // it does not say
+		return largestReview
+	}
+	return min(r.ContentLength, largestReview)
 }
 
-// take reports whether one more may be served.
-func (t *turns) take(name mcreconcile.ClusterName) bool {
+// turns are the requests of each member that are served now. The zero value has none.
+type turns struct {
+	mu sync.Mutex // guards of
+	of map[mcreconcile.ClusterName]share
+}
+
+// share is what one member takes.
+type share struct {
+	reviews int
+	bytes   int64
+}
+
+// take reports whether one more of so many bytes may be served.
+func (t *turns) take(name mcreconcile.ClusterName, size int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.of[name] >= reviewsAtOnce {
+	now := t.of[name]
+	if now.reviews >= reviewsAtOnce || now.bytes+size > reviewBytes {
 		return false
 	}
 	if t.of == nil {
-		t.of = map[mcreconcile.ClusterName]int{}
+		t.of = map[mcreconcile.ClusterName]share{}
 	}
-	t.of[name]++
+	t.of[name] = share{now.reviews + 1, now.bytes + size}
 	return true
 }
 
 // give is called when one was served.
-func (t *turns) give(name mcreconcile.ClusterName) {
+func (t *turns) give(name mcreconcile.ClusterName, size int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.of[name]--; t.of[name] == 0 {
+	if now := t.of[name]; now.reviews > 1 {
+		t.of[name] = share{now.reviews - 1, now.bytes - size}
+	} else {
 		delete(t.of, name)
 	}
 }

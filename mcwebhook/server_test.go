@@ -278,6 +278,44 @@ func TestOneMemberLeavesRoomForOthers(t *testing.T) {
 	all.Wait()
 }
 
+// TestLargeReviewsOfOneMemberLeaveMemoryForOthers: they wait for their verdicts with all that they have sent.
+func TestLargeReviewsOfOneMemberLeaveMemoryForOthers(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	p := withHandler(t, newWorld(t, 2), largestReview, longestReview, func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-end
+	})
+	large := strings.Repeat(" ", largestReview)
+	var all sync.WaitGroup
+	ask := func(name fleet.ClusterName) {
+		all.Go(func() { _, _ = p.send(p.path(name, validatePath), strings.NewReader(large)) }) // the answer may come before all was sent
+		<-begun
+	}
+	const several = reviewBytes / largestReview
+	for range several {
+		ask("member-1")
+	}
+	if code, answer := p.call(p.path("member-1", validatePath)); code != http.StatusServiceUnavailable {
+		t.Errorf("one more: %s", answer)
+	}
+	ask("member-2")
+	close(end)
+	all.Wait()
+	for range several {
+		ask("member-1")
+	}
+	all.Wait()
+}
+
+func TestAReviewThatDoesNotSayItsSizeCountsAsTheLargest(t *testing.T) {
+	t.Parallel()
+	for says, want := range map[int64]int64{-1: largestReview, 0: 0, 100: 100, largestReview + 1: largestReview} {
+		if got := sizeOf(&http.Request{ContentLength: says}); got != want {
+			t.Errorf("sizeOf %d is %d, want %d", says, got, want)
+		}
+	}
+}
+
 // TestAMemberIsDrainedAfterItsRequests, which are told.
 func TestAMemberIsDrainedAfterItsRequests(t *testing.T) {
 	begun, told, end := make(chan error), make(chan struct{}), make(chan struct{})
