@@ -155,7 +155,7 @@ func TestVeryManyAttemptsThatFailLeaveRoomForOthers(t *testing.T) {
 			return &Source{mint: m.mint, begin: sources.begin, keep: sources.keep, turn: sources.turn, pauses: retry.Pauses(retry.Longest)}
 		}
 		m.fail(errors.New("there is no such account"))
-		var all []*Source
+		all := make([]*Source, 0, many)
 		for range many {
 			all = append(all, from(m))
 		}

@@ -32,6 +32,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
 var pool mctest.Pool
@@ -69,7 +70,7 @@ func scraping(t *testing.T, target string) prometheus {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"rules.yaml": strings.ReplaceAll(string(rules), "offset 10m", "offset 3s"),
+		"rules.yaml": strings.NewReplacer("offset 10m", "offset 3s", "[10m]", "[5s]").Replace(string(rules)),
 		"config.yaml": fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n"+
 			"scrape_configs: [{job_name: fleet, static_configs: [{targets: [%q]}]}]\n", target),
 	} {
@@ -166,11 +167,12 @@ func (b *breaking) set(t *testing.T, m fleet.Member) {
 	}
 }
 
-// start runs the manager of the fleet until the test ends, and returns where its metrics are.
-func (b *breaking) start(t *testing.T) (metrics string) {
+// start runs the manager of the fleet until the test ends, and returns where its metrics are. It is the only one of its replicas.
+func (b *breaking) start(t *testing.T, namespace string) (metrics string) {
 	t.Helper()
 	metrics = mctest.Address(t)
-	mgr, err := mcmanager.New(b.good.Config(), b.provider, mcmanager.Options{Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: metrics}})
+	mgr, err := mcmanager.New(b.good.Config(), b.provider, mcmanager.Options{Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: metrics}},
+		mcmanager.Sharded(sharding.Options{ID: "fleet", Namespace: namespace, Name: "only"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +193,8 @@ func (b *breaking) start(t *testing.T) (metrics string) {
 	return metrics
 }
 
-// TestAPrometheusSeesAFleetBreak, and sees it mended: alerts fire and resolve, and panels have data. Those about sharding and starved
-// queues are promtool's.
+// TestAPrometheusSeesAFleetBreak, and sees it mended: alerts fire and resolve, and panels have data. That all workers are busy is
+// promtool's.
 func TestAPrometheusSeesAFleetBreak(t *testing.T) {
 	b := &breaking{provider: &fleettest.Provider{}, good: pool.Share(t, mctest.Options{}), works: make(chan struct{}), stuck: make(chan struct{}), mended: make(chan struct{})}
 	b.limited = b.good.AddUser(t, "limited", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
@@ -203,7 +205,7 @@ func TestAPrometheusSeesAFleetBreak(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := scraping(t, b.start(t))
+	p := scraping(t, b.start(t, ns))
 	mend := sync.OnceFunc(func() { close(b.mended) })
 	t.Cleanup(mend) // the manager waits for it
 	good := b.good.Config()
@@ -215,8 +217,10 @@ func TestAPrometheusSeesAFleetBreak(t *testing.T) {
 	b.set(t, fleet.Member{Name: "limited", Config: b.limited})
 	b.set(t, fleet.Member{Name: "broken", Err: errors.New("broken")})
 	b.set(t, fleet.Member{Name: "down", Config: &rest.Config{Host: "https://" + mctest.Address(t)}})
+	b.set(t, fleet.Member{Name: "deserted", Config: good, Labels: map[string]string{sharding.LabelPool: "nobody"}})
 	b.provider.SetProblem(fleet.Problem{About: "all", Reason: "Timeout", Message: "the hub is silent"})
-	p.wantFiring(t, "FleetMemberNotReady warning broken", "FleetMemberNotReady warning down", "FleetManyNotReady critical",
+	p.wantFiring(t, "FleetMemberWithoutOwner critical", "FleetQueueStarved warning stuck",
+		"FleetMemberNotReady warning broken", "FleetMemberNotReady warning down", "FleetManyNotReady critical",
 		"FleetKindNotSynced warning limited", "FleetCredentialExpiring critical expiring", "FleetCredentialExpiring warning expiring",
 		"FleetHubLost critical")
 	p.wantData(t)
@@ -225,7 +229,7 @@ func TestAPrometheusSeesAFleetBreak(t *testing.T) {
 
 	mend()
 	<-drained
-	for _, name := range []fleet.ClusterName{"limited", "broken", "down"} {
+	for _, name := range []fleet.ClusterName{"limited", "broken", "down", "deserted"} {
 		b.set(t, fleet.Member{Name: name, Config: good})
 	}
 	b.set(t, fleet.Member{Name: "expiring", Config: good, Expires: time.Now().Add(100 * 24 * time.Hour)})
@@ -259,7 +263,7 @@ func (p prometheus) wantData(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, panel.Title, err)
 			}
-			if len(data.Result) == 0 && name != "sharding" && !none[panel.Title] {
+			if len(data.Result) == 0 && !none[panel.Title] {
 				t.Errorf("%s, %s: there is no data", name, panel.Title)
 			}
 		}
