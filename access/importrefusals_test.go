@@ -24,12 +24,14 @@ func TestAnImportSaysWhyThereIsNoToken(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.mint(t)
 	long := strings.Repeat("n", 253)
-	export(t, w.members[0], minterSubject(), lister, "nobody", long)
+	export(t, w.members[0], minterSubject(), lister, "nobody", long, "granted")
+	accesstest.Create(t, w.members[0], &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "granted"}})
 	accesstest.Create(t, w.members[0], &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: long}})
 	w.allowImports(t, a, lister, "nobody", "no-right", long)
 	w.create(t, "paused", a, func(s *v1alpha1.ClusterAccessSpec) { s.Paused = true })
 	w.create(t, "no-secret", a, func(s *v1alpha1.ClusterAccessSpec) { s.Minter.SecretName = "none" })
 	w.create(t, long, a, func(*v1alpha1.ClusterAccessSpec) {})
+	w.create(t, "elsewhere", a, func(s *v1alpha1.ClusterAccessSpec) { s.AllowedImports[0].Namespaces = []string{"elsewhere"} })
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "taken"}, Data: map[string][]byte{"mine": {1}}}
 	accesstest.Create(t, w.hub, foreign)
 	cases := map[string]struct {
@@ -41,6 +43,8 @@ func TestAnImportSaysWhyThereIsNoToken(t *testing.T) {
 		"unknown":     {w.newImport("unknown", "nope.x", lister), v1alpha1.ReasonClusterNotFound},
 		"two names":   {w.newImport("two-names", w.namespace+"/"+a.Name, lister), v1alpha1.ReasonClusterNotFound},
 		"not allowed": {w.newImport("not-allowed", a.Name, "secret-lister"), v1alpha1.ReasonNotAllowed},
+		"granted":     {w.newImport("granted", a.Name, "granted"), v1alpha1.ReasonNotAllowed}, // by the member, and not by the hub
+		"elsewhere":   {w.newImport("elsewhere", "elsewhere", lister), v1alpha1.ReasonNotAllowed},
 		"no right":    {w.newImport("no-right", a.Name, "no-right"), v1alpha1.ReasonNotAllowed},
 		"no account":  {w.newImport("no-account", a.Name, "nobody"), v1alpha1.ReasonServiceAccountNotFound},
 		"paused":      {w.newImport("is-paused", "paused", lister), v1alpha1.ReasonPaused},

@@ -192,6 +192,8 @@ func TestATokenThatIsNoLongerAcceptedIsReplacedAtOnce(t *testing.T) {
 		second := want(t, s, 2)
 		s.answered(first, false) // of a request that was under way
 		s.answered(second, true)
+		<-time.After(time.Minute)
+		s.answered(first, false) // of another, that was slow
 		want(t, s, 2)
 	})
 }
@@ -288,6 +290,17 @@ func TestATokenIsSentToItsOwnServerAlone(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAnAudienceIsOfOneServerAndOneCA(t *testing.T) {
+	one := Audience("https://east.example.com", []byte("a"))
+	for _, other := range []string{
+		Audience("https://west.example.com", []byte("a")), Audience("https://east.example.com", []byte("b")), Audience("https://east.example.com", nil),
+	} {
+		if other == one {
+			t.Errorf("two have the audience %q", one)
+		}
+	}
 }
 
 func TestATokenDoesNotShowItsValue(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -69,6 +70,26 @@ func TestADeletedMemberComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.becomes("east", "is another", func(m *v1alpha1.Member) bool { return m.UID != before.UID && m.Status.State == "Ready" })
+	}
+}
+
+// TestTheWriterOfTheMembersRenewsItsLease, before that lapses.
+func TestTheWriterOfTheMembersRenewsItsLease(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 0)
+	s.newManager(s.Local.Config()).start()
+	lease := func() coordinationv1.LeaseSpec {
+		found := &coordinationv1.Lease{}
+		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "fleet-members"}, found); err != nil {
+			t.Fatal(err)
+		}
+		return found.Spec
+	}
+	s.eventually("there is a Lease", s.hasLease)
+	first := lease()
+	s.eventually("it is renewed", func() bool { return lease().RenewTime.After(first.RenewTime.Time) })
+	if lapses := first.RenewTime.Add(time.Duration(*first.LeaseDurationSeconds) * time.Second); lease().RenewTime.After(lapses) {
+		t.Errorf("it has lapsed: it was renewed at %s, and then at %s", first.RenewTime, lease().RenewTime)
 	}
 }
 
