@@ -26,6 +26,7 @@ var (
 	dependentsNamespaces = flag.Int("dependents-namespaces", 1000, "members of the provider of namespaces in the dependents table, 0 to leave these out")
 	replicatorMembers    = flag.Int("replicator-members", 300, "members in the replicator table")
 	replicatorReplicas   = flag.Int("replicator-replicas", 1, "processes in the replicator table that share the members")
+	tracesRounds         = flag.Int("traces-rounds", 3000, "reconciles in the traces table, of each kind")
 	shardingHub          = newSizes("sharding-hub-members", "numbers of members in the table of hub requests, empty to leave it out", 10, 100, 1000, 5000)
 	shardingHubFor       = flag.Duration("sharding-hub-for", 30*time.Second, "how long requests to the hub are counted; the peer's come every ten seconds")
 	shardingMembers      = flag.Int("sharding-members", 1000, "members in the tables of what replicas cost, and of moves, 0 to leave these out")

@@ -3,7 +3,7 @@
 //
 //	go run ./test/bench            # everything
 //	go run ./test/bench queue      # one table: queue, fairness, bulkhead, freeze
-//	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle, outage, dependents, sweep, replicator, sharding (-help has the sizes)
+//	go run ./test/bench -members 100 engage idle # of: memory, engage, churn, bad, overhead, idle, outage, dependents, sweep, replicator, traces, sharding (-help has the sizes)
 package main
 
 import (
@@ -39,6 +39,7 @@ var benchmarks = []struct {
 	{"dependents", dependentsTable},
 	{"sweep", sweepTable},
 	{"replicator", replicatorTable},
+	{"traces", tracesTable},
 	{"sharding", shardingTables},
 }
 
