@@ -145,6 +145,11 @@ func inVersion(group string, segments []string) (t target) {
 	if len(segments) > 2 && segments[0] == "namespaces" && !ofNamespaces[segments[2]] {
 		t.namespace, segments = segments[1], segments[2:]
 	}
+	if group != "" && len(segments) > 3 && segments[2] == "proxy" { // of a cluster, as Karmada has it: what follows is of the API there
+		if there := targetOf(strings.Join(segments[3:], "/")); there.resource != "" {
+			return there
+		}
+	}
 	t.resource = segments[0]
 	if len(segments) > 1 {
 		t.name = segments[1]
