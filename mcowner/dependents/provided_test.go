@@ -132,8 +132,12 @@ func testWhichClusterAnswers(t *testing.T, leads map[string]string) {
 	l := p.provide(one)
 	to := map[string]*mctest.ControlPlane{"one": one, "other": other}
 	l.lead(t, to[leads[""]])
+	var leading sync.Mutex // guards over
+	over := false          // whatever is still being answered then
 	l.whenAnswered(func(req *http.Request) {
-		if next := to[leads[path.Base(req.URL.Path)]]; next != nil {
+		leading.Lock()
+		defer leading.Unlock()
+		if next := to[leads[path.Base(req.URL.Path)]]; next != nil && !over {
 			l.lead(t, next)
 		}
 	})
@@ -143,8 +147,10 @@ func testWhichClusterAnswers(t *testing.T, leads map[string]string) {
 	})
 	w.swept(two, 3)
 	w.unharmed(two, dependent)
-	l.whenAnswered(nil)
+	leading.Lock()
+	over = true
 	l.lead(t, one)
+	leading.Unlock()
 	w.isGone(two, "a")
 }
 
