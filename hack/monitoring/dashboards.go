@@ -39,7 +39,7 @@ func dashboards() map[string]dashboard {
 	return map[string]dashboard{
 		"fleet": build("Fleet", []string{"job"}, []graph{
 			// A standby says of each member what the leader says, and replicas that share members say of others' that they are not theirs.
-			{"Members by state", "short", "{{state}}", `count by (state) (max by (cluster, state) (fleet_runtime_member_state{` + job + `,state!="NotOwned"}) == 1)`},
+			{"Members by state", "short", "{{state}}", `count by (state) (max by (namespace, job, cluster, state) (fleet_runtime_member_state{` + job + `,state!="NotOwned"}) == 1)`},
 			{"Ready, of those that this fleet works on", "percentunit", "", `sum(fleet_runtime_members{` + job + `,state="Ready"}) / sum(fleet_runtime_members{` + job + `,state!="NotOwned"})`},
 			{"Members by reason", "short", "{{reason}}", `count by (reason) (max by (cluster, reason) (fleet_runtime_member_reason{` + job + `}))`},
 			{"Kinds that are not synced, in how many members", "short", "{{kind}}", `count by (kind) (max by (cluster, kind) (fleet_runtime_member_not_synced{` + job + `}))`},
