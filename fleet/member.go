@@ -147,7 +147,9 @@ func (m *member) withdrawLocked() {
 	m.withdrawn = true
 	m.leaving.stop(errRemoved)
 	m.dismissLocked(errRemoved)
-	m.setStateLocked(Draining, "", "")
+	if m.ownedLocked() { // else there is nothing to drain, and the replica that owns it says what it is
+		m.setStateLocked(Draining, "", "")
+	}
 	m.interrupt()
 	m.tellLocked(m.news)
 }

@@ -571,3 +571,22 @@ func TestTheOwnershipHearsOfLabelsOfMembersThatStay(t *testing.T) {
 		}
 	})
 }
+
+// TestAMemberOfAnotherReplicaIsNotDrainedAsItGoes: whoever writes down what this replica is doing would write down that.
+func TestAMemberOfAnotherReplicaIsNotDrainedAsItGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s := shared(t, "a")
+		s.give("b", "other")
+		f.mu.Lock()
+		f.members["b"].withdrawLocked()
+		got := f.members["b"].statusLocked()
+		f.mu.Unlock()
+		if got.State != NotOwned || got.Owner != "other" {
+			t.Errorf("it is %s, of %q", got.State, got.Owner)
+		}
+		synctest.Wait()
+		if _, known := f.Status("b"); known {
+			t.Error("it is still there")
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
@@ -154,3 +155,39 @@ func TestWhatStrangersWriteOnMembersTakesNoMemory(t *testing.T) {
 		t.Errorf("%d MB for %d Members", more>>20, load)
 	}
 }
+
+// TestAMemberThatIsDrainedAndGoesGetsNoNewMember in the place of one that was deleted: another replica may have done so, which was told first.
+func TestAMemberThatIsDrainedAndGoesGetsNoNewMember(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	m := s.newManager(s.Local.Config())
+	m.set(fleet.Member{Name: "east", Config: s.Members[0].Config()})
+	m.start()
+	s.is("east", fleet.Ready)
+	_, _, done, err := m.GetFleet().Controller("test").Begin(t.Context(), "east", work("a reconcile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drained := m.Remove("east")
+	if err := s.client.Delete(t.Context(), s.is("east", fleet.Draining)); err != nil {
+		t.Fatal(err)
+	}
+	s.create("nobody", "nobody")
+	for range 2 { // the second write comes a second later, and by then the Member would have had its turn too
+		s.becomes("nobody", "is looked at after that", func(m *v1alpha1.Member) bool { return m.Status.State == v1alpha1.StateUnknown })
+		s.forgeStatus("nobody", func(s *v1alpha1.Status) { s.State = "" })
+	}
+	s.becomes("nobody", "is looked at again", func(m *v1alpha1.Member) bool { return m.Status.State == v1alpha1.StateUnknown })
+	if again := s.get("east"); again != nil {
+		t.Errorf("there is a new Member: %+v", again.Status)
+	}
+	done(reconcile.Result{}, nil)
+	<-drained
+	if again := s.get("east"); again != nil {
+		t.Errorf("there is a new Member once it is drained: %+v", again.Status)
+	}
+}
+
+type work string
+
+func (w work) String() string { return string(w) }

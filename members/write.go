@@ -29,6 +29,9 @@ func (m *mirror) show(ctx context.Context, object string, known *v1alpha1.Member
 	if wait := settles(known, status); wait > 0 {
 		return wait, nil
 	}
+	if known == nil && status.State == fleet.Draining {
+		return 0, nil // it had one, which another replica has deleted that was told first that the member is gone
+	}
 	status.Labels = bounded(status.Labels)
 	desired := desiredStatus(known, status, m.leaseNow())
 	desired.Version = m.version(object, known, status)
@@ -50,6 +53,9 @@ func (m *mirror) show(ctx context.Context, object string, known *v1alpha1.Member
 func (m *mirror) write(ctx context.Context, object string, known *v1alpha1.Member, status fleet.Status, desired *v1alpha1.Status) error {
 	if known == nil || !labelled(known, status.Labels) || !maps.Equal(known.Status.Labels, status.Labels) {
 		applied := m.applied(object)
+		if known != nil {
+			applied.SetUID(known.UID) // else one that was deleted meanwhile would be made anew
+		}
 		applied.SetLabels(fit(status.Labels))
 		applied.Object["spec"] = map[string]any{"clusterName": string(status.Name)}
 		if err := m.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), fieldOwner, client.ForceOwnership); err != nil {
