@@ -75,7 +75,11 @@ func (p *placement) applyInWaves(
 		if why := cmp.Or(over, s.before(w.wave)); why != nil {
 			result = p.later(w, found, why)
 		} else {
-			result = p.object(ctx, w, unknown[w.kind.GroupKind()])
+			if why := s.lacking[w.obj.GetNamespace()]; why != nil {
+				result = p.later(w, found, why)
+			} else {
+				result = p.object(ctx, w, unknown[w.kind.GroupKind()])
+			}
 			s.note(p.at, w, result)
 			p.o.noteHung(key, remote.IsHung(result.Err))
 			if p.isOver(result.Err) {

@@ -2,6 +2,7 @@ package dependents_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -251,5 +252,51 @@ func TestTheRightsToCreateNamespacesSuffice(t *testing.T) {
 		if w.isThere(cp, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}) {
 			t.Errorf("%s still has the dependent", cp.Name)
 		}
+	}
+}
+
+// TestANamespaceThatCannotBeCreatedHoldsUpWhatBelongsThere, and nothing else but later waves.
+func TestANamespaceThatCannotBeCreatedHoldsUpWhatBelongsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, going := w.Members[0], w.ns+"-going"
+	w.create(one, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: going}})
+	if err := one.Client().Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: going}}); err != nil {
+		t.Fatal(err)
+	}
+	r := w.inNamespaces()
+	later := metaOf(w.ns, "later")
+	later.Annotations = map[string]string{dependents.WaveAnnotation: "1"}
+	r.Desired = func(context.Context, *corev1.ConfigMap, dependents.Target) ([]client.Object, error) {
+		return []client.Object{
+			&corev1.ConfigMap{ObjectMeta: metaOf(going, "waits")}, &corev1.ConfigMap{ObjectMeta: metaOf("Not_A_Namespace", "impossible")}, &corev1.ConfigMap{ObjectMeta: metaOf(w.ns, "beside")},
+			&corev1.ConfigMap{ObjectMeta: metaOf(w.ns+"-new", "elsewhere")}, &corev1.ConfigMap{ObjectMeta: later},
+		}, nil
+	}
+	var mu sync.Mutex // guards states
+	states := map[string]dependents.State{}
+	r.Status = func(_ context.Context, _ *corev1.ConfigMap, all []dependents.Result) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, result := range all {
+			for _, o := range result.Objects {
+				states[o.Key.Name] = o.State
+			}
+		}
+		return nil
+	}
+	w.run(r)
+	w.create(w.Local, w.ownerIn("a", ""))
+	there := func(namespace, name string) bool {
+		return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(namespace, name)})
+	}
+	eventually(t, "what is beside it is there", func() bool { return there(w.ns, "beside") && there(w.ns+"-new", "elsewhere") })
+	eventually(t, "what belongs there waits, and so does the next wave", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return states["waits"] == dependents.Waiting && states["impossible"] == dependents.Waiting && states["later"] == dependents.Waiting
+	})
+	if there(w.ns, "later") || there(going, "waits") {
+		t.Error("what should wait is there")
 	}
 }

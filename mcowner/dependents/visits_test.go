@@ -206,6 +206,25 @@ func TestSlicesHaveWhatCameOfMembersElsewhere(t *testing.T) {
 	}
 }
 
+// TestAMemberOfAnotherReplicaThatGivesNoAnswerIsTold although nothing is to be done there, and that it does again.
+func TestAMemberOfAnotherReplicaThatGivesNoAnswerIsTold(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 2)
+	_, other := w.pair(w.sliced)
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	w.areSliced(w.Members...)
+	away := w.of(other)[0]
+	before := w.mustGet(away, copyOf("a")).UID
+	says := func() string { return w.inSlices()[away.Name].Error }
+	away.Stop(t)
+	eventually(t, "the slice says that the member cannot be reached", func() bool { return strings.Contains(says(), "Unreachable") })
+	away.Restart(t)
+	eventually(t, "the slice says nothing against it", func() bool { return says() == "" })
+	if now := w.mustGet(away, copyOf("a")).UID; now != before {
+		t.Error("the dependent is another one")
+	}
+}
+
 // TestOwnersAreLetGoWhoeverSweepsTheirDependents: their cluster was taken from those of owners while no replica ran.
 func TestOwnersAreLetGoWhoeverSweepsTheirDependents(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -49,6 +51,8 @@ type visitWatch struct {
 
 	mu       sync.Mutex // guards what follows
 	late     bool       // work was done without it: what it first lists is news
+	failing  time.Time  // since when the member gives no answer, zero if it does
+	away     bool       // and owners were told so
 	unlisted int        // namespaces
 }
 
@@ -218,25 +222,70 @@ func (w *visitWatch) listWatch(from client.WithWatch, namespace string) cache.Li
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			l := list()
-			return l, w.tell(from.List(ctx, l, options(raw)))
+			return l, w.tell(ctx, from.List(ctx, l, options(raw)))
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			events, err := from.Watch(ctx, list(), options(raw))
-			return events, w.tell(err)
+			return events, w.tell(ctx, err)
 		},
 	}
 }
 
-// tell logs why a kind cannot be watched. It is tried again.
-func (w *visitWatch) tell(err error) error {
+// tell logs why a kind cannot be watched, which is tried again. Owners are told that the member gives no answer, and looked at once it
+// does again: nobody else here would notice, as nothing probes the members of other replicas.
+func (w *visitWatch) tell(ctx context.Context, err error) error {
+	ended := ctx.Err() != nil // then the error is no news of the member
+	w.mu.Lock()
+	before := w.away
+	if !ended {
+		w.noteLocked(err)
+	}
+	away := w.away
 	if err != nil {
-		w.log().V(1).Info("Cannot watch dependents in a member of another replica", "error", err.Error())
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		w.late = w.late || w.unlisted > 0
 		w.triedLocked()
 	}
+	w.mu.Unlock()
+	if err != nil && !ended {
+		w.log().V(1).Info("Cannot watch dependents in a member of another replica", "error", err.Error())
+	}
+	if away != before {
+		w.turned(away, err)
+	}
 	return err
+}
+
+// awayAfter is how long a member gives no answer until owners are told: about as long as the fleet's own probes take.
+const awayAfter = 10 * time.Second
+
+// noteLocked notes whether the member gives an answer, which may be an error.
+func (w *visitWatch) noteLocked(err error) {
+	_, is := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case err == nil || is:
+		w.failing, w.away = time.Time{}, false
+	case w.failing.IsZero():
+		w.failing = time.Now()
+	default:
+		w.away = w.away || time.Since(w.failing) >= awayAfter
+	}
+}
+
+// turned has the owners that are concerned know that the member gives no answer, or looks at them since it does again.
+func (w *visitWatch) turned(away bool, err error) {
+	c := w.all.engine
+	for _, o := range c.ledger.all() {
+		if !o.concerns(w.in) {
+			continue
+		}
+		if !away {
+			c.works.addLow(c.placing(o.req, w.in))
+			continue
+		}
+		c.cannot(o, c.placing(o.req, w.in), &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{
+			Name: w.in, State: fleet.Unreachable, Reason: fleet.ReasonOf(err), Message: oneline.Text(err.Error(), longestMessage),
+		}})
+	}
 }
 
 func (w *visitWatch) triedLocked() {

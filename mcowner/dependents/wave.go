@@ -62,6 +62,8 @@ type sequence struct {
 	missing  error // why the next wave must not begin
 	everyone bool  // is to be ready, also of the last wave
 	unready  error // why the first object that is not ready is not
+	// lacking are the namespaces that could not be created, and why what belongs there must wait. Nothing else waits for them.
+	lacking map[string]error
 }
 
 // errPartly says that it is not known what belongs to the waves before.
@@ -70,7 +72,7 @@ var errPartly = fmt.Errorf("%w: it is not known all that is desired", ErrWaiting
 // sequenceOf returns the sequence of what Desired returned. Where that is not all, something of any wave may be missing: nothing goes
 // ahead but what comes before all others, and the first wave of these.
 func (p *placement) sequenceOf(wants []wanted, isAll bool) *sequence {
-	s := &sequence{known: math.MaxInt64, everyone: p.asked.rollout.limits()}
+	s := &sequence{known: math.MaxInt64, everyone: p.asked.rollout.limits(), lacking: map[string]error{}}
 	for _, w := range wants {
 		if !isAll && w.wave > firstWave {
 			s.known = min(s.known, w.wave)
@@ -101,6 +103,12 @@ func (s *sequence) before(w wave) error {
 // note notes what came of an object.
 func (s *sequence) note(at remote.Session, w wanted, result ObjectResult) {
 	s.wave = w.wave
+	if w.shared {
+		if result.Err != nil || result.State == Suspended {
+			s.lacking[w.obj.GetName()] = fmt.Errorf("%s of %s is not as desired: %w", w.kind.Describe(w.obj), at, ErrWaiting)
+		}
+		return
+	}
 	if w.wave == s.last && !s.everyone {
 		return
 	}

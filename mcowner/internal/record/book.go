@@ -204,10 +204,7 @@ func (b *Book) Lay(clusters []v1alpha1.Cluster, most int, renew bool) (Layout, e
 			return layout, err
 		}
 		number, placed := at[c.Name]
-		if placed && renew && b.pages[number].deleting {
-			layout.moved[number], placed = true, false
-		}
-		if placed {
+		if placed && (!renew || !b.pages[number].deleting) {
 			layout.pages[number] = append(layout.pages[number], l)
 		} else {
 			homeless = append(homeless, l)
@@ -246,7 +243,7 @@ func (l Layout) settle(b *Book, homeless []leaf, most int, renew bool) {
 		for number < 0 || room < len(h.json)+1 || count >= mostClusters/2 {
 			number++
 			room, count = most-size(l.pages[number]), len(l.pages[number])
-			if l.moved[number] || renew && b.pages[number].deleting {
+			if renew && b.pages[number].deleting {
 				room = 0
 			} else if count == 0 {
 				room = max(room, len(h.json)+1)

@@ -158,9 +158,17 @@ func TestSlicesThatAreBeingDeletedAreEmptied(t *testing.T) {
 	if kept, _ := lay(t, book, clustersWith(30, 0), 2<<10, false); len(kept.pages[1].names) == 0 {
 		t.Error("a slice of an owner that goes too is emptied")
 	}
+	if more, _ := lay(t, book, clustersWith(31, 0), 100<<10, false); len(more.places()) != 31 || more.places()["cluster-00030"] != 0 {
+		t.Errorf("there was room, and the new cluster is in %v", more.places())
+	}
 	next, _ := lay(t, book, clustersWith(30, 0), 2<<10, true)
 	if _, there := next.pages[1]; there {
 		t.Error("a slice that is being deleted is still used")
+	}
+	p.names, p.sites = nil, nil
+	alone := &Book{of: book.of, ref: book.ref, pages: map[int]page{0: p}}
+	if used, _ := lay(t, alone, clustersWith(1, 0), 2<<10, false); len(used.pages[0].names) != 1 {
+		t.Error("a slice of an owner that goes too is not used where nothing new can be made")
 	}
 }
 
@@ -305,9 +313,9 @@ func TestWhatSlicesHadIsRecalled(t *testing.T) {
 func TestObjectsWithErrorsAreKeptWhenThereIsNoRoom(t *testing.T) {
 	t.Parallel()
 	c := clustersWith(1, 5000)[0]
-	c.Objects[4999].Error = "it failed"
+	c.Objects[4999].Error, c.Omitted = "it failed", 7
 	l, err := within(c, 4<<10)
-	if err != nil || len(l.json) > 4<<10 || int(l.Omitted)+len(l.Objects) != 5000 || l.Objects[0].Error == "" {
+	if err != nil || len(l.json) > 4<<10 || int(l.Omitted)+len(l.Objects) != 5007 || l.Objects[0].Error == "" {
 		t.Errorf("%d bytes with %d objects and %d omitted, error %v", len(l.json), len(l.Objects), l.Omitted, err)
 	}
 }
@@ -329,8 +337,25 @@ func TestSlicesOfAnEarlierOwnerAreNotTheRecordUnlessTheOwnerSaysSo(t *testing.T)
 	if p, _ := pageOf(s, someOwner(), false); len(p.sites) > 0 || p.strange {
 		t.Errorf("a slice of another owner says %+v", p)
 	}
-	if p, _ := pageOf(s, someOwner(), true); len(p.sites) != 1 {
-		t.Errorf("a slice that the owner names says %+v", p)
+	if p, _ := pageOf(s, someOwner(), true); len(p.sites) != 1 || p.hash != (hash{}) {
+		t.Errorf("a slice that the owner names, and that is to be written in its name, says %+v", p)
+	}
+}
+
+func TestASliceThatCannotBeReadMayHaveAnything(t *testing.T) {
+	t.Parallel()
+	s := &unstructured.Unstructured{Object: map[string]any{"owner": map[string]any{"uid": "1"}, "clusters": "nonsense"}}
+	if p, _ := pageOf(s, someOwner(), true); !p.strange || p.hash != (hash{}) {
+		t.Errorf("it says %+v", p)
+	}
+}
+
+func TestOnlyClustersThatMayHaveDependentsAreInTheRecord(t *testing.T) {
+	t.Parallel()
+	clusters := clustersWith(2, 0)
+	clusters[1].MayHaveDependents = false
+	if got := Names(SitesOf(clusters)); !slices.Equal(got, []mcreconcile.ClusterName{"cluster-00000"}) {
+		t.Errorf("these are: %q", got)
 	}
 }
 

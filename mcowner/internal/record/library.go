@@ -154,7 +154,7 @@ func (b *Book) Write(ctx context.Context, to client.Client, layout Layout, field
 func (b *Book) writePage(ctx context.Context, to client.Client, number int, leaves []leaf, fieldManager string) (page, error) {
 	before, there := b.pages[number]
 	hash := hashOf(leaves)
-	if there && before.hash == hash && !before.strange {
+	if there && before.hash == hash { // one that cannot be read has none
 		return before, nil
 	}
 	s := b.empty(number, before)

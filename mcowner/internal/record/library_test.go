@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -247,7 +250,12 @@ func (s *shelves) mend(t *testing.T, owner mcowner.Reference, said Slices, clust
 		if err != nil {
 			t.Fatal(err)
 		}
-		if read = s.load(t, owner, *now.Slices()); !read.IsWhole() || len(Names(read.Sites())) != len(clusters) {
+		if !now.IsWhole() {
+			t.Error("what was written just now is not whole")
+		}
+		elsewhere := *now.Slices()
+		elsewhere.Namespace = "elsewhere" // which counts for owners in no namespace alone
+		if read = s.load(t, owner, elsewhere); !read.IsWhole() || len(Names(read.Sites())) != len(clusters) {
 			t.Errorf("after that there are %d clusters, and they are whole: %t", len(Names(read.Sites())), read.IsWhole())
 		}
 		return
@@ -270,8 +278,87 @@ func TestRemovingSlicesLeavesThoseOfStrangers(t *testing.T) {
 	if err := s.Get(t.Context(), client.ObjectKeyFromObject(slice), slice.DeepCopy()); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the slice is there: %v", err)
 	}
+	if err := remove(t.Context(), s, slice.DeepCopy()); err != nil {
+		t.Errorf("removing one that is gone: %v", err)
+	}
 	slice.SetName("stranger")
-	if err := s.Get(t.Context(), client.ObjectKeyFromObject(slice), slice.DeepCopy()); err != nil {
-		t.Errorf("the stranger's is not: %v", err)
+	stays := func(when string) *unstructured.Unstructured {
+		t.Helper()
+		now := slice.DeepCopy()
+		if err := s.Get(t.Context(), client.ObjectKeyFromObject(slice), now); err != nil || now.GetDeletionTimestamp() != nil {
+			t.Errorf("the stranger's is not there %s: %v, deleted at %v", when, err, now.GetDeletionTimestamp())
+		}
+		return now
+	}
+	now := stays("at first")
+	before := now.DeepCopy()
+	before.SetUID("of-one-before")
+	if err := remove(t.Context(), s, before); !errors.Is(err, ErrOutdated) {
+		t.Errorf("removing one that has another's name now: %v", err)
+	}
+	stays("after one of its name was removed")
+	if err := remove(t.Context(), replacing{s, t, now}, now); err == nil {
+		t.Error("removing one that another takes the place of returned no error")
+	}
+	if again := stays("after the one before it was removed"); !slices.Contains(again.GetFinalizers(), "of/another") {
+		t.Errorf("the finalizers of the next one are %q", again.GetFinalizers())
+	}
+}
+
+// replacing is a client by which another object takes the place of one that is deleted.
+type replacing struct {
+	client.Client
+
+	t   *testing.T
+	one *unstructured.Unstructured
+}
+
+// Delete implements client.Client.
+func (r replacing) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	if err := r.Client.Delete(ctx, obj, opts...); err != nil {
+		return err
+	}
+	next := r.one.DeepCopy()
+	next.SetUID("")
+	next.SetResourceVersion("")
+	next.SetFinalizers([]string{"of/another"})
+	return r.Create(ctx, next)
+}
+
+// TestASliceThatIsGoneIsNoOwnerThatIsGone: for callers, not found is about the owner.
+func TestASliceThatIsGoneIsNoOwnerThatIsGone(t *testing.T) {
+	t.Parallel()
+	s, owner := newShelves(t)
+	clusters := clustersWith(3, 1)
+	book := s.write(t, NewBook(owner, owner.Namespace), clusters)
+	if err := remove(t.Context(), s, book.empty(0, book.pages[0])); err != nil {
+		t.Fatal(err)
+	}
+	clusters[0].Error = "news"
+	layout, err := book.Lay(clusters, DefaultBytes, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := book.Write(t.Context(), s, layout, "test"); !errors.Is(err, ErrOutdated) || apierrors.IsNotFound(err) {
+		t.Errorf("writing it returned %v, want that it is to be read again", err)
+	}
+}
+
+// TestTheRecordIsStoredAsItWasRead: what somebody else has stored meanwhile is not lost.
+func TestTheRecordIsStoredAsItWasRead(t *testing.T) {
+	t.Parallel()
+	s, owner := newShelves(t)
+	read := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: "owner"}}
+	if err := s.Create(t.Context(), read); err != nil {
+		t.Fatal(err)
+	}
+	others := read.DeepCopy()
+	others.Finalizers = []string{"of/others"}
+	if err := s.Update(t.Context(), others); err != nil {
+		t.Fatal(err)
+	}
+	ours := Changed(read, func(obj client.Object) { keys.Write(obj, Record{}, true) })
+	if err := Store(t.Context(), s, read, ours, "test"); !apierrors.IsConflict(err) {
+		t.Errorf("storing it returned %v, want a conflict", err)
 	}
 }

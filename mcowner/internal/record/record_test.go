@@ -74,7 +74,7 @@ func TestARecordWithoutIdentitiesIsRead(t *testing.T) {
 	if diff := cmp.Diff(Record{Sites: []Site{{Name: "east"}, {Name: "west"}}}, got); diff != "" {
 		t.Errorf("the record was read as (-want, +got):\n%s", diff)
 	}
-	keys.Write(owner, Record{Sites: []Site{{"east", "1"}, {Name: "west"}, {"east", "2"}}}, true)
+	keys.Write(owner, Record{Sites: []Site{{"east", "1"}, {Name: "west"}, {"east", "2"}, {"east", "1"}}}, true)
 	want := map[string]string{keys.Clusters: `["east","west"]`, keys.Identities: `{"east":["1","2"]}`}
 	if diff := cmp.Diff(want, owner.Annotations); diff != "" {
 		t.Errorf("the record (-want, +got), whose names a version before must be able to read:\n%s", diff)

@@ -1,0 +1,85 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+var pool mctest.Pool
+
+func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
+
+// listed counts the lists of what is in a namespace, and those that nobody had waited for.
+type listed struct {
+	http.RoundTripper
+
+	namespace             string
+	waits, lists, hurried *atomic.Int32
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l listed) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/namespaces/"+l.namespace+"/") {
+		if l.lists.Add(1) > l.waits.Load() {
+			l.hurried.Add(1)
+		}
+	}
+	return l.RoundTripper.RoundTrip(req)
+}
+
+// TestEachListOfANamespaceWaitsForTheLimit: there are as many as kinds. Without one, nothing is asked, and the namespace stays.
+func TestEachListOfANamespaceWaitsForTheLimit(t *testing.T) {
+	t.Parallel()
+	cp := pool.Start(t, mctest.Options{}).Local
+	var waits, lists, hurried atomic.Int32
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
+	}}
+	if err := cp.Client().Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	cfg := cp.Config()
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper {
+		return listed{through, ns.Name, &waits, &lists, &hurried}
+	})
+	made, err := cluster.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, k := Session{ID: mcowner.ByName("member"), Cluster: made}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+	takeAway := func(pace func(context.Context) error) (bool, error) {
+		a := &Access{Timeout: time.Minute, Pace: pace}
+		return TakeAway(t.Context(), a, made.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+	}
+
+	full := errors.New("the limit is used up")
+	deleted, err := takeAway(func(context.Context) error { return full })
+	if deleted || !errors.Is(err, full) || lists.Load() != 0 {
+		t.Errorf("without a place below the limit: deleted %t, %v, after %d lists", deleted, err, lists.Load())
+	}
+	if err := cp.Client().Get(t.Context(), client.ObjectKeyFromObject(ns), ns); err != nil || ns.DeletionTimestamp != nil {
+		t.Errorf("the namespace does not stay: %v, deleted %v", err, ns.DeletionTimestamp)
+	}
+
+	deleted, err = takeAway(func(context.Context) error { waits.Add(1); return nil })
+	if !deleted || err != nil {
+		t.Errorf("an empty namespace: deleted %t, %v", deleted, err)
+	}
+	if n := lists.Load(); n < 10 || n != waits.Load() || hurried.Load() != 0 {
+		t.Errorf("%d lists waited %d times, %d of them not before they were sent", n, waits.Load(), hurried.Load())
+	}
+}
