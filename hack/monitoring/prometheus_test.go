@@ -147,14 +147,22 @@ type breaking struct {
 	stuck    chan struct{} // closed when a reconcile of the member "stuck" hangs
 	mended   chan struct{} // closed when it is to go on
 	hangs    atomic.Bool
+	busy     atomic.Bool // each reconcile takes its time, and is to come again
 }
 
-// Reconcile implements mcreconcile.Reconciler. It heeds its context no more than a bad reconciler does.
-func (b *breaking) Reconcile(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+// Reconcile implements mcreconcile.Reconciler. While it hangs, it heeds its context no more than a bad reconciler does.
+func (b *breaking) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	b.began.Do(func() { close(b.works) })
 	if req.ClusterName == "stuck" && b.hangs.CompareAndSwap(false, true) {
 		close(b.stuck)
 		<-b.mended
+	}
+	if b.busy.Load() {
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return reconcile.Result{}, nil
 }
@@ -193,8 +201,7 @@ func (b *breaking) start(t *testing.T, namespace string) (metrics string) {
 	return metrics
 }
 
-// TestAPrometheusSeesAFleetBreak, and sees it mended: alerts fire and resolve, and panels have data. That all workers are busy is
-// promtool's.
+// TestAPrometheusSeesAFleetBreak, and sees it mended: alerts fire and resolve, and panels have data.
 func TestAPrometheusSeesAFleetBreak(t *testing.T) {
 	b := &breaking{provider: &fleettest.Provider{}, good: pool.Share(t, mctest.Options{}), works: make(chan struct{}), stuck: make(chan struct{}), mended: make(chan struct{})}
 	b.limited = b.good.AddUser(t, "limited", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
@@ -235,6 +242,15 @@ func TestAPrometheusSeesAFleetBreak(t *testing.T) {
 	b.set(t, fleet.Member{Name: "expiring", Config: good, Expires: time.Now().Add(100 * 24 * time.Hour)})
 	b.provider.SetProblem(fleet.Problem{About: "all"})
 	eventually(t, "nothing fires", func() bool { return len(p.firing(t)) == 0 })
+
+	b.busy.Store(true)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a", Labels: map[string]string{"work": "much"}}}
+	if err := b.good.Client().Update(t.Context(), secret); err != nil { // which all members have
+		t.Fatal(err)
+	}
+	p.wantFiring(t, "FleetQueueStarved warning")
+	b.busy.Store(false)
+	eventually(t, "nothing fires after the work", func() bool { return len(p.firing(t)) == 0 })
 }
 
 func (p prometheus) wantFiring(t *testing.T, want ...string) {
