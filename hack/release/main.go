@@ -39,8 +39,9 @@ do. pause and drain hold members back; check and rbac are about rights.
 	{
 		name: "replicator", folder: "operators/replicator", image: "fleet.example.com/replicator",
 		manifests: map[string][]string{
-			"install.yaml": {"v1alpha1/crd.yaml", "../../mcowner/dependents/v1alpha1/crd.yaml", "config/hub.yaml"},
-			"member.yaml":  {"config/member.yaml", "config/tenant.yaml"},
+			"install.yaml":    {"v1alpha1/crd.yaml", "../../mcowner/dependents/v1alpha1/crd.yaml", "config/hub.yaml"},
+			"member.yaml":     {"config/member.yaml", "config/tenant.yaml"},
+			"namespaces.yaml": {"config/namespaces.yaml"},
 		},
 	},
 }

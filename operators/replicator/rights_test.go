@@ -30,6 +30,7 @@ func memberRights() mctest.Rights {
 		horizontalpodautoscalers.autoscaling poddisruptionbudgets.policy`) {
 		add(needed, "the tests have objects of a few kinds, in one namespace", kind, "get", "list", "watch")
 	}
+	add(needed, "with createNamespace, whether one is there that has not the fleet's label", "namespaces", "get")
 	return mctest.Rights{File: "config/member.yaml", Needed: needed}
 }
 

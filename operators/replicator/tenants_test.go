@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,38 +116,48 @@ func (w *world) testDenied(t *testing.T) {
 func (w *world) testRefused(t *testing.T) {
 	t.Helper()
 	fraction := intstr.FromString("0%")
-	for says, change := range map[string]func(*v1alpha1.Replicator){
-		"spec.manifests":                         func(r *v1alpha1.Replicator) { r.Spec.Manifests = nil },
-		"one of names, selector and decisionKey": func(r *v1alpha1.Replicator) { r.Spec.Clusters.Names = nil },
-		"spec.clusters.selector: Invalid value":  func(r *v1alpha1.Replicator) { r.Spec.Clusters.Selector = &metav1.LabelSelector{} },
-		"In and NotIn need values": func(r *v1alpha1.Replicator) {
-			r.Spec.Clusters.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "In"}}}
-		},
-		"metadata.name is required": func(r *v1alpha1.Replicator) {
+	for _, tc := range []struct {
+		field, says string
+		change      func(*v1alpha1.Replicator)
+	}{
+		{"spec.manifests", "must have something", func(r *v1alpha1.Replicator) { r.Spec.Manifests = nil }},
+		{"spec.manifests", "at most 50 items", func(r *v1alpha1.Replicator) { r.Spec.Manifests = manifests(51) }},
+		{"spec.manifests[0]", "metadata.name is required", func(r *v1alpha1.Replicator) {
 			r.Spec.Manifests[0] = raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`)
-		},
-		"at most 253 characters": func(r *v1alpha1.Replicator) {
+		}},
+		{"spec.manifests[0]", "at most 253 characters", func(r *v1alpha1.Replicator) {
 			r.Spec.Manifests[0] = raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, strings.Repeat("n", 300))
-		},
-		"spec.manifests[0].kind":               func(r *v1alpha1.Replicator) { r.Spec.Manifests[0] = raw(`{"apiVersion":"v1","metadata":{"name":"a"}}`) },
-		"exactly one of mergePatch, jsonPatch": func(r *v1alpha1.Replicator) { r.Spec.Overrides = []v1alpha1.Override{{}} },
-		"spec.rollout.maxParallel":             func(r *v1alpha1.Replicator) { r.Spec.Rollout.MaxParallel = &fraction },
-		"spec.namespace":                       func(r *v1alpha1.Replicator) { r.Spec.Namespace = "Not_A_Label" },
-		"spec.clusters.names[0]":               func(r *v1alpha1.Replicator) { r.Spec.Clusters.Names = []string{strings.Repeat("n", 300)} },
-		"spec.conflicts":                       func(r *v1alpha1.Replicator) { r.Spec.Conflicts = "Take" },
-		"spec.rollout.progressDeadlineSeconds": func(r *v1alpha1.Replicator) { r.Spec.Rollout.ProgressDeadlineSeconds = -1 },
-		"spec.manifests: Too many":             func(r *v1alpha1.Replicator) { r.Spec.Manifests = make50(51) },
-		"or no selector for all": func(r *v1alpha1.Replicator) {
+		}},
+		{"spec.manifests[0].kind", "Required value", func(r *v1alpha1.Replicator) { r.Spec.Manifests[0] = raw(`{"apiVersion":"v1","metadata":{"name":"a"}}`) }},
+		{"spec.clusters", "one of names, selector and decisionKey", func(r *v1alpha1.Replicator) { r.Spec.Clusters.Names = nil }},
+		{"spec.clusters.names[0]", "Too long", func(r *v1alpha1.Replicator) { r.Spec.Clusters.Names = []string{strings.Repeat("n", 300)} }},
+		{"spec.clusters.selector", "an empty selector selects nothing", func(r *v1alpha1.Replicator) { r.Spec.Clusters.Selector = &metav1.LabelSelector{} }},
+		{"spec.clusters.selector", "In and NotIn need values", func(r *v1alpha1.Replicator) {
+			r.Spec.Clusters.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "In"}}}
+		}},
+		{"spec.overrides", "at most 50 items", func(r *v1alpha1.Replicator) {
+			r.Spec.Overrides = slices.Repeat([]v1alpha1.Override{{MergePatch: rawJSON("{}")}}, 51)
+		}},
+		{"spec.overrides[0]", "exactly one of mergePatch, jsonPatch", func(r *v1alpha1.Replicator) { r.Spec.Overrides = []v1alpha1.Override{{}} }},
+		{"spec.overrides[0].selector", "or no selector for all", func(r *v1alpha1.Replicator) {
 			r.Spec.Overrides = []v1alpha1.Override{{Selector: &metav1.LabelSelector{}, MergePatch: rawJSON("{}")}}
-		},
-		"spec.overrides[0].cel[0].path": func(r *v1alpha1.Replicator) {
+		}},
+		{"spec.overrides[0].cel[0].path", "should match", func(r *v1alpha1.Replicator) {
 			r.Spec.Overrides = []v1alpha1.Override{{CEL: []v1alpha1.Expression{{Path: "spec", Expression: "1"}}}}
-		},
+		}},
+		{"spec.rollout.maxParallel", "must be a positive number", func(r *v1alpha1.Replicator) { r.Spec.Rollout.MaxParallel = &fraction }},
+		{"spec.rollout.progressDeadlineSeconds", "greater than or equal to 1", func(r *v1alpha1.Replicator) { r.Spec.Rollout.ProgressDeadlineSeconds = -1 }},
+		{"spec.namespace", "should match", func(r *v1alpha1.Replicator) { r.Spec.Namespace = "Not_A_Label" }},
+		{"spec.conflicts", "Unsupported value", func(r *v1alpha1.Replicator) { r.Spec.Conflicts = "Take" }},
 	} {
 		r := replicator("refused", []string{"east"}, configMap("refused"))
-		change(r)
-		if err := w.Local.Client().Create(t.Context(), r); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("where %q should be refused, creating it returned %v", says, err)
+		tc.change(r)
+		err := w.Local.Client().Create(t.Context(), r)
+		status, _ := errors.AsType[*apierrors.StatusError](err)
+		if status == nil || status.ErrStatus.Details == nil || !slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool {
+			return c.Field == tc.field && strings.Contains(c.Message, tc.says)
+		}) {
+			t.Errorf("where %s should be refused as %q, creating it returned %v", tc.field, tc.says, err)
 		}
 	}
 	large := configMap("large", "a", strings.Repeat("a", 1<<20))
@@ -153,7 +166,7 @@ func (w *world) testRefused(t *testing.T) {
 	}
 }
 
-func make50(n int) []v1alpha1.Manifest {
+func manifests(n int) []v1alpha1.Manifest {
 	all := make([]v1alpha1.Manifest, n)
 	for i := range all {
 		all[i] = manifest(configMap(fmt.Sprintf("cm-%d", i)))
