@@ -58,7 +58,7 @@ test: go ## Run all tests, unit and end-to-end, with the race detector. PACKAGES
 		for module in $(GINKGO); do $(GO) test -C $$module $(subst -parallel 4,,$(TESTFLAGS)) $(TESTARGS) ./... || exit 1; done
 
 # Without a container engine, one is made, and an image of nodes. There the command is in a network without a way out.
-KIND = $(GO) test -count=1 -p 1 -v -vet=off -ldflags=-w -timeout 60m -run '^(TestAFleetOfKindClusters|TestARealClusterIsFollowed)$$' ./test/kind ./providers/kind
+KIND = $(GO) test -count=1 -v -vet=off -ldflags=-w -timeout 60m ./test/kind
 # With OPTIONAL=yes, a machine that cannot is none that fails.
 .PHONY: e2e-kind
 e2e-kind: go ## Deploy an operator into real kind clusters, and test what becomes of it. Without Docker or Podman: as root, on Debian.

@@ -65,16 +65,22 @@ debian() {
 	# What it mounts is gone with it, also if it is killed.
 	DEBOOTSTRAP_DIR=$debootstrap/usr/share/debootstrap unshare -m --propagation private "$debootstrap/usr/sbin/debootstrap" --variant=minbase --include="$packages" "$codename" "$root" "$mirror"
 	rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/usr/share/{doc,man,locale} "$debootstrap"
-	mkdir -p "$root/old" "$root/lib/modules" "$root/etc/containers"
-	# crun knows no cgroups of both versions at once, and without CAP_SYS_RESOURCE podman's limits cannot be set.
+	mkdir -p "$root/old" "$root/lib/modules"
+	echo "$codename $packages" >"$root/.done"
+}
+
+# configure tells podman what it does otherwise than by default: crun knows no cgroups of both versions at once, and without
+# CAP_SYS_RESOURCE podman's limits cannot be set. Nodes are killed when they are deleted, as Docker kills them.
+configure() {
+	mkdir -p "$root/etc/containers"
 	cat >"$root/etc/containers/containers.conf" <<-CONF
 		[containers]
 		default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
 		[engine]
 		runtime = "runc"
 		cgroup_manager = "cgroupfs"
+		stop_timeout = 0
 	CONF
-	echo "$codename $packages" >"$root/.done"
 }
 
 # programs builds the programs of a node.
@@ -204,6 +210,7 @@ cleanup() {
 }
 
 debian
+configure
 image=localhost/kind-node:$version-$(digest "$packages")
 trap cleanup EXIT
 hold

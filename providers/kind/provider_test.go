@@ -40,18 +40,18 @@ func start(t *testing.T, p kind.Provider) running {
 	return running{f, t}
 }
 
-// becomes waits until the member is as is says, and returns its status. It gives up after the given time.
-func (r running) becomes(name fleet.ClusterName, atMost time.Duration, is func(s fleet.Status, known bool) bool) fleet.Status {
+// becomes waits until the member is as is says, and returns its status.
+func (r running) becomes(name fleet.ClusterName, is func(s fleet.Status, known bool) bool) fleet.Status {
 	r.t.Helper()
 	var s fleet.Status
 	var known bool
 	// Changes does not tell of a member that had gone before.
-	err := wait.PollUntilContextTimeout(r.t.Context(), often, atMost, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(r.t.Context(), often, patience, true, func(context.Context) (bool, error) {
 		s, known = r.Status(name)
 		return is(s, known), nil
 	})
 	if err != nil {
-		r.t.Fatalf("after %v, the member %q is %+v (known: %t)", atMost, name, s, known)
+		r.t.Fatalf("after %v, the member %q is %+v (known: %t)", patience, name, s, known)
 	}
 	return s
 }
@@ -82,14 +82,14 @@ func TestClustersOfEachEngineAreReached(t *testing.T) {
 			engine := install(t, program)
 			engine.create(t, "one", f.Local.Config())
 			r := start(t, kind.Provider{Interval: often})
-			r.becomes("one", patience, ready)
+			r.becomes("one", ready)
 			r.mustLeadTo("one", f.Local)
 
 			engine.create(t, "two", f.Members[0].Config())
-			r.becomes("two", patience, ready)
+			r.becomes("two", ready)
 			r.mustLeadTo("two", f.Members[0])
 			engine.remove(t, "one")
-			r.becomes("one", patience, func(_ fleet.Status, known bool) bool { return !known })
+			r.becomes("one", func(_ fleet.Status, known bool) bool { return !known })
 		})
 	}
 }
@@ -100,7 +100,7 @@ func TestTheEnginesAreThoseOfTheKindCommand(t *testing.T) {
 		t.Run("choice "+choice, func(t *testing.T) {
 			engine := install(t, "docker", "nerdctl", "podman")
 			t.Setenv("KIND_EXPERIMENTAL_PROVIDER", choice)
-			start(t, kind.Provider{Clusters: []string{"none"}, Interval: time.Hour}).becomes("none", patience, withReason(kind.ReasonNoCluster))
+			start(t, kind.Provider{Clusters: []string{"none"}, Interval: time.Hour}).becomes("none", withReason(kind.ReasonNoCluster))
 			calls, err := os.ReadFile(filepath.Join(engine.state, ".calls"))
 			must(t, err)
 			if !strings.Contains(string(calls), want+" ps -a") || strings.Count(string(calls), " ps -a") != 1 {
@@ -167,7 +167,7 @@ func TestWhatIsWrongShowsInTheState(t *testing.T) {
 			if tc.prepare != nil {
 				tc.prepare(t, engine)
 			}
-			s := start(t, kind.Provider{Clusters: []string{"m"}, Interval: often}).becomes("m", patience, withReason(tc.reason))
+			s := start(t, kind.Provider{Clusters: []string{"m"}, Interval: often}).becomes("m", withReason(tc.reason))
 			for _, part := range tc.message {
 				if !strings.Contains(s.Message, part) {
 					t.Errorf("the message does not tell %q: %s", part, s.Message)

@@ -157,13 +157,14 @@ func (c *clusters) deleteAll() error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	var deleting errgroup.Group
 	for _, name := range all {
 		if slices.Contains([]string{prefix + hub, prefix + east, prefix + west}, name) {
-			errs = append(errs, c.kind.Delete(name, c.kubeconfig))
+			// Each has a file of its own: kind locks it, and does not wait for the lock.
+			deleting.Go(func() error { return c.kind.Delete(name, c.kubeconfig+"-"+name) })
 		}
 	}
-	return errors.Join(errs...)
+	return deleting.Wait()
 }
 
 func contextOf(name string) string { return "kind-" + prefix + name }
@@ -185,6 +186,18 @@ func (c *clusters) client(t *testing.T, name string) client.WithWatch {
 func (c *clusters) kubectl(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	return c.run(t, "kubectl", append([]string{"--context", contextOf(name)}, args...)...)
+}
+
+// logsIfItFails shows what the pods of a Deployment of the hub have logged, if the test fails.
+func (c *clusters) logsIfItFails(t *testing.T, namespace, deployment string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			logs, err := c.try(context.WithoutCancel(t.Context()), "kubectl", "--context", contextOf(hub), "--namespace", namespace,
+				"logs", "deployment/"+deployment, "--all-pods", "--tail", "60")
+			t.Logf("%s has logged, error %v:\n%s", deployment, err, logs)
+		}
+	})
 }
 
 // join runs the documented command. The nodes of kind's clusters reach each other by their names.

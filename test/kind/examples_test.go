@@ -135,10 +135,6 @@ func (c *clusters) runs(t *testing.T, program, namespace, account string, args .
 	}
 	must(t, c.client(t, hub).Create(t.Context(), deployment))
 	t.Cleanup(func() {
-		if t.Failed() {
-			logs, err := c.try(context.WithoutCancel(t.Context()), "kubectl", "--context", contextOf(hub), "--namespace", namespace, "logs", "deployment/"+program, "--tail", "60")
-			t.Logf("%s has logged, error %v:\n%s", program, err, logs)
-		}
 		for _, args := range [][]string{
 			{"--namespace", namespace, "delete", "deployment", program},
 			{"--namespace", "fleet", "delete", "secrets", "--selector", "fleet-runtime.dev/kubeconfig"},
@@ -148,6 +144,7 @@ func (c *clusters) runs(t *testing.T, program, namespace, account string, args .
 			}
 		}
 	})
+	c.logsIfItFails(t, namespace, program) // before it is deleted
 }
 
 // available waits until so many pods of a Deployment run.

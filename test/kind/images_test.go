@@ -25,11 +25,12 @@ var (
 		{folder: "examples/jobs", tag: "fleet.example.com/jobs:dev"},
 		{folder: "examples/images", tag: "fleet.example.com/images:dev"},
 		{folder: moved + "/cmd", tag: "fleet.example.com/moved:dev", at: "/manager"},
-		{folder: "test/kind/standin", tag: "docker.io/library/nginx:1.29"}, // Deployments of Foos have it
+		{folder: "operators/replicator", tag: "fleet.example.com/replicator:dev"},
 	}
 	// ofAll are those that members run too.
 	ofAll = []image{
 		{folder: "test/kind/standin", tag: "registry.k8s.io/guestbook:v3"}, // Deployments of the moved project have it
+		{folder: "test/kind/standin", tag: "docker.io/library/nginx:1.29"}, // that of Foos, and of the replicator's sample
 		{folder: "test/kind/standin", tag: "fleet.example.com/standin:dev"},
 	}
 )

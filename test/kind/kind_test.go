@@ -19,6 +19,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/providers/kind"
 )
 
 func TestMain(m *testing.M) {
@@ -48,7 +49,8 @@ func TestAFleetOfKindClusters(t *testing.T) {
 		t.Run("members ask a webhook in the hub", c.testImages) &&
 		t.Run("the quickstart runs against clusters of the user", c.testQuickstart) &&
 		t.Run("a project of kubebuilder is deployed", c.testKubebuilder) &&
-		t.Run("a moved project of kubebuilder is deployed", c.testMoved)
+		t.Run("a moved project of kubebuilder is deployed", c.testMoved) &&
+		t.Run("the replicator is deployed", c.testReplicator)
 }
 
 func (o *operator) testChanges(t *testing.T) {
@@ -192,10 +194,14 @@ func (o *operator) underWrites(t *testing.T, happens func()) map[string]*history
 	return histories
 }
 
+// testMemberComesBack deletes a member, and creates it anew. The operator knows it by a Secret, and the provider of kind clusters by its name.
 func (o *operator) testMemberComesBack(t *testing.T) {
-	reader := o.token(t, "reader")
+	reader, provided := o.token(t, "reader"), o.follow(t)
+	before := provided.becomes(t, east, fleet.Ready, "")
+	other := provided.becomes(t, west, fleet.Ready, "")
 	o.delete(t, east)
 	delete(o.members, east)
+	provided.becomes(t, east, fleet.Pending, kind.ReasonNoCluster)
 	o.becomes(t, east, reader, fleet.Unreachable)
 	o.works(t, "while the other member is away")
 
@@ -203,6 +209,12 @@ func (o *operator) testMemberComesBack(t *testing.T) {
 	o.join(t, east) // it is another cluster now, with another certificate authority
 	o.becomes(t, east, reader, fleet.Ready)
 	o.works(t, "when the member is back")
+	if now := provided.becomes(t, east, fleet.Ready, ""); now == before {
+		t.Errorf("the provider takes the new %s for the one before, %q", east, before)
+	}
+	if now := provided.becomes(t, west, fleet.Ready, ""); now != other {
+		t.Errorf("%s, which stayed, was %q for the provider, and is %q", west, other, now)
+	}
 }
 
 func (o *operator) testRemoval(t *testing.T) {

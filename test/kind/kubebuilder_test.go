@@ -27,13 +27,7 @@ const logic = `var guestbook webappv1.Guestbook
 // testKubebuilder deploys what was scaffolded, by the commands of docs/kubebuilder.md, up to objects that are reconciled in two members.
 func (c *clusters) testKubebuilder(t *testing.T) {
 	p := c.later.project
-	t.Cleanup(func() {
-		if t.Failed() {
-			logs, err := c.try(context.WithoutCancel(t.Context()), "kubectl", "--context", contextOf(hub), "--namespace", "guestbook-system", "logs",
-				"deployment/guestbook-controller-manager", "--tail", "60")
-			t.Logf("the project's manager has logged, error %v:\n%s", err, logs)
-		}
-	})
+	c.logsIfItFails(t, "guestbook-system", "guestbook-controller-manager")
 	for _, line := range p.lines[p.scaffolded():] {
 		begun := time.Now()
 		if line == "kind load image-archive guestbook.tar --name hub" {

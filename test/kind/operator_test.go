@@ -49,13 +49,7 @@ func deploy(t *testing.T, c *clusters) *operator {
 		o.join(t, name)
 	}
 	c.kubectl(t, hub, "--namespace", namespace, "rollout", "status", "deployment/operator", "--timeout", patience.String())
-	t.Cleanup(func() {
-		if t.Failed() {
-			logs, err := c.try(context.WithoutCancel(t.Context()), "kubectl", "--context", contextOf(hub), "--namespace", namespace,
-				"logs", "--selector", "app=operator", "--prefix", "--tail", "60")
-			t.Logf("the operator has logged, error %v:\n%s", err, logs)
-		}
-	})
+	c.logsIfItFails(t, namespace, "operator")
 	return o
 }
 
