@@ -13,6 +13,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/access"
 	"github.com/fleet-runtime/fleet-runtime/access/rights"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
@@ -95,7 +96,7 @@ func (k *check) ask(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	want, err := wanted.Rights()
+	want, err := membership.GivenBy(wanted.Objects)
 	if err != nil {
 		return err
 	}

@@ -219,9 +219,6 @@ func (r Rights) For(subject rbacv1.Subject) []client.Object {
 	return complete(objects, subject)
 }
 
-// Rights returns what the roles give, one by one.
-func (r Rights) Rights() ([]rights.Right, error) { return GivenBy(r.Objects) }
-
 // GivenBy returns what the roles among objects give, one by one.
 func GivenBy(all []client.Object) ([]rights.Right, error) {
 	objects := make([]*unstructured.Unstructured, len(all))
