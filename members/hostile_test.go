@@ -74,6 +74,41 @@ func TestAStatusThatStrangersHaveChangedBecomesRightAgain(t *testing.T) {
 	}
 }
 
+// TestTextsAndTimesThatStrangersHaveForgedBecomeRightAgain, though they are not compared with what the fleet says now, which changes often.
+func TestTextsAndTimesThatStrangersHaveForgedBecomeRightAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 0)
+	m := s.newManager(s.Local.Config())
+	m.set(fleet.Member{Name: "east", Err: broken{"Broken", "it does not parse"}})
+	m.start()
+	right := s.becomes("east", "says why", func(m *v1alpha1.Member) bool { return m.Status.Reason == "Broken" }).Status
+	m.set(fleet.Member{Name: "east", Err: broken{"Broken", "it still does not parse"}}) // which is not written until something else changes
+	past := metav1.NewTime(right.Since.Add(-1000 * time.Hour))
+	for name, forge := range map[string]func(*v1alpha1.Status){
+		"a message":             func(s *v1alpha1.Status) { s.Message = "call 555" },
+		"the past":              func(s *v1alpha1.Status) { s.Since = past },
+		"a condition's message": func(s *v1alpha1.Status) { s.Conditions[0].Message = "call 555" },
+		"a condition's time":    func(s *v1alpha1.Status) { s.Conditions[0].LastTransitionTime = past },
+		"all of it":             func(s *v1alpha1.Status) { s.State, s.Message, s.Since = "Ready", "call 555", past },
+	} {
+		s.forgeStatus("east", forge)
+		s.becomes("east", "is right after "+name, func(m *v1alpha1.Member) bool {
+			got := m.Status
+			return got.State == right.State && strings.HasSuffix(got.Message, "does not parse") && !got.Since.Before(&right.Since) &&
+				strings.HasSuffix(got.Conditions[0].Message, "does not parse") && !got.Conditions[0].LastTransitionTime.Before(&right.Conditions[0].LastTransitionTime)
+		})
+	}
+	s.create("nobody", "nobody")
+	s.becomes("nobody", "is looked at", func(m *v1alpha1.Member) bool { return m.Status.State == v1alpha1.StateUnknown })
+	before := m.writes.Load()
+	m.set(fleet.Member{Name: "east", Err: broken{"Broken", "it does not parse again"}})
+	s.forgeStatus("nobody", func(s *v1alpha1.Status) { s.State = "" })
+	s.becomes("nobody", "is looked at again", func(m *v1alpha1.Member) bool { return m.Status.State == v1alpha1.StateUnknown })
+	if n := m.writes.Load() - before; n != 1 {
+		t.Errorf("%d writes, want that of the Member that was forged", n)
+	}
+}
+
 // TestAMemberThatIsDeletedWhileDrainedIsEngagedAgainOnceItIsGone: until then it is drained.
 func TestAMemberThatIsDeletedWhileDrainedIsEngagedAgainOnceItIsGone(t *testing.T) {
 	t.Parallel()

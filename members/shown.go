@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
@@ -47,6 +49,8 @@ type record struct {
 	written time.Time
 	// awaited is the status that was written, until the watch brings it; nil then. It is not changed once it is sent.
 	awaited *v1alpha1.Status
+	// brought is the status that was written, once the watch has brought it; nil if another one is there. It is not changed.
+	brought *v1alpha1.Status
 }
 
 func (s *shown) recordLocked(object string) *record {
@@ -181,9 +185,32 @@ func (s *shown) wrote(object string, err error) {
 func (s *shown) seen(object string, now *v1alpha1.Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.of[object]; r != nil && r.awaited != nil && (now == nil || same(&now.Status, r.awaited)) {
-		r.awaited = nil
+	r := s.of[object]
+	switch {
+	case r == nil:
+	case now == nil:
+		r.awaited, r.brought = nil, nil
+	case r.awaited == nil:
+		if b := r.brought; b != nil && (b.State != now.Status.State || b.Replica != now.Status.Replica || b.Epoch != now.Status.Epoch) {
+			r.brought = nil // another replica may have written it
+		}
+	case same(&now.Status, r.awaited):
+		r.awaited, r.brought = nil, asStored(r.awaited)
 	}
+}
+
+// forged returns the status that was written if somebody has changed it since who is no other replica, and else nil.
+func (s *shown) forged(known *v1alpha1.Member) (written *v1alpha1.Status) {
+	if known == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.of[known.Name]
+	if r == nil || r.awaited != nil || r.brought == nil || equality.Semantic.DeepEqual(r.brought, &known.Status) {
+		return nil
+	}
+	return r.brought
 }
 
 // failing notes why a write did not work, empty if it did, and returns whether that is news.

@@ -2,6 +2,7 @@ package members
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -118,6 +119,16 @@ func sameButGeneration(written, desired *v1alpha1.Status) bool {
 		observes(desired, written.ObservedGeneration)
 	}
 	return same(written, desired)
+}
+
+// asStored returns a status as the API server gives it back: times are of whole seconds there.
+func asStored(s *v1alpha1.Status) *v1alpha1.Status {
+	stored := &v1alpha1.Status{}
+	text, err := json.Marshal(s)
+	if err != nil || json.Unmarshal(text, stored) != nil {
+		return nil
+	}
+	return stored
 }
 
 func withoutMessages(s *v1alpha1.Status) *v1alpha1.Status {

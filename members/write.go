@@ -33,9 +33,14 @@ func (m *mirror) show(ctx context.Context, object string, known *v1alpha1.Member
 		return 0, nil // it had one, which another replica has deleted that was told first that the member is gone
 	}
 	status.Labels = bounded(status.Labels)
+	written := m.shown.forged(known)
+	if written != nil {
+		known = known.DeepCopy()
+		known.Status = *written
+	}
 	desired := desiredStatus(known, status, m.leaseNow())
 	desired.Version = m.version(object, known, status)
-	if known != nil && same(&known.Status, desired) && labelled(known, status.Labels) {
+	if written == nil && known != nil && same(&known.Status, desired) && labelled(known, status.Labels) {
 		return 0, nil
 	}
 	if awaited, wait := m.shown.awaits(object); awaited != nil && sameButGeneration(awaited, desired) {
