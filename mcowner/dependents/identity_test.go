@@ -324,6 +324,46 @@ func TestDeletionWaitsForAClusterWhoseNameLeadsToAnother(t *testing.T) {
 	})
 }
 
+// TestAnOwnerThatGivesUpAClusterThatHadTheNameIsDeleted: whether it was told so before it is deleted or afterwards.
+func TestAnOwnerThatGivesUpAClusterThatHadTheNameIsDeleted(t *testing.T) {
+	t.Parallel()
+	for name, sliced := range map[string]bool{"InAnnotations": false, "InSlices": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newSlicedWorld(t, 2)
+			one, other := w.Members[0], w.Members[1]
+			w.Members = w.Members[:1]
+			r := w.spread()
+			if sliced {
+				r = w.sliced()
+			}
+			p := w.run(r)
+			for _, owner := range []string{"before", "after"} {
+				w.create(w.Local, w.owner(owner, one.Name))
+				w.isCopied(one, owner)
+			}
+			p.lead(other)
+			for _, owner := range []string{"before", "after"} {
+				w.isCopied(other, owner)
+			}
+			giveUp := func(owner string) {
+				w.change(w.Local, owner, func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = one.Name })
+			}
+			giveUp("before")
+			w.remove(w.Local, "before")
+			w.isGone(w.Local, "before")
+			w.remove(w.Local, "after")
+			w.told(w.Local, "after", dependents.EventReplaced, string(w.kubeSystem(one)))
+			giveUp("after")
+			w.isGone(w.Local, "after")
+			for _, owner := range []string{"before", "after"} {
+				w.isGone(other, copyOf(owner))
+				w.mustGet(one, copyOf(owner))
+			}
+		})
+	}
+}
+
 const domain = controller + "." + fleetName + ".fleet-runtime.dev"
 
 // edit changes the references of an object as a writer of its annotations can.

@@ -232,7 +232,9 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 	p.seq, p.done, p.result, p.runs = v.seq, true, r.Result, p.runs+1
 	p.givenUp, p.stray, p.kinds, p.again = p.givenUp || r.givenUp, r.stray, r.kinds, p.again || r.again
 	if v.targeted || r.stray != nil || len(r.drop) > 0 {
-		p.drop = r.drop
+		// Where slices linger, what was dropped before is not in the view any more, and still to be dropped.
+		lingering := slices.DeleteFunc(p.drop, func(s record.Site) bool { return slices.Contains(v.sites, s) || slices.Contains(r.drop, s) })
+		p.drop = slices.Concat(lingering, r.drop)
 	} // else nothing was put there since, and nothing is found there
 	o.progressedLocked(name, v, r)
 	return news
