@@ -199,7 +199,7 @@ func (s *shown) seen(object string, now *v1alpha1.Member) {
 	}
 }
 
-// forged returns the status that was written if somebody has changed it since who is no other replica, and else nil.
+// forged returns the status that this replica wrote last, if what is there now differs and no other replica has written it. Else it returns nil.
 func (s *shown) forged(known *v1alpha1.Member) (written *v1alpha1.Status) {
 	if known == nil {
 		return nil

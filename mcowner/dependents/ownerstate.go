@@ -231,11 +231,15 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
 	p.seq, p.done, p.result, p.runs = v.seq, true, r.Result, p.runs+1
 	p.givenUp, p.stray, p.kinds, p.again = p.givenUp || r.givenUp, r.stray, r.kinds, p.again || r.again
-	if v.targeted || r.stray != nil || len(r.drop) > 0 {
-		// Where slices linger, what was dropped before is not in the view any more, and still to be dropped.
-		lingering := slices.DeleteFunc(p.drop, func(s record.Site) bool { return slices.Contains(v.sites, s) || slices.Contains(r.drop, s) })
-		p.drop = slices.Concat(lingering, r.drop)
-	} // else nothing was put there since, and nothing is found there
+	switch {
+	case v.targeted, r.stray != nil:
+		p.drop = r.drop
+	case len(r.drop) > 0: // and what was dropped before, which slices may still have, though the view has it no more
+		p.drop = append(slices.DeleteFunc(slices.Clone(p.drop), func(s record.Site) bool {
+			return slices.Contains(v.sites, s) || slices.Contains(r.drop, s)
+		}), r.drop...)
+	default: // nothing was put there since, and nothing is found there
+	}
 	o.progressedLocked(name, v, r)
 	return news
 }

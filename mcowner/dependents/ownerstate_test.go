@@ -529,6 +529,19 @@ func TestWhatIsGoneStaysGoneUntilThatIsNoted(t *testing.T) {
 	if view, _ = o.in(site.Name); !slices.Equal(view.dropped, []record.Site{site}) {
 		t.Errorf("after a run that has found nothing, %v are gone", view.dropped)
 	}
+	next := record.Site{Name: site.Name, Identity: "2"}
+	o.report(site.Name, view, report{drop: []record.Site{next}})
+	for range 2 { // the second run says what it was told
+		if view, _ = o.in(site.Name); !slices.Equal(view.dropped, []record.Site{site, next}) {
+			t.Errorf("after a run that has left the next cluster of the name, %v are gone", view.dropped)
+		}
+		o.report(site.Name, view, report{drop: view.dropped})
+	}
+	view.sites = []record.Site{site}
+	o.report(site.Name, view, report{drop: []record.Site{next}})
+	if view, _ = o.in(site.Name); !slices.Equal(view.dropped, []record.Site{next}) {
+		t.Errorf("after a run that could not leave the first cluster again, %v are gone", view.dropped)
+	}
 	stray := site
 	o.report(site.Name, view, report{stray: &stray})
 	if view, _ = o.in(site.Name); len(view.dropped) > 0 {
