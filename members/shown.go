@@ -191,7 +191,7 @@ func (s *shown) seen(object string, now *v1alpha1.Member) {
 	case now == nil:
 		r.awaited, r.brought = nil, nil
 	case r.awaited == nil:
-		if b := r.brought; b != nil && (b.State != now.Status.State || b.Replica != now.Status.Replica || b.Epoch != now.Status.Epoch) {
+		if b := r.brought; b != nil && (b.Replica != now.Status.Replica || b.Epoch != now.Status.Epoch) {
 			r.brought = nil // another replica may have written it
 		}
 	case same(&now.Status, r.awaited):
