@@ -22,10 +22,10 @@ import (
 )
 
 // newSecretsManager makes a manager of Secrets with quick probes, and a ledger of its members' ConfigMaps.
-func newSecretsManager(t *testing.T, local *mctest.ControlPlane) (*manager, *ledger) {
+func newSecretsManager(t *testing.T, local *mctest.ControlPlane, opts ...mcmanager.FleetOption) (*manager, *ledger) {
 	t.Helper()
 	ns := local.CreateNamespace(t)
-	m := newManagerWith(t, local, ns, kubeconfig.Provider{Namespace: ns}, func(*mcmanager.Options) {}, quickHealth)
+	m := newManagerWith(t, local, ns, kubeconfig.Provider{Namespace: ns}, func(*mcmanager.Options) {}, append(opts, quickHealth)...)
 	seen := newLedger()
 	m.control(seen)
 	return m, seen

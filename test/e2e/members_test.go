@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,17 +27,39 @@ import (
 type shownMembers struct {
 	*manager
 	local client.Client
+	asked *atomic.Int64 // requests to all members
 }
 
 // newShownMembers makes a manager with Members, beside the Secrets that describe these. It is not started.
 func newShownMembers(t *testing.T, hub *mctest.ControlPlane) *shownMembers {
 	t.Helper()
-	m, _ := newSecretsManager(t, hub)
+	asked := &atomic.Int64{}
+	m, _ := newSecretsManager(t, hub, func(o *fleet.Options) {
+		o.RESTConfig = func(_ fleet.Member, cfg *rest.Config) error {
+			cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return &counted{through, asked} })
+			return nil
+		}
+	})
 	if err := members.Setup(m, members.Options{Namespace: m.ns}); err != nil {
 		t.Fatal(err)
 	}
-	return &shownMembers{m, hub.Client()}
+	return &shownMembers{m, hub.Client(), asked}
 }
+
+// counted counts the requests that it passes on.
+type counted struct {
+	http.RoundTripper
+	requests *atomic.Int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *counted) RoundTrip(req *http.Request) (*http.Response, error) {
+	c.requests.Add(1)
+	return c.RoundTripper.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets idle connections of the transport be closed.
+func (c *counted) WrappedRoundTripper() http.RoundTripper { return c.RoundTripper }
 
 func (s *shownMembers) get(name string) *v1alpha1.Member {
 	s.t.Helper()
@@ -200,7 +224,8 @@ func (s *shownMembers) checkTable(roles map[string]string) {
 	}
 }
 
-// unrelatedSecretsChangeNothing says that neither a Member is written nor a member connected when other Secrets change.
+// unrelatedSecretsChangeNothing says that other Secrets, as they change, cause no Member to be written, no member to be connected
+// and no probe. Fewer requests than changes are those that are due anyway, once a second of each member.
 func (s *shownMembers) unrelatedSecretsChangeNothing() {
 	t := s.t
 	t.Helper()
@@ -226,7 +251,9 @@ func (s *shownMembers) unrelatedSecretsChangeNothing() {
 	if err := s.local.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	for range 20 {
+	const changes = 200
+	asked := s.asked.Load()
+	for range changes {
 		secret.StringData = map[string]string{"a": secret.ResourceVersion}
 		if err := s.local.Update(t.Context(), secret); err != nil {
 			t.Fatal(err)
@@ -234,6 +261,9 @@ func (s *shownMembers) unrelatedSecretsChangeNothing() {
 	}
 	s.joinWith("last", []byte("no kubeconfig"), nil)
 	eventually(t, "a Secret that came later is shown", func() bool { return s.get("last").Status.State != "" || s.problem("last") })
+	if requests := s.asked.Load() - asked; asked == 0 || requests >= changes {
+		t.Errorf("%d changes of an unrelated Secret came with %d requests to the members", changes, requests)
+	}
 	if after := versions(); !slices.Equal(before, after) {
 		t.Errorf("the Members had the versions %v and have %v", before, after)
 	}
