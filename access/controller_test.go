@@ -186,6 +186,46 @@ func TestAMintersSecretThatWasWrittenMeanwhileIsNotOverwritten(t *testing.T) {
 	}
 }
 
+// TestTwoManagersOfOneAccessKeepOneMintersToken is of two fleets with their ClusterAccesses in one namespace, which have a controller each.
+func TestTwoManagersOfOneAccessKeepOneMintersToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	before := w.secret(t, a)
+	hubs := []*access.Hub{w.client(t), w.client(t)}
+	errs := make(chan error, len(hubs))
+	for _, hub := range hubs {
+		go func() {
+			_, _, err := hub.KeepMinter(t.Context(), a, 9*time.Minute)
+			errs <- err
+		}()
+	}
+	kept := 0
+	for range hubs {
+		if err := <-errs; err == nil {
+			kept++
+		} else if !apierrors.IsConflict(err) {
+			t.Errorf("the error is %v, want none or a conflict", err)
+		}
+	}
+	if kept == 0 || w.secret(t, a).ResourceVersion == before.ResourceVersion {
+		t.Error("neither has renewed the minter's token")
+	}
+	versions := map[string]bool{}
+	for range 3 {
+		for _, hub := range hubs {
+			r := access.NewReconciler(hub, w.hub.Client())
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)}); err != nil {
+				t.Fatal(err)
+			}
+			versions[w.waitFor(t, a.Name, v1alpha1.ReasonAsExpected).ResourceVersion] = true
+		}
+	}
+	if len(versions) != 1 {
+		t.Errorf("two controllers have written one status %d times", len(versions))
+	}
+}
+
 func TestAnAccessWithoutTheRightToMakeTokensSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
