@@ -58,6 +58,7 @@ debian() {
 	codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
 	[ "$(cat "$root/.done" 2>/dev/null)" != "$codename $packages" ] || return 0
 	room 5
+	echo "kind: making a Debian with podman, in about two minutes" >&2
 	rm -rf "$root" "$debootstrap" && mkdir -p "$debootstrap"
 	mirror=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' | awk -v c="$codename" '$1 == c && $2 == "main" {print $3; exit}')
 	[ -n "$mirror" ] || { echo "kind: apt knows no mirror of $codename: run apt-get update" >&2 && exit 1; }
@@ -87,6 +88,7 @@ configure() {
 programs() {
 	local v=k8s.io/component-base/version work=$base/kubernetes
 	local -x CGO_ENABLED=0 GOWORK=off GOFLAGS=-buildvcs=false # as the control plane's, with which they have most packages in common
+	echo "kind: compiling kubelet, kube-proxy, containerd, CoreDNS and what else a node runs; with cold caches this takes about seven minutes on two cores" >&2
 	mkdir -p "$work" "$bin" && cp hack/assets/controlplane.mod "$work/go.mod" && cp hack/assets/controlplane.sum "$work/go.sum"
 	go build -C "$work" -o "$bin/" \
 		-ldflags "-s -w -X $v.gitVersion=$version -X $v.gitMajor=1 -X $v.gitMinor=$(cut -d. -f2 <<<"$version")" \
@@ -99,6 +101,7 @@ programs() {
 
 # node makes the file system of a node: kind's own files, the programs, and the images of the control plane.
 node() {
+	echo "kind: making the node image, in about a minute" >&2
 	rm -rf "$node" && mkdir "$node"
 	tar -C "$root" --exclude=./{proc,sys,dev,run,tmp}/'*' --exclude=./var/lib/containers --exclude=./var/cache --exclude=./var/lib/apt \
 		--exclude=./etc/containers --exclude=./etc/cni -c . | tar -C "$node" -x

@@ -187,6 +187,10 @@ const (
 	annotationBuckets = "fleet-runtime.dev/buckets" // of the table: its content
 )
 
+// AnnotationPod is on the Lease of a replica, with the name of the pod that it runs in: the Lease's holder is a session, of which a
+// replica has one after the other.
+const AnnotationPod = "fleet-runtime.dev/pod"
+
 // Labels of members.
 const (
 	// LabelKey keeps members together: those of the same key have the same owner. The key of a member without the label is

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/inpod"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
@@ -143,6 +144,7 @@ func (r *Replica) begin(local cluster.Cluster) error {
 // newSession prepares a session of a new name.
 func (r *Replica) newSession() *session {
 	name := r.opts.newSession(utilrand.String(lengthOfRandom))
+	pod, _ := inpod.Name() // the program runs without, if it was given a name
 	return &session{
 		name: name, line: r.hub.renewing, clock: r.clock, times: r.times, log: r.log,
 		hurry: newSignal(), sentAt: map[int64]instant{}, told: r.sessionChanged,
@@ -151,7 +153,7 @@ func (r *Replica) newSession() *session {
 				Namespace: r.opts.Namespace, Name: r.opts.leaseName(name), Labels: map[string]string{labelSharding: r.opts.ID},
 				Annotations: map[string]string{
 					annotationPool: r.opts.Pool, annotationRevision: r.opts.Revision, annotationCapacity: strconv.Itoa(r.opts.Capacity),
-					annotationProgram: r.kin.program,
+					annotationProgram: r.kin.program, AnnotationPod: pod,
 				},
 			},
 			Spec: coordinationv1.LeaseSpec{

@@ -36,6 +36,9 @@ func (o *operator) testAccesses(t *testing.T) {
 		if described := mcctl("describe", name); strings.Contains(described, "Do this") {
 			t.Errorf("mcctl describe %s prints\n%s", name, described)
 		}
+		if live := mcctl("describe", name, "--live", "--live-account", namespace+"/reader"); !strings.Contains(live, " wait, ") {
+			t.Errorf("mcctl describe %s --live prints\n%s", name, live)
+		}
 	}
 	for name := range o.members {
 		mcctl("leave", name, "--member-context", contextOf(name), "--dependents", "prune")

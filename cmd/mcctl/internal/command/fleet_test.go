@@ -26,17 +26,17 @@ import (
 var noMetrics = server.Options{BindAddress: "0"}
 
 // startManager runs a manager of the hub until the test ends.
-func (s *stage) startManager(t *testing.T, metrics server.Options) mcmanager.Manager {
+func (s *stage) startManager(t *testing.T, metrics server.Options, opts ...mcmanager.FleetOption) mcmanager.Manager {
 	t.Helper()
-	return s.startManagerThatLogs(t, metrics, logr.Discard())
+	return s.startManagerThatLogs(t, metrics, logr.Discard(), opts...)
 }
 
-func (s *stage) startManagerThatLogs(t *testing.T, metrics server.Options, log logr.Logger) mcmanager.Manager {
+func (s *stage) startManagerThatLogs(t *testing.T, metrics server.Options, log logr.Logger, opts ...mcmanager.FleetOption) mcmanager.Manager {
 	t.Helper()
 	mgr, err := mcmanager.New(s.Local.Config(), &provider.Provider{Namespace: "default"}, ctrl.Options{
 		Scheme: s.Local.Client().Scheme(), Metrics: metrics, Logger: log,
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
+	}, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
 // liveMember is what a manager says at /debug/fleet of one member.
@@ -103,10 +105,11 @@ func (r *reached) writer(ctx context.Context, k known) (*corev1.Pod, int32, erro
 		return nil, 0, fmt.Errorf("read the Lease %s/%s in the hub (%s): %w", lease.Namespace, lease.Name, r.config.Host, err)
 	}
 	pod := &corev1.Pod{}
-	pod.Namespace, pod.Name = lease.Namespace, ptr.Deref(lease.Spec.HolderIdentity, "")
-	if pod.Name == "" {
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	if holder == "" {
 		return nil, 0, fmt.Errorf("no manager holds the Lease %s/%s", lease.Namespace, lease.Name)
 	}
+	pod.Namespace, pod.Name = lease.Namespace, cmp.Or(lease.Annotations[sharding.AnnotationPod], holder)
 	err := r.Get(ctx, client.ObjectKeyFromObject(pod), pod)
 	if apierrors.IsNotFound(err) {
 		return nil, 0, fmt.Errorf("the manager %s is no Pod in the namespace %s of the hub; ask it at /debug/fleet of its metrics server", pod.Name, pod.Namespace)

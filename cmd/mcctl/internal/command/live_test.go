@@ -21,6 +21,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/sharding"
 )
 
 // node is the part of a kubelet that forwards ports, to ports of this machine.
@@ -209,6 +212,21 @@ func TestDescribeAsksTheManagerThatWorksOnAMember(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+func TestDescribeAsksTheReplicaThatOwnsAMember(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	port := freePort(t)
+	s.startManager(t, server.Options{BindAddress: "127.0.0.1:" + strconv.Itoa(port)},
+		mcmanager.Sharded(sharding.Options{ID: "mcctl", Namespace: "default", Name: "replica"}))
+	s.addNode(t, port)
+	if r := s.join(t, "--wait", "2m"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	if r := s.run(t, "describe", "east", "--live"); r.code != 0 || !strings.Contains(r.out, "Queue") {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestAnAccountForALiveDescriptionIsNamedWhole(t *testing.T) {
