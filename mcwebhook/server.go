@@ -19,8 +19,12 @@ const (
 	// reviewsAtOnce is how many requests of one member are served at once, so that one that is hostile, or loops, leaves
 	// room for others.
 	reviewsAtOnce = 64
-	// reviewBytes is how many bytes those may have together, by what they say of themselves: eight of the largest.
-	reviewBytes = 8 * largestReview
+	// reviewBytes is how many bytes the requests of all members have together, by what they say of themselves.
+	reviewBytes = 512 << 20
+	// reviewShare is which part of what the others leave of that one member may take: 64 MiB of all.
+	reviewShare = 8
+	// reviewFloor is what a member may take in any case, whatever the others do.
+	reviewFloor = 256 << 10
 )
 
 // server answers API servers of members. What does not show that it is one has the same answer whatever it asks for.
@@ -124,8 +128,9 @@ func sizeOf(r *http.Request) int64 {
 
 // turns are the requests of each member that are served now. The zero value has none.
 type turns struct {
-	mu sync.Mutex // guards of
-	of map[mcreconcile.ClusterName]share
+	mu    sync.Mutex // guards what follows
+	of    map[mcreconcile.ClusterName]share
+	bytes int64 // of all
 }
 
 // share is what one member takes.
@@ -139,13 +144,15 @@ func (t *turns) take(name mcreconcile.ClusterName, size int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.of[name]
-	if now.reviews >= reviewsAtOnce || now.bytes+size > reviewBytes {
+	left := reviewBytes - (t.bytes - now.bytes)
+	if now.reviews >= reviewsAtOnce || now.bytes+size > max(left/reviewShare, reviewFloor) {
 		return false
 	}
 	if t.of == nil {
 		t.of = map[mcreconcile.ClusterName]share{}
 	}
 	t.of[name] = share{now.reviews + 1, now.bytes + size}
+	t.bytes += size
 	return true
 }
 
@@ -153,6 +160,7 @@ func (t *turns) take(name mcreconcile.ClusterName, size int64) bool {
 func (t *turns) give(name mcreconcile.ClusterName, size int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.bytes -= size
 	if now := t.of[name]; now.reviews > 1 {
 		t.of[name] = share{now.reviews - 1, now.bytes - size}
 	} else {

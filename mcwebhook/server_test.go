@@ -252,6 +252,40 @@ func TestABodyHasAnEnd(t *testing.T) {
 	}
 }
 
+// TestAThousandMembersThatSendMuchLeaveMemoryForOneMore: each takes what it can get, and the whole has a bound.
+func TestAThousandMembersThatSendMuchLeaveMemoryForOneMore(t *testing.T) {
+	t.Parallel()
+	turns, taken := turns{}, map[mcreconcile.ClusterName][]int64{}
+	for i := range 1000 {
+		name := mcreconcile.ClusterName(fmt.Sprint(i))
+		for size := int64(largestReview); size > 0; {
+			if turns.take(name, size) {
+				taken[name] = append(taken[name], size)
+			} else {
+				size /= 2
+			}
+		}
+	}
+	if got := len(taken["0"]); got < 8 {
+		t.Errorf("the first has %d reviews, and could have eight of the largest", got)
+	}
+	if most := int64(reviewBytes + len(taken)*reviewFloor); turns.bytes > most {
+		t.Errorf("all have %d bytes, and %d is the bound", turns.bytes, most)
+	}
+	if !turns.take("quiet", reviewFloor) {
+		t.Fatal("a member that sends little is not served")
+	}
+	turns.give("quiet", reviewFloor)
+	for name, sizes := range taken {
+		for _, size := range sizes {
+			turns.give(name, size)
+		}
+	}
+	if turns.bytes != 0 || len(turns.of) != 0 {
+		t.Errorf("after all are served, %d members have %d bytes", len(turns.of), turns.bytes)
+	}
+}
+
 // TestOneMemberLeavesRoomForOthers, however much it asks at once.
 func TestOneMemberLeavesRoomForOthers(t *testing.T) {
 	w := newWorld(t, 2)
@@ -291,7 +325,7 @@ func TestLargeReviewsOfOneMemberLeaveMemoryForOthers(t *testing.T) {
 		all.Go(func() { _, _ = p.send(p.path(name, validatePath), strings.NewReader(large)) }) // the answer may come before all was sent
 		<-begun
 	}
-	const several = reviewBytes / largestReview
+	const several = reviewBytes / reviewShare / largestReview
 	for range several {
 		ask("member-1")
 	}
