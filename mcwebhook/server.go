@@ -19,7 +19,8 @@ const (
 	// reviewsAtOnce is how many requests of one member are served at once, so that one that is hostile, or loops, leaves
 	// room for others.
 	reviewsAtOnce = 64
-	// reviewBytes is how many bytes the requests of all members have together, by what they say of themselves.
+	// reviewBytes is how many bytes the requests of all members have together, by what they say of themselves, and apart from
+	// the reviewFloor of each.
 	reviewBytes = 512 << 20
 	// reviewShare is which part of what the others leave of that one member may take: 64 MiB of all.
 	reviewShare = 8

@@ -187,8 +187,8 @@ const (
 	annotationBuckets = "fleet-runtime.dev/buckets" // of the table: its content
 )
 
-// AnnotationPod is on the Lease of a replica, with the name of the pod that it runs in: the Lease's holder is a session, of which a
-// replica has one after the other.
+// AnnotationPod is on the Lease of a session, with the name of the pod that it runs in, empty if that is not known. The holder of
+// the Lease is the session, and a replica has another session whenever it has lost one.
 const AnnotationPod = "fleet-runtime.dev/pod"
 
 // Labels of members.

@@ -144,7 +144,7 @@ func (r *Replica) begin(local cluster.Cluster) error {
 // newSession prepares a session of a new name.
 func (r *Replica) newSession() *session {
 	name := r.opts.newSession(utilrand.String(lengthOfRandom))
-	pod, _ := inpod.Name() // the program runs without, if it was given a name
+	pod, _ := inpod.Name() // empty outside a pod
 	return &session{
 		name: name, line: r.hub.renewing, clock: r.clock, times: r.times, log: r.log,
 		hurry: newSignal(), sentAt: map[int64]instant{}, told: r.sessionChanged,

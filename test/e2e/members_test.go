@@ -225,7 +225,7 @@ func (s *shownMembers) checkTable(roles map[string]string) {
 }
 
 // unrelatedSecretsChangeNothing says that other Secrets, as they change, cause no Member to be written, no member to be connected
-// and no probe. Fewer requests than changes are those that are due anyway, once a second of each member.
+// and no probe. Probes are due anyway, one a second of each member: there are fewer of them than changes.
 func (s *shownMembers) unrelatedSecretsChangeNothing() {
 	t := s.t
 	t.Helper()
