@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,41 +21,6 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
-
-// TestWhereThereMayBeDependentsIsWrittenAtOnce, and the rest waits after a write.
-func TestWhereThereMayBeDependentsIsWrittenAtOnce(t *testing.T) {
-	t.Parallel()
-	ref := mcowner.Reference{UID: "1", Namespace: "ns"}
-	owner := func(r record.Record) *corev1.ConfigMap {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
-		testKeys.Write(cm, r, true)
-		return cm
-	}
-	sliced, sites := &record.Slices{Namespace: "ns"}, []record.Site{{Name: "member", Identity: "1"}}
-	for what, c := range map[string]struct {
-		owner  *corev1.ConfigMap
-		now    []record.Site
-		before time.Duration
-		want   bool
-	}{
-		"nothing new":                          {owner(record.Record{Slices: sliced}), nil, 0, false},
-		"nothing new for a while":              {owner(record.Record{Slices: sliced}), nil, 2 * sliceDelay, true},
-		"a cluster more":                       {owner(record.Record{Slices: sliced}), sites, 0, true},
-		"an owner with annotations":            {owner(record.Record{Sites: sites, Slices: sliced}), sites, 0, true},
-		"an owner that says nothing of slices": {owner(record.Record{}), nil, 0, true},
-	} {
-		a := &accounting{
-			engine: &engine{keys: testKeys}, o: newOwnerState(mcreconcile.Request{}), plan: &plan{owner: c.owner, ref: ref}, record: record.Record{Sites: c.now},
-		}
-		a.o.known.written = time.Now().Add(-c.before)
-		if got := a.isSliceDue(record.NewBook(ref, "ns")); got != c.want {
-			t.Errorf("%s is due: %t", what, got)
-		}
-		if !c.want && a.later <= 0 {
-			t.Errorf("%s is never written", what)
-		}
-	}
-}
 
 // TestSlicesDoNotSayWhatChangesAllTheTime: how often it was tried to reach a cluster, and whether a dependent was as desired before.
 func TestSlicesDoNotSayWhatChangesAllTheTime(t *testing.T) {
@@ -145,6 +110,32 @@ func TestADependentThatCannotBeHidesNoOther(t *testing.T) {
 	}
 	if got := layout.Clusters()[0]; len(got) != 1 || len(got[0].Objects) != 2 || got[0].Omitted != 0 {
 		t.Errorf("the slice has %d clusters, and %d dependents are omitted", len(got), got[0].Omitted)
+	}
+}
+
+// TestSlicesGoOnAfterARestart saying what they said of a cluster that was not looked at yet, but not for ever.
+func TestSlicesGoOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	said := v1alpha1.Cluster{Name: "member", Error: "no answer", Since: metav1.Unix(1, 0), Objects: []v1alpha1.Object{{Name: "a"}}}
+	now := Result{Cluster: "member", Targeted: true, Err: errors.New("no answer"), Since: time.Unix(2, 0)}
+	other := now
+	other.Err = errors.New("not in the fleet")
+	for what, c := range map[string]struct {
+		before map[string]v1alpha1.Cluster
+		until  time.Duration
+		result Result
+		want   v1alpha1.Cluster
+	}{
+		"at first":           {map[string]v1alpha1.Cluster{"member": said}, time.Minute, other, v1alpha1.Cluster{Name: "member", Targeted: true, Error: "no answer", Since: metav1.Unix(1, 0), Objects: said.Objects}},
+		"later":              {map[string]v1alpha1.Cluster{"member": said}, -time.Minute, now, v1alpha1.Cluster{Name: "member", Targeted: true, Error: "no answer", Since: metav1.Unix(1, 0)}},
+		"later, with news":   {map[string]v1alpha1.Cluster{"member": said}, -time.Minute, other, v1alpha1.Cluster{Name: "member", Targeted: true, Error: "not in the fleet", Since: metav1.Unix(2, 0)}},
+		"of another cluster": {map[string]v1alpha1.Cluster{"other": said}, time.Minute, now, v1alpha1.Cluster{Name: "member", Targeted: true, Error: "no answer", Since: metav1.Unix(2, 0)}},
+	} {
+		o := newOwnerState(mcreconcile.Request{})
+		o.known.before, o.known.until = c.before, time.Now().Add(c.until)
+		if diff := cmp.Diff(c.want, o.entryLocked(c.result)); diff != "" {
+			t.Errorf("%s (-want, +got):\n%s", what, diff)
+		}
 	}
 }
 

@@ -277,7 +277,7 @@ func (a *accounting) between(book *record.Book, layout record.Layout, use bool) 
 	if use {
 		still := record.ByName(a.record.Sites)
 		r.Sites = slices.DeleteFunc(here.Sites, func(s record.Site) bool { return len(still[s.Name]) == 0 })
-		if here.Slices == nil && len(r.Sites) > 0 && a.engine.keys.Holds(a.plan.owner) {
+		if here.Slices == nil && len(r.Sites) > 0 {
 			r.Slices = nil
 		}
 	}

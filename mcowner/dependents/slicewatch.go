@@ -36,7 +36,7 @@ func (s sliceWatch) in(name mcreconcile.ClusterName, _ cluster.Cluster) handler.
 	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 	return handler.TypedFuncs[client.Object, mcreconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], _ queue) {
-			if req, ours := s.ownerOf(name, e.Object); ours && s.ledger.get(req) == nil {
+			if req, ours := s.ownerOf(name, e.Object); ours {
 				s.works.addLow(work{req, name, discard})
 			}
 		},
