@@ -266,7 +266,7 @@ func inSlices(r record.Record, book *record.Book) record.Record {
 
 // between is the record as the owner's metadata has it while slices are written: no cluster is taken from it, and no slice is
 // relied on that may not be there. An owner that has clusters in an annotation says nothing of slices before these are there: it
-// may have no room left.
+// may have no room left. Where the record could not be read, that shows until all slices are written, by those that are not there.
 func (a *accounting) between(book *record.Book, layout record.Layout, use bool) record.Record {
 	r, here := a.record, a.engine.keys.Read(a.plan.owner)
 	r.Slices = book.Slices()
@@ -277,7 +277,15 @@ func (a *accounting) between(book *record.Book, layout record.Layout, use bool) 
 	if use {
 		still := record.ByName(a.record.Sites)
 		r.Sites = slices.DeleteFunc(here.Sites, func(s record.Site) bool { return len(still[s.Name]) == 0 })
-		if here.Slices == nil && len(r.Sites) > 0 {
+		switch {
+		case r.Nonsense:
+			r.Slices.Numbers = layout.Numbers()
+			if here.Slices != nil {
+				r.Slices.Numbers = append(r.Slices.Numbers, here.Slices.Numbers...)
+			}
+			slices.Sort(r.Slices.Numbers)
+			r.Slices.Numbers = slices.Compact(r.Slices.Numbers)
+		case here.Slices == nil && len(r.Sites) > 0:
 			r.Slices = nil
 		}
 	}

@@ -2,6 +2,8 @@ package dependents_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
@@ -188,7 +191,8 @@ func TestNothingIsCreatedBeforeItsClusterIsInASlice(t *testing.T) {
 	}
 }
 
-// runUntil runs a reconciler, and kills it after a request, or when it has nothing to do in so many targets of the owner a.
+// runUntil runs a reconciler, and kills it after a request, or when it has nothing to do in so many targets of the owner a. With less
+// than none, the request must come.
 func (w *world) runUntil(r *dependents.Reconciler[*corev1.ConfigMap], request string, targets int) {
 	w.t.Helper()
 	all := reportsOf(w.t, r)
@@ -327,10 +331,33 @@ func TestWhatOthersDoToSlicesLosesNothing(t *testing.T) {
 		}
 	}
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	r := w.sliced()
+	r.Slices = dependents.SlicesOf(1) // one for each cluster
+	w.runUntil(r, "POST slice", -1)
+	if !w.lacksSlices("a") {
+		for _, cp := range w.Members {
+			if !w.inSlices()[cp.Name].MayHaveDependents {
+				t.Errorf("killed before all slices were there again, the owner does not know that of %s is missing", cp.Name)
+			}
+		}
+	}
 	w.run(w.sliced())
 	for _, cp := range w.Members {
 		w.isGone(cp, copyOf("a"))
 	}
+}
+
+// lacksSlices reports whether an owner says that there is a slice that there is not.
+func (w *world) lacksSlices(owner string) bool {
+	w.t.Helper()
+	var said record.Slices
+	if err := json.Unmarshal([]byte(w.mustGet(w.Local, owner).Annotations[slicesKey]), &said); err != nil {
+		w.t.Fatal(err)
+	}
+	there := w.slices()
+	return slices.ContainsFunc(said.Numbers, func(number int) bool {
+		return !slices.ContainsFunc(there, func(s v1alpha1.DependentSlice) bool { return strings.HasSuffix(s.Name, fmt.Sprint("-", number)) })
+	})
 }
 
 func TestSlicesOfOwnersThatAreGoneAreRemoved(t *testing.T) {
