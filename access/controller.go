@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +63,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := a.DeepCopy()
 	again, err := r.check(ctx, a)
-	if err == nil && !same(&before.Status, &a.Status) {
+	if err == nil && !equality.Semantic.DeepEqual(before.Status, a.Status) {
 		err = r.client.Status().Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the cache has not seen the last write yet
@@ -160,20 +161,4 @@ func setCondition(conditions *[]metav1.Condition, generation int64, kind string,
 		return
 	}
 	meta.SetStatusCondition(conditions, c)
-}
-
-// same reports whether there is nothing to write.
-func same(a, b *v1alpha1.ClusterAccessStatus) bool {
-	return a.Subject == b.Subject && a.ExpirationTime.Equal(&b.ExpirationTime) && a.RenewTime.Equal(&b.RenewTime) &&
-		len(a.Conditions) == len(b.Conditions) && !differ(a.Conditions, b.Conditions)
-}
-
-func differ(a, b []metav1.Condition) bool {
-	for _, c := range a {
-		other := meta.FindStatusCondition(b, c.Type)
-		if other == nil || *other != c {
-			return true
-		}
-	}
-	return false
 }

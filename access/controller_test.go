@@ -1,7 +1,9 @@
 package access_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +82,16 @@ func TestAnAccessSaysWhyItDoesNotWork(t *testing.T) {
 		if works && a.Status.Subject != accesstest.WorkerUser {
 			t.Errorf("%s is taken for %q", name, a.Status.Subject)
 		}
+		authorized := metav1.ConditionFalse
+		switch c.reason {
+		case v1alpha1.ReasonAsExpected, v1alpha1.ReasonTokenRefused, fleet.ReasonCertificate, v1alpha1.ReasonLoopback: // there is a token
+			authorized = metav1.ConditionTrue
+		case v1alpha1.ReasonPaused:
+			authorized = metav1.ConditionUnknown
+		}
+		if is := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionAuthorized); is == nil || is.Status != authorized {
+			t.Errorf("that tokens may be made for %s is %+v", name, is)
+		}
 	}
 }
 
@@ -109,22 +121,83 @@ func TestAnAccessThatComesToWorkSaysSoAndIsNotWrittenAgain(t *testing.T) {
 	a := w.mint(t)
 	worker := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: accesstest.Namespace, Name: accesstest.Worker}}
 	accesstest.Must(t, w.members[0].Client().Delete(t.Context(), worker.DeepCopy()))
-	r := access.NewReconciler(w.client(t), w.hub.Client())
-	versions := map[string]bool{}
+	counted := &statusWrites{Client: w.hub.Client()}
+	r := access.NewReconciler(w.client(t), counted)
 	check := func(reason string) {
 		t.Helper()
 		for range 3 {
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)}); err != nil {
 				t.Fatal(err)
 			}
-			versions[w.waitFor(t, a.Name, reason).ResourceVersion] = true
+			w.waitFor(t, a.Name, reason)
 		}
 	}
 	check(v1alpha1.ReasonServiceAccountNotFound)
 	accesstest.Must(t, w.members[0].Client().Create(t.Context(), worker))
 	check(v1alpha1.ReasonAsExpected)
-	if len(versions) != 2 {
-		t.Errorf("the status was written %d times in 6 checks with 2 outcomes", len(versions))
+	if n := counted.writes.Load(); n != 2 {
+		t.Errorf("the status was written %d times in 6 checks with 2 outcomes", n)
+	}
+}
+
+// statusWrites counts how often a status is written.
+type statusWrites struct {
+	client.Client
+
+	writes atomic.Int32
+}
+
+// Status implements client.Client.
+func (s *statusWrites) Status() client.SubResourceWriter {
+	s.writes.Add(1)
+	return s.Client.Status()
+}
+
+func TestAnAccessThatIsFederatedInsteadShowsNoLifeOfAMintersToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	r := access.NewReconciler(w.client(t), w.hub.Client())
+	reconcile := func() *v1alpha1.ClusterAccess {
+		t.Helper()
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+		accesstest.Must(t, err)
+		now := &v1alpha1.ClusterAccess{}
+		accesstest.Must(t, w.hub.Client().Get(t.Context(), client.ObjectKeyFromObject(a), now))
+		return now
+	}
+	if now := reconcile(); now.Status.ExpirationTime.IsZero() || now.Status.RenewTime.IsZero() {
+		t.Errorf("with a minter, the status is %+v", now.Status)
+	}
+	before := a.DeepCopy()
+	a.Spec.Minter, a.Spec.Federated = nil, &v1alpha1.Federated{ServiceAccountName: accesstest.Operator}
+	accesstest.Must(t, w.hub.Client().Patch(t.Context(), a, client.MergeFrom(before)))
+	if now := reconcile(); !now.Status.ExpirationTime.IsZero() || !now.Status.RenewTime.IsZero() {
+		t.Errorf("without a minter, the status is %+v", now.Status)
+	}
+}
+
+// behind is a client as it is when somebody writes right after each object was read.
+type behind struct{ client.Client }
+
+// Get implements client.Client.
+func (b behind) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := b.Client.Get(ctx, key, obj, opts...); err != nil {
+		return err
+	}
+	written := obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // it is a copy of one
+	written.SetLabels(map[string]string{"written": "meanwhile"})
+	return b.Patch(ctx, written, client.MergeFrom(obj))
+}
+
+func TestAnAccessThatWasWrittenMeanwhileIsTriedAgainSoon(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	r := access.NewReconciler(w.client(t), behind{w.hub.Client()})
+	again, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+	if err != nil || again.RequeueAfter != time.Second {
+		t.Errorf("it is tried again after %s, and the error is %v", again.RequeueAfter, err)
 	}
 }
 

@@ -44,6 +44,11 @@ type ctrlReconciler interface {
 	Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 }
 
+// ImportsOf returns the imports that are looked at when an access has changed.
+func (o Imports) ImportsOf(ctx context.Context, c client.Client, a *v1alpha1.ClusterAccess) []ctrl.Request {
+	return (&importer{Imports: o, client: c}).importsOf(ctx, a)
+}
+
 // SetupAtPace is [Imports.SetupWithManager], and asks a cluster that often, and makes another token after that long.
 func (o Imports) SetupAtPace(mgr manager.Manager, checkEvery, keep time.Duration) error {
 	return o.setup(mgr, importPace{checkEvery, func(time.Duration) time.Duration { return keep }})

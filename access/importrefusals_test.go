@@ -1,14 +1,21 @@
 package access_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -104,6 +111,117 @@ func TestWhatAnImportWasGivenIsTakenBack(t *testing.T) {
 			}
 			w.wantEvent(t, "given", reason)
 		})
+	}
+}
+
+// refusing is a hub that answers requests with a method for Secrets with an error, while there is one.
+type refusing struct {
+	through http.RoundTripper
+	method  string
+	answer  atomic.Int32 // zero for none
+	refused atomic.Int32
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	code := int(r.answer.Load())
+	if code == 0 || req.Method != r.method || !strings.Contains(req.URL.Path, "/secrets") {
+		return r.through.RoundTrip(req)
+	}
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+	r.refused.Add(1)
+	answer := apierrors.NewGenericServerResponse(code, req.Method, schema.GroupResource{Resource: "secrets"}, "given", "", 0, true).Status()
+	body, err := json.Marshal(answer)
+	return &http.Response{
+		Request: req, StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
+	}, err
+}
+
+// importBy runs the controller of imports by a hub that may refuse something.
+func (w world) importBy(t *testing.T, r *refusing) {
+	t.Helper()
+	cfg := w.hub.Config()
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper {
+		r.through = through
+		return r
+	})
+	w.runBy(t, cfg, func(mgr manager.Manager) error {
+		return access.Imports{Namespace: w.namespace}.SetupAtPace(mgr, 200*time.Millisecond, time.Hour)
+	})
+}
+
+func TestAnImportIsNotReadyBeforeItsSecretIsWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	export(t, w.members[0], minterSubject(), lister)
+	w.allowImports(t, a, lister)
+	r := &refusing{method: http.MethodPost}
+	r.answer.Store(http.StatusConflict)
+	w.importBy(t, r)
+	accesstest.Create(t, w.hub, w.newImport("given", a.Name, lister))
+	until(t, "it was tried twice", func() bool { return r.refused.Load() >= 2 })
+	i := &v1alpha1.ServiceAccountImport{}
+	accesstest.Must(t, w.hub.Client().Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "given"}, i))
+	if len(i.Status.Conditions) > 0 {
+		t.Errorf("the status is %+v", i.Status)
+	}
+	r.answer.Store(http.StatusForbidden)
+	w.waitForImport(t, "given", v1alpha1.ReasonNotAllowed)
+	r.answer.Store(0)
+	w.waitForImport(t, "given", v1alpha1.ReasonAsExpected)
+}
+
+// TestAnImportSaysThatItsSecretIsStillThere, although it is not allowed any more.
+func TestAnImportSaysThatItsSecretIsStillThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	export(t, w.members[0], minterSubject(), lister)
+	w.allowImports(t, a, lister)
+	r := &refusing{method: http.MethodDelete}
+	w.importBy(t, r)
+	accesstest.Create(t, w.hub, w.newImport("given", a.Name, lister))
+	w.waitForImport(t, "given", v1alpha1.ReasonAsExpected)
+	r.answer.Store(http.StatusInternalServerError)
+	w.allowImports(t, a)
+	i := w.waitForImport(t, "given", v1alpha1.ReasonHub)
+	if len(i.Status.Secrets) == 0 || !strings.Contains(i.Status.Conditions[0].Message, "cannot be deleted") {
+		t.Errorf("the status is %+v", i.Status)
+	}
+	r.answer.Store(0)
+	if i = w.waitForImport(t, "given", v1alpha1.ReasonNotAllowed); len(i.Status.Secrets) > 0 || w.secretNamed(t, "given") != nil {
+		t.Errorf("the Secret is there, or the status says so: %+v", i.Status)
+	}
+}
+
+// TestAnAccessThatChangesHasItsOwnImportsLookedAt, and no others.
+func TestAnAccessThatChangesHasItsOwnImportsLookedAt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	east := w.namespace + "-east"
+	for name, cluster := range map[string]string{"own": east, "of-another": "west", "full": w.namespace + "/" + east, "of-none": "a/b/c"} {
+		accesstest.Create(t, w.hub, w.newImport(name, cluster, lister))
+	}
+	a := &v1alpha1.ClusterAccess{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: east}}
+	for want, o := range map[string]access.Imports{"own": {Namespace: w.namespace}, "full": {AllNamespaces: true}} {
+		if got := o.ImportsOf(t.Context(), w.hub.Client(), a); len(got) != 1 || got[0].Name != want {
+			t.Errorf("with %+v, %v are looked at", o, got)
+		}
+	}
+	if got := (access.Imports{Namespace: "elsewhere"}).ImportsOf(t.Context(), w.hub.Client(), a); len(got) > 0 {
+		t.Errorf("of an access that is not ours, %v are looked at", got)
+	}
+}
+
+func TestImportsSayWhatToSet(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	for _, o := range []access.Imports{{}, {Namespace: "fleet", AllNamespaces: true}} {
+		if err := o.SetupWithManager(nil); err == nil || !strings.Contains(err.Error(), "Imports.Namespace") {
+			t.Errorf("the error is %v", err)
+		}
 	}
 }
 

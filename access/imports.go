@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,7 +135,7 @@ func (r *importer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	before := i.DeepCopy()
 	again, err := r.keep(ctx, i)
-	if err == nil && !sameImport(&before.Status, &i.Status) {
+	if err == nil && !equality.Semantic.DeepEqual(before.Status, i.Status) {
 		err = r.client.Status().Patch(ctx, i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		if err == nil {
 			r.tell(before, i)
@@ -181,10 +182,4 @@ func (r *importer) allowedAccess(ctx context.Context, i *v1alpha1.ServiceAccount
 			"spec.allowedImports of the ClusterAccess %s does not allow the namespace %s to import the account %s", key, i.Namespace, account), nil}
 	}
 	return a, nil
-}
-
-// sameImport reports whether there is nothing to write.
-func sameImport(a, b *v1alpha1.ServiceAccountImportStatus) bool {
-	return slices.Equal(a.Secrets, b.Secrets) && a.ExpirationTime.Equal(&b.ExpirationTime) && a.RenewTime.Equal(&b.RenewTime) &&
-		len(a.Conditions) == len(b.Conditions) && !differ(a.Conditions, b.Conditions)
 }

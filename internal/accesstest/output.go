@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -27,18 +28,22 @@ type Output struct {
 	shown bytes.Buffer
 }
 
-// header is how every token begins that an API server makes: {"alg": in base64.
-const header = "eyJhbGciOi"
+// secrets are how everything begins that nobody is to see: tokens of API servers, which begin with {"alg": in base64, and private
+// keys; and both as Secrets have them, in base64 once more. The header of a key is told from that of a certificate by what follows it.
+var secrets = regexp.MustCompile(`eyJhbGciOi|ZXlKaGJHY2lPaU|BEGIN [A-Z ]*PRIVATE KEY|LS0tLS1CRUdJTiB(QUklW|SU0Eg|FQyBQ)`)
 
-// Run runs the tests of a package, and fails if a token was shown. It returns the code to exit with.
+// around is how much is told of what is before a secret.
+const around = 200
+
+// Run runs the tests of a package, and fails if a token or a key was shown. It returns the code to exit with.
 func (o *Output) Run(m *testing.M, pool *mctest.Pool) (code int) {
 	log.SetLogger(funcr.New(func(prefix, args string) { o.Note(prefix + args) }, funcr.Options{Verbosity: 5}))
 	klog.LogToStderr(false)
 	klog.SetOutput(o)
 	code = pool.Run(m)
 	klog.Flush()
-	if found := o.Token(); found != "" {
-		fmt.Fprintln(os.Stderr, "a token was shown:", found)
+	if found := o.Secret(); found != "" {
+		fmt.Fprintln(os.Stderr, "a token or a key was shown:", found)
 		return 1
 	}
 	return code
@@ -57,16 +62,15 @@ func (o *Output) Note(shown any) {
 	_, _ = fmt.Fprintf(o, "%+v %s %v\n", shown, text, err)
 }
 
-// Token returns where a token is shown, and "" if none is.
-func (o *Output) Token() string {
+// Secret returns where a token or a key is shown, and "" if none is.
+func (o *Output) Secret() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	at := bytes.Index(o.shown.Bytes(), []byte(header))
-	if at < 0 {
+	at := secrets.FindIndex(o.shown.Bytes())
+	if at == nil {
 		return ""
 	}
-	const around = 200
-	return string(o.shown.Bytes()[max(0, at-around):min(o.shown.Len(), at+len(header))]) + "…"
+	return string(o.shown.Bytes()[max(0, at[0]-around):at[1]]) + "…"
 }
 
 // Collect adds what the hub shows in a namespace when the test ends: events, and objects with their statuses.

@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -53,6 +55,16 @@ func TestManyMembersThatGetNoTokenKeepNoOtherFromOne(t *testing.T) {
 	f := hubtest.Follow(t, cfg, &access.Provider{Namespace: h.namespace})
 	for i := range broken {
 		f.WaitFor(t, fleet.ClusterName(fmt.Sprintf("broken-%d", i)), fleet.Connecting, v1alpha1.ReasonServiceAccountNotFound)
+	}
+	// What was asked for meanwhile waits in the hub's client for its turn.
+	last := count.Load()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 2*time.Minute, false, func(context.Context) (bool, error) {
+		asked := count.Load() - last
+		last += asked
+		return asked < perSecond*4/5, nil
+	})
+	if err != nil {
+		t.Fatalf("the client of the hub has something to do all the time: %v", err)
 	}
 	before, begin := count.Load(), time.Now()
 	for i := range 10 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,11 +71,11 @@ func (s *shownMembers) get(name string) *v1alpha1.Member {
 	return m
 }
 
-// shows waits until a Member has a state and a reason.
+// shows waits until a Member has a state and a reason: 15 seconds suffice.
 func (s *shownMembers) shows(name string, state fleet.State, reason string) *v1alpha1.Member {
 	s.t.Helper()
 	var m *v1alpha1.Member
-	eventually(s.t, "the Member "+name+" is "+string(state)+" ("+reason+")", func() bool {
+	stage.Within(s.t, 15*time.Second, "the Member "+name+" is "+string(state)+" ("+reason+")", func() bool {
 		m = s.get(name)
 		return m.Status.State == string(state) && m.Status.Reason == reason
 	})

@@ -1,0 +1,121 @@
+package access
+
+import (
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+)
+
+// answering lets a server that gives one answer join, federated or by a minter.
+func answering(t *testing.T, federated bool, answer http.HandlerFunc) *v1alpha1.ClusterAccess {
+	t.Helper()
+	server := httptest.NewTLSServer(answer)
+	t.Cleanup(server.Close)
+	a := &v1alpha1.ClusterAccess{Spec: v1alpha1.ClusterAccessSpec{
+		Server:   server.URL,
+		CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}}
+	if federated {
+		a.Spec.Federated = &v1alpha1.Federated{ServiceAccountName: "a"}
+	} else {
+		a.Spec.Minter = &v1alpha1.Minter{SecretName: "a"}
+	}
+	return a
+}
+
+// status answers each request with a status, and requests for the issuer with something of its own.
+func status(code int, ofIssuer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		if strings.HasSuffix(req.URL.Path, "/openid-configuration") {
+			ofIssuer(w, req)
+			return
+		}
+		w.Header().Set("Location", "https://example.com")
+		w.WriteHeader(code)
+	}
+}
+
+func says(code int, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+// TestWhatAServerAnswersToATokenIsTold: of the answers of a server that is another one, or an API server that is set up in another way.
+func TestWhatAServerAnswersToATokenIsTold(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		federated bool
+		answer    http.HandlerFunc
+		user      string
+		reason    string
+		message   string
+	}{
+		"accepted, without any right":    {answer: status(403, http.NotFound), user: "somebody"},
+		"it leads elsewhere":             {answer: status(302, http.NotFound), reason: fleet.ReasonRedirected},
+		"the cluster's own is refused":   {answer: status(401, http.NotFound), reason: v1alpha1.ReasonTokenRefused, message: "another cluster may answer"},
+		"one of the same issuer":         {federated: true, answer: status(401, says(200, `{"issuer": "hub"}`)), reason: v1alpha1.ReasonEqualIssuers, message: `"hub"`},
+		"one of another issuer":          {federated: true, answer: status(401, says(200, `{"issuer": "member"}`)), reason: v1alpha1.ReasonTokenRefused, message: `trust the issuer "hub"`},
+		"it does not tell its issuer":    {federated: true, answer: status(401, says(403, `{"issuer": "hub"}`)), reason: v1alpha1.ReasonTokenRefused, message: `trust the issuer "hub"`},
+		"what it tells is cut off":       {federated: true, answer: status(401, says(200, `{"issuer": "hub"`)), reason: v1alpha1.ReasonTokenRefused, message: `trust the issuer "hub"`},
+		"another's answer, and a minter": {answer: status(401, says(200, `{"issuer": "hub"}`)), reason: v1alpha1.ReasonTokenRefused, message: "another cluster may answer"},
+	} {
+		a := answering(t, c.federated, c.answer)
+		user, err := Check(t.Context(), a, Token{value: new("secret"), Subject: "somebody", Issuer: "hub"})
+		if user != c.user || (err == nil) != (c.reason == "") || err != nil && (reasonOf(err) != c.reason || !strings.Contains(err.Error(), c.message)) {
+			t.Errorf("%s: the token is taken for %q, and the error is %v", what, user, err)
+		}
+	}
+}
+
+// TestAnIssuerThatIsNotToldIsAnError, and not one without a name.
+func TestAnIssuerThatIsNotToldIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []http.HandlerFunc{says(200, `{}`), says(200, `{"issuer": ""}`), says(200, "nonsense"), says(404, `{"issuer": "a"}`)} {
+		a := answering(t, true, answer)
+		issuer, err := ReadIssuer(t.Context(), &rest.Config{Host: a.Spec.Server, TLSClientConfig: rest.TLSClientConfig{CAData: a.Spec.CABundle}})
+		if issuer != "" || err == nil || !strings.Contains(err.Error(), a.Spec.Server) {
+			t.Errorf("it is %q, and the error is %v", issuer, err)
+		}
+	}
+}
+
+func TestASpecThatCannotBeUsedSaysWhichFieldIsWrong(t *testing.T) {
+	t.Parallel()
+	server := answering(t, true, http.NotFound).Spec
+	for _, c := range []struct {
+		field  string // empty if it can be used
+		change func(s *v1alpha1.ClusterAccessSpec)
+	}{
+		{"", func(s *v1alpha1.ClusterAccessSpec) { s.ProxyURL = "socks5://proxy:1080" }},
+		{"spec.server", func(s *v1alpha1.ClusterAccessSpec) { s.Server = "http://example.com" }},
+		{"spec.server", func(s *v1alpha1.ClusterAccessSpec) { s.Server = "https://" }},
+		{"spec.server", func(s *v1alpha1.ClusterAccessSpec) { s.Server = "https://user:password@example.com" }},
+		{"spec.server", func(s *v1alpha1.ClusterAccessSpec) { s.Server = "https://exa mple.com" }},
+		{"spec.caBundle", func(s *v1alpha1.ClusterAccessSpec) { s.CABundle = []byte("nonsense") }},
+		{"spec.federated and spec.minter", func(s *v1alpha1.ClusterAccessSpec) { s.Federated = nil }},
+		{"spec.federated and spec.minter", func(s *v1alpha1.ClusterAccessSpec) { s.Minter = &v1alpha1.Minter{} }},
+		{"spec.proxyURL", func(s *v1alpha1.ClusterAccessSpec) { s.ProxyURL = "http://user:password@proxy" }},
+		{"spec.proxyURL", func(s *v1alpha1.ClusterAccessSpec) { s.ProxyURL = "proxy" }},
+		{"spec.proxyURL", func(s *v1alpha1.ClusterAccessSpec) { s.ProxyURL = "http://pro xy" }},
+	} {
+		spec := server
+		c.change(&spec)
+		cfg, err := Config(spec)
+		if (err == nil) != (c.field == "") || err != nil && (!strings.Contains(err.Error(), c.field) || strings.Contains(err.Error(), "password")) {
+			t.Errorf("%+v: the error is %v", spec, err)
+		}
+		if err == nil && (cfg.Proxy == nil || cfg.Host != spec.Server) {
+			t.Errorf("the way to the cluster is %+v", cfg)
+		}
+	}
+}
