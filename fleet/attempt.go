@@ -128,7 +128,7 @@ func (m *member) begin(described Member, interrupt context.CancelFunc) bool {
 
 // isOutdatedLocked reports whether a description is not the one to connect by, or none is.
 func (m *member) isOutdatedLocked(described Member) bool {
-	return m.endsLocked() || m.hold.Drained || !sameAccess(described, m.described)
+	return m.endsLocked() || m.isHeldDrainedLocked() || !sameAccess(described, m.described)
 }
 
 // failed notes why an attempt did not work. It returns errOutdated if that is of no interest any more.

@@ -53,7 +53,7 @@ func (f *Fleet) engagementToReconcile(name ClusterName) (*Engagement, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.memberLocked(name)
-	if m == nil || m.state != Ready || m.hold.Paused {
+	if m == nil || m.state != Ready || m.isPausedLocked() {
 		return nil, f.notReadyLocked(name)
 	}
 	return m.engagement, nil

@@ -19,7 +19,7 @@ var (
 	errStays        = errors.New("the member stays")
 )
 
-// depart asks the controllers until the member has left, or its time is up, and withdraws it then. When ctx ends, the member stays
+// depart asks the controllers until the member has left, or its time is up, and lets it go then. When ctx ends, the member stays
 // or was withdrawn otherwise.
 func (m *member) depart(ctx context.Context, l *leaving) {
 	select {
@@ -144,9 +144,20 @@ func (d *departure) withdraw(e *Engagement, leavers []*leaver) (left bool) {
 		return false
 	}
 	d.tellLeftLocked(e)
+	d.goLocked()
+	return true
+}
+
+// goLocked withdraws the member, or drains it if people let it leave: its provider reports it as ever.
+func (d *departure) goLocked() {
+	m := d.member
+	if d.leaving.held {
+		d.leaving.done = true
+		m.holdDrainedLocked()
+		return
+	}
 	m.departs = true
 	m.withdrawLocked()
-	return true
 }
 
 // tellLeftLocked says that the controllers are done with all objects of which they could know.
@@ -162,10 +173,10 @@ func (d *departure) tellLeftLocked(e *Engagement) {
 		"not be listed there: "+strings.Join(refused, ", "))
 }
 
-// isOverLocked reports whether the member is not this departure's any more: it stays, is drained, or is another replica's.
+// isOverLocked reports whether the member is not this departure's any more: it stays, has left, is drained, or is another replica's.
 func (d *departure) isOverLocked() bool {
 	m := d.member
-	return m.endsLocked() || !m.ownedLocked() || m.leaving != d.leaving
+	return d.leaving.done || m.endsLocked() || !m.ownedLocked() || m.leaving != d.leaving
 }
 
 // refused returns which kinds may not be listed or watched.
@@ -191,8 +202,7 @@ func (d *departure) giveUp() {
 	}
 	m.logger().Info("The member leaves although not all is done: its time is up", "undone", oneline.Text(undone, maxMessage))
 	d.problemLocked(ReasonLeftUndone, "it has left when its time was up, and what controllers have put there may stay: "+undone)
-	m.departs = true
-	m.withdrawLocked()
+	d.goLocked()
 }
 
 // stay tells the controllers once more of all objects of a member that stays after all: they may have taken back what they had put

@@ -95,6 +95,9 @@ func (f *Fleet) addLocked(reported report) {
 	f.changedLocked(m.name)
 	m.leaving = reported.leaving
 	m.hold = f.holdOfLocked(m.name)
+	if m.hold.Leave && m.leaving == nil {
+		m.leaving = newHeldLeaving()
+	}
 	m.claimLocked()
 }
 

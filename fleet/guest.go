@@ -76,7 +76,7 @@ func (f *Fleet) admit(g *Guest, name ClusterName) (*member, Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.members[name]
-	if !ok || m.withdrawn || m.described.Err != nil || m.hold.Drained {
+	if !ok || m.withdrawn || m.described.Err != nil || m.isHeldDrainedLocked() {
 		return nil, Member{}, f.notReadyLocked(name)
 	}
 	if m.guests == nil {

@@ -18,6 +18,9 @@ type Hold struct {
 	Paused bool
 	// Drained disengages the member, and keeps it so: see [Drained]. There are no guests of it either.
 	Drained bool
+	// Leave lets controllers take back first what they have put there, as [Members] does by Leave, and then drains the member. Until
+	// then it is neither paused nor drained. What controllers had put there comes back when it is over.
+	Leave bool
 	// Reason says to people why.
 	Reason string
 }
@@ -52,19 +55,38 @@ func (f *Fleet) holdOfLocked(name ClusterName) Hold {
 
 // holdLocked takes over how the member is held back.
 func (m *member) holdLocked(now Hold) {
-	before := m.hold
+	before, drained := m.hold, m.isHeldDrainedLocked()
 	if now == before {
 		return
 	}
 	m.hold = now
 	m.fleet.changedLocked(m.name)
-	if now.Paused != before.Paused || now.Drained != before.Drained {
-		m.logger().Info("The member is held back otherwise", "paused", now.Paused, "drained", now.Drained, "reason", message(errors.New(now.Reason)))
+	if now.Paused != before.Paused || now.Drained != before.Drained || now.Leave != before.Leave {
+		m.logger().Info("The member is held back otherwise", "paused", now.Paused, "drained", now.Drained, "leave", now.Leave,
+			"reason", message(errors.New(now.Reason)))
 	}
-	if now.Drained == before.Drained {
-		return
+	if now.Leave != before.Leave {
+		m.holdLeavingLocked()
 	}
-	if now.Drained {
+	if m.isHeldDrainedLocked() != drained {
+		m.holdDrainedLocked()
+	}
+}
+
+// holdLeavingLocked lets a member leave as people say, or stay again. What its provider says of that goes before.
+func (m *member) holdLeavingLocked() {
+	switch {
+	case m.withdrawn:
+	case m.hold.Leave && m.leaving == nil:
+		m.beginLeavingLocked(newHeldLeaving())
+	case !m.hold.Leave && m.leaving.isHeld():
+		m.endLeavingLocked()
+	}
+}
+
+// holdDrainedLocked begins or ends that the member is kept drained.
+func (m *member) holdDrainedLocked() {
+	if m.isHeldDrainedLocked() {
 		m.dismissLocked(errDrained)
 	}
 	m.interrupt()
@@ -86,7 +108,7 @@ func (m *member) stayDrained(ctx context.Context) {
 		m.fleet.notIdentifiedLocked(m.engagement)
 	}
 	m.disengagedLocked()
-	if !m.endsLocked() && m.hold.Drained {
+	if !m.endsLocked() && m.isHeldDrainedLocked() {
 		m.setStateLocked(Drained, "", m.hold.message())
 	}
 }
@@ -113,5 +135,14 @@ func (h Hold) message() string {
 func (m *member) isHeldDrained() bool {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
+	return m.isHeldDrainedLocked()
+}
+
+func (m *member) isHeldDrainedLocked() bool {
+	if m.hold.Leave {
+		return m.leaving.isHeld() && m.leaving.done
+	}
 	return m.hold.Drained
 }
+
+func (m *member) isPausedLocked() bool { return m.hold.Paused && !m.hold.Leave }

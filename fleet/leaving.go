@@ -23,11 +23,23 @@ type leaving struct {
 	left   chan struct{} // closed when the member has left and is drained, or was removed
 	news   chan struct{} // has a token when there may be another engagement
 	cancel context.CancelCauseFunc
+
+	held bool // by people, see [Hold]: the member is drained then, and not withdrawn
+	done bool // the controllers are done, or their time is up, with a member that people let leave
 }
 
 func newLeaving() *leaving {
 	return &leaving{left: make(chan struct{}), news: make(chan struct{}, 1), cancel: func(error) {}}
 }
+
+func newHeldLeaving() *leaving {
+	l := newLeaving()
+	l.held = true
+	return l
+}
+
+// isHeld reports whether it is people that let the member leave.
+func (l *leaving) isHeld() bool { return l != nil && l.held }
 
 // stop ends the questions to controllers.
 func (l *leaving) stop(why error) {
@@ -96,6 +108,11 @@ func (m *member) leaveLocked(described Member) *leaving {
 		if m.leaving == nil {
 			m.beginLeavingLocked(newLeaving())
 		}
+		m.leaving.held = false
+		if m.leaving.done {
+			m.departs = true
+			m.withdrawLocked()
+		}
 		return m.leaving
 	}
 	if m.leaving != nil && m.successor == nil {
@@ -118,14 +135,23 @@ func (m *member) stayLocked(described Member) {
 		m.successor = &report{Member: described}
 		return
 	}
-	if m.leaving != nil {
-		m.leaving.stop(errStays)
-		m.leaving = nil
-		m.tellLeaving()
-		m.fleet.problems.set(m.fleet.opts.Logger, leavingProblem(m.name))
-		m.logger().Info("The member stays, which was about to leave")
+	switch {
+	case m.leaving == nil:
+	case m.hold.Leave:
+		m.leaving.held = true
+	default:
+		m.endLeavingLocked()
 	}
 	m.describeLocked(described)
+}
+
+// endLeavingLocked lets a member stay after all.
+func (m *member) endLeavingLocked() {
+	m.leaving.stop(errStays)
+	m.leaving = nil
+	m.tellLeaving()
+	m.fleet.problems.set(m.fleet.opts.Logger, leavingProblem(m.name))
+	m.logger().Info("The member stays, which was about to leave")
 }
 
 // beginLeavingLocked lets a member that is not withdrawn leave.
@@ -138,7 +164,7 @@ func (m *member) beginLeavingLocked(l *leaving) {
 // departLocked asks the controllers about a member that leaves, if that is this replica's to do.
 func (m *member) departLocked() {
 	l := m.leaving
-	if l == nil || !m.ownedLocked() || m.endsLocked() {
+	if l == nil || l.done || !m.ownedLocked() || m.endsLocked() {
 		return
 	}
 	var ctx context.Context

@@ -398,9 +398,9 @@ func (m *member) statusLocked() Status {
 	s := Status{
 		Name: m.name, Labels: maps.Clone(m.described.Labels), State: m.state, Leaving: m.leaving != nil,
 		Reason: m.reason, Message: m.message, Since: m.since, Attempts: m.attempts, Expires: m.described.Expires,
-		Server: m.serverLocked(), Paused: m.hold.Paused,
+		Server: m.serverLocked(), Paused: m.isPausedLocked(),
 	}
-	if m.state == Drained && m.hold.Drained {
+	if m.state == Drained && m.isHeldDrainedLocked() {
 		s.Message = m.hold.message() // which people may have changed meanwhile
 	}
 	m.share.tell(&s)
