@@ -33,6 +33,13 @@ func (s *stage) startManager(t *testing.T, metrics server.Options, opts ...mcman
 
 func (s *stage) startManagerThatLogs(t *testing.T, metrics server.Options, log logr.Logger, opts ...mcmanager.FleetOption) mcmanager.Manager {
 	t.Helper()
+	mgr := s.newManager(t, metrics, log, opts...)
+	start(t, mgr)
+	return mgr
+}
+
+func (s *stage) newManager(t *testing.T, metrics server.Options, log logr.Logger, opts ...mcmanager.FleetOption) mcmanager.Manager {
+	t.Helper()
 	mgr, err := mcmanager.New(s.Local.Config(), &provider.Provider{Namespace: "default"}, ctrl.Options{
 		Scheme: s.Local.Client().Scheme(), Metrics: metrics, Logger: log,
 		Controller: config.Controller{SkipNameValidation: new(true)},
@@ -46,6 +53,12 @@ func (s *stage) startManagerThatLogs(t *testing.T, metrics server.Options, log l
 	if err := (access.Controller{}).SetupWithManager(mgr); err != nil {
 		t.Fatal(err)
 	}
+	return mgr
+}
+
+// start runs a manager until the test ends.
+func start(t *testing.T, mgr mcmanager.Manager) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -55,7 +68,6 @@ func (s *stage) startManagerThatLogs(t *testing.T, metrics server.Options, log l
 			t.Errorf("the manager: %v", err)
 		}
 	})
-	return mgr
 }
 
 // TestAClusterJoinsAndLeavesAFleetThatRuns is AS-12.2 and AS-12.4.

@@ -71,19 +71,25 @@ func (j joined) isCluster(member *reached, identity string) error {
 
 // presence is what there is in a member of what it takes to be one.
 type presence struct {
-	// made is by mcctl, in the order in which it is removed.
+	// made is by mcctl, in the order in which it is removed. Before it come the webhooks that programs of the fleet keep there.
 	made []client.Object
+	// kept are the webhooks that others keep.
+	kept []keptObject
 	// others has the accounts of the controllers that others have made, and the bindings that give these rights.
 	others []client.Object
 }
 
 func (p presence) none() bool { return len(p.made)+len(p.others) == 0 }
 
-// presence reads what there is in a member. Without a ClusterAccess, only what mcctl has made is known.
-func (r *reached) presence(ctx context.Context, mark mark, access *accessv1alpha1.ClusterAccess) (presence, error) {
-	var p presence
-	var err error
-	if p.made, err = r.made(ctx, mark, membership.MemberKinds()); err != nil || access == nil {
+// presence reads what there is in a member. Without a ClusterAccess, only what mcctl and the programs of the fleet have made is known.
+func (r *reached) presence(ctx context.Context, hub *reached, mark mark, of joined) (presence, error) {
+	webhooks, kept, err := r.webhooks(ctx, hub, of.name)
+	if err != nil {
+		return presence{}, err
+	}
+	p, access := presence{kept: kept}, of.access
+	made, err := r.made(ctx, mark, membership.MemberKinds())
+	if p.made = append(webhooks, made...); err != nil || access == nil {
 		return p, err
 	}
 	subjects := membership.Subjects(access)

@@ -42,6 +42,9 @@ func newLeave(s *shared) *cobra.Command {
 then in the member, its rights last. What others have made stays, and what of it lets the controllers work there is named: so it is with what
 was applied from what mcctl join --dry-run=client prints.
 
+In the member, the configurations of webhooks go first that programs of this hub keep there for it, whatever --dependents says: such a program
+is known by its Secret NAME-webhooks in the hub. Those of other programs stay, and are named.
+
 A cluster that is not the one that has joined under the name is refused, and nothing is changed.
 
 With --dependents=prune the controllers take back what they have put into the member, and the command waits for that. With keep it
@@ -109,7 +112,7 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q",
 			hub.config.Host, hub.namespace, member.config.Host, name)
 	}
-	return l.leaveMember(ctx, member, has, unreached, mark, had, progress)
+	return l.leaveMember(ctx, hub, member, has, unreached, mark, had, progress)
 }
 
 // leaving is what goes from the hub, and what stays there since others have made it.
@@ -149,7 +152,7 @@ func (l *leave) look(ctx context.Context, hub, member *reached, mark mark, had l
 	if err := had.isCluster(member, identity); err != nil {
 		return presence{}, err
 	}
-	has, err := member.presence(ctx, mark, had.access)
+	has, err := member.presence(ctx, hub, mark, had.joined)
 	if err == nil && has.none() && !had.none() && had.identity == "" && !l.force {
 		err = fmt.Errorf("the cluster at %s has nothing that makes it the member %s, so it may be another one: %w. Name the context of the member. "+
 			"If this is it, run mcctl leave %s --force", member.config.Host, had.name, errOtherCluster, had.name)
@@ -196,13 +199,22 @@ func (l *leave) release(ctx context.Context, hub *reached, access *accessv1alpha
 	return err
 }
 
-// leaveMember removes what is in the member, the rights last.
+// leaveMember removes what is in the member: the webhooks first and the rights last, and then the webhooks that were written meanwhile.
 func (l *leave) leaveMember(
-	ctx context.Context, member *reached, has presence, err error, mark mark, had leaving, progress progress,
+	ctx context.Context, hub, member *reached, has presence, err error, mark mark, had leaving, progress progress,
 ) error {
 	if err == nil {
 		progress.kept(member, has.others)
+		for _, one := range has.kept {
+			progress.keep(member, one, one.why)
+		}
 		err = member.remove(ctx, has.made, progress)
+	}
+	if err == nil {
+		var again []client.Object
+		if again, _, err = member.webhooks(ctx, hub, had.name); err == nil {
+			err = member.remove(ctx, again, progress)
+		}
 	}
 	if err != nil && l.force {
 		tellf(l.streams.ErrOut, "mcctl: %v\n", err)
@@ -219,7 +231,9 @@ func (l *leave) leaveMember(
 // manual prints what a person is to run in the member. What others have applied of what join prints does not say for which hub it is.
 func (l *leave) manual(mark mark, had leaving) {
 	commands := func(selector string) string { return strings.Join(membership.ManualCommands(selector), "\n") }
-	tellf(l.streams.Out, "# In the member, when it can be reached:\n%s\n", commands(mark.selector().String()))
+	tellf(l.streams.Out, "# In the member, when it can be reached. First delete what this shows of programs of this hub for the member %s:\n%s\n",
+		had.name, membership.ManualLook)
+	tellf(l.streams.Out, "# Then what mcctl join has made:\n%s\n", commands(mark.selector().String()))
 	if had.access == nil || had.access.Annotations[sideAnnotation] != "" {
 		tellf(l.streams.Out, "# What was applied from what mcctl join --dry-run=client prints, once the tool that has applied it lets go of it. "+
 			"A member %s of another hub has the same label:\n%s\n", had.name, commands(mark.printed()))

@@ -39,6 +39,11 @@ func (p progress) step(what string, run func() (result string, err error)) error
 // kept names what is not removed.
 func (p progress) kept(in *reached, objects []client.Object) {
 	for _, obj := range objects {
-		tellf(p.to, "%s: %s: kept, since others have made it\n", in.name, describe(obj))
+		p.keep(in, obj, "others have made it")
 	}
+}
+
+// keep says why an object is not removed.
+func (p progress) keep(in *reached, obj client.Object, why string) {
+	tellf(p.to, "%s: %s: kept, since %s\n", in.name, describe(obj), why)
 }

@@ -35,6 +35,21 @@ func MemberKinds() []schema.GroupVersionKind {
 	}
 }
 
+// WebhooksLabel is on the configurations of webhooks that programs keep in members.
+const WebhooksLabel = "webhooks.fleet-runtime.dev/name"
+
+// WebhookKinds are the kinds of these. They go before all else: what is left of them may refuse each write.
+func WebhookKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
+		admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
+	}
+}
+
+// ManualLook is what a person runs in a member to see which configurations of webhooks are for it, and of which program.
+const ManualLook = `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations --selector ` + WebhooksLabel +
+	` --output 'custom-columns=KIND:.kind,NAME:.metadata.name,PROGRAM:.metadata.annotations.webhooks\.fleet-runtime\.dev/program'`
+
 // ManualCommands are what a person runs in a member to remove what matches the selector. Namespaces are named for a look, since others
 // may have something in them.
 func ManualCommands(selector string) []string {
