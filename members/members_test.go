@@ -9,9 +9,12 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/members"
@@ -56,6 +59,31 @@ func TestAMemberSaysWhatTheFleetKnows(t *testing.T) {
 	})
 	<-m.Remove("east")
 	s.eventually("the Member of a member that has left is gone", func() bool { return s.get("east") == nil })
+}
+
+// TestAMemberSaysWhatIsToBeLookedAfter: credentials that end, a kind that cannot be had, another name of the same cluster.
+func TestAMemberSaysWhatIsToBeLookedAfter(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	m := s.newManager(s.Local.Config())
+	widget := &unstructured.Unstructured{}
+	widget.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+	if err := mcbuilder.ControllerManagedBy(m).For(widget).WithOptions(mcbuilder.Options{SkipNameValidation: new(true)}).Complete(m); err != nil {
+		t.Fatal(err)
+	}
+	cp, expires := s.Members[0], time.Now().Add(time.Hour)
+	m.set(fleet.Member{Name: "east", Config: cp.Config(), Expires: expires}, fleet.Member{Name: "twin", Config: cp.Config()})
+	m.start()
+	got := s.becomes("east", "has a kind and a duplicate", func(m *v1alpha1.Member) bool {
+		return len(m.Status.NotSynced) == 1 && len(m.Status.Duplicates) == 1
+	})
+	kind := got.Status.NotSynced[0]
+	if kind.Kind != "Widget.example.com" || kind.Reason == "" || kind.Message == "" || kind.Since.IsZero() || got.Status.Duplicates[0] != "twin" {
+		t.Errorf("its status is %+v", got.Status)
+	}
+	if is := got.Status.Expires.Unix(); is != expires.Unix() {
+		t.Errorf("its credentials end at %s, want %s", got.Status.Expires, expires)
+	}
 }
 
 func TestADeletedMemberComesBack(t *testing.T) {
@@ -180,6 +208,36 @@ func TestADrainedMemberIsEngagedAgainWhenThatIsOver(t *testing.T) {
 	}
 	s.say("one", free)
 	s.eventually("all is reconciled", func() bool { n := m.total("one", ns); return n == 50 })
+}
+
+// TestPeopleLetAMemberLeaveWell: controllers take back what they have put there, also after a restart, and it comes back.
+func TestPeopleLetAMemberLeaveWell(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	cp := s.Members[0]
+	ns := cp.CreateNamespace(t)
+	s.configMap(cp, ns, "a")
+	start := func() *manager {
+		m := s.newManager(s.Local.Config())
+		m.set(fleet.Member{Name: "one", Config: cp.Config()})
+		m.start()
+		return m
+	}
+	m := start()
+	s.eventually("it is reconciled", func() bool { return m.total("one", ns) == 1 })
+	s.say("one", leaving)
+	for range 2 {
+		got := s.becomes("one", "has left", func(m *v1alpha1.Member) bool { return m.Status.Drained && m.Status.Leaving })
+		if got.Status.Message != "given up" || meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionReady) {
+			t.Errorf("a Member that has left: %+v", got.Status)
+		}
+		m.end()
+		m = start()
+		s.eventually("its object is reconciled as it leaves", func() bool { return m.tookBack("one", ns, "a") })
+	}
+	s.say("one", free)
+	s.becomes("one", "is back", func(m *v1alpha1.Member) bool { return m.Status.State == "Ready" && !m.Status.Leaving })
+	s.eventually("its object is reconciled as ever", func() bool { return !m.tookBack("one", ns, "a") })
 }
 
 // TestAPauseSurvivesARestart: nothing is reconciled between the start and the moment at which the pause is known.

@@ -99,11 +99,11 @@ func (s specs) hold(cluster fleet.ClusterName) fleet.Hold {
 }
 
 func holdOf(m *v1alpha1.Member) fleet.Hold {
-	return fleet.Hold{Paused: m.Spec.Paused, Drained: m.Spec.Drained, Reason: m.Spec.Reason}
+	return fleet.Hold{Paused: m.Spec.Paused, Drained: m.Spec.Drained, Leave: m.Spec.Leave, Reason: m.Spec.Reason}
 }
 
 // isHeld reports whether people say anything of a member.
-func isHeld(m *v1alpha1.Member) bool { return m.Spec.Paused || m.Spec.Drained }
+func isHeld(m *v1alpha1.Member) bool { return m.Spec.Paused || m.Spec.Drained || m.Spec.Leave }
 
 // bearsItsName reports whether a Member is called as that of its cluster is.
 func bearsItsName(m *v1alpha1.Member) bool { return m.Name == v1alpha1.ObjectName(m.Spec.ClusterName) }

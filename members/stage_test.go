@@ -139,7 +139,8 @@ func (s *stage) create(object, cluster string, change ...func(*v1alpha1.Spec)) {
 
 func paused(s *v1alpha1.Spec)  { s.Paused, s.Reason = true, "maintenance" }
 func drained(s *v1alpha1.Spec) { s.Drained, s.Reason = true, "moving" }
-func free(s *v1alpha1.Spec)    { s.Paused, s.Drained, s.Reason = false, false, "" }
+func leaving(s *v1alpha1.Spec) { s.Leave, s.Reason = true, "given up" }
+func free(s *v1alpha1.Spec)    { s.Paused, s.Drained, s.Leave, s.Reason = false, false, false, "" }
 
 // manager is one replica, which reconciles ConfigMaps.
 type manager struct {
@@ -150,15 +151,15 @@ type manager struct {
 	writes atomic.Int64 // requests that change Members
 	end    func()
 
-	mu   sync.Mutex // guards seen
-	seen map[mcreconcile.Request]bool
+	mu   sync.Mutex                   // guards what follows
+	seen map[mcreconcile.Request]bool // whether its member was about to leave, the last time
 }
 
 // Reconcile implements mcreconcile.Reconciler.
-func (m *manager) Reconcile(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+func (m *manager) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seen[req] = true
+	m.seen[req] = mcreconcile.Leaving(ctx)
 	return reconcile.Result{}, nil
 }
 
@@ -172,6 +173,13 @@ func (m *manager) total(cluster fleet.ClusterName, namespace string) (objects in
 		}
 	}
 	return objects
+}
+
+// tookBack reports whether an object was reconciled last because its member leaves.
+func (m *manager) tookBack(cluster fleet.ClusterName, namespace, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen[mcreconcile.Request{ClusterName: cluster, Request: reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}}]
 }
 
 // counting counts requests that change Members.

@@ -98,7 +98,10 @@ type Spec struct {
 	Paused bool `json:"paused,omitempty"`
 	// Drained disengages the member: what runs for it ends, and its connections are closed, until it is over.
 	Drained bool `json:"drained,omitempty"`
-	// Reason says to people why the member is paused or drained.
+	// Leave lets controllers take back what they have put there, which takes fleet.Options.LeaveTimeout at most, and then drains the
+	// member, until it is over. Meanwhile it is neither paused nor drained.
+	Leave bool `json:"leave,omitempty"`
+	// Reason says to people why the member is paused or drained, or leaves.
 	//
 	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`
@@ -154,7 +157,7 @@ type Status struct {
 	Epoch   int64  `json:"epoch,omitempty"`
 	// Expires is when the credentials end, if that is known.
 	Expires metav1.Time `json:"expires,omitzero"`
-	// Paused, Drained and Leaving say that the member is so now.
+	// Paused, Drained and Leaving say that the member is so now. One that people let leave is both in the end.
 	Paused  bool `json:"paused,omitempty"`
 	Drained bool `json:"drained,omitempty"`
 	Leaving bool `json:"leaving,omitempty"`
