@@ -68,6 +68,13 @@ e2e-kind: go ## Deploy an operator into real kind clusters, and test what become
 		test "$$code" = 77 && test -n "$(OPTIONAL)" || exit "$$code"; \
 		echo "make: SKIPPED: NO TEST OF KIND CLUSTERS HAS RUN ON THIS MACHINE. The reason is above, and CONTRIBUTING.md says what they need." >&2
 
+# One test after the other, so that nothing else keeps the machine busy.
+.PHONY: prompt
+prompt: go ## Test that programs react as soon as they promise, on a machine that does nothing else.
+	@$(with_assets) PROMPT=yes $(GO) test -p 1 -parallel 1 -count=1 -timeout 60m -vet=off -ldflags=-w $(BUILDFLAGS) $(TESTARGS) ./examples/... && \
+		$(with_assets) PROMPT=yes $(GO) test -parallel 1 -count=1 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS) $(TESTARGS) \
+		-run 'TestHelloWorld|TestParentsAndChildren|TestMembersSay' ./test/e2e
+
 .PHONY: bench
 bench: go ## Measure, beside a peer in the same run. ARGS choose tables (see test/bench).
 	@$(with_assets) $(GO) run ./test/bench $(ARGS)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -93,18 +94,19 @@ func TestDeploymentsAreCopied(t *testing.T) {
 		release()
 		remove(t, cluster1, get(t, cluster1, "default", "legacy"))
 		isGone(t, cluster1, "legacy")
-		now := get(t, cluster2, "default", "legacy")
-		if now == nil || now.UID != foreign.UID || now.DeletionTimestamp != nil || touched(now) {
-			t.Errorf("somebody else's Deployment is %v now", now)
-		}
+		stage.Stays(t, 15*time.Second, "somebody else's Deployment is there, and nobody has touched it", func() bool {
+			now := get(t, cluster2, "default", "legacy")
+			return now != nil && now.UID == foreign.UID && now.DeletionTimestamp == nil && !touched(now)
+		})
 	})
 	t.Run("an original waits for a target that cannot be reached, and goes after its copy", func(t *testing.T) {
 		cluster2.Stop(t)
 		remove(t, cluster1, get(t, cluster1, "default", "nginx"))
 		told(t, cluster1, "nginx", "ClusterNotReady", "cluster2")
-		if d := get(t, cluster1, "default", "nginx"); d == nil || d.DeletionTimestamp == nil || len(d.Finalizers) == 0 {
-			t.Errorf("the original is %v", d)
-		}
+		stage.Stays(t, 15*time.Second, "the original waits", func() bool {
+			d := get(t, cluster1, "default", "nginx")
+			return d != nil && d.DeletionTimestamp != nil && len(d.Finalizers) > 0
+		})
 		cluster2.Restart(t)
 		isGone(t, cluster1, "nginx")
 		if d := get(t, cluster2, "default", "nginx"); d != nil {

@@ -120,6 +120,6 @@ func TestFoosAreServedInClustersOfAccesses(t *testing.T) {
 		w.becomes(t, "third", "has 3 replicas", hasReplicas(3))
 		must(t, cluster1.Client().Delete(t.Context(), getFoo(t, cluster1, "example-foo")))
 		stage.Soon(t, "its Deployment is gone", func() bool { return w.deployment(t, "example-foo") == nil })
-		w.staysAs(t, time.Second, bar)
+		w.staysAs(t, 15*time.Second, bar)
 	})
 }

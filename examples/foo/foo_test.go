@@ -85,9 +85,10 @@ func TestFoosOfAMemberBecomeDeployments(t *testing.T) {
 		}
 		must(t, cluster1.Client().Delete(t.Context(), getFoo(t, cluster1, "wants-taken")))
 		isGone(t, cluster1, "wants-taken")
-		if d := w.deployment(t, "taken"); d == nil || d.DeletionTimestamp != nil {
-			t.Error("the Deployment that is somebody else's was deleted")
-		}
+		stage.Stays(t, 15*time.Second, "the Deployment that is somebody else's is not deleted", func() bool {
+			d := w.deployment(t, "taken")
+			return d != nil && d.DeletionTimestamp == nil
+		})
 	})
 
 	for policy, test := range map[metav1.DeletionPropagation]func(*testing.T, *world, *mctest.ControlPlane, *v1alpha1.Foo){
@@ -149,9 +150,10 @@ func testOrphan(t *testing.T, w *world, cluster1 *mctest.ControlPlane, foo *v1al
 	must(t, cluster1.Client().Delete(t.Context(), foo, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
 	isGone(t, cluster1, foo.Name)
 	d := w.deployment(t, foo.Name)
-	if d == nil || d.DeletionTimestamp != nil {
+	if d == nil {
 		t.Fatal("the Deployment is deleted")
 	}
+	w.staysAs(t, 15*time.Second, d)
 	if references, err := mcowner.References(d, mcowner.ByName("")); len(references) > 0 || err != nil || d.Labels[mcowner.FleetLabel] != "" {
 		t.Errorf("the Deployment still refers to the Foo: %v, %v", d.Labels, d.Annotations)
 	}

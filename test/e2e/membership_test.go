@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcsource"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/kubeconfig"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 // request is one for an object of a member.
@@ -71,7 +72,7 @@ func TestHelloWorld(t *testing.T) {
 	m.join("cluster2", f.Members[1].Config())
 	m.start()
 	both := map[mcreconcile.Request]bool{request("cluster1", ns, "nginx"): true, request("cluster2", ns, "nginx"): true}
-	eventually(t, "exactly the two Pods were reconciled", func() bool { return cmp.Equal(both, seen.of(ns)) })
+	stage.Soon(t, "exactly the two Pods were reconciled", func() bool { return cmp.Equal(both, seen.of(ns)) })
 
 	// 50 updates while a reconcile of the Pod runs lead to at most two more.
 	before := seen.count("cluster2", ns, "nginx")
@@ -83,23 +84,23 @@ func TestHelloWorld(t *testing.T) {
 		touch(t, f.Members[1], pods["cluster2"], i+1)
 	}
 	// Events come later than the answers to the writes, and to the controller later than to the cache.
-	eventually(t, "the controller is told of the last update", toldAll.Load)
+	stage.Soon(t, "the controller is told of the last update", toldAll.Load)
 	close(goOn)
-	eventually(t, "the last update was reconciled", func() bool { return seen.count("cluster2", ns, "nginx") >= before+2 })
+	stage.Soon(t, "the last update was reconciled", func() bool { return seen.count("cluster2", ns, "nginx") >= before+2 })
 	if n := seen.count("cluster2", ns, "nginx") - before; n > 3 {
 		t.Errorf("%d reconciles for 51 updates, want them to coalesce into at most 3", n)
 	}
 
 	pod(t, f.Members[2], ns)
 	m.join("cluster3", f.Members[2].Config())
-	eventually(t, "the Pod of the new cluster was reconciled", func() bool { return seen.count("cluster3", ns, "nginx") > 0 })
+	stage.Soon(t, "the Pod of the new cluster was reconciled", func() bool { return seen.count("cluster3", ns, "nginx") > 0 })
 	m.leave(first)
 	m.is("cluster1", "")
 	total := seen.total("cluster1")
 	before = seen.count("cluster2", ns, "nginx")
 	touch(t, f.Members[0], pods["cluster1"], 0)
 	touch(t, f.Members[1], pods["cluster2"], 100)
-	eventually(t, "the update of the other cluster was reconciled", func() bool { return seen.count("cluster2", ns, "nginx") > before })
+	stage.Soon(t, "the update of the other cluster was reconciled", func() bool { return seen.count("cluster2", ns, "nginx") > before })
 	if n := seen.total("cluster1") - total; n > 0 {
 		t.Errorf("%d reconciles of a cluster that has left", n)
 	}

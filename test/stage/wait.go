@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 )
@@ -13,10 +14,16 @@ const (
 	patience = 2 * time.Minute
 	// reaction is how soon a program is to react to a change, on a machine with nothing else to do.
 	reaction = 5 * time.Second
-	// busy is how much later something may happen on a machine that runs other tests too. It is added, as a program that waits
-	// for a clock waits no longer there.
-	busy = time.Minute
 )
+
+// busy is how much later something may happen on a machine that runs other tests too: none with PROMPT=yes, for tests that run alone.
+// It is added, as a program that waits for a clock waits no longer there.
+func busy() time.Duration {
+	if os.Getenv("PROMPT") == "yes" {
+		return 0
+	}
+	return time.Minute
+}
 
 // Eventually waits until what holds, and says what did not if it takes too long.
 func Eventually(t *testing.T, what string, holds func() bool) {
@@ -32,13 +39,13 @@ func Soon(t *testing.T, what string, holds func() bool) {
 	Within(t, reaction, what, holds)
 }
 
-// Within waits until what holds, for as long as it may take, and a minute longer where the machine is busy with other tests.
-// The log of the test says if that minute was needed.
+// Within waits until what holds, for as long as it may take, and a minute longer where the machine is busy with other tests, which
+// is unless PROMPT=yes. The log of the test says if that minute was needed.
 func Within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	begun := time.Now()
-	if !await(t, limit+busy, holds) {
-		t.Fatalf("still not so after %s, and %s for a busy machine: %s", limit, busy, what)
+	if !await(t, limit+busy(), holds) {
+		t.Fatalf("still not so after %s, and %s for a busy machine: %s", limit, busy(), what)
 	}
 	if took := time.Since(begun); took > limit {
 		t.Logf("after %s, more than %s: %s", took.Round(10*time.Millisecond), limit, what)
