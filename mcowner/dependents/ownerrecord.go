@@ -36,10 +36,13 @@ func (a *accounting) open() bool {
 	a.settled = make(map[mcreconcile.ClusterName]uint64, len(o.parts))
 	a.again, a.asked = map[mcreconcile.ClusterName]bool{}, map[mcreconcile.ClusterName]bool{}
 	var strays []record.Site
+	gone := map[record.Site]bool{}
 	stored := a.record.Kinds // nothing is created of others before they are stored
 	for name, p := range o.parts {
 		a.settled[name] = p.runs
-		a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool { return s.Name == name && slices.Contains(p.drop, s) })
+		for _, s := range p.drop {
+			gone[s] = true
+		}
 		a.record.GivenUp = a.record.GivenUp || p.givenUp
 		a.record.Kinds = kindsOf(a.record.Kinds, p.kinds)
 		if p.stray != nil {
@@ -47,10 +50,12 @@ func (a *accounting) open() bool {
 		}
 		a.asked[name] = p.again
 	}
-	o.record = a.record
-	o.record.Sites, o.record.Kinds = slices.Clone(a.record.Sites), stored
+	a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool { return gone[s] })
+	certain := a.record
+	certain.Sites, certain.Kinds = slices.Clone(a.record.Sites), stored
+	o.recordLocked(certain)
 	for _, s := range strays {
-		if !s.IsNoted(record.ByName(a.record.Sites)[s.Name]) {
+		if !s.IsNoted(o.named[s.Name]) {
 			a.record.Sites = append(a.record.Sites, s)
 		}
 	}
@@ -176,7 +181,7 @@ func (a *accounting) settle() {
 	if a.o.plan.ref.UID != a.plan.ref.UID {
 		return // another owner has the name now, and its own record
 	}
-	a.o.record = a.record
+	a.o.recordLocked(a.record)
 	for name, runs := range a.settled {
 		if p := a.o.parts[name]; p != nil && p.runs == runs {
 			p.stray, p.kinds, p.givenUp, p.again = nil, nil, false, false

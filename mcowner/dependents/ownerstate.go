@@ -24,8 +24,9 @@ type ownerState struct {
 
 	mu        sync.Mutex // guards what follows; nothing remote is asked while it is held
 	plan      *plan
-	record    record.Record // as far as it is certain to be stored: what is to be taken from it is taken at once
-	retarget  bool          // the targets may be others now
+	record    record.Record                             // as far as it is certain to be stored: what is to be taken from it is taken at once
+	named     map[mcreconcile.ClusterName][]record.Site // the sites of the record
+	retarget  bool                                      // the targets may be others now
 	parts     map[mcreconcile.ClusterName]*part
 	told      map[topic]string // the last event, by what it is about
 	events    []ownerEvent     // to be recorded
@@ -106,8 +107,13 @@ func (o *ownerState) clusters() []mcreconcile.ClusterName {
 	return o.clustersLocked()
 }
 
+// recordLocked notes the record. Each cluster is asked for by its name after that, and there may be thousands.
+func (o *ownerState) recordLocked(r record.Record) {
+	o.record, o.named = r, record.ByName(r.Sites)
+}
+
 func (o *ownerState) clustersLocked() []mcreconcile.ClusterName {
-	names := record.Names(o.record.Sites)
+	names := slices.Collect(maps.Keys(o.named))
 	if o.plan != nil {
 		names = union(names, o.plan.targets)
 	}
@@ -164,7 +170,7 @@ func (o *ownerState) concerns(name mcreconcile.ClusterName) bool {
 		return false
 	}
 	_, targeted := slices.BinarySearch(o.plan.targets, name)
-	return targeted || slices.ContainsFunc(o.record.Sites, func(s record.Site) bool { return s.Name == name })
+	return targeted || len(o.named[name]) > 0
 }
 
 // hasGivenUp reports whether dependents may have been left in clusters that are not in the record any more.
@@ -206,15 +212,10 @@ func (o *ownerState) inLocked(name mcreconcile.ClusterName) (view, bool) {
 	if o.plan == nil {
 		return view{}, false
 	}
-	v := view{plan: o.plan, noted: o.record.Kinds}
+	v := view{plan: o.plan, noted: o.record.Kinds, sites: o.named[name]}
 	_, v.targeted = slices.BinarySearch(o.plan.targets, name)
 	if p, ok := o.parts[name]; ok {
 		v.dropped = p.drop
-	}
-	for _, s := range o.record.Sites {
-		if s.Name == name {
-			v.sites = append(v.sites, s)
-		}
 	}
 	return v, true
 }
@@ -368,10 +369,10 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 	p.seq, p.since = 1, time.Now()
 	switch before := o.plan; {
 	case before == nil:
-		o.record = o.readLocked(p.owner, keys)
+		o.recordLocked(o.readLocked(p.owner, keys))
 	case before.ref.UID != p.ref.UID:
-		o.record, o.parts, p.seq = o.readLocked(p.owner, keys), map[mcreconcile.ClusterName]*part{}, before.seq+1
-		o.progress = nil
+		o.recordLocked(o.readLocked(p.owner, keys))
+		o.parts, o.progress, p.seq = map[mcreconcile.ClusterName]*part{}, nil, before.seq+1
 	default:
 		p.seq = before.seq + 1
 		if isOlder(p.owner, before.owner) {
