@@ -56,7 +56,7 @@ type findings struct {
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	unheard  map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
-	// alive are owners that were found to be there, and may have dependents in the cluster.
+	// alive are owners that were found to be there, by a cache or an API server, and may have dependents in the cluster.
 	alive map[aliveOwner]struct{}
 }
 
@@ -65,6 +65,8 @@ type aliveOwner struct {
 	key string // of the reference
 	uid types.UID
 }
+
+func nameOf(owner mcowner.Reference) aliveOwner { return aliveOwner{owner.Key(), owner.UID} }
 
 // ownersOf are the owners of a kind in a cluster.
 type ownersOf struct {
@@ -246,12 +248,14 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	}
 	switch {
 	case err != nil:
-		return ""
 	case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil && !s.access.IsOthers(owner.Cluster):
 		s.Stray(owner, in)
-		return ""
+	case is.why == "" && !is.stray:
+		found.alive[nameOf(owner)] = struct{}{}
+	default:
+		return is.why
 	}
-	return is.why
+	return ""
 }
 
 // prove asks the API server of the owner's cluster, see [proof.orphaned].
@@ -274,7 +278,7 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 
 // isKnownAlive is isAlive, asked once for all dependents of an owner: what is noted on it may be a thousand clusters.
 func (s *Sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) bool {
-	this := aliveOwner{owner.Key(), owner.UID}
+	this := nameOf(owner)
 	_, alive := found.alive[this]
 	if !alive && s.isAlive(ctx, owner, in, found) {
 		found.alive[this] = struct{}{}
