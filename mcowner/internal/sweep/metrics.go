@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,11 +52,11 @@ func newSweepMetrics(collector string) *sweepMetrics {
 }
 
 // keep drops the series of clusters that are no more. A sweep that ends later brings them back until the next call.
-func (s *sweepMetrics) keep(names []mcreconcile.ClusterName) {
+func (s *sweepMetrics) keep(there map[mcreconcile.ClusterName]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.known {
-		if slices.Contains(names, name) {
+		if there[name] {
 			continue
 		}
 		delete(s.known, name)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -85,8 +84,9 @@ func (s *Sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now 
 // toLookAt returns the clusters to look at before the next round, as busy. One that is being swept is looked at afterwards.
 func (s *Sweeper) toLookAt(by way) []*sweepMemory {
 	var now []*sweepMemory
+	there := setOf(s.names())
 	for name := range s.looks.take() {
-		if !slices.Contains(s.names(), name) {
+		if !there[name] {
 			continue
 		}
 		c := s.memory(name)
@@ -102,10 +102,11 @@ func (s *Sweeper) toLookAt(by way) []*sweepMemory {
 // round returns the clusters to sweep now, as busy. It forgets those that are no more.
 func (s *Sweeper) round(by way) []*sweepMemory {
 	names := s.names()
-	s.metrics.keep(names)
+	there := setOf(names)
+	s.metrics.keep(there)
 	s.mu.Lock()
 	maps.DeleteFunc(s.clusters, func(name mcreconcile.ClusterName, c *sweepMemory) bool {
-		return !slices.Contains(names, name) && !c.cached.busy.Load() && !c.listed.busy.Load()
+		return !there[name] && !c.cached.busy.Load() && !c.listed.busy.Load()
 	})
 	s.mu.Unlock()
 	var now []*sweepMemory
@@ -115,4 +116,12 @@ func (s *Sweeper) round(by way) []*sweepMemory {
 		}
 	}
 	return now
+}
+
+func setOf(names []mcreconcile.ClusterName) map[mcreconcile.ClusterName]bool {
+	set := make(map[mcreconcile.ClusterName]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }

@@ -3,8 +3,10 @@ package sweep
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -18,6 +20,23 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
+
+// TestLooksListTheMembersOnce: an owner that goes may have had dependents in thousands of them, and each is looked at.
+func TestLooksListTheMembersOnce(t *testing.T) {
+	t.Parallel()
+	names, lists := []mcreconcile.ClusterName{"a", "b", "c"}, 0
+	s := &Sweeper{log: logr.Discard(), clusters: map[mcreconcile.ClusterName]*sweepMemory{}, names: func() []mcreconcile.ClusterName {
+		lists++
+		return names
+	}}
+	for _, name := range append(slices.Clone(names), "gone") {
+		s.Look(name)
+	}
+	now := s.toLookAt(way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake()})
+	if len(now) != len(names) || lists != 1 {
+		t.Errorf("%d clusters are looked at, want %d; the members were listed %d times for that", len(now), len(names), lists)
+	}
+}
 
 // sliced is a manager without members, in whose cluster there is an owner with slices. It counts how often the API server is asked.
 type sliced struct {
