@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,35 +123,78 @@ func (c *engine) recordEvents(o *ownerState, home remote.Session, owner client.O
 	}
 }
 
-// fewEvents is how many dependents with which the same was done are told of one by one.
+// fewEvents is how many of a reason are told of one by one.
 const fewEvents = 20
 
-// gathered returns the events, with one in place of many that say that the same was done: an owner may have thousands of
-// dependents, and its cluster keeps every event for an hour.
+// gathered returns the events, with few in place of many of one reason: an owner may have thousands of dependents, in as many clusters,
+// and its cluster keeps every event for an hour.
 func gathered(events []ownerEvent) []ownerEvent {
-	count := map[string]int{}
-	clusters := map[string]map[string]bool{}
+	alike := map[string][]ownerEvent{}
+	var reasons []string
 	for _, e := range events {
-		if e.kind != corev1.EventTypeNormal {
-			continue
+		if alike[e.reason] == nil {
+			reasons = append(reasons, e.reason)
 		}
-		if count[e.reason]++; clusters[e.reason] == nil {
-			clusters[e.reason] = map[string]bool{}
-		}
-		clusters[e.reason][e.about.Name] = true
+		alike[e.reason] = append(alike[e.reason], e)
 	}
 	var few []ownerEvent
-	told := map[string]bool{}
-	for _, e := range events {
-		switch {
-		case e.kind != corev1.EventTypeNormal || count[e.reason] <= fewEvents:
-			few = append(few, e)
-		case !told[e.reason]:
-			told[e.reason] = true
-			e.note = fmt.Sprintf("%s %d dependents in %d clusters", e.reason, count[e.reason], len(clusters[e.reason]))
-			e.about = about("", "")
-			few = append(few, e)
+	for _, reason := range reasons {
+		switch all := alike[reason]; {
+		case len(all) <= fewEvents:
+			few = append(few, all...)
+		case all[0].kind == corev1.EventTypeNormal:
+			few = append(few, counted(all))
+		default:
+			few = append(few, eachText(all)...)
 		}
+	}
+	return few
+}
+
+// counted returns one event that says with how many dependents the same was done.
+func counted(all []ownerEvent) ownerEvent {
+	clusters := map[string]bool{}
+	for _, e := range all {
+		clusters[e.about.Name] = true
+	}
+	one := all[0]
+	one.note = fmt.Sprintf("%s %d dependents in %d clusters", one.reason, len(all), len(clusters))
+	one.about = about("", "")
+	return one
+}
+
+// eachText returns warnings of one reason that say each text once, about the first cluster that has it, and in how many that is so.
+// Where there are many texts, one more event counts the others.
+func eachText(all []ownerEvent) []ownerEvent {
+	texts := map[string]int{} // where it is among the few
+	var few []ownerEvent
+	var count []int
+	others := 0
+	for _, e := range all {
+		said := steady(e.note)
+		if e.about.Name != "" {
+			said = strings.ReplaceAll(said, strconv.Quote(e.about.Name), "")
+		}
+		at, is := texts[said]
+		switch {
+		case is:
+			count[at]++
+		case len(few) < fewEvents:
+			texts[said] = len(few)
+			few, count = append(few, e), append(count, 1)
+		default:
+			others++
+		}
+	}
+	for i, n := range count {
+		if n > 1 {
+			few[i].note = fmt.Sprintf("In %d clusters: %s", n, few[i].note)
+		}
+	}
+	if others > 0 {
+		rest := few[0]
+		rest.note, rest.about = fmt.Sprintf("%s in %d clusters more, with other texts", rest.reason, others), about("", "")
+		few = append(few, rest)
 	}
 	return few
 }
@@ -163,7 +208,7 @@ func (o *ownerState) tell(at mcreconcile.ClusterName, err error) {
 	reason, subject := reasonOf(err), subjectOf(err)
 	news := reason + subject
 	if reason != EventClusterNotReady { // whose message changes all the time
-		news += err.Error()
+		news += text(err)
 	}
 	if reason == "" || !o.isNews(topic{topicCluster, at}, news) {
 		return
@@ -227,7 +272,7 @@ func (o *ownerState) tellReleased(s record.Site, why error) {
 
 // tellUnnoted tells why an owner that is deleted waits until it is noted that its dependents are to stay.
 func (o *ownerState) tellUnnoted(err error) {
-	if err == nil || isOutdated(err) || !o.isNews(topic{of: topicUnnoted}, err.Error()) {
+	if err == nil || isOutdated(err) || !o.isNews(topic{of: topicUnnoted}, text(err)) {
 		return
 	}
 	o.emit(ownerEvent{corev1.EventTypeWarning, reasonOf(err), "Delete", err.Error(), about(mcreconcile.LocalCluster, "ConfigMap")})
@@ -258,7 +303,7 @@ func (o *ownerState) tellUntil(of topicOf, action, subject string, err error) {
 
 // tellStatus tells why the status cannot be written.
 func (o *ownerState) tellStatus(err error) {
-	if o.isNews(topic{of: topicStatus}, err.Error()) {
+	if o.isNews(topic{of: topicStatus}, text(err)) {
 		o.emit(ownerEvent{corev1.EventTypeWarning, EventFailed, "Report", err.Error(), about(o.req.ClusterName, "status")})
 	}
 }
@@ -266,9 +311,8 @@ func (o *ownerState) tellStatus(err error) {
 // tellReplaced tells of clusters that had the name of a target before. That is no fault of the target, and becomes one when
 // the owner is deleted.
 func (o *ownerState) tellReplaced(at mcreconcile.ClusterName, now types.UID, err error) {
-	news := text(err)
-	if o.isNews(topic{topicReplaced, at}, news) && err != nil {
-		o.emit(ownerEvent{corev1.EventTypeWarning, EventReplaced, actionApply, news, about(at, string(now))})
+	if o.isNews(topic{topicReplaced, at}, text(err)) && err != nil {
+		o.emit(ownerEvent{corev1.EventTypeWarning, EventReplaced, actionApply, err.Error(), about(at, string(now))})
 	}
 }
 

@@ -2,6 +2,7 @@ package dependents
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -281,12 +282,19 @@ func aged(before, now []ObjectResult) []ObjectResult {
 	return now
 }
 
+// text returns what an error says, as far as that does not change with each attempt, empty for nil.
 func text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return steady(err.Error())
 }
+
+// ownPort is that of a connection which ended: "read tcp 10.0.0.1:53422->10.0.0.2:443", as webhooks have it, too.
+var ownPort = regexp.MustCompile(`:[0-9]+->`)
+
+// steady returns a text without what differs between attempts that fail alike.
+func steady(text string) string { return ownPort.ReplaceAllLiteralString(text, "->") }
 
 // sameResult reports whether nothing has changed that a status may show.
 func sameResult(a, b Result) bool {
