@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
@@ -68,26 +66,6 @@ var errNamespaceGoing = fmt.Errorf("what is in it waits for the next one: %w", e
 // errLeaving says that nothing is put into a cluster any more.
 var errLeaving = errors.New("the cluster is about to leave the fleet")
 
-// errPanic says that a function of the user has panicked.
-var errPanic = errors.New("panic")
-
-// recovered makes a panic the error of a function. It is deferred.
-func recovered(ctx context.Context, err *error) {
-	if panicked := panicOf(ctx, recover()); panicked != nil {
-		*err = panicked
-	}
-}
-
-// panicOf returns an error for what recover has returned, nil if there was no panic. The log has the stack.
-func panicOf(ctx context.Context, value any) error {
-	if value == nil {
-		return nil
-	}
-	err := fmt.Errorf("%w: %v", errPanic, value)
-	log.FromContext(ctx).Error(err, "Recovered", "stack", string(debug.Stack()))
-	return err
-}
-
 // errUnnoted says that a member that leaves is still in the owner's record.
 var errUnnoted = errors.New("the owner's record still has the cluster")
 
@@ -104,7 +82,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	p := &placement{engine: c, asked: v, o: o, work: w, at: at, until: time.Now().Add(c.access.Timeout)}
 	done := report{Result: Result{Cluster: w.in, Targeted: v.targeted}}
 	defer func() {
-		if panicked := panicOf(ctx, recover()); panicked != nil {
+		if panicked := remote.PanicOf(ctx, recover()); panicked != nil {
 			result, err, done.Err = reconcile.Result{}, panicked, panicked
 		}
 		done.refused = p.refused
@@ -112,7 +90,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 			c.report(o, w, v, done)
 		}
 	}()
-	if p.writer, done.Err = c.writers.At(at, w.owner); done.Err != nil {
+	if p.writer, done.Err = c.writers.At(ctx, at, w.owner); done.Err != nil {
 		return reconcile.Result{}, done.Err
 	}
 	if leaving || v.mode != serving || !v.targeted || !c.access.Within(c.cfg.dependentsIn, w.in) {

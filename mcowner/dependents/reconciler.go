@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -88,7 +89,8 @@ type Reconciler[T client.Object] struct {
 
 	// User returns the user in whose name the dependents of an owner are written, so that the rights of that user decide
 	// what the owner may have; empty for the controller's own. The owner may be gone, so its name alone decides. The controller needs the right to
-	// impersonate the user. Reading is always done in its own name. Default: nobody is impersonated.
+	// impersonate the user. Reading is always done in its own name. Where it panics, nothing is written, and an event says so. Default:
+	// nobody is impersonated.
 	User func(owner mcreconcile.Request) string
 
 	// ReleaseAfter is how long a member that is not in the fleet holds up the deletion of owners that may have dependents
@@ -194,7 +196,7 @@ func (r *Reconciler[T]) config() config {
 		paces:    r.paces,
 		newOwner: r.newOwner,
 		desired: func(ctx context.Context, owner client.Object, target Target) (all []client.Object, err error) {
-			defer recovered(ctx, &err)
+			defer remote.Recovered(ctx, &err)
 			all, err = r.Desired(ctx, owner.(T), target) //nolint:forcetypeassert // newOwner has made it
 			return withoutNil(all, err)
 		},
@@ -204,19 +206,19 @@ func (r *Reconciler[T]) config() config {
 	}
 	if r.MoreKinds != nil {
 		c.moreKinds = func(ctx context.Context, gvk schema.GroupVersionKind) (err error) {
-			defer recovered(ctx, &err)
+			defer remote.Recovered(ctx, &err)
 			return r.MoreKinds(gvk)
 		}
 	}
 	if r.Targets != nil {
 		c.targets = func(ctx context.Context, owner client.Object) (names []mcreconcile.ClusterName, err error) {
-			defer recovered(ctx, &err)
+			defer remote.Recovered(ctx, &err)
 			return r.Targets(ctx, owner.(T)) //nolint:forcetypeassert // newOwner has made it
 		}
 	}
 	if r.Status != nil {
 		c.status = func(ctx context.Context, owner client.Object, results []Result) (err error) {
-			defer recovered(ctx, &err)
+			defer remote.Recovered(ctx, &err)
 			return r.Status(ctx, owner.(T), results) //nolint:forcetypeassert // newOwner has made it
 		}
 	}
@@ -240,7 +242,7 @@ func withoutNil(all []client.Object, err error) ([]client.Object, error) {
 
 // said returns what holds for an owner.
 func (r *Reconciler[T]) said(ctx context.Context, owner T) (policy Policy, rollout Rollout, err error) {
-	defer recovered(ctx, &err)
+	defer remote.Recovered(ctx, &err)
 	policy, rollout = r.Policy, r.Rollout
 	if r.PolicyOf != nil {
 		policy = r.PolicyOf(owner)

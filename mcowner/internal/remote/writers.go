@@ -32,23 +32,22 @@ type userClients struct {
 
 // At returns what writes the dependents of an owner, for one piece of work. Nothing is written to a member that is another
 // cluster now.
-func (w *Writers) At(at Session, owner mcreconcile.Request) (client.Writer, error) {
-	c, err := w.at(at, owner)
+func (w *Writers) At(ctx context.Context, at Session, owner mcreconcile.Request) (client.Writer, error) {
+	c, err := w.at(ctx, at, owner)
 	if err != nil || !at.IsMember() {
 		return c, err
 	}
 	return &watchful{Writer: c, is: func(ctx context.Context) error { return w.Access.IsStill(ctx, at) }}, nil
 }
 
-func (w *Writers) at(at Session, owner mcreconcile.Request) (client.Client, error) {
-	if w.User == nil {
+func (w *Writers) at(ctx context.Context, at Session, owner mcreconcile.Request) (client.Client, error) {
+	user, err := w.userOf(ctx, owner)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("finding the user in whose name dependents of %s are written in %s: %w", owner, at, err)
+	case user == "":
 		return at.Cluster.GetClient(), nil
-	}
-	user := w.User(owner)
-	if user == "" {
-		return at.Cluster.GetClient(), nil
-	}
-	if at.Guest != nil {
+	case at.Guest != nil:
 		return impersonating(user, at.Cluster)
 	}
 	users, err := w.users.Get(at.Engagement, func() (*userClients, error) {
@@ -60,8 +59,24 @@ func (w *Writers) at(at Session, owner mcreconcile.Request) (client.Client, erro
 	return users.of(user, at.Cluster)
 }
 
-// IsOfOneUser reports whether dependents of both owners are written in the name of the same user.
-func (w *Writers) IsOfOneUser(one, other mcreconcile.Request) bool {
+// userOf returns the user of an owner, empty for none. Whoever may write a reference names owners that User does not expect, so its
+// panic is an error.
+func (w *Writers) userOf(ctx context.Context, owner mcreconcile.Request) (user string, err error) {
+	defer Recovered(ctx, &err)
+	if w.User != nil {
+		user = w.User(owner)
+	}
+	return user, nil
+}
+
+// IsOfOneUser reports whether dependents of both owners are written in the name of the same user. An owner has none in common with
+// one for which User panics.
+func (w *Writers) IsOfOneUser(one, other mcreconcile.Request) (is bool) {
+	defer func() {
+		if recover() != nil { // it is told when something is written for that owner
+			is = false
+		}
+	}()
 	return w.User == nil || one.ClusterName == other.ClusterName && w.User(one) == w.User(other)
 }
 

@@ -348,7 +348,7 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	if err := s.limit.Wait(ctx); err != nil {
 		return err
 	}
-	writer, err := s.writers.At(at, gone[0].Request())
+	writer, err := s.writers.At(ctx, at, gone[0].Request())
 	if err != nil {
 		return err
 	}
