@@ -279,7 +279,7 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 	for _, i := range rand.Perm(len(now)) { //nolint:gosec // it hides nothing; else those that hang would hold up the same ones each time
 		d := now[i]
 		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
-			err := p.unquoted(d.Kind, p.takeAway(ctx, d.Kind, d.obj, policy), d.obj)
+			err := p.takeAway(ctx, d.Kind, d.obj, policy)
 			errs = append(errs, err)
 			if p.isOver(err) {
 				break

@@ -162,7 +162,8 @@ func sealed(config *unstructured.Unstructured) (hash, error) {
 	return desired, nil
 }
 
-// change applies to an object if it is this owner's, unless it is as desired.
+// change applies to an object if it is this owner's, unless it is as desired. Beside what an API server has answered it returns the
+// object as it was, which that may quote.
 func (p *placement) change(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (client.Object, State, error) {
 	if err := p.mayChange(ctx, w, existing); err != nil {
 		return nil, "", err
@@ -198,24 +199,26 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 			return existing, "", err
 		}
 	}
-	existing, err = p.takeOver(ctx, w, existing)
+	taken, err := p.takeOver(ctx, w, existing)
 	if err != nil {
-		return nil, "", err
+		return existing, "", err
 	}
-	obj, err := p.applyOver(ctx, w, existing, config, desired)
+	obj, err := p.applyOver(ctx, w, taken, config, desired)
 	after, _ := p.o.was(key)
 	switch {
 	case err == nil && after.live == live: // at most it says otherwise who manages which fields
 		return obj, Unchanged, nil
 	case err == nil:
-		p.o.did(EventUpdated, p.at.Name(), w.kind.Describe(existing))
+		p.o.did(EventUpdated, p.at.Name(), w.kind.Describe(taken))
 	case apierrors.IsInvalid(err) && w.Immutable == Recreate:
-		return existing, "", p.recreate(ctx, w, existing, config, err)
+		return taken, "", p.recreate(ctx, w, taken, config, err)
+	default:
+		return taken, "", err
 	}
 	if known && before.desired == desired {
-		return obj, Drifted, err
+		return obj, Drifted, nil
 	}
-	return obj, Applied, err
+	return obj, Applied, nil
 }
 
 // recreate deletes an object that cannot be changed as it is desired. Its deletion brings the work back. It stays if it would not

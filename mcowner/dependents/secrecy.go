@@ -1,45 +1,26 @@
 package dependents
 
 import (
-	"cmp"
 	"encoding/base64"
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
-var secretKind = schema.GroupKind{Kind: "Secret"}
-
-// quotingError says that the answer about a Secret was not fit to be shown.
-type quotingError struct {
-	text string
-	err  error
-}
-
-func (e *quotingError) Error() string { return e.text }
-
-// Unwrap returns what errors.Is and errors.As look at. Its text is not to be shown.
-func (e *quotingError) Unwrap() error { return e.err }
-
 // unquoted returns an error about an object as it may be shown. API servers, webhooks and policies may quote what a Secret holds, and
 // whoever reads the owner's status or events may not be allowed to read Secrets.
 func (p *placement) unquoted(k remote.Kind, err error, states ...client.Object) error {
-	if err == nil || k.GroupKind() != secretKind {
+	if err == nil || k.GroupKind() != remote.SecretKind {
 		return err
 	}
 	text := err.Error()
 	for _, obj := range states {
 		if obj != nil && quotes(text, obj) {
-			return &quotingError{fmt.Sprintf(
-				"%s of %s: the answer quotes what it holds, and is not told; its reason is %s", k.Describe(obj), p.at,
-				cmp.Or(string(apierrors.ReasonForError(err)), "unknown"),
-			), err}
+			return remote.Withheld(err, fmt.Sprintf("%s of %s: the answer quotes what it holds", k.Describe(obj), p.at))
 		}
 	}
 	return err

@@ -18,19 +18,19 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
-// policyThatQuotes makes a cluster refuse a Secret with words that quote it. It returns once the cluster does.
-func (w *world) policyThatQuotes(cp *mctest.ControlPlane, name string) {
+// refusesWith makes a cluster refuse what is done to a Secret with words that an expression finds.
+func (w *world) refusesWith(cp *mctest.ControlPlane, policyName, secret, words string, ops ...admissionregistrationv1.OperationType) {
 	w.t.Helper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "quotes"}}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}
 	policy.Spec = admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-			ResourceNames: []string{name},
+			ResourceNames: []string{secret},
 			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+				Operations: ops,
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
 			},
 		}}},
-		Validations: []admissionregistrationv1.Validation{{Expression: "false", MessageExpression: "'too weak: ' + string(object.data.password)"}},
+		Validations: []admissionregistrationv1.Validation{{Expression: "false", MessageExpression: words}},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
 	binding.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
@@ -38,6 +38,12 @@ func (w *world) policyThatQuotes(cp *mctest.ControlPlane, name string) {
 	}
 	w.create(cp, policy)
 	w.create(cp, binding)
+}
+
+// policyThatQuotes makes a cluster refuse a Secret with words that quote it. It returns once the cluster does.
+func (w *world) policyThatQuotes(cp *mctest.ControlPlane, name string) {
+	w.t.Helper()
+	w.refusesWith(cp, "quotes", name, "'too weak: ' + string(object.data.password)", admissionregistrationv1.Create, admissionregistrationv1.Update)
 	eventually(w.t, "the policy holds", func() bool {
 		probe := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, StringData: map[string]string{"password": "probe"}}
 		err := cp.Client().Create(w.t.Context(), probe, client.DryRunAll)

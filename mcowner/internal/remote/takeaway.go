@@ -45,7 +45,7 @@ func TakeAway(
 		err = writer.Patch(ctx, released, client.MergeFromWithOptions(meta, client.MergeFromWithOptimisticLock{}))
 	}
 	if err = client.IgnoreNotFound(err); err != nil {
-		return deleted, fmt.Errorf("removing %s from %s: %w", k.Describe(obj), at, err)
+		return deleted, removing(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
 	}
 	return deleted, nil
 }
