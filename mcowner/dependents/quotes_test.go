@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,6 +16,10 @@ func TestATextQuotesASecret(t *testing.T) {
 	typed := &corev1.Secret{Data: map[string][]byte{"a": []byte("s3cr3t"), "short": []byte("abc"), "long": []byte(long)}, StringData: map[string]string{"b": "w0rds"}}
 	untyped := &unstructured.Unstructured{Object: map[string]any{
 		"data": map[string]any{"a": "not base64!", "n": int64(12345)}, "stringData": []any{map[string]any{"deep": "within"}},
+	}}
+	const config, lines, letters, cut = `{"password":"hunter2"}`, "a\nb-very-secret", "großes-geheimnis", "eleven-byteß-and-more"
+	escaped := &corev1.Secret{StringData: map[string]string{
+		"config": config, "lines": lines, "letters": letters, "token": "<tok&en>", "pin": "\x01234", "cut": cut,
 	}}
 	for name, c := range map[string]struct {
 		text   string
@@ -33,6 +38,14 @@ func TestATextQuotesASecret(t *testing.T) {
 		"a number":                {"got 12345", untyped, true},
 		"within":                  {"got within", untyped, true},
 		"nothing in an empty one": {"anything", &corev1.Secret{}, false},
+		"as a field error does":   {fmt.Sprintf("data: Invalid value: %q: not allowed", config), escaped, true},
+		"the beginning of that":   {fmt.Sprintf("data: Invalid value: %.16q…", config), escaped, true},
+		"lines":                   {fmt.Sprintf("data: Invalid value: %q: not allowed", lines), escaped, true},
+		"letters as ASCII":        {fmt.Sprintf("data: Invalid value: %+q: not allowed", letters), escaped, true},
+		"as JSON does":            {`{"token":"\u003ctok\u0026en\u003e"} is wrong`, escaped, true},
+		"as other JSON does":      {`{"pin":"\u0001234"} is wrong`, escaped, true},
+		"a rune that is cut":      {"it is " + cut, escaped, true},
+		"another that is escaped": {fmt.Sprintf("data: Invalid value: %q: not allowed", "{\"user\":1}"), escaped, false},
 	} {
 		if got := quotes(c.text, c.secret); got != c.want {
 			t.Errorf("%s: %q quotes it: %t, want %t", name, c.text, got, c.want)

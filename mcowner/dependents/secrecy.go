@@ -2,8 +2,12 @@ package dependents
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +37,7 @@ const (
 	longestQuoted  = 12
 )
 
-// quotes reports whether a text has a value of a Secret, or its beginning, as it is or as it is encoded.
+// quotes reports whether a text has a value of a Secret, or its beginning, as it is, escaped or encoded.
 func quotes(text string, secret client.Object) bool {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
 	if err != nil {
@@ -49,8 +53,28 @@ func quotes(text string, secret client.Object) bool {
 }
 
 func has(text, value string) bool {
-	return len(value) >= shortestSecret && strings.Contains(text, value[:min(len(value), longestQuoted)])
+	return len(value) >= shortestSecret && slices.ContainsFunc(written(value), func(form string) bool {
+		return strings.Contains(text, form[:min(len(form), longestQuoted)])
+	})
 }
+
+// written returns the beginning of a value, as it is and as texts escape it: field errors quote as Go does, others as JSON does.
+func written(value string) []string {
+	value = value[:min(len(value), longestQuoted+utf8.UTFMax)] // which no form makes shorter, and which ends no rune that counts
+	forms := []string{value, within(strconv.Quote(value)), within(strconv.QuoteToASCII(value))}
+	for _, escaped := range []bool{true, false} {
+		var text strings.Builder
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(escaped)
+		if err := encoder.Encode(value); err == nil {
+			forms = append(forms, within(strings.TrimSuffix(text.String(), "\n")))
+		}
+	}
+	return forms
+}
+
+// within returns what is between quotes.
+func within(quoted string) string { return quoted[1 : len(quoted)-1] }
 
 // valuesOf returns all values within a field, whatever they are. Keys are no secrets.
 func valuesOf(field any) []string {
