@@ -20,9 +20,18 @@ import (
 // ErrEmptying says that what is left in a namespace is about to go: it is being deleted, or its controller in the namespace is.
 var ErrEmptying = errors.New("what was in it is still being deleted")
 
+// isNamespace reports whether a kind is that of namespaces.
+func isNamespace(k Kind) bool { return k.GroupKind() == schema.GroupKind{Kind: "Namespace"} }
+
 // isCreated reports whether an object is a namespace that was created for dependents.
 func isCreated(k Kind, obj client.Object) bool {
-	return k.GroupKind() == schema.GroupKind{Kind: "Namespace"} && obj.GetAnnotations()[mcowner.CreatedByAnnotation] != ""
+	return isNamespace(k) && obj.GetAnnotations()[mcowner.CreatedByAnnotation] != ""
+}
+
+// isUnmarked reports whether an object is a namespace that owners share, and that does not say any more what it was created for. It
+// may be somebody's by now. With a controller among the owners it is a dependent like any other.
+func isUnmarked(k Kind, obj client.Object, owners []mcowner.Reference) bool {
+	return isNamespace(k) && !isCreated(k, obj) && !slices.ContainsFunc(owners, func(r mcowner.Reference) bool { return r.Controller })
 }
 
 // emptiness reports whether a namespace has nothing in it, but for what Kubernetes itself puts there. It lists every kind that is

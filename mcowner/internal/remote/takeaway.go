@@ -13,7 +13,8 @@ import (
 // TakeAway takes owners from a dependent: it deletes the dependent, unless the policy is Orphan, the dependent itself says that
 // it is to stay, or there is another owner; then it removes the references. It does so as the object was read: if it was
 // changed since, nothing happens, and the error is a conflict. One that is gone already is no error. A namespace that was created
-// for dependents is deleted only if it is empty of others; the error wraps ErrEmptying while that is not so yet.
+// for dependents is deleted only if it is empty of others; the error wraps ErrEmptying while that is not so yet. Any other
+// namespace is deleted only with its controller.
 func TakeAway(
 	ctx context.Context, a *Access, writer client.Writer, at Session, k Kind, obj client.Object,
 	owners []mcowner.Reference, policy metav1.DeletionPropagation,
@@ -29,7 +30,7 @@ func TakeAway(
 	}
 	others, err := mcowner.References(released, at.ID)
 	stays := policy == metav1.DeletePropagationOrphan || obj.GetAnnotations()[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan)
-	deleted = !stays && len(others)+len(released.OwnerReferences) == 0 && err == nil
+	deleted = !stays && len(others)+len(released.OwnerReferences) == 0 && err == nil && !isUnmarked(k, obj, owners)
 	if deleted && isCreated(k, obj) {
 		if deleted, err = emptiness(ctx, a, at, obj.GetName()); err != nil {
 			return false, fmt.Errorf("removing %s from %s: %w", k.Describe(obj), at, err)
