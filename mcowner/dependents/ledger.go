@@ -259,6 +259,13 @@ func (l *ledger) present(site record.Site) {
 	}
 }
 
+// leading returns which cluster a name has led to last, empty if that is not known, or the name is no member's.
+func (l *ledger) leading(name mcreconcile.ClusterName) types.UID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leads[name]
+}
+
 // absent notes that a name is no member's any more.
 func (l *ledger) absent(name mcreconcile.ClusterName) {
 	l.mu.Lock()

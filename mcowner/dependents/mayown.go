@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // mayChange returns nil for an object that is this owner's, or may become it, and otherwise why it must not be changed. What is
@@ -37,10 +39,12 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 		return fmt.Errorf("%s of %s is of an owner of the same name that is gone: %w", w.kind.Describe(existing), p.at, errGoing)
 	case i >= 0 && references[i].Key() == p.asked.ref.Key():
 		conflict.Why = p.otherCluster(existing, &references[i])
-	case i >= 0 && p.mayTake(w, existing, references[i]):
-		return nil
 	case i >= 0:
-		conflict.Why = p.discreet(&mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Owner: &references[i]}, references[i])
+		owned := p.mayTake(ctx, w, existing, references[i])
+		if owned == nil {
+			return nil
+		}
+		conflict.Why = p.discreet(owned, references[i])
 	case metav1.GetControllerOfNoCopy(existing) != nil:
 		conflict.Why = &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Native: metav1.GetControllerOf(existing)}
 	case p.isFromAnother(existing):
@@ -67,10 +71,40 @@ func (p *placement) isOwnAlone(existing client.Object) bool {
 	return err == nil && len(others)+len(rest.GetOwnerReferences()) == 0 && p.isOwn(existing)
 }
 
-// mayTake reports whether an object may be taken from another owner.
-func (p *placement) mayTake(w wanted, existing client.Object, from mcowner.Reference) bool {
-	return w.Conflict == Adopt && from.Fleet == p.engine.cfg.fleet && existing.GetDeletionTimestamp().IsZero() &&
-		metav1.GetControllerOfNoCopy(existing) == nil && p.engine.writers.IsOfOneUser(from.Request(), p.asked.ref.Request())
+// mayTake returns nil for an object that may be taken from another owner, and otherwise whose it is. Nothing is taken from an owner
+// in another cluster than the one that has the name here: that is another installation's of the same name, which would take it back.
+func (p *placement) mayTake(ctx context.Context, w wanted, existing client.Object, from mcowner.Reference) error {
+	owned := &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Owner: &from}
+	if w.Conflict != Adopt || from.Fleet != p.engine.cfg.fleet || !existing.GetDeletionTimestamp().IsZero() ||
+		metav1.GetControllerOfNoCopy(existing) != nil || !p.engine.writers.IsOfOneUser(from.Request(), p.asked.ref.Request()) {
+		return owned
+	}
+	now, err := p.originNow(ctx, from)
+	if err != nil {
+		return fmt.Errorf("finding out whether %s is of this installation: %w", from, err)
+	}
+	if !mcowner.Differ(from.ClusterUID, now.ClusterUID) {
+		return nil
+	}
+	owned.Now = &now
+	return owned
+}
+
+// originNow returns a reference to an owner with the identity that the cluster of its name has here. It is that of the last time
+// where the cluster is away, and empty where it is not known.
+func (p *placement) originNow(ctx context.Context, owner mcowner.Reference) (mcowner.Reference, error) {
+	owner.ClusterUID = p.asked.ref.ClusterUID
+	if owner.Cluster == p.asked.ref.Cluster {
+		return owner, nil
+	}
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	id, err := p.engine.access.IDOf(ctx, owner.Cluster)
+	if err != nil && owner.Cluster == mcreconcile.LocalCluster {
+		return owner, err
+	}
+	owner.ClusterUID = cmp.Or(id.UID, p.engine.ledger.leading(owner.Cluster))
+	return owner, nil
 }
 
 // takeOver takes an object from the owner that controls it, if that is another one, and returns it as it is then.

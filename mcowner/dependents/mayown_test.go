@@ -34,8 +34,10 @@ func ownerNamed(name string, change ...func(*mcowner.Reference)) mcowner.Referen
 // placing is work for the owner a.
 func placing() *placement {
 	return &placement{
-		engine: &engine{cfg: config{fleet: "payments", name: "copier"}}, asked: view{plan: &plan{ref: ownerNamed("a")}},
-		at: remote.Session{ID: at},
+		engine: &engine{
+			cfg: config{fleet: "payments", name: "copier"}, ledger: newLedger(), access: remote.NewAccess(&hub{uid: "h"}, "copier", 0, false),
+		},
+		asked: view{plan: &plan{ref: ownerNamed("a")}}, at: remote.Session{ID: at},
 	}
 }
 

@@ -50,6 +50,7 @@ const (
 	AdoptUnowned ConflictPolicy = "AdoptUnowned"
 	// Adopt takes it over also if another owner of the same installation controls it, which loses it. Two owners that both
 	// adopt take it from each other for ever. With Reconciler.User, it is not taken from an owner in another cluster, or of another user.
+	// An owner in a cluster of another identity than that of its name here is another installation's.
 	Adopt ConflictPolicy = "Adopt"
 )
 
