@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -184,8 +185,10 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	now := fingerprint{existing.GetUID(), desired, live}
 	isOwn := p.isOwn(existing)
 	switch {
-	case known && before == now, isOwn && w.Change == CreateOnly:
+	case known && before == now:
 		return existing, Unchanged, nil
+	case isOwn && w.Change == CreateOnly:
+		return p.relabel(ctx, w, existing, config)
 	case !known && isAsApplied(existing, config):
 		p.o.remember(key, now)
 		return existing, Unchanged, nil
@@ -219,6 +222,33 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 		return obj, Drifted, nil
 	}
 	return obj, Applied, nil
+}
+
+// relabel gives a dependent back the labels by which it is found, and leaves the rest of it as it is.
+func (p *placement) relabel(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (client.Object, State, error) {
+	labelled := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	all := maps.Clone(existing.GetLabels())
+	if all == nil {
+		all = map[string]string{}
+	}
+	for _, key := range []string{p.asked.ref.Key(), mcowner.FleetLabel, mcowner.OwnerClusterLabel} {
+		all[key] = config.GetLabels()[key]
+	}
+	switch {
+	case maps.Equal(all, existing.GetLabels()):
+		return existing, Unchanged, nil
+	case w.Suspend:
+		return existing, Suspended, nil
+	}
+	labelled.SetLabels(all)
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
+	if err := p.writer.Patch(ctx, labelled, patch, client.FieldOwner(p.engine.cfg.name)); err != nil {
+		return existing, "", fmt.Errorf("putting back the labels of %s in %s: %w", w.kind.Describe(existing), p.at, err)
+	}
+	p.o.did(EventUpdated, p.at.Name(), w.kind.Describe(existing))
+	return labelled, Drifted, nil
 }
 
 // recreate deletes an object that cannot be changed as it is desired. Its deletion brings the work back. It stays if it would not

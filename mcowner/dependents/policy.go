@@ -61,7 +61,7 @@ type ChangePolicy string
 const (
 	// Apply makes it as desired. It is the default.
 	Apply ChangePolicy = "Apply"
-	// CreateOnly leaves it as it is, once it is there and the owner's.
+	// CreateOnly leaves it as it is, once it is there and the owner's. Labels of the reference that it has lost are put back.
 	CreateOnly ChangePolicy = "CreateOnly"
 )
 

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -198,7 +199,8 @@ func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation
 	return going, together(p.removeWave(ctx, all, policy, done), err)
 }
 
-// there returns the metadata of all dependents of the owner in the cluster, as the API server has them.
+// there returns the metadata of all dependents of the owner in the cluster, as the API server has them, and those without labels that
+// the cache knows.
 func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 	selector, err := remote.OfOwner(p.asked.ref)
 	if err != nil {
@@ -217,10 +219,29 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 			}
 			return nil
 		})
-		errs = append(errs, err)
+		var more []dependent
+		if err == nil {
+			more, err = p.unlabelled(ctx, k, selector)
+		}
+		all, errs = append(all, more...), append(errs, err)
 		if p.isOver(err) {
 			break
 		}
 	}
 	return all, together(errs...)
+}
+
+// unlabelled returns those dependents of a kind that the selector does not find, since somebody took their labels away. The cache has
+// them by their annotations. Where this replica has no cache, they are not found.
+func (p *placement) unlabelled(ctx context.Context, k remote.Kind, selector labels.Selector) (all []dependent, err error) {
+	if p.at.Guest != nil {
+		return nil, nil
+	}
+	objs, err := p.list(ctx, k)
+	for _, obj := range objs {
+		if !selector.Matches(labels.Set(obj.GetLabels())) {
+			all = append(all, dependent{k, obj})
+		}
+	}
+	return all, unlessUnserved(err)
 }

@@ -1,0 +1,83 @@
+package dependents_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+)
+
+// TestWhatIsCreatedOnlyGetsItsLabelsBack, and is left as it is otherwise: without them it would not be found when its owner goes.
+// While it is suspended, nothing is written.
+func TestWhatIsCreatedOnlyGetsItsLabelsBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Policy.Change = dependents.CreateOnly
+	withOverrides(r)
+	all := reportsOf(t, r)
+	p := w.run(r)
+	for _, name := range []string{"a", "suspended"} {
+		w.create(w.Local, w.owner(name, one.Name))
+		w.isCopied(one, name)
+	}
+	w.change(w.Local, "suspended", func(cm *corev1.ConfigMap) { cm.Annotations["dependent."+dependents.SuspendAnnotation] = "true" })
+	eventually(t, "it is suspended", func() bool { return p.isAtRest() && !all.object("suspended").Since.IsZero() })
+	before := w.mustGet(one, copyOf("a"))
+	for _, name := range []string{"a", "suspended"} {
+		w.change(one, copyOf(name), func(cm *corev1.ConfigMap) {
+			cm.Labels = map[string]string{"mine": "yes"}
+			cm.Data["value"] = "by hand"
+		})
+	}
+	eventually(t, "the labels are there again", func() bool {
+		return w.mustGet(one, copyOf("a")).Labels[mcowner.FleetLabel] == fleetName
+	})
+	now := w.mustGet(one, copyOf("a"))
+	for key, want := range before.Labels {
+		if got, is := now.Labels[key]; !is || got != want {
+			t.Errorf("the label %s is %q, before %q", key, got, want)
+		}
+	}
+	if now.Labels["mine"] != "yes" || now.Data["value"] != "by hand" {
+		t.Errorf("it was changed besides: labels %v, data %v", now.Labels, now.Data)
+	}
+	all.is("suspended", dependents.Suspended)
+	if labels := w.mustGet(one, copyOf("suspended")).Labels; len(labels) != 1 {
+		t.Errorf("what is suspended was written to: %v", labels)
+	}
+	for _, name := range []string{"a", "suspended"} {
+		w.remove(w.Local, name)
+		w.isGone(w.Local, name)
+		w.isGone(one, copyOf(name))
+	}
+}
+
+// TestDependentsThatLostTheirLabelsWhileNothingRanGoWithTheirOwner: no list by labels finds them.
+func TestDependentsThatLostTheirLabelsWhileNothingRanGoWithTheirOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	p := w.run(w.spread())
+	for _, name := range []string{"goes", "orphans"} {
+		w.create(w.Local, w.owner(name, one.Name))
+		w.isCopied(one, name)
+	}
+	eventually(t, "the program is at rest", p.isAtRest)
+	p.stop()
+	w.change(w.Local, "orphans", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = "Orphan" })
+	for _, name := range []string{"goes", "orphans"} {
+		w.change(one, copyOf(name), func(cm *corev1.ConfigMap) { cm.Labels = nil })
+		w.remove(w.Local, name)
+	}
+	w.run(w.spread())
+	w.isGone(w.Local, "goes")
+	w.isGone(one, copyOf("goes"))
+	w.isGone(w.Local, "orphans")
+	if left := w.mustGet(one, copyOf("orphans")); isOf(left, "orphans") {
+		t.Errorf("what is to stay still has the owner: %v", left.Annotations)
+	}
+}
