@@ -14,7 +14,8 @@ import (
 
 // SetControllerReference makes owner the controller of a dependent in a cluster: it sets the annotation and the
 // labels, which are stored once the dependent is created or updated. If both are in the same cluster, and in namespaces
-// where that is allowed, the native owner reference is set as well, so that Kubernetes' garbage collection does its part.
+// where that is allowed, the native owner reference is set as well, so that Kubernetes' garbage collection does its part. It is
+// taken away if [DeletionPolicyAnnotation] on the dependent says Orphan: garbage collection would delete the dependent.
 //
 // It returns an [AlreadyOwnedError], and changes nothing, if the dependent has another controller, be it in this cluster
 // or in another, or belongs to another fleet; an error that wraps [ErrMalformed] if it has a reference that cannot be
@@ -58,7 +59,10 @@ func set(owner Reference, dependent client.Object, in ClusterID) error {
 	if _, labelled := dependent.GetLabels()[OwnerClusterLabel]; owner.Controller || !labelled {
 		dependent.SetLabels(with(dependent.GetLabels(), OwnerClusterLabel, OwnerClusterValue(owner.Cluster)))
 	}
-	if owner.reachesNatively(dependent, in) {
+	switch {
+	case dependent.GetAnnotations()[DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan):
+		removeNative(owner, dependent)
+	case owner.reachesNatively(dependent, in):
 		setNative(owner, dependent)
 	}
 	return nil
@@ -155,6 +159,10 @@ func RemoveReference(owner Reference, dependent client.Object) {
 		dependent.SetLabels(without(without(dependent.GetLabels(), FleetLabel), OwnerClusterLabel))
 		dependent.SetAnnotations(without(without(dependent.GetAnnotations(), DesiredAnnotation), CreatedByAnnotation))
 	}
+	removeNative(owner, dependent)
+}
+
+func removeNative(owner Reference, dependent client.Object) {
 	natives := slices.DeleteFunc(slices.Clone(dependent.GetOwnerReferences()), func(n metav1.OwnerReference) bool { return n.UID == owner.UID })
 	dependent.SetOwnerReferences(natives)
 }

@@ -68,11 +68,11 @@ func (p *placement) configuration(w wanted) (*unstructured.Unstructured, error) 
 		return nil, err
 	}
 	obj := w.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
-	if err := mcowner.SetControllerReference(p.asked.ref, obj, p.at.ID); err != nil {
-		return nil, err
+	if w.Keep {
+		keep(obj)
 	}
-	if _, said := obj.GetAnnotations()[DeletionPolicyAnnotation]; w.Keep && !said {
-		obj.GetAnnotations()[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+	if err := p.control(obj); err != nil {
+		return nil, err
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -87,6 +87,30 @@ func (p *placement) configuration(w wanted) (*unstructured.Unstructured, error) 
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
 	return u, nil
+}
+
+// keep has an object that is desired say that it is to stay, unless it says something else.
+func keep(obj client.Object) {
+	annotations := map[string]string{DeletionPolicyAnnotation: string(metav1.DeletePropagationOrphan)}
+	maps.Copy(annotations, obj.GetAnnotations())
+	obj.SetAnnotations(annotations)
+}
+
+// control makes the owner the controller of an object that is desired. Kubernetes' garbage collector must not know of an owner whose
+// annotation lets its dependents stay, or makes no sense: it deletes them before the owner is looked at.
+func (p *placement) control(obj client.Object) error {
+	if err := mcowner.SetControllerReference(p.asked.ref, obj, p.at.ID); err != nil {
+		return err
+	}
+	if said, err := saidPolicy(p.asked.owner); err != nil || said == metav1.DeletePropagationOrphan {
+		obj.SetOwnerReferences(slices.DeleteFunc(obj.GetOwnerReferences(), p.isNativelyOwn))
+	}
+	return nil
+}
+
+// isNativelyOwn reports whether a native reference is to the owner.
+func (p *placement) isNativelyOwn(native metav1.OwnerReference) bool {
+	return native.UID == p.asked.ref.UID
 }
 
 // withoutNulls removes the nulls that Go types without a value become.
@@ -118,7 +142,7 @@ func (p *placement) keepIdentities(config *unstructured.Unstructured, existing c
 	annotations := config.GetAnnotations()
 	annotations[p.asked.ref.Key()] = before
 	config.SetAnnotations(annotations)
-	return mcowner.SetControllerReference(p.asked.ref, config, p.at.ID)
+	return p.control(config)
 }
 
 // never is a resource version that no object has.
@@ -224,7 +248,8 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	return obj, Applied, nil
 }
 
-// relabel gives a dependent back the labels by which it is found, and leaves the rest of it as it is.
+// relabel gives a dependent back the labels by which it is found, takes a native reference that it is not to have, and leaves the rest
+// of it as it is.
 func (p *placement) relabel(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (client.Object, State, error) {
 	labelled := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	all := maps.Clone(existing.GetLabels())
@@ -234,13 +259,16 @@ func (p *placement) relabel(ctx context.Context, w wanted, existing client.Objec
 	for _, key := range []string{p.asked.ref.Key(), mcowner.FleetLabel, mcowner.OwnerClusterLabel} {
 		all[key] = config.GetLabels()[key]
 	}
+	labelled.SetLabels(all)
+	if !slices.ContainsFunc(config.GetOwnerReferences(), p.isNativelyOwn) {
+		labelled.SetOwnerReferences(slices.DeleteFunc(labelled.GetOwnerReferences(), p.isNativelyOwn))
+	}
 	switch {
-	case maps.Equal(all, existing.GetLabels()):
+	case maps.Equal(all, existing.GetLabels()) && len(labelled.GetOwnerReferences()) == len(existing.GetOwnerReferences()):
 		return existing, Unchanged, nil
 	case w.Suspend:
 		return existing, Suspended, nil
 	}
-	labelled.SetLabels(all)
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
