@@ -23,6 +23,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/access"
 	"github.com/fleet-runtime/fleet-runtime/providers/internal/hubtest"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 func TestAMemberWithAMinterOfLeastRightsIsEngaged(t *testing.T) {
