@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/discovery"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -19,9 +21,18 @@ import (
 
 type check struct {
 	*shared
+	asking
+}
 
+// asking is how a member is asked what the account of the controllers may do there.
+type asking struct {
 	rights rightsFlags
 	server string
+}
+
+func (a *asking) addFlags(to *pflag.FlagSet) {
+	a.rights.addFlags(to)
+	to.StringVar(&a.server, "member-server", "", "The URL at which you reach the member, if the hub has another one")
 }
 
 func newCheck(s *shared) *cobra.Command {
@@ -36,8 +47,7 @@ Exit codes: 0 if all is well, 3 if something is missing.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return k.run(c.Context(), args[0]) },
 	}
-	k.rights.addFlags(c.Flags())
-	c.Flags().StringVar(&k.server, "member-server", "", "The URL at which you reach the member, if the hub has another one")
+	k.addFlags(c.Flags())
 	return c
 }
 
@@ -50,63 +60,30 @@ func (k *check) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	token, err := mint(ctx, hub, found, name)
+	config, expires, err := k.config(ctx, hub, found, name)
 	if err != nil {
 		if reason := fleet.ReasonOf(err); found.access != nil && reason != "" {
 			err = &exitError{code: codeNotReady, err: fmt.Errorf("%w\nDo this: %s", err, cureOf(reason, found.access))}
 		}
 		return err
 	}
-	tellf(k.streams.Out, "Credentials:  a token until %s\n", token.Expires.UTC().Format(time.RFC3339))
-	config, err := access.Config(found.access.Spec)
+	tellf(k.streams.Out, "Credentials:  a token until %s\n", expires.UTC().Format(time.RFC3339))
+	version, err := reach(config)
 	if err != nil {
-		return err
+		return &exitError{code: codeNotReady, err: err}
 	}
-	config.BearerToken, config.Timeout = token.Value(), 10*time.Second
-	if k.server != "" {
-		config.Host = k.server
-	}
-	if err := k.reach(config); err != nil {
-		return err
-	}
+	tellf(k.streams.Out, "Reachable:    %s at %s\n", version, config.Host)
 	if len(k.rights.files) == 0 {
 		tellf(k.streams.Out, "Rights:       not asked for; name with --rules what the controllers need\n")
 		return nil
 	}
-	return k.ask(ctx, config)
-}
-
-// reach asks the member for its version.
-func (k *check) reach(config *rest.Config) error {
-	c, err := discovery.NewDiscoveryClientForConfig(config)
+	want, err := k.wanted(k.streams.In)
 	if err != nil {
 		return err
 	}
-	version, err := c.ServerVersion()
-	if err != nil {
-		return &exitError{code: codeNotReady, err: fmt.Errorf("reach the member at %s from here: %s: %w", config.Host, fleet.ReasonOf(err), err)}
-	}
-	tellf(k.streams.Out, "Reachable:    %s at %s\n", version.GitVersion, config.Host)
-	return nil
-}
-
-// ask asks the member whether the account has the rights in the files.
-func (k *check) ask(ctx context.Context, config *rest.Config) error {
-	wanted, err := k.rights.read(k.streams.In, defaultAccount())
+	lacking, err := lackingOf(ctx, config, want)
 	if err != nil {
 		return err
-	}
-	want, err := membership.GivenBy(wanted.Objects)
-	if err != nil {
-		return err
-	}
-	c, err := authorizationclient.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	lacking, err := rights.Lacking(ctx, c, want)
-	if err != nil {
-		return fmt.Errorf("ask the member (%s): %w", config.Host, err)
 	}
 	if len(lacking) == 0 {
 		tellf(k.streams.Out, "Rights:       all %d are there\n", len(want))
@@ -117,4 +94,53 @@ func (k *check) ask(ctx context.Context, config *rest.Config) error {
 		tellf(k.streams.Out, "  %s\n", right)
 	}
 	return &exitError{code: codeNotReady, err: errors.New("rights are missing; mcctl rbac gives them")}
+}
+
+// config returns the way to a member from here, with a token of the account of the controllers.
+func (a *asking) config(ctx context.Context, hub *reached, k known, name string) (config *rest.Config, expires time.Time, err error) {
+	token, err := mint(ctx, hub, k, name)
+	if err != nil {
+		return nil, expires, err
+	}
+	if config, err = access.Config(k.access.Spec); err != nil {
+		return nil, expires, err
+	}
+	config.BearerToken, config.Timeout = token.Value(), 10*time.Second
+	config.Host = orElse(a.server, config.Host)
+	return config, token.Expires, nil
+}
+
+// reach asks a member for its version.
+func reach(config *rest.Config) (string, error) {
+	c, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	version, err := c.ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("reach the member at %s from here: %s: %w", config.Host, fleet.ReasonOf(err), err)
+	}
+	return version.GitVersion, nil
+}
+
+// wanted reads the rights that the account needs.
+func (a *asking) wanted(in io.Reader) ([]rights.Right, error) {
+	wanted, err := a.rights.read(in, defaultAccount())
+	if err != nil {
+		return nil, err
+	}
+	return membership.GivenBy(wanted.Objects)
+}
+
+// lackingOf asks a member which rights the account does not have.
+func lackingOf(ctx context.Context, config *rest.Config, want []rights.Right) ([]rights.Right, error) {
+	c, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	lacking, err := rights.Lacking(ctx, c, want)
+	if err != nil {
+		return nil, fmt.Errorf("ask the member (%s): %w", config.Host, err)
+	}
+	return lacking, nil
 }

@@ -2,8 +2,10 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/access/rights"
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
@@ -21,6 +24,7 @@ import (
 
 type describing struct {
 	*shared
+	asking
 
 	live    bool
 	account string
@@ -31,18 +35,21 @@ func newDescribe(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "describe NAME",
 		Short: "Tell why a member is not reconciled, and what to do",
-		Long: `Tells what is known of a member, in the order in which one thing needs the one before: discovered, credentials, reachable, rights and
-kinds, owner, paused. The first that is wrong comes with one thing to do. mcctl check asks the member itself.
+		Long: `Tells what is known of a member, in the order in which one thing needs the one before: discovered, credentials, reachable, rights,
+kinds, owner, paused, queue. The first that is wrong comes with one thing to do.
 
-With --live, the manager that works on the member is asked too: what waits for it in queues, and what runs now. That goes to the port
-"metrics" of the manager's Pod, as kubectl port-forward does, and takes the rights to get Leases and Pods and to create pods/portforward
-in the manager's namespace. Your own credentials are not shown to the Pod. If it tells only those that it knows, as it should, name
-with --live-account a service account that may get /debug/fleet, of which you may create a token.
+With --rules, the member itself is asked whether the account of the controllers has the rights in the files, as mcctl check does.
 
-Exit codes: 0 if the member is Ready, 3 if it is not, 1 if the manager was to be asked and could not be.`,
+With --live, the manager that works on the member is asked too, and where replicas share the members its owner alone: what waits for it in
+queues, and what runs now. That goes to the port "metrics" of the manager's Pod, as kubectl port-forward does, and takes the rights to get
+Leases and Pods and to create pods/portforward in the manager's namespace. Your own credentials are not shown to the Pod. If it tells only
+those that it knows, as it should, name with --live-account a service account that may get /debug/fleet, of which you may create a token.
+
+Exit codes: 0 if the member is Ready, 3 if it is not or a right is missing, 1 if the member or the manager was to be asked and could not be.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return d.run(c.Context(), args[0]) },
 	}
+	d.addFlags(c.Flags())
 	c.Flags().BoolVar(&d.live, "live", false, "Ask the manager that works on the member for its queues and for what runs")
 	c.Flags().StringVar(&d.account, "live-account", "", "With --live, the service account of the hub whose token the manager is shown, as NAMESPACE/NAME")
 	return c
@@ -65,6 +72,12 @@ func (d *describing) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	var want []rights.Right
+	if len(d.rights.files) > 0 {
+		if want, err = d.wanted(d.streams.In); err != nil {
+			return err
+		}
+	}
 	hub, err := d.hub.connect()
 	if err != nil {
 		return err
@@ -73,27 +86,69 @@ func (d *describing) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	stale := k.member != nil && leases{}.stale(ctx, hub, k.member)
-	now := time.Now()
-	findings := examine(k, stale, now)
-	var notLive error
+	stale, now := k.member != nil && leases{}.stale(ctx, hub, k.member), time.Now()
+	answers := noAnswers(name)
+	var notAsked error
+	if want != nil {
+		answers.rights, notAsked = d.ask(ctx, hub, k, name, want)
+	}
 	if d.live {
 		live, err := hub.live(ctx, k, name, account)
 		if err == nil {
-			findings = append(findings, live.findings(now)...)
+			answers.queue = live.findings(now)
+		} else {
+			notAsked = errors.Join(notAsked, fmt.Errorf("the manager of %s was not asked: %w", name, err))
+			answers.queue = []finding{{about: columnQueue, says: "could not be asked for"}}
 		}
-		notLive = err
 	}
+	findings := examine(k, stale, now, answers)
 	if err := show(d.streams.Out, name, findings); err != nil {
 		return err
 	}
-	if notLive != nil {
-		return fmt.Errorf("the manager of %s was not asked: %w", name, notLive)
+	if notAsked != nil {
+		return notAsked
 	}
-	if is, _ := k.ready(); !is || stale {
+	if is, _ := k.ready(); !is || stale || answers.rights.cure != "" {
 		return &exitError{code: codeNotReady}
 	}
 	return nil
+}
+
+// ask asks the member which of the rights the account of the controllers has not.
+func (d *describing) ask(ctx context.Context, hub *reached, k known, name string, want []rights.Right) (finding, error) {
+	f := finding{about: columnRights, says: "could not be asked for"}
+	config, _, err := d.config(ctx, hub, k, name)
+	var lacking []rights.Right
+	if err == nil {
+		lacking, err = lackingOf(ctx, config, want)
+	}
+	if err != nil {
+		return f, fmt.Errorf("the member %s was not asked for rights; say with --member-server at which URL you reach it, if the hub has another one: %w", name, err)
+	}
+	if len(lacking) == 0 {
+		f.says = fmt.Sprintf("all %d are there", len(want))
+		return f, nil
+	}
+	f.says = fmt.Sprintf("%d of %d are missing", len(lacking), len(want))
+	for _, right := range lacking {
+		f.says += "\n" + right.String()
+	}
+	f.cure = "give them: mcctl rbac " + name
+	return f, nil
+}
+
+// answers are what others than the hub have said.
+type answers struct {
+	rights finding
+	queue  []finding
+}
+
+// noAnswers are those where nobody was asked.
+func noAnswers(name string) answers {
+	return answers{
+		rights: finding{about: columnRights, says: "not asked; mcctl describe " + name + " --rules FILE asks the member"},
+		queue:  []finding{{about: columnQueue, says: "not asked; mcctl describe " + name + " --live asks the manager that works on it"}},
+	}
 }
 
 // finding is what is known of one thing that a member needs.
@@ -123,10 +178,10 @@ func show(to io.Writer, name string, findings []finding) error {
 }
 
 // examine says what is known of a member, in the order in which one thing needs the one before.
-func examine(k known, stale bool, now time.Time) []finding {
+func examine(k known, stale bool, now time.Time, answers answers) []finding {
 	all := []finding{discovered(k), credentials(k, now)}
 	if k.member == nil {
-		return append(all, finding{about: columnState, says: "not known", cure: "let the manager write Members: its program calls members.Setup, in the example operator with the flag --accesses; or ask it at /debug/fleet"})
+		return append(all, finding{about: columnState, says: "not known", cure: "let the manager write Members: its program calls members.Setup, in the example operator with the flag --accesses; or ask it at /debug/fleet"}, answers.rights)
 	}
 	m := k.member
 	if stale {
@@ -135,7 +190,13 @@ func examine(k known, stale bool, now time.Time) []finding {
 			cure: "see why the manager does not run: its Deployment and the logs of its Pods",
 		})
 	}
-	return append(all, state(m, now), identity(m), kinds(m), owner(m), controls(m))
+	at := len(all)
+	all = append(all, state(k, now), identity(m), answers.rights, kinds(m), owner(m), controls(m))
+	all = append(all, answers.queue...)
+	if is, _ := k.ready(); !is && !slices.ContainsFunc(all, func(f finding) bool { return f.cure != "" }) {
+		all[at].cure = cureOfState(m.Status.State)
+	}
+	return all
 }
 
 func discovered(k known) finding {
@@ -159,7 +220,7 @@ func discovered(k known) finding {
 func credentials(k known, now time.Time) finding {
 	f := finding{about: "Credentials", says: "their end is not known"}
 	if k.member != nil && !k.member.Status.Expires.IsZero() {
-		f = until(f, k.member.Status.Expires.Time, now)
+		f = until(f, k.member.Status.Expires.Time, now, k.access)
 	}
 	if k.access == nil {
 		return f
@@ -170,38 +231,29 @@ func credentials(k known, now time.Time) finding {
 		}
 	}
 	if k.member == nil && k.access.Spec.Minter != nil && !k.access.Status.ExpirationTime.IsZero() {
-		f = until(f, k.access.Status.ExpirationTime.Time, now)
+		f = until(f, k.access.Status.ExpirationTime.Time, now, k.access)
 		f.says = "the minter's are " + f.says
 	}
 	return f
 }
 
-func until(f finding, end, now time.Time) finding {
+func until(f finding, end, now time.Time, a *accessv1alpha1.ClusterAccess) finding {
 	f.says = "good until " + end.UTC().Format(time.RFC3339)
-	if !end.After(now) {
-		f.says, f.cure = "expired at "+end.UTC().Format(time.RFC3339), "renew them where they come from; for a ClusterAccess run mcctl join again"
+	if end.After(now) {
+		return f
+	}
+	f.says, f.cure = "expired at "+end.UTC().Format(time.RFC3339), "renew them where they come from"
+	switch {
+	case a != nil && a.Spec.Federated != nil:
+		f.cure = "see why the hub gives the manager no other token: the log of the manager says it"
+	case a != nil:
+		f.cure = cureOf(accessv1alpha1.ReasonMinterExpired, a)
 	}
 	return f
 }
 
-// cureOf says what to do about what is wrong with a ClusterAccess.
-func cureOf(reason string, a *accessv1alpha1.ClusterAccess) string {
-	switch reason {
-	case accessv1alpha1.ReasonPaused:
-		return "set spec.paused of the ClusterAccess to false"
-	case accessv1alpha1.ReasonServiceAccountNotFound, accessv1alpha1.ReasonNotAllowed, accessv1alpha1.ReasonSecretNotFound,
-		accessv1alpha1.ReasonSecretInvalid, accessv1alpha1.ReasonMismatch, accessv1alpha1.ReasonMinterExpired:
-		return "run mcctl join " + a.Name + " again with the same flags: it makes what is missing"
-	case accessv1alpha1.ReasonLoopback:
-		return "run mcctl join " + a.Name + " again, with the address for the hub in --advertise-server"
-	case accessv1alpha1.ReasonTokenRefused:
-		return "run mcctl federate " + a.Name + ", and give the member's API server what it prints"
-	default:
-		return "see that the hub's Pods reach " + a.Spec.Server
-	}
-}
-
-func state(m *membersv1alpha1.Member, now time.Time) finding {
+func state(k known, now time.Time) finding {
+	m := k.member
 	f := finding{about: columnState, says: orElse(m.Status.State, "not known: no manager has said anything of it yet")}
 	if !m.Status.Since.IsZero() {
 		f.says += " for " + now.Sub(m.Status.Since.Time).Truncate(time.Second).String()
@@ -214,27 +266,9 @@ func state(m *membersv1alpha1.Member, now time.Time) finding {
 	}
 	if m.Status.Reason != "" && !m.Spec.Paused && !m.Spec.Drained { // these have a line of their own
 		f.says += "\n" + m.Status.Reason + ": " + m.Status.Message
-		f.cure = cureOfState(m.Status.Reason)
+		f.cure = cureOf(m.Status.Reason, k.access)
 	}
 	return f
-}
-
-// cureOfState says what to do about the reason of a state, which is one of those of package fleet.
-func cureOfState(reason string) string {
-	switch reason {
-	case "Refused", "Timeout", "DNS", "ServerError":
-		return "see that the member's API server runs, and that the hub's Pods reach it"
-	case "Unauthorized":
-		return "renew the credentials where they come from; for a ClusterAccess run mcctl join again"
-	case "Certificate":
-		return "correct the CA: the server shows another certificate, or is another server"
-	case "AnotherCluster":
-		return "make sure that the address is that of the cluster which is meant"
-	case "Forbidden", "NotSynced":
-		return "give the account of the controllers the rights that are missing: mcctl check tells which, mcctl rbac gives them"
-	default:
-		return "see docs/operating.md for the reason " + reason
-	}
 }
 
 func identity(m *membersv1alpha1.Member) finding {
@@ -257,7 +291,7 @@ func kinds(m *membersv1alpha1.Member) finding {
 	lines := make([]string, len(m.Status.NotSynced))
 	for i, n := range m.Status.NotSynced {
 		lines[i] = fmt.Sprintf("%s is not synced: %s: %s", n.Kind, n.Reason, n.Message)
-		cure := cureOfState(n.Reason)
+		cure := cureOf(n.Reason, nil)
 		if n.Reason == fleet.ReasonNoKind {
 			cure = "install the CRD of " + n.Kind + " in the member, or do without it there"
 		}

@@ -73,6 +73,8 @@ func (j joined) isCluster(member *reached, identity string) error {
 type presence struct {
 	// made is by mcctl, in the order in which it is removed. Before it come the webhooks that programs of the fleet keep there.
 	made []client.Object
+	// webhooks says that there are such.
+	webhooks bool
 	// kept are the webhooks that others keep.
 	kept []keptObject
 	// others has the accounts of the controllers that others have made, and the bindings that give these rights.
@@ -87,7 +89,7 @@ func (r *reached) presence(ctx context.Context, hub *reached, mark mark, of join
 	if err != nil {
 		return presence{}, err
 	}
-	p, access := presence{kept: kept}, of.access
+	p, access := presence{webhooks: len(webhooks) > 0, kept: kept}, of.access
 	made, err := r.made(ctx, mark, membership.MemberKinds())
 	if p.made = append(webhooks, made...); err != nil || access == nil {
 		return p, err

@@ -210,7 +210,7 @@ func (l *leave) leaveMember(
 		}
 		err = member.remove(ctx, has.made, progress)
 	}
-	if err == nil {
+	if err == nil && has.webhooks {
 		var again []client.Object
 		if again, _, err = member.webhooks(ctx, hub, had.name); err == nil {
 			err = member.remove(ctx, again, progress)

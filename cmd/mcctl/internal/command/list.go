@@ -103,6 +103,8 @@ func (l *list) show(objects runtime.Object, table func() *metav1.Table) error {
 const (
 	columnState   = "State"
 	columnReplica = "Replica"
+	columnRights  = "Rights"
+	columnQueue   = "Queue"
 )
 
 // columns are those of a table. Those with a priority are shown with -o wide.

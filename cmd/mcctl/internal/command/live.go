@@ -174,7 +174,7 @@ func (a liveAsk) get(ctx context.Context, scheme, member string) (status int, te
 
 // findings says what a manager has in its queues for a member.
 func (m liveMember) findings(now time.Time) []finding {
-	queue := finding{about: "Queue", says: "no controller has anything for it"}
+	queue := finding{about: columnQueue, says: "no controller has anything for it"}
 	lines, running := make([]string, 0, len(m.Queues)), []string(nil)
 	for _, controller := range slices.Sorted(maps.Keys(m.Queues)) {
 		stats := m.Queues[controller]

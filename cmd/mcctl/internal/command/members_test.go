@@ -41,17 +41,22 @@ func (s *stage) addLease(t *testing.T, name string, renewed time.Time) {
 	}
 }
 
+// wellAt is the status of a member that is Ready.
+func wellAt(server string) membersv1alpha1.Status {
+	return membersv1alpha1.Status{
+		State: "Ready", Since: metav1.Now(), Version: "v1.37.1", Server: server,
+		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.Now()}},
+	}
+}
+
 // world is a hub whose managers have written Members: two that are well, one of a manager that is gone, and one that is refused.
 func world(t *testing.T) *stage {
 	t.Helper()
 	s := newStage(t)
 	s.addLease(t, "alive", time.Now().Add(time.Hour))
 	s.addLease(t, "dead", time.Now().Add(-time.Hour))
-	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.Now()}
-	well := membersv1alpha1.Status{
-		State: "Ready", Since: metav1.Now(), Version: "v1.37.1", Server: "https://east.example.com", Replica: "alive",
-		Lease: &membersv1alpha1.Lease{Namespace: "default", Name: "alive"}, Conditions: []metav1.Condition{ready},
-	}
+	well := wellAt("https://east.example.com")
+	well.Replica, well.Lease = "alive", &membersv1alpha1.Lease{Namespace: "default", Name: "alive"}
 	s.addMember(t, "east", well)
 	s.addMember(t, "team/north", well)
 	gone := well

@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,5 +71,44 @@ rules:
 	}
 	if r := s.run(t, "check", "east"); r.code != 3 || !strings.Contains(r.errOut, "Do this: run mcctl join east again") {
 		t.Errorf("without the account: %+v", r)
+	}
+}
+
+func TestDescribeAsksForTheRightsThatAreNeeded(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addMember(t, "east", wellAt("https://east.example.com"))
+	describe := func(more ...string) (result, []string) {
+		t.Helper()
+		r := s.run(t, append([]string{"describe", "east"}, more...)...)
+		var order []string
+		for line := range strings.Lines(r.out) {
+			if about, _, found := strings.Cut(line, ":"); found && about == strings.TrimSpace(about) {
+				order = append(order, about)
+			}
+		}
+		return r, order
+	}
+	r, order := describe()
+	if want := []string{"Member", "Discovered", "Credentials", "State", "Identity", "Rights", "Kinds", "Replica", "Paused", "Queue"}; r.code != 0 || !slices.Equal(order, want) {
+		t.Errorf("%q, want %q: %+v", order, want, r)
+	}
+	for _, says := range []string{"not asked; mcctl describe east --rules FILE", "not asked; mcctl describe east --live"} {
+		if !strings.Contains(r.out, says) {
+			t.Errorf("%q is not in:\n%s", says, r.out)
+		}
+	}
+	if r, _ := describe("--rules", rules(t)); r.code != 0 || !strings.Contains(r.out, "all 3 are there") {
+		t.Errorf("with all rights: %+v", r)
+	}
+	more := write(t, strings.Replace(roleDocument, "configmaps", "configmaps, secrets", 1))
+	if r, _ := describe("--rules", more); r.code != 3 || !strings.Contains(r.out, "! 2 of 2 are missing") || !strings.Contains(r.out, "get secrets") || !strings.Contains(r.out, "mcctl rbac east") {
+		t.Errorf("with a right too few: %+v", r)
+	}
+	if r, _ := describe("--rules", rules(t), "--member-server", "https://127.0.0.1:1"); r.code != 1 || !strings.Contains(r.errOut, "--member-server") || !strings.Contains(r.out, "could not be asked for") {
+		t.Errorf("where it is not reached from here: %+v", r)
 	}
 }

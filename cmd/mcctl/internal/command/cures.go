@@ -1,0 +1,148 @@
+package command
+
+import (
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
+)
+
+// cureOf says what to do about a reason, which may be one of package access or of package fleet. a is nil for a member without a
+// ClusterAccess.
+func cureOf(reason string, a *accessv1alpha1.ClusterAccess) string {
+	cure := ""
+	if a != nil {
+		cure = orElse(cureOfTokens(reason, a), cureOfAccess(reason, a))
+	}
+	return orElse(orElse(cure, cureOfReason(reason)), "see docs/access.md and docs/operating.md for the reason "+reason)
+}
+
+// cureOfTokens says what to do where no tokens can be made for a ClusterAccess.
+func cureOfTokens(reason string, a *accessv1alpha1.ClusterAccess) string {
+	again := "run mcctl join " + a.Name + " again with the same flags: it makes what is missing"
+	switch reason {
+	case accessv1alpha1.ReasonServiceAccountNotFound:
+		if f := a.Spec.Federated; f != nil {
+			return "create the account in the hub: kubectl create serviceaccount " + f.ServiceAccountName + " --namespace " + a.Namespace
+		}
+		return again
+	case accessv1alpha1.ReasonNotAllowed:
+		if f := a.Spec.Federated; f != nil {
+			return "in the hub, give the manager the right to create serviceaccounts/token of " + a.Namespace + "/" + f.ServiceAccountName
+		}
+		return "give the right that is named: in the hub the manager gets and updates the minter's Secret; in the member mcctl join " + a.Name + " gives it again"
+	case accessv1alpha1.ReasonSecretNotFound, accessv1alpha1.ReasonSecretInvalid:
+		return again
+	case accessv1alpha1.ReasonMismatch:
+		return "undo what was edited in the ClusterAccess or in the minter's Secret, or run mcctl join " + a.Name + " again with what is right now"
+	case accessv1alpha1.ReasonMinterExpired:
+		return "run mcctl join " + a.Name + " again with the same flags: it makes the minter a new token"
+	case accessv1alpha1.ReasonHub:
+		return "see that the hub's API server answers the manager; it heals by itself then"
+	default:
+		return ""
+	}
+}
+
+// cureOfAccess says what to do where the cluster of a ClusterAccess does not take the tokens, or cannot be reached.
+func cureOfAccess(reason string, a *accessv1alpha1.ClusterAccess) string {
+	switch reason {
+	case accessv1alpha1.ReasonPaused:
+		if !a.Spec.Paused { // the member is
+			return ""
+		}
+		return "set spec.paused of the ClusterAccess to false"
+	case accessv1alpha1.ReasonEqualIssuers:
+		return "give the hub or the member another --service-account-issuer, or run mcctl join " + a.Name + " again with --minted"
+	case accessv1alpha1.ReasonTokenRefused:
+		if a.Spec.Federated != nil {
+			return "run mcctl federate " + a.Name + ", and give the member's API server what it prints"
+		}
+		return "make sure that " + a.Spec.Server + " is the cluster that has joined, and no other"
+	case accessv1alpha1.ReasonLoopback:
+		return "run mcctl join " + a.Name + " again, with the address for the hub in --advertise-server"
+	case accessv1alpha1.ReasonInvalid:
+		return "correct the field of the ClusterAccess that the message names"
+	case fleet.ReasonCertificate:
+		return "correct spec.caBundle or spec.tlsServerName of the ClusterAccess: " + a.Spec.Server + " shows another certificate, or is another server"
+	case fleet.ReasonRefused, fleet.ReasonTimeout, fleet.ReasonDNS, fleet.ReasonServerError:
+		return "see that the member's API server runs, and that the hub's Pods reach it at " + a.Spec.Server
+	default:
+		return ""
+	}
+}
+
+// cureOfReason says what to do about a reason of package fleet or of a Member.
+func cureOfReason(reason string) string {
+	switch reason {
+	case fleet.ReasonRefused, fleet.ReasonTimeout, fleet.ReasonDNS, fleet.ReasonServerError:
+		return "see that the member's API server runs, and that the hub's Pods reach it"
+	case fleet.ReasonUnauthorized:
+		return "renew the credentials where they come from; for a ClusterAccess run mcctl join again"
+	case fleet.ReasonCertificate:
+		return "correct the CA: the server shows another certificate, or is another server"
+	case fleet.ReasonRedirected:
+		return "give the address of the API server itself: what answers there redirects elsewhere"
+	case fleet.ReasonAnotherCluster:
+		return "make sure that the address is that of the cluster which is meant"
+	case fleet.ReasonForbidden, fleet.ReasonNotSynced:
+		return "give the account of the controllers the rights that are missing: mcctl check tells which, mcctl rbac gives them"
+	case fleet.ReasonNoKind:
+		return "install the CRD in the member, or do without the kind there"
+	case fleet.ReasonInvalid:
+		return "correct what describes the member: the message says what is wrong with it"
+	case fleet.ReasonDuplicate:
+		return "let all but one of those leave that are the same cluster"
+	case fleet.ReasonTooManyMembers:
+		return "let others leave, or raise fleet.Options.MaxMembers of the manager"
+	case fleet.ReasonError:
+		return "do as the message says; the log of the manager has more"
+	case membersv1alpha1.ReasonUnknownCluster, membersv1alpha1.ReasonWrongName:
+		return "delete the Member, or let the provider of the fleet discover the cluster"
+	default:
+		return cureOfChange(reason)
+	}
+}
+
+// cureOfChange says what to do about a reason that passes, or that people have given.
+func cureOfChange(reason string) string {
+	switch reason {
+	case fleet.ReasonUnproved:
+		return "see that the hub's API server answers the replica; it heals by itself then"
+	case fleet.ReasonHandedOver:
+		return "wait until the other replica works on it; mcctl shards shows which ones run"
+	case fleet.ReasonPaused, fleet.ReasonDrained:
+		return "let it run again where it was held back: by a program, since the Member does not say so"
+	case fleet.ReasonLeaving:
+		return "wait until the controllers have let go of it; mcctl describe --live shows what is left"
+	case fleet.ReasonLeftUndone:
+		return "remove by hand what the message says was left undone in the former member"
+	case fleet.ReasonTooManyProblems:
+		return "mend the problems that the manager shows at /debug/fleet"
+	default:
+		return ""
+	}
+}
+
+// cureOfState says what to do about a member that is not Ready where no reason says why.
+func cureOfState(state string) string {
+	switch state {
+	case "":
+		return "see that a manager runs which writes Members, and what it logs of this one"
+	case string(fleet.Pending), string(fleet.Connecting):
+		return "wait for some seconds; if it stays so, the log of the manager says what the attempts run into"
+	case string(fleet.Draining):
+		return "wait until what runs has ended; mcctl describe --live shows what that is"
+	case string(fleet.Drained):
+		return "let it run again where it was held back: by a program, since the Member does not say so"
+	case string(fleet.Suspended):
+		return cureOfChange(fleet.ReasonUnproved)
+	case string(fleet.NotOwned):
+		return "see mcctl shards: whether replicas run, and one of the pool that the member asks for"
+	case string(fleet.Unreachable):
+		return cureOfReason(fleet.ReasonRefused)
+	case membersv1alpha1.StateGone, membersv1alpha1.StateUnknown:
+		return cureOfReason(membersv1alpha1.ReasonUnknownCluster)
+	default:
+		return "look at the log of the manager that works on it"
+	}
+}

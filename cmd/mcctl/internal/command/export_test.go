@@ -1,0 +1,20 @@
+package command
+
+import (
+	"strings"
+	"time"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
+)
+
+// Describe returns what describe prints of a member, and whether it exits with 0.
+func Describe(member *membersv1alpha1.Member, access *accessv1alpha1.ClusterAccess) (text string, ready bool) {
+	k := known{member: member, access: access}
+	var out strings.Builder
+	if err := show(&out, "east", examine(k, false, time.Now(), noAnswers("east"))); err != nil {
+		panic(err) // a strings.Builder takes all
+	}
+	ready, _ = k.ready()
+	return out.String(), ready
+}
