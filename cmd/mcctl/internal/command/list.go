@@ -3,9 +3,12 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
@@ -38,7 +42,8 @@ func newList(s *shared) *cobra.Command {
 		Long: `Shows the members of the fleet, as their managers see them.
 
 STALE is a member of which nobody keeps the state up to date, since the manager that wrote it is gone. Where managers write no
-Members, the ClusterAccesses are shown, with what is known of their credentials.`,
+Members, the ClusterAccesses are shown, with what is known of their credentials. Beside Members, those that have none come last, without a
+state; -o json, yaml and templates have the Members alone.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return l.run(c.Context()) },
 	}
@@ -64,22 +69,55 @@ func (l *list) run(ctx context.Context) error {
 	if l.everywhere {
 		options.Namespace = ""
 	}
-	members := &membersv1alpha1.MemberList{}
-	err = hub.List(ctx, members, options)
-	if err == nil && len(members.Items) > 0 {
-		return l.show(members, func() *metav1.Table { return tableOfMembers(ctx, hub, members.Items, l.everywhere) })
-	}
-	if err != nil && !meta.IsNoMatchError(err) {
+	members, accesses := &membersv1alpha1.MemberList{}, &accessv1alpha1.ClusterAccessList{}
+	if err := hub.List(ctx, members, options); err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("list the members in the hub (%s): %w", hub.config.Host, err)
 	}
-	accesses := &accessv1alpha1.ClusterAccessList{}
-	if err := hub.List(ctx, accesses, options); err != nil && !meta.IsNoMatchError(err) {
+	err = hub.List(ctx, accesses, options)
+	if apierrors.IsForbidden(err) && len(members.Items) > 0 {
+		return l.show(members, func() *metav1.Table { return tableOfMembers(ctx, hub, members.Items, nil, l.everywhere) })
+	}
+	if err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("list the ClusterAccesses in the hub (%s): %w", hub.config.Host, err)
+	}
+	if len(members.Items) > 0 {
+		return l.both(ctx, hub, members, accesses, options)
 	}
 	if len(accesses.Items) == 0 {
 		tellf(l.streams.ErrOut, "The hub (%s) has no members in the namespace %q.\n", hub.config.Host, options.Namespace)
 	}
 	return l.show(accesses, func() *metav1.Table { return tableOfAccesses(accesses.Items, l.everywhere) })
+}
+
+// both shows Members, and after them the ClusterAccesses that have none. Formats of one kind have the Members alone, and the others are named.
+func (l *list) both(
+	ctx context.Context, hub *reached, members *membersv1alpha1.MemberList, accesses *accessv1alpha1.ClusterAccessList, options *client.ListOptions,
+) error {
+	all := members
+	if !options.LabelSelector.Empty() { // a Member may have other labels for a moment
+		all = &membersv1alpha1.MemberList{}
+		if err := hub.List(ctx, all, client.InNamespace(options.Namespace)); err != nil {
+			return fmt.Errorf("list the members in the hub (%s): %w", hub.config.Host, err)
+		}
+	}
+	has := map[string]bool{}
+	for i := range all.Items {
+		has[all.Items[i].Spec.ClusterName] = true
+	}
+	accesses.Items = slices.DeleteFunc(accesses.Items, func(a accessv1alpha1.ClusterAccess) bool { return has[a.Name] || has[a.Namespace+"/"+a.Name] })
+	err := l.show(members, func() *metav1.Table { return tableOfMembers(ctx, hub, members.Items, accesses.Items, l.everywhere) })
+	if format := *l.print.OutputFormat; err != nil || len(accesses.Items) == 0 || format == "" || format == "wide" {
+		return err
+	}
+	if *l.print.OutputFormat == asName {
+		return l.show(accesses, nil)
+	}
+	names := make([]string, len(accesses.Items))
+	for i := range accesses.Items {
+		names[i] = accesses.Items[i].Name
+	}
+	tellf(l.streams.ErrOut, "These have joined and have no Member, so they are not shown in this format: %s\n", strings.Join(names, ", "))
+	return nil
 }
 
 // show prints objects in the format of -o, and as a table without one.
@@ -96,8 +134,14 @@ func (l *list) show(objects runtime.Object, table func() *metav1.Table) error {
 	if err != nil {
 		return usageError("-o: %w", err)
 	}
+	if format == asName { // which takes no lists
+		return meta.EachListItem(objects, func(obj runtime.Object) error { return printer.PrintObj(obj, l.streams.Out) })
+	}
 	return printer.PrintObj(objects, l.streams.Out)
 }
+
+// asName is the format of names alone.
+const asName = "name"
 
 // Names of columns, which are those of findings too.
 const (
@@ -135,7 +179,10 @@ func row(everywhere bool, obj metav1.Object, cells ...any) metav1.TableRow {
 	return metav1.TableRow{Cells: cells}
 }
 
-func tableOfMembers(ctx context.Context, hub client.Reader, members []membersv1alpha1.Member, everywhere bool) *metav1.Table {
+// tableOfMembers has the Members, and then the ClusterAccesses that have none.
+func tableOfMembers(
+	ctx context.Context, hub client.Reader, members []membersv1alpha1.Member, without []accessv1alpha1.ClusterAccess, everywhere bool,
+) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns(everywhere,
 		[]string{"Name", columnState, "Reason", "Since", "Version", columnReplica, "Age"}, []string{"Server", "Identity", "Expires", "Message"})}
 	known := leases{}
@@ -152,6 +199,15 @@ func tableOfMembers(ctx context.Context, hub client.Reader, members []membersv1a
 		}
 		t.Rows = append(t.Rows, row(everywhere, m, m.Spec.ClusterName, orNone(state), reason, ago(m.Status.Since), m.Status.Version, m.Status.Replica,
 			ago(m.CreationTimestamp), m.Status.Server, m.Status.Identity, at(m.Status.Expires), m.Status.Message))
+	}
+	for i := range without {
+		a := &without[i]
+		reason, message := "NoMember", "no manager has written a Member of it"
+		if c := meta.FindStatusCondition(a.Status.Conditions, accessv1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
+			reason, message = c.Reason, c.Message
+		}
+		t.Rows = append(t.Rows, row(everywhere, a, a.Name, orNone(""), reason, ago(metav1.Time{}), "", "",
+			ago(a.CreationTimestamp), a.Spec.Server, a.Annotations[membership.IdentityAnnotation], at(a.Status.ExpirationTime), message))
 	}
 	return t
 }

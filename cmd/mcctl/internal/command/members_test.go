@@ -117,6 +117,38 @@ func TestMembersAreShownAsTheirManagersSeeThem(t *testing.T) {
 	})
 }
 
+func TestListHasThoseThatHaveJoinedAndHaveNoMember(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addMember(t, "east", wellAt("https://east.example.com"))
+	for _, name := range []string{"east", "west", "new"} {
+		a := accessOf("federated", "")
+		a.Namespace, a.Name, a.Labels = "default", name, map[string]string{"name": name}
+		if err := s.Local.Client().Create(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		if name == "west" {
+			a.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "TokenRefused", LastTransitionTime: metav1.Now()}}
+			if err := s.Local.Client().Status().Update(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	lines := fields(s.run(t, "list").out)
+	if len(lines) != 4 || !strings.HasPrefix(lines["east"], "Ready") || !strings.HasPrefix(lines["west"], "<none> TokenRefused") || !strings.HasPrefix(lines["new"], "<none> NoMember") {
+		t.Errorf("it shows %q", lines)
+	}
+	if r := s.run(t, "list", "-o", "name"); r.out != "member.fleet.fleet-runtime.dev/east\nclusteraccess.access.fleet-runtime.dev/new\nclusteraccess.access.fleet-runtime.dev/west\n" {
+		t.Errorf("by name: %+v", r)
+	}
+	if r := s.run(t, "list", "-o", "jsonpath={.items[*].spec.clusterName}"); r.out != "east" || !strings.Contains(r.errOut, ": new, west\n") {
+		t.Errorf("as JSON: %+v", r)
+	}
+	if lines := fields(s.run(t, "list", "-l", "name=west").out); len(lines) != 2 {
+		t.Errorf("by a label of one: %q", lines)
+	}
+}
+
 func TestAMemberIsPausedAndDrainedByItsSpec(t *testing.T) {
 	t.Parallel()
 	s := world(t)
