@@ -59,24 +59,23 @@ func (f *federate) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	target, err := f.target.read(name, hub.namespace, member.config)
+	target, err := f.target.read(name, validation.DNS1123SubdomainMaxLength, hub.namespace, member.config)
 	if err != nil {
 		return err
 	}
 	if _, err := distinct(ctx, hub, member); err != nil {
 		return err
 	}
-	theirs, err := access.ReadIssuer(ctx, member.config)
+	theirs, err := member.issuer(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the member (%s) for the issuer of its tokens: %w", member.config.Host, err)
+		return err
 	}
-	ours, err := access.ReadIssuer(ctx, hub.config)
+	ours, err := hub.issuer(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the hub (%s) for the issuer of its tokens: %w", hub.config.Host, err)
+		return err
 	}
 	if ours == theirs {
-		return fmt.Errorf("hub and member have the same issuer, %s, so the member takes the hub's tokens for its own and refuses them: "+
-			"give one of them another --service-account-issuer, or join with --minted", ours)
+		return equalIssuers(ours)
 	}
 	ca, err := authority(hub.config)
 	if err != nil {
@@ -91,6 +90,30 @@ func (f *federate) run(ctx context.Context, name string) error {
 	}
 	_, err = f.streams.Out.Write(text)
 	return err
+}
+
+// issuer returns the issuer of a cluster's tokens.
+func (r *reached) issuer(ctx context.Context) (string, error) {
+	issuer, err := access.ReadIssuer(ctx, r.config)
+	if err != nil {
+		return "", fmt.Errorf("ask the %s (%s) for the issuer of its tokens: %w", r.name, r.config.Host, err)
+	}
+	return issuer, nil
+}
+
+func equalIssuers(issuer string) error {
+	return fmt.Errorf("hub and member have the same issuer, %s, so the member takes the hub's tokens for its own and refuses them: "+
+		"nothing was changed; give one of them another --service-account-issuer, or join with --minted", issuer)
+}
+
+// differ makes sure that the member does not take the hub's tokens for its own, as far as the caller may read the issuers.
+func differ(ctx context.Context, hub, member *reached) error {
+	theirs, err := member.issuer(ctx)
+	ours, hubErr := hub.issuer(ctx)
+	if err != nil || hubErr != nil || ours != theirs {
+		return nil //nolint:nilerr // the manager tells, once it tries the member
+	}
+	return equalIssuers(ours)
 }
 
 // servesV1 reports whether a cluster knows version v1 of the configuration, which came with Kubernetes 1.34. What cannot be asked is

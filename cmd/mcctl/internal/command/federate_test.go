@@ -3,6 +3,8 @@ package command_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/accesstest"
 )
 
 func TestFederatePrintsWhatAMemberIsToTrust(t *testing.T) {
@@ -17,5 +19,27 @@ func TestFederatePrintsWhatAMemberIsToTrust(t *testing.T) {
 	s.untouched(t)
 	if none := s.run(t, "federate", "east", "--member-context", "member"); none.code != 2 {
 		t.Errorf("without an account: %+v", none)
+	}
+}
+
+func TestAMemberWithTheIssuerOfTheHubIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Members[0].RestartWith(t, "--service-account-issuer="+accesstest.Issuer(s.Local))
+	for _, r := range []result{
+		s.join(t, "--federated", "operator"),
+		s.join(t, "--federated", "operator", "--dry-run=server"),
+		s.run(t, "federate", "east", "--member-context", "member", "--service-account", "operator", "--advertise-server", s.Members[0].Config().Host),
+	} {
+		if r.code != 1 || r.out != "" || !strings.Contains(r.errOut, "the same issuer, "+accesstest.Issuer(s.Local)) || !strings.Contains(r.errOut, "nothing was changed") {
+			t.Errorf("%+v", r)
+		}
+	}
+	s.untouched(t)
+	if left := s.inMember(t); len(left) > 0 {
+		t.Errorf("in the member there is %v", left)
+	}
+	if r := s.join(t); r.code != 0 {
+		t.Errorf("with a minter: %+v", r)
 	}
 }

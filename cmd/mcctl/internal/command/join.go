@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
@@ -73,7 +74,11 @@ func (j *join) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	target, err := j.target.read(name, hub.namespace, member.config)
+	longest := longestName
+	if j.federated != "" {
+		longest = validation.DNS1123SubdomainMaxLength
+	}
+	target, err := j.target.read(name, longest, hub.namespace, member.config)
 	if err != nil {
 		return err
 	}
@@ -90,6 +95,11 @@ func (j *join) run(ctx context.Context, name string) error {
 	}
 	if target.Identity, err = distinct(ctx, hub, member); err != nil {
 		return err
+	}
+	if j.federated != "" {
+		if err := differ(ctx, hub, member); err != nil {
+			return err
+		}
 	}
 	p := j.plan(target, rights)
 	if p.mark, err = hub.mark(ctx, name); err != nil {

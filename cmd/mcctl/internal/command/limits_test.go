@@ -30,6 +30,18 @@ func TestLeaveOfACallerThatOnlyReadsTheHubChangesNothing(t *testing.T) {
 	}
 }
 
+func TestAFederatedMemberMayHaveTheLongestNameThatAnObjectMayHave(t *testing.T) {
+	t.Parallel()
+	at := kubeconfigOf(t, "https://member.example.com", "")
+	for length, code := range map[int]int{247: 0, 253: 0, 254: 2} {
+		r := run(t.Context(), "join", strings.Repeat("n", length), "--kubeconfig", at, "--member-kubeconfig", at, "--member-context", "member", "--rules", rules(t),
+			"--federated", "operator", "--dry-run=client")
+		if r.code != code {
+			t.Errorf("of %d characters: exit code %d, want %d: %s", length, r.code, code, r.errOut)
+		}
+	}
+}
+
 func TestAMemberOfTheLongestNameAndTheLargestAnnotationsJoinsAndLeaves(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -34,16 +34,16 @@ func (t *targetFlags) addFlags(to *pflag.FlagSet) {
 	to.StringVarP(&t.labels, "labels", "l", "", "Labels of the member, as KEY=VALUE,...")
 }
 
-// longestName leaves room for the suffix of the minter's Secret.
+// longestName leaves room for the suffix of the minter's Secret. Members without one may have longer names.
 const longestName = validation.DNS1123SubdomainMaxLength - len("-minter")
 
-func (t *targetFlags) read(name, namespace string, config *rest.Config) (membership.Target, error) {
+func (t *targetFlags) read(name string, longest int, namespace string, config *rest.Config) (membership.Target, error) {
 	target := membership.Target{Namespace: namespace, Name: name, ProxyURL: t.proxy, TLSServerName: config.ServerName}
 	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
 		return target, usageError("the name %.64q cannot be that of a member: %s", name, strings.Join(wrong, "; "))
 	}
-	if len(name) > longestName {
-		return target, usageError("the name has %d characters, and may have %d", len(name), longestName)
+	if len(name) > longest {
+		return target, usageError("the name has %d characters, and may have %d", len(name), longest)
 	}
 	var err error
 	if target.Labels, err = labels.ConvertSelectorToLabelsMap(t.labels); err != nil {
