@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 )
 
 const fieldManager = client.FieldOwner("mcctl")
@@ -28,16 +29,34 @@ type applier struct {
 	mark     mark
 	dryRun   bool
 	progress progress
+	// imagined has the namespaces that a dry run has not made, by the name of their side before them.
+	imagined map[string]bool
+}
+
+func newApplier(mark mark, dryRun bool, progress progress) applier {
+	return applier{mark, dryRun, progress, map[string]bool{}}
 }
 
 func (a applier) apply(ctx context.Context, to *reached, objects ...client.Object) error {
 	for _, obj := range objects {
-		err := a.progress.step(to.name+": "+describe(obj), func() (string, error) { return to.apply(ctx, obj, a.mark, a.dryRun) })
+		err := a.progress.step(to.name+": "+describe(obj), func() (string, error) { return a.one(ctx, to, obj) })
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// one applies one object. In a namespace that this dry run would have made, the server finds none.
+func (a applier) one(ctx context.Context, to *reached, obj client.Object) (string, error) {
+	result, err := to.apply(ctx, obj, a.mark, a.dryRun)
+	if a.dryRun && apierrors.IsNotFound(err) && a.imagined[to.name+" "+obj.GetNamespace()] {
+		return created, nil
+	}
+	if a.dryRun && result == created && obj.GetObjectKind().GroupVersionKind() == membership.NamespaceKind() {
+		a.imagined[to.name+" "+obj.GetName()] = true
+	}
+	return result, err
 }
 
 // apply makes an object what obj says, and says what became of it. What was there before, and was not made for the member, stays

@@ -135,7 +135,7 @@ func (j *join) plan(target membership.Target, rights membership.Rights) joinPlan
 
 // make makes it all. The ClusterAccess comes last, so that the fleet hears of the member when all that it needs is there.
 func (j *join) make(ctx context.Context, hub, member *reached, p joinPlan) error {
-	a := applier{mark: p.mark, dryRun: j.dryRun.server(), progress: newProgress(j.streams.ErrOut)}
+	a := newApplier(p.mark, j.dryRun.server(), newProgress(j.streams.ErrOut))
 	if err := a.apply(ctx, member, p.member...); err != nil {
 		return err
 	}

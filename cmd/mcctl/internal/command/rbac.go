@@ -92,7 +92,7 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err := member.mayGrant(ctx, objects); err != nil {
 		return err
 	}
-	a := applier{mark: mark, dryRun: r.dryRun.server(), progress: newProgress(r.streams.ErrOut)}
+	a := newApplier(mark, r.dryRun.server(), newProgress(r.streams.ErrOut))
 	return a.apply(ctx, member, objects...)
 }
 
