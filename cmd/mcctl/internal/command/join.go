@@ -39,7 +39,8 @@ no credential is kept anywhere; the member's API server must be configured for t
 FILE has the roles of the controllers, as mctest.ControlPlane.RecordRights writes them. Service accounts, bindings and namespaces may be beside
 them. What you may not grant is listed before anything is written.
 
-What is applied from what --dry-run=client prints is theirs that apply it: mcctl leave names it, and does not remove it in the member.`,
+What is applied from what --dry-run=client prints is theirs that apply it: mcctl leave names it, and does not remove it in the member. The policy
+about the minter that is printed does not say for which audiences it may make tokens, since the member alone knows its own.`,
 		Example: `  # The cluster of the context kind-east becomes the member east
   mcctl join east --member-context kind-east --rules rbac/member.yaml
 
@@ -91,6 +92,9 @@ func (j *join) run(ctx context.Context, name string) error {
 	}
 	if j.dryRun.client() {
 		p := j.plan(target, rights)
+		if p.minted {
+			p.member = append(p.member, membership.MinterPolicy(rights.Account, nil)...)
+		}
 		return j.dryRun.print(j.streams.Out, name, p.member, p.hub)
 	}
 	if target.Identity, err = distinct(ctx, hub, member); err != nil {

@@ -3,6 +3,7 @@ package membership
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,8 @@ func policyName(minter types.NamespacedName) string {
 }
 
 // MinterPolicy returns the policy that bounds what a minter may ask for: no lifetime beyond its own, and no audiences but those of the
-// member's API server. Whoever steals its token gets nothing that outlasts its removal by more than that.
+// member's API server. Whoever steals its token gets nothing that outlasts its removal by more than that. Without audiences, which only the
+// member knows, it says nothing of them.
 func MinterPolicy(account types.NamespacedName, audiences []string) []client.Object {
 	minter := Minter(account)
 	name := policyName(minter)
@@ -77,22 +79,7 @@ func MinterPolicy(account types.NamespacedName, audiences []string) []client.Obj
 					Name:       "minter",
 					Expression: fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", minter.Namespace, minter.Name),
 				}},
-				Validations: []admissionv1.Validation{
-					{
-						Expression: fmt.Sprintf("!has(object.spec.expirationSeconds) || object.spec.expirationSeconds <= (request.name == '%s' ? %d : %d)",
-							minter.Name, MinterSeconds, workerSeconds),
-						Message: "the minter of a fleet may not ask for tokens that last so long",
-					},
-					{
-						// The API server has put its own audiences in by now, where none is asked for.
-						Expression: fmt.Sprintf("!has(object.spec.audiences) || object.spec.audiences.all(a, a in %s)", celList(audiences)),
-						Message:    "the minter of a fleet makes tokens for this cluster's API server alone",
-					},
-					{
-						Expression: "!has(object.spec.boundObjectRef) || object.spec.boundObjectRef == null",
-						Message:    "the minter of a fleet binds tokens to nothing",
-					},
-				},
+				Validations: minterValidations(minter.Name, audiences),
 			},
 		},
 		&admissionv1.ValidatingAdmissionPolicyBinding{
@@ -105,10 +92,32 @@ func MinterPolicy(account types.NamespacedName, audiences []string) []client.Obj
 	}
 }
 
+func minterValidations(minter string, audiences []string) []admissionv1.Validation {
+	all := []admissionv1.Validation{
+		{
+			Expression: fmt.Sprintf("!has(object.spec.expirationSeconds) || object.spec.expirationSeconds <= (request.name == '%s' ? %d : %d)",
+				minter, MinterSeconds, workerSeconds),
+			Message: "the minter of a fleet may not ask for tokens that last so long",
+		},
+		{
+			Expression: "!has(object.spec.boundObjectRef) || object.spec.boundObjectRef == null",
+			Message:    "the minter of a fleet binds tokens to nothing",
+		},
+	}
+	if len(audiences) == 0 {
+		return all
+	}
+	return slices.Insert(all, 1, admissionv1.Validation{
+		// The API server has put its own audiences in by now, where none is asked for.
+		Expression: fmt.Sprintf("!has(object.spec.audiences) || object.spec.audiences.all(a, a in %s)", celList(audiences)),
+		Message:    "the minter of a fleet makes tokens for this cluster's API server alone",
+	})
+}
+
 // celList writes strings as a list of CEL, whose literals take the escapes of JSON.
 func celList(texts []string) string {
 	quoted, err := json.Marshal(texts)
-	if err != nil || texts == nil {
+	if err != nil {
 		return "[]"
 	}
 	return string(quoted)
