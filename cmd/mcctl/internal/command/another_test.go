@@ -149,8 +149,18 @@ func TestLeaveNamesWhatOthersHaveAppliedOfWhatJoinPrints(t *testing.T) {
 			if s.access(t).Spec.Minter != nil {
 				s.createMinterSecret(t, "east")
 			}
+			for name, cluster := range map[string]string{"lister": "east", "of-west": "west"} {
+				one := &accessv1alpha1.ServiceAccountImport{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: name}}
+				one.Spec = accessv1alpha1.ServiceAccountImportSpec{ClusterName: cluster, Namespace: "default", Name: "lister"}
+				if err := s.Local.Client().Create(t.Context(), one); err != nil {
+					t.Fatal(err)
+				}
+			}
 			s.refusesOther(t, "leave", "east")
 			r := s.run(t, "leave", "east", "--member-context", "member")
+			if !strings.Contains(r.errOut, "hub: ServiceAccountImport kube-public/lister: kept, since others") || strings.Contains(r.errOut, "of-west") {
+				t.Errorf("it does not name the import of the member alone:\n%s", r.errOut)
+			}
 			if r.code != 0 {
 				t.Fatalf("%+v", r)
 			}

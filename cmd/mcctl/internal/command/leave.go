@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -40,7 +41,7 @@ func newLeave(s *shared) *cobra.Command {
 		Short: "Undo what join has made",
 		Long: `Undoes what mcctl join has made: first in the hub, so that the controllers let go of the member while they still may work there, and
 then in the member, its rights last. What others have made stays, and what of it lets the controllers work there is named: so it is with what
-was applied from what mcctl join --dry-run=client prints.
+was applied from what mcctl join --dry-run=client prints. ServiceAccountImports of the member stay too, and are named.
 
 In the member, the configurations of webhooks go first that programs of this hub keep there for it, whatever --dependents says: such a program
 is known by its Secret NAME-webhooks in the hub. Those of other programs stay, and are named.
@@ -120,6 +121,8 @@ type leaving struct {
 	joined
 
 	secrets, others []client.Object
+	// imports are of accounts of the member.
+	imports []keptObject
 }
 
 func (l leaving) none() bool { return l.access == nil && len(l.secrets) == 0 }
@@ -139,8 +142,34 @@ func (r *reached) leaving(ctx context.Context, name string, mark mark) (leaving,
 			l.identity = secret.GetAnnotations()[membership.IdentityAnnotation]
 		}
 	}
-	l.others, err = l.joined.others(ctx, r, mark)
+	if l.others, err = l.joined.others(ctx, r, mark); err != nil {
+		return l, err
+	}
+	l.imports, err = r.imports(ctx, name)
 	return l, err
+}
+
+// imports returns the imports of accounts of a member, as far as the caller may list them.
+func (r *reached) imports(ctx context.Context, name string) (all []keptObject, err error) {
+	list := &accessv1alpha1.ServiceAccountImportList{}
+	err = r.List(ctx, list)
+	if apierrors.IsForbidden(err) {
+		err = r.List(ctx, list, client.InNamespace(r.namespace))
+	}
+	if apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the ServiceAccountImports in the %s (%s): %w", r.name, r.config.Host, err)
+	}
+	for i := range list.Items {
+		one := &list.Items[i]
+		if of := one.Spec.ClusterName; of == name || of == r.namespace+"/"+name {
+			one.SetGroupVersionKind(accessv1alpha1.GroupVersion().WithKind(accessv1alpha1.KindServiceAccountImport))
+			all = append(all, keptObject{one, "others have made it; it gets no token any more"})
+		}
+	}
+	return all, nil
 }
 
 // look reads what is in the member. One in which nothing is of it is taken for another cluster, unless the hub knows that it is the one.
@@ -169,6 +198,9 @@ func (l *leave) leaveHub(ctx context.Context, hub *reached, had leaving, progres
 		}
 	}
 	progress.kept(hub, had.others)
+	for _, one := range had.imports {
+		progress.keep(hub, one, one.why)
+	}
 	return hub.remove(ctx, had.secrets, progress)
 }
 
