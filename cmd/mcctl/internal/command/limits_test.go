@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
 func TestLeaveOfACallerThatOnlyReadsTheHubChangesNothing(t *testing.T) {
@@ -27,6 +28,31 @@ func TestLeaveOfACallerThatOnlyReadsTheHubChangesNothing(t *testing.T) {
 		if after := s.madeByMcctl(t); !maps.Equal(before, after) {
 			t.Errorf("%v: there were\n%v\nand then\n%v", more, before, after)
 		}
+	}
+}
+
+func TestAMemberIsNotHeldBackByACallerThatOnlyReadsTheHub(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addMember(t, "east", wellAt("https://east.example.com"))
+	s.addUser(t, s.Local, "reader", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}})
+	asReader := []string{"--user", s.Local.Name + "-reader"}
+	for _, verb := range []string{"pause", "drain"} {
+		r := s.run(t, append([]string{verb, "east", "--reason", "a test"}, asReader...)...)
+		if r.code != 1 || !strings.Contains(r.errOut, "change Member default/east in the hub") || !strings.Contains(r.errOut, "forbidden") {
+			t.Errorf("%s: %+v", verb, r)
+		}
+		m := &membersv1alpha1.Member{}
+		if err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "east"}, m); err != nil || m.Spec.Paused || m.Spec.Drained || m.Spec.Reason != "" {
+			t.Errorf("%s: the spec is %+v, %v", verb, m.Spec, err)
+		}
+	}
+	// rbac writes to the member alone, and reads the hub.
+	if r := s.run(t, append([]string{"rbac", "east", "--member-context", "member", "--rules", rules(t)}, asReader...)...); r.code != 0 {
+		t.Errorf("rbac: %+v", r)
 	}
 }
 

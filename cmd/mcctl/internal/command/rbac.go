@@ -28,6 +28,8 @@ and whose controllers need other rights now. Those that FILE has no more are not
 
 The account is the one that the member has joined with, unless FILE or --service-account says another.
 
+The rights of the manager in the hub are not given by mcctl: they are the same whatever the members, so they are applied with its Deployment.
+
 What you may not grant is listed before anything is written.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return r.run(c.Context(), args[0]) },

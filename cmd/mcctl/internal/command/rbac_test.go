@@ -1,7 +1,9 @@
 package command_test
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,5 +53,26 @@ rules:
 				t.Errorf("the namespace of an account that nobody has asked for: %v", err)
 			}
 		})
+	}
+}
+
+func TestACallerThatMayNotGiveRightsIsToldWhichAndWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addUser(t, s.Members[0], "reader", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}})
+	s.addUser(t, s.Members[0], "writer", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "create", "patch"}})
+	more := write(t, strings.NewReplacer("checksums", "more", "get", "watch").Replace(roleDocument))
+	before := s.madeByMcctl(t)
+	for user, says := range map[string]string{"reader": "create clusterroles.rbac.authorization.k8s.io", "writer": "watch configmaps"} {
+		r := s.run(t, "rbac", "east", "--member-context", "member", "--member-user", "member-1-"+user, "--rules", more)
+		if r.code != 1 || !strings.Contains(r.errOut, says) || !strings.Contains(r.errOut, "nothing was written") {
+			t.Errorf("as the %s: %+v", user, r)
+		}
+		if after := s.madeByMcctl(t); !maps.Equal(before, after) {
+			t.Errorf("as the %s: there were\n%v\nand then\n%v", user, before, after)
+		}
 	}
 }
