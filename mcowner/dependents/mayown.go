@@ -26,10 +26,7 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 	i := slices.IndexFunc(references, func(r mcowner.Reference) bool { return r.Controller })
 	switch {
 	case i >= 0 && references[i].Same(p.asked.ref):
-		if !existing.GetDeletionTimestamp().IsZero() {
-			return fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errGoing)
-		}
-		return nil
+		return p.unlessGoing(w, existing)
 	case i >= 0 && p.asked.ref.Succeeds(references[i]) && w.Suspend:
 		return fmt.Errorf("%s of %s is of an owner of the same name that is gone, and nothing is done as long as it is suspended: %w", w.kind.Describe(existing), p.at, errGoing)
 	case i >= 0 && p.asked.ref.Succeeds(references[i]):
@@ -47,7 +44,9 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 		conflict.Why = p.discreet(owned, references[i])
 	case metav1.GetControllerOfNoCopy(existing) != nil:
 		conflict.Why = &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Native: metav1.GetControllerOf(existing)}
-	case p.isFromAnother(existing):
+	case slices.ContainsFunc(references, p.asked.ref.Same): // a namespace that it shares, and desires itself now
+		return p.unlessGoing(w, existing)
+	case p.isFromAnother(existing, references):
 		conflict.Why = errCopy
 	case (w.Conflict == AdoptUnowned || w.Conflict == Adopt) && existing.GetDeletionTimestamp().IsZero() && existing.GetLabels()[mcowner.FleetLabel] == "":
 		return nil
@@ -55,6 +54,14 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 		conflict.Why = errNoReference
 	}
 	return conflict
+}
+
+// unlessGoing returns an error for an object that is being deleted.
+func (p *placement) unlessGoing(w wanted, existing client.Object) error {
+	if existing.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	return fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errGoing)
 }
 
 // isOwn reports whether the owner controls an object.
@@ -135,10 +142,13 @@ func (p *placement) discreet(err error, of mcowner.Reference) error {
 	return err
 }
 
-// isFromAnother reports whether the object has a reference to the owner that was written in another cluster of the name.
-func (p *placement) isFromAnother(existing client.Object) bool {
-	references, err := mcowner.References(existing, mcowner.ClusterID{Name: p.at.Name()})
-	return err == nil && slices.ContainsFunc(references, p.asked.ref.Succeeds)
+// isFromAnother reports whether the object has a reference to the owner that was written in another cluster of the name: it is none of
+// those that hold here.
+func (p *placement) isFromAnother(existing client.Object, here []mcowner.Reference) bool {
+	all, err := mcowner.References(existing, mcowner.ClusterID{Name: p.at.Name()})
+	return err == nil && slices.ContainsFunc(all, func(r mcowner.Reference) bool {
+		return p.asked.ref.Succeeds(r) && !slices.Contains(here, r)
+	})
 }
 
 var (

@@ -1,0 +1,50 @@
+package dependents_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+)
+
+// TestANamespaceThatWasCreatedForAnOwnerBecomesItsDependent once the owner desires it itself. It is deleted only if it is empty of
+// others, as before.
+func TestANamespaceThatWasCreatedForAnOwnerBecomesItsDependent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns := w.Members[0], w.ns+"-new"
+	var itself atomic.Bool
+	r := w.inNamespaces()
+	r.Kinds = append(r.Kinds, &corev1.Namespace{})
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, at dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, at)
+		if itself.Load() {
+			all = append(all, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{"mine": "yes"}}})
+		}
+		return all, err
+	}
+	w.run(r)
+	w.create(w.Local, w.ownerIn("a", ns))
+	eventually(t, "the dependent is there", func() bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}) })
+	before := w.namespace(one, ns)
+	itself.Store(true)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["again"] = "yes" })
+	eventually(t, "the namespace is as desired", func() bool { return w.namespace(one, ns).Labels["mine"] == "yes" })
+	now := w.namespace(one, ns)
+	if by, ok := mcowner.ControllerOf(now, mcowner.ByName("member-1")); !ok || by.Name != "a" || now.UID != before.UID {
+		t.Errorf("the namespace is controlled by %s, and has the UID %s, before %s", by, now.UID, before.UID)
+	}
+	w.create(one, &corev1.Secret{ObjectMeta: metaOf(ns, "db")})
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if w.namespace(one, ns) == nil {
+		t.Error("the namespace is being deleted, with the Secret of others in it")
+	}
+}
