@@ -19,7 +19,7 @@ import (
 // left of an owner of the same name that is gone is deleted.
 func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Object) error {
 	references, err := mcowner.References(existing, p.at.ID)
-	conflict := &ConflictError{Cluster: p.at.Name(), Object: w.kind.Describe(existing), Why: err}
+	conflict := &ConflictError{Cluster: p.at.Name(), Object: w.kind.Describe(existing), Why: p.discreetly(err)}
 	if err != nil {
 		return conflict
 	}
@@ -140,6 +140,17 @@ func (p *placement) discreet(err error, of mcowner.Reference) error {
 		return errOtherTenant
 	}
 	return err
+}
+
+// errOthersMalformed is [mcowner.ErrMalformed] without the names of owners.
+var errOthersMalformed = fmt.Errorf("%w: it may be of an owner in another cluster, or of another user", mcowner.ErrMalformed)
+
+// discreetly is discreet for an error about references that cannot be read: nobody knows whose they are.
+func (p *placement) discreetly(malformed error) error {
+	if malformed != nil && p.engine.writers.User != nil {
+		return errOthersMalformed
+	}
+	return malformed
 }
 
 // isFromAnother reports whether the object has a reference to the owner that was written in another cluster of the name: it is none of
