@@ -208,6 +208,8 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	}
 	now := fingerprint{existing.GetUID(), desired, live}
 	isOwn := p.isOwn(existing)
+	isWritten := isOwn && existing.GetAnnotations()[mcowner.DesiredAnnotation] == desired.String() // by what ran before
+	drifted := known && before.desired == desired || !known && isWritten
 	switch {
 	case known && before == now:
 		return existing, Unchanged, nil
@@ -242,7 +244,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	default:
 		return taken, "", err
 	}
-	if known && before.desired == desired {
+	if drifted {
 		return obj, Drifted, nil
 	}
 	return obj, Applied, nil
