@@ -70,6 +70,9 @@ type knownSlices struct {
 	doubts  uint64       // grows when slices may not be as they are thought to be
 	read    uint64       // the doubts that there were when they were read
 	written time.Time
+	// writing says that slices are being written, and seen are the versions in which they were seen meanwhile, by name.
+	writing bool
+	seen    map[string]string
 	// before has what slices said of clusters that were not looked at since. It counts until the time that is given.
 	before map[string]v1alpha1.Cluster
 	until  time.Time
@@ -156,6 +159,31 @@ func (o *ownerState) doubtSlice(name string) bool {
 	return true
 }
 
+// sawSlice has the slices of an owner read again if this one is not as it was read or written last. While slices are being written,
+// that cannot be told: the event may be sooner than the answer.
+func (o *ownerState) sawSlice(name, version string) (doubted bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	k := &o.known
+	switch {
+	case k.writing:
+		k.seen[name] = version
+		return false
+	case k.book.IsBehind(name, version):
+		k.doubts++
+		return true
+	default:
+		return false
+	}
+}
+
+// writingSlices notes that slices are about to be written.
+func (o *ownerState) writingSlices() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.known.writing, o.known.seen = true, map[string]string{}
+}
+
 // bookOf returns what is known of the slices, which may be none.
 func (a *accounting) bookOf() *record.Book {
 	a.o.mu.Lock()
@@ -202,6 +230,7 @@ func (a *accounting) write(ctx context.Context, held bool) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, a.engine.access.Timeout*time.Duration(1+len(layout.Numbers())/10))
 	defer cancel()
+	a.o.writingSlices()
 	now, err := book.Write(bounded, a.home.Cluster.GetClient(), layout, a.engine.cfg.name)
 	a.noteBook(now, errors.Is(err, record.ErrOutdated))
 	if err != nil {
@@ -219,7 +248,13 @@ func (a *accounting) noteBook(now *record.Book, outdated bool) {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
 	k := &a.o.known
-	k.book, k.written = now, time.Now()
+	for name, version := range k.seen {
+		if !outdated && now.IsBehind(name, version) {
+			outdated = true
+			a.engine.works.addAfter(accountOf(a.o.req), sliceDelay)
+		}
+	}
+	k.book, k.written, k.writing, k.seen = now, time.Now(), false, nil
 	if outdated {
 		k.doubts++
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// sliceWatch finds the slices of owners that are gone, and those that others have deleted.
+// sliceWatch finds the slices of owners that are gone, and those that others have changed or deleted.
 type sliceWatch struct{ *engine }
 
 // proto is what is watched: the metadata alone.
@@ -43,6 +43,8 @@ func (s sliceWatch) in(name mcreconcile.ClusterName, _ cluster.Cluster) handler.
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], _ queue) {
 			if e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil {
 				s.deleted(name, e.ObjectNew)
+			} else {
+				s.changed(name, e.ObjectNew)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], _ queue) {
@@ -56,6 +58,14 @@ func (s sliceWatch) deleted(in mcreconcile.ClusterName, slice client.Object) {
 	req, ours := s.ownerOf(in, slice)
 	if o := s.ledger.get(req); ours && o != nil && o.doubtSlice(slice.GetName()) {
 		s.works.add(accountOf(req))
+	}
+}
+
+// changed has slices read again if others have changed one. Whoever does that time and again has it done once for each pause.
+func (s sliceWatch) changed(in mcreconcile.ClusterName, slice client.Object) {
+	req, ours := s.ownerOf(in, slice)
+	if o := s.ledger.get(req); ours && o != nil && o.sawSlice(slice.GetName(), slice.GetResourceVersion()) {
+		s.works.addAfter(accountOf(req), sliceDelay)
 	}
 }
 

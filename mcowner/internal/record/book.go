@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
@@ -75,6 +76,17 @@ func (b *Book) Has(name string) bool {
 	number, ok := b.of.number(name)
 	_, has := b.pages[number]
 	return ok && has
+}
+
+// IsBehind reports whether a slice of this name is known, and as it was before this version.
+func (b *Book) IsBehind(name, version string) bool {
+	if !b.Has(name) {
+		return false
+	}
+	number, _ := b.of.number(name)
+	known := b.pages[number].version
+	order, err := resourceversion.CompareResourceVersion(known, version)
+	return order < 0 || err != nil && known != version
 }
 
 // IsDeleting reports whether somebody deletes a slice.
