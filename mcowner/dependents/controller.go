@@ -117,31 +117,41 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 }
 
 // fill fills a plan with what its owner asks for.
-func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool) (err error) {
+func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool) error {
 	owner := p.owner
 	o.retargeting()
-	if p.policy, p.rollout, err = c.cfg.said(ctx, owner); err != nil {
-		return fmt.Errorf("finding the policies of the owner: %w", err)
-	}
-	if p.revision, err = c.revision(owner, p.rollout); err != nil {
-		return err
-	}
 	var said metav1.DeletionPropagation
 	said, p.unclear = saidPolicy(owner)
+	var senseless, unlimited error
+	p.policy, senseless = c.cfg.policyOf(ctx, owner)
 	switch {
 	case !owner.GetDeletionTimestamp().IsZero():
 		p.mode = finishing
+		if senseless != nil && p.unclear == nil { // it may say that they are to stay
+			said, p.unclear = "", fmt.Errorf("%w: finding the policy of the owner: %w", errPolicy, senseless)
+		}
 		if p.propagation = said; said == "" && p.unclear == nil {
 			p.propagation = c.deletions.policyOf(owner)
 		}
+		return nil
 	case !stays:
 		p.mode, p.propagation = retiring, c.cfg.onOwnersLeaving.propagation()
 	case c.cfg.retire != "":
 		p.mode, p.propagation = retiring, c.cfg.retire.propagation()
 	default:
-		return c.aim(ctx, o, p)
+		p.rollout, unlimited = c.cfg.rolloutOf(ctx, owner)
 	}
-	return nil
+	if err := errors.Join(senseless, unlimited); err != nil {
+		return fmt.Errorf("finding the policies of the owner: %w", err)
+	}
+	if p.mode != serving {
+		return nil
+	}
+	var err error
+	if p.revision, err = c.revision(owner, p.rollout); err != nil {
+		return err
+	}
+	return c.aim(ctx, o, p)
 }
 
 // aim finds the targets. A cluster that can be used only after that may be missing among them for that reason alone, so what the

@@ -83,7 +83,8 @@ type Reconciler[T client.Object] struct {
 	Policy Policy
 
 	// PolicyOf and RolloutOf return what holds for one owner, where its kind says so. While that makes no sense, nothing is done for the
-	// owner, and an event says so. Default: Policy and Rollout.
+	// owner, and an event says so. A Rollout does not matter to an owner that goes; where its Policy makes no sense, it waits, with its
+	// dependents. Default: Policy and Rollout.
 	PolicyOf  func(owner T) Policy
 	RolloutOf func(owner T) Rollout
 
@@ -201,8 +202,11 @@ func (r *Reconciler[T]) config() config {
 			return withoutNil(all, err)
 		},
 	}
-	c.said = func(ctx context.Context, owner client.Object) (Policy, Rollout, error) {
-		return r.said(ctx, owner.(T)) //nolint:forcetypeassert // newOwner has made it
+	c.policyOf = func(ctx context.Context, owner client.Object) (Policy, error) {
+		return r.policyOf(ctx, owner.(T)) //nolint:forcetypeassert // newOwner has made it
+	}
+	c.rolloutOf = func(ctx context.Context, owner client.Object) (Rollout, error) {
+		return r.rolloutOf(ctx, owner.(T)) //nolint:forcetypeassert // newOwner has made it
 	}
 	if r.MoreKinds != nil {
 		c.moreKinds = func(ctx context.Context, gvk schema.GroupVersionKind) (err error) {
@@ -240,17 +244,24 @@ func withoutNil(all []client.Object, err error) ([]client.Object, error) {
 	return slices.DeleteFunc(slices.Clone(all), isNil), errors.Join(err, errNil)
 }
 
-// said returns what holds for an owner.
-func (r *Reconciler[T]) said(ctx context.Context, owner T) (policy Policy, rollout Rollout, err error) {
+// policyOf returns the policy that holds for an owner.
+func (r *Reconciler[T]) policyOf(ctx context.Context, owner T) (policy Policy, err error) {
 	defer remote.Recovered(ctx, &err)
-	policy, rollout = r.Policy, r.Rollout
+	policy = r.Policy
 	if r.PolicyOf != nil {
 		policy = r.PolicyOf(owner)
 	}
+	return policy, policy.validate()
+}
+
+// rolloutOf returns the rollout that holds for an owner.
+func (r *Reconciler[T]) rolloutOf(ctx context.Context, owner T) (rollout Rollout, err error) {
+	defer remote.Recovered(ctx, &err)
+	rollout = r.Rollout
 	if r.RolloutOf != nil {
 		rollout = r.RolloutOf(owner)
 	}
-	return policy, rollout, errors.Join(policy.validate(), rollout.validate())
+	return rollout, rollout.validate()
 }
 
 // newOwner returns an empty owner.
@@ -273,7 +284,8 @@ type config struct {
 	targets                func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) // may be nil
 	desired                func(context.Context, client.Object, Target) ([]client.Object, error)
 	status                 func(context.Context, client.Object, []Result) error // may be nil
-	said                   func(context.Context, client.Object) (Policy, Rollout, error)
+	policyOf               func(context.Context, client.Object) (Policy, error)
+	rolloutOf              func(context.Context, client.Object) (Rollout, error)
 	user                   func(mcreconcile.Request) string // may be nil
 	releaseAfter           time.Duration
 	onMemberLeaving        LeavePolicy
