@@ -49,10 +49,17 @@ func accountDelay(targets int) time.Duration {
 	}
 }
 
+// account keeps an owner's account. Where the targets cannot be found anew, those before go on, and the account with them.
 func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session) (reconcile.Result, error) {
-	if err := c.retargeted(ctx, o); err != nil {
-		return reconcile.Result{}, err
+	unknown := c.retargeted(ctx, o)
+	result, err := c.keepAccount(ctx, o, home)
+	if err == nil && unknown != nil {
+		return reconcile.Result{}, unknown
 	}
+	return result, err
+}
+
+func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Session) (reconcile.Result, error) {
 	a := &accounting{engine: c, o: o, home: home}
 	if err := a.reopenBook(ctx); err != nil {
 		return reconcile.Result{}, a.unnoted(err)
@@ -139,6 +146,7 @@ func (c *engine) retargeted(ctx context.Context, o *ownerState) error {
 	}
 	now := *p
 	err := c.aim(ctx, o, &now)
+	o.tellPlan(err)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
