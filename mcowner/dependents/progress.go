@@ -143,12 +143,13 @@ func (p *progress) left(name mcreconcile.ClusterName) {
 	delete(p.held, name)
 	delete(p.seen, name)
 	delete(p.absent, name)
+	delete(p.failed, name)
 	p.giveUpWaiting(name)
 }
 
-// involved returns the clusters that have a permit, or wait for one.
+// involved returns the clusters that have a permit, wait for one, or have failed.
 func (p *progress) involved() []mcreconcile.ClusterName {
-	return append(slices.Collect(maps.Keys(p.held)), p.waiting...)
+	return slices.Concat(slices.Collect(maps.Keys(p.held)), p.waiting, slices.Collect(maps.Keys(p.failed)))
 }
 
 // grant gives permits, and returns the clusters to be worked on for that. Once it is halted, all that wait are told so.

@@ -154,7 +154,7 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 	return o.progress.grant(targets)
 }
 
-// takeBack takes permits from clusters that are no targets any more, or cannot be used.
+// takeBack takes permits from clusters that are no targets any more, or cannot be used. Those that are no targets have not failed either.
 func (c *engine) takeBack(o *ownerState) {
 	names := o.involved()
 	away := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyNot(name) == nil })
