@@ -66,7 +66,7 @@ func refused(ctx context.Context, a *v1alpha1.ClusterAccess, cfg *rest.Config, t
 	}
 	return &Error{v1alpha1.ReasonTokenRefused, fmt.Sprintf(
 		"the cluster does not accept the hub's token: its AuthenticationConfiguration must trust the issuer %q for the audience %q, and its own issuer must be another",
-		token.Issuer, Audience(a.Spec.Server, a.Spec.CABundle)), nil}
+		token.Issuer, audienceOf(a.Spec)), nil}
 }
 
 // ReadIssuer asks an API server by which issuer it calls itself. That takes the right of the ClusterRole

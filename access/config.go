@@ -16,10 +16,19 @@ import (
 )
 
 // Audience returns the audience of federated tokens for a server. A token for one server is worth nothing at another one, nor
-// at the same address with another CA.
-func Audience(server string, caBundle []byte) string {
+// at the same address with another CA, nor where a certificate has another name. The name may be empty, as in the access.
+func Audience(server string, caBundle []byte, tlsServerName string) string {
 	sum := sha256.Sum256(caBundle)
-	return server + "#" + hex.EncodeToString(sum[:])
+	audience := server + "#" + hex.EncodeToString(sum[:])
+	if tlsServerName != "" {
+		audience += "#" + tlsServerName
+	}
+	return audience
+}
+
+// audienceOf returns the audience of federated tokens for the server of an access.
+func audienceOf(spec v1alpha1.ClusterAccessSpec) string {
+	return Audience(spec.Server, spec.CABundle, spec.TLSServerName)
 }
 
 // Config returns the way to the cluster, without credentials. The error is an [Error].

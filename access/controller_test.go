@@ -32,11 +32,13 @@ func TestAnAccessSaysWhyItDoesNotWork(t *testing.T) {
 	federated.Spec.Minter, federated.Spec.Federated = nil, &v1alpha1.Federated{ServiceAccountName: accesstest.Operator}
 	otherCA := w.hub.Config().CAData
 	secret := w.secret(t, minted)
+	const certified = "localhost" // in the certificate of each API server
 	for name, change := range map[string]func(s *corev1.Secret){
 		"expired":   func(s *corev1.Secret) { s.Data["token"] = []byte("eyJhbGciOiJSUzI1NiJ9.e30.c2ln") },
 		"half":      func(s *corev1.Secret) { delete(s.Data, "serviceAccount") },
 		"wrong-ca":  func(s *corev1.Secret) { s.Data["ca.crt"] = otherCA },
 		"is-copied": func(s *corev1.Secret) { s.Data["server"] = []byte(" " + federated.Spec.Server) },
+		"has-name":  func(s *corev1.Secret) { s.Data["tlsServerName"] = []byte(certified) },
 	} {
 		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Data: secret.DeepCopy().Data}
 		change(copied)
@@ -60,6 +62,9 @@ func TestAnAccessSaysWhyItDoesNotWork(t *testing.T) {
 		"almost-this-server": {minted, func(s *spec) { s.Minter.SecretName = "is-copied" }, v1alpha1.ReasonMismatch},
 		"another-ca":         {minted, func(s *spec) { s.CABundle = otherCA }, v1alpha1.ReasonMismatch},
 		"secret-of-another":  {minted, func(s *spec) { s.Minter.SecretName = "wrong-ca" }, v1alpha1.ReasonMismatch},
+		"another-name":       {minted, func(s *spec) { s.TLSServerName = certified }, v1alpha1.ReasonMismatch},
+		"no-name":            {minted, func(s *spec) { s.Minter.SecretName = "has-name" }, v1alpha1.ReasonMismatch},
+		"by-name":            {minted, func(s *spec) { s.Minter.SecretName, s.TLSServerName = "has-name", certified }, v1alpha1.ReasonAsExpected},
 		"no-account":         {federated, func(s *spec) { s.Federated.ServiceAccountName = "nobody" }, v1alpha1.ReasonServiceAccountNotFound},
 		"not-trusted":        {federated, func(*spec) {}, v1alpha1.ReasonTokenRefused},
 		"wrong-ca":           {federated, func(s *spec) { s.CABundle = otherCA }, fleet.ReasonCertificate},

@@ -80,7 +80,7 @@ func ExampleReadIssuer() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(issuer, access.Audience("https://east.example.com:6443", nil))
+	fmt.Println(issuer, access.Audience("https://east.example.com:6443", nil, ""))
 }
 
 // The controller keeps the status of ClusterAccesses and the minters' own tokens.

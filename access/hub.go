@@ -55,7 +55,7 @@ func (h *Hub) Token(ctx context.Context, a *v1alpha1.ClusterAccess) (Token, erro
 // federated asks the hub.
 func (h *Hub) federated(ctx context.Context, a *v1alpha1.ClusterAccess) (Token, error) {
 	spec := a.Spec.Federated
-	token, err := request(ctx, h.core, a.Namespace, spec.ServiceAccountName, spec.ExpirationSeconds, Audience(a.Spec.Server, a.Spec.CABundle))
+	token, err := request(ctx, h.core, a.Namespace, spec.ServiceAccountName, spec.ExpirationSeconds, audienceOf(a.Spec))
 	if err == nil {
 		return token, nil
 	}

@@ -49,6 +49,9 @@ func (h *Hub) minterOf(ctx context.Context, a *v1alpha1.ClusterAccess) (minter, 
 	if !bytes.Equal(secret.Data[v1alpha1.MinterCA], a.Spec.CABundle) {
 		return minter{}, mismatch(key, v1alpha1.MinterCA, "spec.caBundle")
 	}
+	if string(secret.Data[v1alpha1.MinterTLSServerName]) != a.Spec.TLSServerName {
+		return minter{}, mismatch(key, v1alpha1.MinterTLSServerName, "spec.tlsServerName")
+	}
 	return minter{
 		secret, string(bytes.TrimSpace(secret.Data[v1alpha1.MinterToken])),
 		string(secret.Data[v1alpha1.MinterNamespace]), string(secret.Data[v1alpha1.MinterServiceAccount]),

@@ -292,10 +292,11 @@ func TestATokenIsSentToItsOwnServerAlone(t *testing.T) {
 	})
 }
 
-func TestAnAudienceIsOfOneServerAndOneCA(t *testing.T) {
-	one := Audience("https://east.example.com", []byte("a"))
+func TestAnAudienceIsOfOneServerOneCAAndOneName(t *testing.T) {
+	one := Audience("https://east.example.com", []byte("a"), "")
 	for _, other := range []string{
-		Audience("https://west.example.com", []byte("a")), Audience("https://east.example.com", []byte("b")), Audience("https://east.example.com", nil),
+		Audience("https://west.example.com", []byte("a"), ""), Audience("https://east.example.com", []byte("b"), ""),
+		Audience("https://east.example.com", nil, ""), Audience("https://east.example.com", []byte("a"), "other.example.com"),
 	} {
 		if other == one {
 			t.Errorf("two have the audience %q", one)

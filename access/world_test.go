@@ -57,7 +57,7 @@ func (w world) mint(t *testing.T) *v1alpha1.ClusterAccess {
 func (w world) federate(t *testing.T, i int) *v1alpha1.ClusterAccess {
 	t.Helper()
 	cfg := w.members[i].Config()
-	return accesstest.Federate(t, w.hub, w.members[i], w.namespace, w.members[i].Name, access.Audience(cfg.Host, cfg.CAData))
+	return accesstest.Federate(t, w.hub, w.members[i], w.namespace, w.members[i].Name, access.Audience(cfg.Host, cfg.CAData, ""))
 }
 
 func (w world) client(t *testing.T) *access.Hub {

@@ -59,7 +59,7 @@ const (
 	ReasonSecretNotFound = "SecretNotFound"
 	// ReasonSecretInvalid is for a minter's Secret that lacks a key, or has one that cannot be used.
 	ReasonSecretInvalid = "SecretInvalid"
-	// ReasonMismatch is for a minter's Secret that was made for another server or CA than those of the ClusterAccess.
+	// ReasonMismatch is for a minter's Secret that was made for another server, CA or name of a certificate than those of the ClusterAccess.
 	ReasonMismatch = "Mismatch"
 	// ReasonMinterExpired is for a minter whose own token has expired, or is not accepted any more.
 	ReasonMinterExpired = "MinterExpired"
@@ -85,6 +85,9 @@ const (
 	MinterServer = "server"
 	// MinterCA is the key of the certificates that the server is known by. They must be those of the ClusterAccess.
 	MinterCA = "ca.crt"
+	// MinterTLSServerName is the key of the name that the server's certificate has. It must be that of the ClusterAccess, and may be
+	// missing where that has none.
+	MinterTLSServerName = "tlsServerName"
 	// MinterNamespace is the key of the namespace of the minter's own account in the member.
 	MinterNamespace = "namespace"
 	// MinterServiceAccount is the key of the name of the minter's own account.

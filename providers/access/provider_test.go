@@ -68,7 +68,7 @@ func TestAFederatedMemberIsEngagedWithoutAnySecret(t *testing.T) {
 
 func audience(cp *mctest.ControlPlane) string {
 	cfg := cp.Config()
-	return tokens.Audience(cfg.Host, cfg.CAData)
+	return tokens.Audience(cfg.Host, cfg.CAData, "")
 }
 
 func TestTokensForAServerThatWasEditedAreWorthNothingElsewhere(t *testing.T) {

@@ -82,7 +82,7 @@ func (f *federate) run(ctx context.Context, name string) error {
 		return err
 	}
 	text, err := yaml.Marshal(membership.Authentication{
-		Issuer: ours, DiscoveryURL: f.issuer, CA: ca, Audience: access.Audience(target.Server, target.CABundle),
+		Issuer: ours, DiscoveryURL: f.issuer, CA: ca, Audience: access.Audience(target.Server, target.CABundle, target.TLSServerName),
 		Subject: "system:serviceaccount:" + target.Namespace + ":" + f.account, Legacy: !servesV1(member.config),
 	}.Configuration())
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 func TestFederatePrintsWhatAMemberIsToTrust(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	r := s.run(t, "federate", "east", "--member-context", "member", "--service-account", "manager", "--advertise-server", s.Members[0].Config().Host)
-	for _, says := range []string{"kind: AuthenticationConfiguration", "prefix: 'hub:'", `claims.sub == "system:serviceaccount:default:manager"`, "#"} {
+	r := s.run(t, "federate", "east", "--member-context", "member", "--service-account", "manager", "--advertise-server", s.Members[0].Config().Host,
+		"--member-tls-server-name", "localhost")
+	for _, says := range []string{"kind: AuthenticationConfiguration", "prefix: 'hub:'", `claims.sub == "system:serviceaccount:default:manager"`, "#localhost"} {
 		if r.code != 0 || !strings.Contains(r.out, says) {
 			t.Errorf("%q is not in %d:\n%s%s", says, r.code, r.out, r.errOut)
 		}

@@ -25,7 +25,8 @@ func (s *stage) join(t *testing.T, args ...string) result {
 func TestJoinMakesAMemberOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	if first := s.join(t, "--labels", "region=eu"); first.code != 0 {
+	args := []string{"--labels", "region=eu", "--member-tls-server-name", "localhost"}
+	if first := s.join(t, args...); first.code != 0 {
 		t.Fatalf("join: %+v", first)
 	}
 	hub, member := s.Local.Client(), s.Members[0].Client()
@@ -48,8 +49,11 @@ func TestJoinMakesAMemberOnce(t *testing.T) {
 	if !maps.Equal(access.Labels, map[string]string{"region": "eu"}) || access.Spec.Minter == nil || access.Spec.Server != strings.TrimRight(s.Members[0].Config().Host, "/") {
 		t.Errorf("the ClusterAccess has labels %v and the server %s", access.Labels, access.Spec.Server)
 	}
+	if name := string(secret.Data[accessv1alpha1.MinterTLSServerName]); name != "localhost" || access.Spec.TLSServerName != name {
+		t.Errorf("the minter's Secret is for the name %q, and the ClusterAccess has %q", name, access.Spec.TLSServerName)
+	}
 
-	second := s.join(t, "--labels", "region=eu")
+	second := s.join(t, args...)
 	if second.code != 0 {
 		t.Fatalf("join again: %+v", second)
 	}

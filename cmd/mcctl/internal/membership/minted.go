@@ -160,6 +160,7 @@ func MinterSecret(t Target, account types.NamespacedName, token string) *corev1.
 			accessv1alpha1.MinterToken:          []byte(token),
 			accessv1alpha1.MinterServer:         []byte(t.Server),
 			accessv1alpha1.MinterCA:             t.CABundle,
+			accessv1alpha1.MinterTLSServerName:  []byte(t.TLSServerName),
 			accessv1alpha1.MinterNamespace:      []byte(minter.Namespace),
 			accessv1alpha1.MinterServiceAccount: []byte(minter.Name),
 		},
