@@ -35,11 +35,16 @@ func (e *Error) Error() string {
 // Unwrap returns what was run into, but no answer of an API server: what asks a cluster, and gets no token for that, would take
 // it for an answer of that cluster.
 func (e *Error) Unwrap() error {
-	var answer apierrors.APIStatus
-	if errors.As(e.cause, &answer) {
+	if e.isAnswer() {
 		return nil
 	}
 	return e.cause
+}
+
+// isAnswer reports whether it comes of what an API server has answered.
+func (e *Error) isAnswer() bool {
+	var answer apierrors.APIStatus
+	return errors.As(e.cause, &answer)
 }
 
 // reasonOf returns the reason of an error of an access, which may come from anywhere.

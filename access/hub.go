@@ -81,6 +81,9 @@ func request(
 	if err != nil {
 		return Token{}, err
 	}
+	if !isSendable(got.Status.Token) {
+		return Token{}, errNoToken
+	}
 	token := newToken(got.Status, made)
 	if token.granted() < renewFloor {
 		return Token{}, errTooShort
@@ -90,6 +93,9 @@ func request(
 
 // quiet returns a context for requests whose bodies, or those of their answers, have a token: client-go logs bodies from level 8 on.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
+
+// errNoToken is what becomes of an answer with a text that no request can have as its token.
+var errNoToken = errors.New("the API server has granted what cannot be a token")
 
 // errTooShort is what becomes of a token that expires at once, as no API server makes them whose clock is right.
 var errTooShort = errors.New("the API server has granted a token that lives for less than a minute, which is not used: look at its clock")

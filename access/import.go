@@ -60,9 +60,10 @@ func (r *importer) keep(ctx context.Context, i *v1alpha1.ServiceAccountImport) (
 	return wait.Jitter(r.pace.checkEvery, renewJitter), nil
 }
 
-// ofCluster returns an error that all imports of the cluster have, nil for another.
+// ofCluster returns an error that all imports of the cluster have, nil for another. What an API server answers is about one import: a policy of
+// the cluster may refuse what that asks for.
 func ofCluster(err *Error) error {
-	if err == nil {
+	if err == nil || err.isAnswer() {
 		return nil
 	}
 	switch err.reason {
@@ -119,7 +120,7 @@ func (r *importer) serves(ctx context.Context, i *v1alpha1.ServiceAccountImport,
 	}
 	value := string(secret.Data[v1alpha1.ImportToken])
 	whole, err := isWhole(secret, i, a, value)
-	if err != nil || !whole {
+	if err != nil || !whole || !isSendable(value) { // a Secret is its owners' to change
 		return false, err
 	}
 	user, err := Check(ctx, a, Token{value: &value, Subject: jwt.ClaimsOf(value).Subject})

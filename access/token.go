@@ -1,6 +1,7 @@
 package access
 
 import (
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,6 +37,14 @@ func (t Token) String() string {
 
 // is reports whether both are the same token.
 func (t Token) is(other Token) bool { return t.Value() == other.Value() }
+
+// maxToken is how large a token may be that is sent, in bytes. Servers take requests with such a header.
+const maxToken = 16 << 10
+
+// isSendable reports whether a text can be sent as a token. Otherwise the error of the request would be as of the server.
+func isSendable(token string) bool {
+	return token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
+}
 
 // granted returns how long it was to live when it was made.
 func (t Token) granted() time.Duration { return t.Expires.Sub(t.Made) }

@@ -1,0 +1,104 @@
+package access_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/accesstest"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
+)
+
+// staysReady fails the test if an import is not ready meanwhile, in which many attempts are made.
+func (w world) staysReady(t *testing.T, name string) {
+	t.Helper()
+	stage.Stays(t, 5*time.Second, name+" is ready", func() bool {
+		i := &v1alpha1.ServiceAccountImport{}
+		accesstest.Must(t, w.hub.Client().Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, i))
+		return meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady)
+	})
+}
+
+// limitTokens lets a member refuse tokens that live for more than two hours.
+func limitTokens(t *testing.T, member *mctest.ControlPlane) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: "short"}
+	accesstest.Create(t, member, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts/token"}},
+			},
+		}}},
+		Validations: []admissionregistrationv1.Validation{{Expression: "object.spec.expirationSeconds <= 7200", Message: "two hours are enough"}},
+	}})
+	accesstest.Create(t, member, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: meta.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	})
+	until(t, "the policy holds", func() bool {
+		of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: lister}}
+		long := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(86400))}}
+		return member.Client().SubResource("token").Create(t.Context(), of, long) != nil
+	})
+}
+
+func TestAnImportThatAPolicyOfTheClusterRefusesHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	export(t, w.members[0], minterSubject(), lister)
+	w.allowImports(t, a, lister)
+	limitTokens(t, w.members[0])
+	w.importQuickly(t)
+	accesstest.Create(t, w.hub, w.newImport("modest", a.Name, lister))
+	w.waitForImport(t, "modest", v1alpha1.ReasonAsExpected)
+	greedy := w.newImport("greedy", a.Name, lister)
+	greedy.Spec.ExpirationSeconds = 86400
+	accesstest.Create(t, w.hub, greedy)
+	w.staysReady(t, "modest")
+	w.waitForImport(t, "greedy", fleet.ReasonServerError)
+}
+
+func TestAnImportWhoseOwnersBreakItsSecretHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	export(t, w.members[0], minterSubject(), lister)
+	w.allowImports(t, a, lister)
+	w.importQuickly(t)
+	texts := map[string]string{"lines": "a\nb", "long": strings.Repeat("x", 300_000)}
+	for _, name := range []string{"good", "lines", "long"} {
+		accesstest.Create(t, w.hub, w.newImport(name, a.Name, lister))
+		w.waitForImport(t, name, v1alpha1.ReasonAsExpected)
+	}
+	for name, text := range texts {
+		secret := w.secretNamed(t, name)
+		cfg, err := clientcmd.Load(secret.Data[v1alpha1.ImportConfig])
+		accesstest.Must(t, err)
+		cfg.AuthInfos[a.Name].Token = text
+		secret.Data[v1alpha1.ImportToken] = []byte(text)
+		secret.Data[v1alpha1.ImportConfig], err = clientcmd.Write(*cfg)
+		accesstest.Must(t, err)
+		accesstest.Must(t, w.hub.Client().Update(t.Context(), secret))
+	}
+	w.staysReady(t, "good")
+	for name, text := range texts {
+		until(t, name+" has a token that works", func() bool {
+			secret := w.secretNamed(t, name)
+			return string(secret.Data[v1alpha1.ImportToken]) != text && listsPods(t, secret) == nil
+		})
+	}
+}
