@@ -32,15 +32,16 @@ type Source struct {
 	// turn returns how long to wait at least after an attempt that was in vain. It does not wait.
 	turn func(now time.Time) time.Duration
 
-	mu       sync.Mutex // guards what follows; nothing is asked for while it is held
-	token    Token
-	renewAt  time.Time
-	refused  bool          // the server does not accept the token
-	accepted bool          // the server has accepted it
-	err      error         // of the last attempt
-	flight   chan struct{} // of the attempt under way, closed when it ends; nil if there is none
-	next     time.Time     // no attempt begins before
-	pauses   wait.Backoff
+	mu        sync.Mutex // guards what follows; nothing is asked for while it is held
+	token     Token
+	renewAt   time.Time
+	refused   bool          // the server does not accept the token
+	accepted  bool          // the server has accepted it
+	refusedAt time.Time     // when the server last refused this token, or one before
+	err       error         // of the last attempt
+	flight    chan struct{} // of the attempt under way, closed when it ends; nil if there is none
+	next      time.Time     // no attempt begins before
+	pauses    wait.Backoff
 }
 
 // ErrClosed is why a source makes no token any more.
@@ -78,7 +79,7 @@ func (s *Source) look() (Token, chan struct{}, error) {
 		return Token{}, s.flight, nil
 	case s.err != nil:
 		return Token{}, nil, s.err
-	case now.Before(s.token.Expires): // that it is refused again is news of the server
+	case now.Before(s.token.Expires): // the server has refused it: it goes on being sent, so that the answers of the server show that
 		return s.token, nil, nil
 	}
 	return Token{}, nil, ErrClosed
@@ -124,17 +125,23 @@ func keepFor(granted time.Duration) time.Duration {
 }
 
 // answered notes whether the server has accepted a token. After one that it does not accept any more, another is made at once.
-// After one that it has never accepted there is a pause, since the next may be no better.
+// After one that it has never accepted there is a pause, since the next may be no better. So there is after one that it refuses soon
+// after it has refused another: some servers behind one address accept a token, and others refuse each.
 func (s *Source) answered(token Token, accepted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
+	again := now.Sub(s.refusedAt) < retry.Longest
 	switch {
 	case !s.token.is(token):
 	case accepted:
-		s.accepted, s.refused, s.pauses = true, false, retry.Pauses(retry.Longest)
+		s.accepted, s.refused = true, false
+		if !again {
+			s.pauses = retry.Pauses(retry.Longest)
+		}
 	case !s.refused:
-		s.refused = true
-		if !s.accepted {
+		s.refused, s.refusedAt = true, now
+		if (again || !s.accepted) && !now.Before(s.next) {
 			s.pauseLocked()
 		}
 	}

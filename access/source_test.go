@@ -215,6 +215,36 @@ func TestTokensThatAreNeverAcceptedMakeNoLoop(t *testing.T) {
 	})
 }
 
+func TestTokensThatAreAcceptedAndRefusedInTurnMakeNoLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, m := newSource(t)
+		for range 600 {
+			token, err := s.Token(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.answered(token, true)
+			s.answered(token, false)
+			<-time.After(100 * time.Millisecond)
+		}
+		if made := m.made.Load(); made < 8 || made > 15 {
+			t.Errorf("%d tokens were made in a minute, want about 11", made)
+		}
+		<-time.After(retry.Longest)
+		token, err := s.Token(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := m.made.Load()
+		for range 2 { // it is well again, and the next that is refused is replaced at once
+			s.answered(token, true)
+			<-time.After(retry.Longest)
+		}
+		s.answered(token, false)
+		want(t, s, int(made)+1)
+	})
+}
+
 func TestAWaitForATokenEndsWithItsRequestAndNotWithTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, m := newSource(t)
