@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -53,10 +54,14 @@ func (m *PodMounts) Handle(ctx context.Context, req admission.Request) admission
 	if err := json.Unmarshal(req.Object.Raw, pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
 	}
-	names := importsNamed(pod.Annotations[v1alpha1.MountAnnotation])
+	names, err := importsNamed(pod)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
 	if len(names) == 0 || req.Operation != admissionv1.Create {
 		return admission.Allowed("")
 	}
+	added := additions{pod: pod}
 	for _, name := range names {
 		i := &v1alpha1.ServiceAccountImport{}
 		key := client.ObjectKey{Namespace: req.Namespace, Name: name}
@@ -65,16 +70,12 @@ func (m *PodMounts) Handle(ctx context.Context, req admission.Request) admission
 		} else if err != nil {
 			return later("there is no ServiceAccountImport %s, which the annotation %s names: create it, then the pod again", key, v1alpha1.MountAnnotation)
 		}
-		if len(i.Status.Secrets) == 0 {
+		if len(i.Status.Secrets) == 0 || i.Status.ExpirationTime.IsZero() {
 			return later("the ServiceAccountImport %s has no Secret yet, and its status says why: create the pod again later", key)
 		}
-		mount(&pod.Spec, name, i.Status.Secrets[0].Name)
+		added.mount(name, i.Status.Secrets[0].Name)
 	}
-	changed, err := json.Marshal(pod)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the pod: %w", err))
-	}
-	return admission.PatchResponseFromRaw(req.Object.Raw, changed)
+	return added.response()
 }
 
 // later refuses a pod for now.
@@ -84,31 +85,89 @@ func later(format string, args ...any) admission.Response {
 	}}}
 }
 
-// importsNamed returns the names in an annotation, each once.
-func importsNamed(annotation string) (names []string) {
-	for name := range strings.SplitSeq(annotation, ",") {
-		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+const (
+	// maxMounted is how many imports a pod may name. API servers ask webhooks before they look at what an annotation holds.
+	maxMounted = 64
+	// maxMounts is how many mounts a pod may be given, over all of its containers.
+	maxMounts = 4096
+)
+
+// importsNamed returns the names in the annotation of a pod, each once.
+func importsNamed(pod *corev1.Pod) (names []string, err error) {
+	for name := range strings.SplitSeq(pod.Annotations[v1alpha1.MountAnnotation], ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case name == "" || slices.Contains(names, name):
+		case len(validation.IsDNS1123Subdomain(name)) > 0:
+			return nil, fmt.Errorf("the annotation %s has %.64q, which no ServiceAccountImport can be called", v1alpha1.MountAnnotation, name)
+		case len(names) == maxMounted:
+			return nil, fmt.Errorf("the annotation %s names more than %d ServiceAccountImports, which is the most", v1alpha1.MountAnnotation, maxMounted)
+		default:
 			names = append(names, name)
 		}
 	}
-	return names
+	if containers := len(pod.Spec.InitContainers) + len(pod.Spec.Containers); containers*len(names) > maxMounts {
+		return nil, fmt.Errorf("%d ServiceAccountImports in %d containers are more than the %d mounts that are made", len(names), containers, maxMounts)
+	}
+	return names, nil
 }
 
-// mount mounts a Secret into all containers. A webhook may be asked twice for one pod, so it changes nothing the second time.
-func mount(spec *corev1.PodSpec, name, secret string) {
-	sum := sha256.Sum256([]byte(name))
-	volume := "import-" + hex.EncodeToString(sum[:])[:16] // a name of a volume has 63 bytes at most, and no dots
-	if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume }) {
-		spec.Volumes = append(spec.Volumes, corev1.Volume{
-			Name: volume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
-		})
+// additions are what is added to a pod. They are told apart from the pod, which may have fields that its type here does not know.
+type additions struct {
+	pod     *corev1.Pod
+	patches []addition
+}
+
+// addition is an operation of a JSON patch.
+type addition struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// add adds one to a list of the pod, which has that many already.
+func (a *additions) add(list string, has int, one any) {
+	if has == 0 { // there may be no list
+		a.patches = append(a.patches, addition{"add", list, []any{one}})
+		return
 	}
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+	a.patches = append(a.patches, addition{"add", list + "/-", one})
+}
+
+// mount mounts a Secret into all containers. A webhook may be asked twice for one pod, so it adds nothing the second time.
+func (a *additions) mount(name, secret string) {
+	sum := sha256.Sum256([]byte(name))
+	volume := corev1.Volume{
+		Name:         "import-" + hex.EncodeToString(sum[:])[:16], // a name of a volume has 63 bytes at most, and no dots
+		VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
+	}
+	spec := &a.pod.Spec
+	if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume.Name }) {
+		a.add("/spec/volumes", len(spec.Volumes), volume)
+		spec.Volumes = append(spec.Volumes, volume)
+	}
+	mount := corev1.VolumeMount{Name: volume.Name, ReadOnly: true, MountPath: path.Join(MountPath, name)}
+	for list, containers := range map[string][]corev1.Container{"initContainers": spec.InitContainers, "containers": spec.Containers} {
 		for i := range containers {
 			mounts := &containers[i].VolumeMounts
-			if !slices.ContainsFunc(*mounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) {
-				*mounts = append(*mounts, corev1.VolumeMount{Name: volume, ReadOnly: true, MountPath: path.Join(MountPath, name)})
+			if !slices.ContainsFunc(*mounts, func(m corev1.VolumeMount) bool { return m.Name == mount.Name }) {
+				a.add(fmt.Sprintf("/spec/%s/%d/volumeMounts", list, i), len(*mounts), mount)
+				*mounts = append(*mounts, mount)
 			}
 		}
 	}
+}
+
+// response allows the pod with what is added.
+func (a *additions) response() admission.Response {
+	response := admission.Allowed("")
+	if len(a.patches) == 0 {
+		return response
+	}
+	patch, err := json.Marshal(a.patches)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("writing what is added to the pod: %w", err))
+	}
+	response.Patch, response.PatchType = patch, new(admissionv1.PatchTypeJSONPatch)
+	return response
 }

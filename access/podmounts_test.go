@@ -1,24 +1,33 @@
 package access_test
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/fleet-runtime/fleet-runtime/access"
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -124,6 +133,12 @@ func TestPodsAreGivenTheImportsThatTheyName(t *testing.T) {
 			wantMount(t, pod, c, first, first)
 			wantMount(t, pod, c, second, "another-name")
 		}
+		again := podWith(w.namespace, both)
+		again.Spec = *pod.Spec.DeepCopy()
+		accesstest.Must(t, w.hub.Client().Create(t.Context(), again))
+		if len(again.Spec.Volumes) != len(pod.Spec.Volumes) || len(again.Spec.Containers[0].VolumeMounts) != len(pod.Spec.Containers[0].VolumeMounts) {
+			t.Errorf("a pod that has them already has %+v", again.Spec)
+		}
 	})
 	t.Run("pods without the annotation, and namespaces without the label, are untouched", func(t *testing.T) {
 		for _, pod := range []*corev1.Pod{podWith(w.namespace, ""), podWith("default", both)} {
@@ -146,5 +161,81 @@ func wantMount(t *testing.T, pod *corev1.Pod, c corev1.Container, name, secret s
 		return v.Name == c.VolumeMounts[mount].Name && v.Secret != nil && v.Secret.SecretName == secret
 	}) {
 		t.Errorf("the pod has the volumes %v", pod.Spec.Volumes)
+	}
+}
+
+// givenImports is a reader of imports, each of which has a Secret, and counts how often it is asked.
+type givenImports struct {
+	client.Reader
+	asked atomic.Int32
+}
+
+// Get implements [client.Reader].
+func (g *givenImports) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	g.asked.Add(1)
+	i := obj.(*v1alpha1.ServiceAccountImport) //nolint:forcetypeassert // nothing else is read
+	i.Status.Secrets = []corev1.LocalObjectReference{{Name: key.Name}}
+	i.Status.ExpirationTime = metav1.Now()
+	return nil
+}
+
+// mountsOf returns what the webhook answers to a pod, as JSON.
+func mountsOf(t *testing.T, imports *givenImports, pod string) admission.Response {
+	t.Helper()
+	return (&access.PodMounts{Reader: imports}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Namespace: "team-a", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(pod)},
+	}})
+}
+
+func TestAFieldOfAPodThatTheWebhookDoesNotKnowStays(t *testing.T) {
+	t.Parallel()
+	const pod = `{"metadata":{"annotations":{"` + v1alpha1.MountAnnotation + `":"x,y"}},"spec":{
+		"fieldOfTheNextRelease":{"deny":true}, "initContainers":[{"name":"i"}],
+		"containers":[{"name":"c","confinedBy":"strict","volumeMounts":[{"name":"v","mountPath":"/v","by":"next"}]}],
+		"volumes":[{"name":"v","nextKind":{}}]}}`
+	resp := mountsOf(t, &givenImports{}, pod)
+	var patch []struct{ Op, Path string }
+	accesstest.Must(t, json.Unmarshal(resp.Patch, &patch))
+	paths := map[string]int{}
+	for _, p := range patch {
+		paths[p.Op+" "+p.Path]++
+	}
+	want := map[string]int{ // of lists that the API server may not have sent at all, the first makes the list
+		"add /spec/volumes/-": 2, "add /spec/containers/0/volumeMounts/-": 2,
+		"add /spec/initContainers/0/volumeMounts": 1, "add /spec/initContainers/0/volumeMounts/-": 1,
+	}
+	if !maps.Equal(paths, want) {
+		t.Errorf("the patch is %s", resp.Patch)
+	}
+}
+
+func TestAPodThatNamesTooManyImportsIsRefusedBeforeAnyIsRead(t *testing.T) {
+	t.Parallel()
+	many := func(n int) string {
+		var names strings.Builder
+		for i := range n {
+			fmt.Fprintf(&names, "n%d,n%d,,", i, i)
+		}
+		return names.String()
+	}
+	containers := strings.Repeat(`{"name":"c"},`, 4096) + `{"name":"c"}`
+	for what, c := range map[string]struct {
+		names, containers string
+		code              int32
+		asked             int32
+	}{
+		"as many as may be":       {many(64), `{"name":"c"}`, http.StatusOK, 64},
+		"one more":                {many(65), `{"name":"c"}`, http.StatusBadRequest, 0},
+		"a megabyte of them":      {many(80_000), `{"name":"c"}`, http.StatusBadRequest, 0},
+		"a name that cannot be":   {strings.Repeat("n", 300), `{"name":"c"}`, http.StatusBadRequest, 0},
+		"in very many containers": {many(1), containers, http.StatusBadRequest, 0},
+		"none, in very many":      {"", containers, http.StatusOK, 0},
+	} {
+		imports := &givenImports{}
+		resp := mountsOf(t, imports, `{"metadata":{"annotations":{"`+v1alpha1.MountAnnotation+`":"`+c.names+`"}},"spec":{"containers":[`+c.containers+`]}}`)
+		accesstest.Must(t, resp.Complete(admission.Request{}))
+		if resp.Result.Code != c.code || imports.asked.Load() != c.asked || len(resp.Result.Message) > 300 {
+			t.Errorf("%s: the answer is %.500s, after %d were read", what, resp.Result.String(), imports.asked.Load())
+		}
 	}
 }
