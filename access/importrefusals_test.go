@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -175,6 +176,59 @@ func TestAnImportIsNotReadyBeforeItsSecretIsWritten(t *testing.T) {
 }
 
 // TestAnImportSaysThatItsSecretIsStillThere, although it is not allowed any more.
+// interposed lets something happen between the first write of a Secret and that of a status which follows on it.
+type interposed struct {
+	through http.RoundTripper
+	wrote   atomic.Bool
+	once    sync.Once
+	happens func()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (i *interposed) RoundTrip(req *http.Request) (*http.Response, error) {
+	if i.wrote.Load() && req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/status") {
+		i.once.Do(i.happens)
+	}
+	resp, err := i.through.RoundTrip(req)
+	if err == nil && req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/secrets") {
+		i.wrote.Store(true)
+	}
+	return resp, err
+}
+
+func TestASecretIsTakenBackWhoseNameChangedBeforeTheStatusWasWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	export(t, w.members[0], minterSubject(), lister)
+	w.allowImports(t, a, lister)
+	i := w.newImport("given", a.Name, lister)
+	accesstest.Create(t, w.hub, i)
+	cfg := w.hub.Config()
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper {
+		return &interposed{through: through, happens: func() {
+			before := i.DeepCopy()
+			i.Spec.SecretName = "other"
+			accesstest.Must(t, w.hub.Client().Patch(t.Context(), i, client.MergeFrom(before)))
+		}}
+	})
+	w.runBy(t, cfg, func(mgr manager.Manager) error {
+		return access.Imports{Namespace: w.namespace}.SetupAtPace(mgr, 200*time.Millisecond, time.Hour)
+	})
+	until(t, "there is the other Secret", func() bool { return w.secretNamed(t, "other") != nil })
+	w.waitForImport(t, "given", v1alpha1.ReasonAsExpected)
+	if w.secretNamed(t, "given") != nil {
+		t.Error("the Secret that it had before is there still")
+	}
+	w.allowImports(t, a)
+	w.waitForImport(t, "given", v1alpha1.ReasonNotAllowed)
+	for _, name := range []string{"given", "other"} {
+		if w.secretNamed(t, name) != nil {
+			t.Errorf("the Secret %q is there still, and nobody looks after it", name)
+		}
+	}
+}
+
 func TestAnImportSaysThatItsSecretIsStillThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -135,6 +135,7 @@ func (r *importer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	before := i.DeepCopy()
 	again, err := r.keep(ctx, i)
+	before.ResourceVersion = i.ResourceVersion // it may have been noted in the status which Secret is written
 	if err == nil && !equality.Semantic.DeepEqual(before.Status, i.Status) {
 		err = r.client.Status().Patch(ctx, i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		if err == nil {

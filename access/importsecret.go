@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 )
@@ -58,6 +59,23 @@ func isWhole(secret *corev1.Secret, i *v1alpha1.ServiceAccountImport, a *v1alpha
 		slices.Equal(i.Status.Secrets, []corev1.LocalObjectReference{{Name: secret.Name}}), err
 }
 
+// note has the name of the Secret in the status before there is one. Otherwise it would be forgotten if its name changed, or the
+// program ended, before the status could be written.
+func (r *importer) note(ctx context.Context, i *v1alpha1.ServiceAccountImport) error {
+	of := corev1.LocalObjectReference{Name: secretName(i)}
+	if slices.Contains(i.Status.Secrets, of) {
+		return nil
+	}
+	if len(i.Status.Secrets) > 1 { // the name changed before, and the second may be there
+		if err := r.remove(ctx, i, i.Status.Secrets[1].Name); err != nil {
+			return err
+		}
+	}
+	before := i.DeepCopy()
+	i.Status.Secrets = append(slices.Clip(i.Status.Secrets[:min(1, len(i.Status.Secrets))]), of)
+	return r.client.Status().Patch(ctx, i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
 // write writes the Secret of an import, in place of the one that there is, if there is one. A Secret of another name, which it had
 // before, goes.
 func (r *importer) write(
@@ -65,6 +83,9 @@ func (r *importer) write(
 ) error {
 	data, err := contents(i, a, token.Value())
 	if err != nil {
+		return err
+	}
+	if err := r.note(ctx, i); err != nil {
 		return err
 	}
 	secrets := r.hub.core.Secrets(i.Namespace)

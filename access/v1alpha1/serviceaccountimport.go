@@ -60,9 +60,10 @@ type ServiceAccountImportSpec struct {
 
 // ServiceAccountImportStatus says where the token is, and for how long.
 type ServiceAccountImportStatus struct {
-	// Secrets has the Secret with the token, once there is one.
+	// Secrets has the Secret with the token, and while another one takes its place that too, behind it. A name is here before there is
+	// such a Secret; it has a token once ExpirationTime is set.
 	//
-	// +kubebuilder:validation:MaxItems=1
+	// +kubebuilder:validation:MaxItems=2
 	// +listType=atomic
 	Secrets []corev1.LocalObjectReference `json:"secrets,omitempty"`
 	// Conditions has [ConditionReady].
