@@ -16,6 +16,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/access"
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -120,5 +122,37 @@ func TestATokenThatLivesForCenturiesIsShownAndWritten(t *testing.T) {
 	}
 	if _, err := token.Expires.MarshalJSON(); err != nil {
 		t.Error(err)
+	}
+}
+
+// calls answers the question for the user with a name, and passes on all else.
+func calls(user string, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		if !strings.HasSuffix(req.URL.Path, "/selfsubjectreviews") {
+			next(w, req)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{
+			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
+			Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: user}},
+		})
+	}
+}
+
+func TestWhatAClusterCallsTheUserIsBoundedAndLegible(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	var asked atomic.Int32
+	for name, user := range map[string]string{"odd": "a\x1b[31mred\nb\u202e", "long": strings.Repeat("u", 5000)} {
+		a := w.hostile(t, name, calls(user, grants(t, `{"iat": 1000, "exp": 5000}`, time.Hour, &asked)))
+		r := access.NewReconciler(w.client(t), w.hub.Client())
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)}); err != nil {
+			t.Errorf("%s: the status is not written: %.200v", name, err)
+		}
+		subject := w.waitFor(t, name, v1alpha1.ReasonAsExpected).Status.Subject
+		if len(subject) > 1024 || subject == "" || strings.ContainsAny(subject, "\x1b\n\u202e") {
+			t.Errorf("%s: the status has the subject %q", name, subject)
+		}
 	}
 }
