@@ -87,11 +87,12 @@ func (r *reconciler) check(ctx context.Context, a *v1alpha1.ClusterAccess) (agai
 		set(a, v1alpha1.ConditionReady, metav1.ConditionFalse, paused)
 		return 0, nil
 	}
-	life, err := r.keepMinter(ctx, a)
-	if err != nil {
-		return 0, err
-	}
 	token, err := r.hub.Token(ctx, a)
+	clock := clockOf(token)
+	life, conflict := r.keepMinter(ctx, a, clock())
+	if conflict != nil {
+		return 0, conflict
+	}
 	if err != nil {
 		set(a, v1alpha1.ConditionAuthorized, authorized(err), err)
 		return notReady(a, err), nil
@@ -106,19 +107,19 @@ func (r *reconciler) check(ctx context.Context, a *v1alpha1.ClusterAccess) (agai
 	if life == (minterLife{}) {
 		return checkEvery, nil
 	}
-	return min(checkEvery, max(time.Until(life.renewAt()), renewFloor)), nil
+	return min(checkEvery, max(life.renewAt().Sub(clock()), renewFloor)), nil
 }
 
-// keepMinter notes the life of a minter's token, after that is renewed if it is time. What keeps it from being renewed shows once
-// no tokens can be made with it, or in a message.
-func (r *reconciler) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess) (minterLife, error) {
+// keepMinter notes the life of a minter's token, after that is renewed if it is time by the clock of the cluster. What keeps it from
+// being renewed shows once no tokens can be made with it, or in a message.
+func (r *reconciler) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now time.Time) (minterLife, error) {
 	a.Status.ExpirationTime, a.Status.RenewTime = metav1.Time{}, metav1.Time{}
 	if a.Spec.Minter == nil {
 		return minterLife{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	life, err := r.hub.keepMinter(ctx, a, time.Now())
+	life, err := r.hub.keepMinter(ctx, a, now)
 	if apierrors.IsConflict(err) {
 		return life, err
 	}

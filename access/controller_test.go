@@ -2,6 +2,8 @@ package access_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -223,6 +225,39 @@ func TestAMintersTokenIsRenewedBeforeItExpires(t *testing.T) {
 	}
 	if _, err := hub.Token(t.Context(), a); err != nil {
 		t.Errorf("the new one makes no tokens: %v", err)
+	}
+}
+
+func TestAMintersTokenIsRenewedByTheClockOfTheMember(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	for name, ahead := range map[string]time.Duration{"ahead": 30 * time.Minute, "behind": -50 * time.Minute} {
+		var later atomic.Int64
+		clock := func() time.Time { return time.Now().Add(ahead).Add(time.Duration(later.Load())) }
+		claims := func() string {
+			return fmt.Sprintf(`{"iat":%d,"exp":%d}`, clock().Unix(), clock().Add(time.Hour).Unix())
+		}
+		var asked atomic.Int32
+		a := w.hostile(t, name, calls("worker", func(rw http.ResponseWriter, req *http.Request) {
+			grants(t, claims(), ahead+time.Hour, &asked)(rw, req)
+		}))
+		secret := w.secret(t, a)
+		secret.Data[v1alpha1.MinterToken] = []byte(tokenThatSays(claims()))
+		accesstest.Must(t, w.hub.Client().Update(t.Context(), secret))
+		r := access.NewReconciler(w.client(t), w.hub.Client())
+		kept := true
+		for minute := time.Duration(0); minute < 60; minute += 5 {
+			later.Store(int64(minute * time.Minute))
+			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+			accesstest.Must(t, err)
+			kept = string(w.secret(t, a).Data[v1alpha1.MinterToken]) == string(secret.Data[v1alpha1.MinterToken])
+			if !kept && minute < 48 {
+				t.Fatalf("%s: it is renewed after %d of 60 minutes", name, minute)
+			}
+		}
+		if kept {
+			t.Errorf("%s: it is not renewed after 55 minutes, and expires after 60", name)
+		}
 	}
 }
 

@@ -44,10 +44,15 @@ func (w world) hostile(t *testing.T, name string, serve http.HandlerFunc) *v1alp
 	return a
 }
 
+// tokenThatSays returns a token that says this of itself.
+func tokenThatSays(claims string) string {
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+}
+
 // grants answers each request for a token with one that says this of itself, and expires after a while.
 func grants(t *testing.T, claims string, expires time.Duration, asked *atomic.Int32) http.HandlerFunc {
 	t.Helper()
-	token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+	token := tokenThatSays(claims)
 	return func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
 		w.Header().Set("Content-Type", "application/json")

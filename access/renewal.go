@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -18,25 +19,39 @@ const MinterExpiration = 7 * 24 * time.Hour
 
 // minterLife is of the token in a minter's Secret, by the clock of the cluster that made it. The zero value is of one that says
 // nothing of itself.
-type minterLife struct{ made, expires time.Time }
+type minterLife struct {
+	made, expires time.Time
+	jitter        float64 // of this token, so that those of many clusters are not renewed in step
+}
 
 func lifeOf(token string) minterLife {
 	c := jwt.ClaimsOf(token)
 	if c.Lifetime() == 0 {
 		return minterLife{}
 	}
-	return minterLife{c.IssuedAt(), c.ExpiresAt()}
+	sum := sha256.Sum256([]byte(token))
+	return minterLife{c.IssuedAt(), c.ExpiresAt(), renewJitter * float64(sum[0]) / (1 << 8)}
 }
 
 // renewAt returns when the minter's token is to be renewed. One that does not say when it expires is renewed at once: it may
 // never expire, or soon.
 func (l minterLife) renewAt() time.Time {
 	granted := l.expires.Sub(l.made)
-	return l.made.Add(max(renewFloor, time.Duration(renewAfter*float64(granted))))
+	return l.made.Add(max(renewFloor, time.Duration((renewAfter+l.jitter)*float64(granted))))
 }
 
-// keepMinter renews the minter's token in its Secret if it is time, and returns the life of the one that is there then. A conflict
-// is an error of the API: somebody else has written the Secret.
+// clockOf returns the clock of the cluster that has just made a token, or that of this machine where the token does not say when it
+// was made.
+func clockOf(token Token) func() time.Time {
+	issued := jwt.ClaimsOf(token.Value()).IssuedAt()
+	if issued.IsZero() {
+		return time.Now
+	}
+	return func() time.Time { return issued.Add(time.Since(token.Made)) }
+}
+
+// keepMinter renews the minter's token in its Secret if it is time by the clock of the cluster, and returns the life of the one that is
+// there then. A conflict is an error of the API: somebody else has written the Secret.
 func (h *Hub) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now time.Time) (minterLife, error) {
 	cfg, err := Config(a.Spec)
 	if err != nil {
