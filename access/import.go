@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/internal/jwt"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 const (
@@ -67,7 +68,8 @@ func ofCluster(err *Error) error {
 		return nil
 	}
 	switch err.reason {
-	case v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonSecretExists, v1alpha1.ReasonHub:
+	case v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonAnotherUser, v1alpha1.ReasonSecretExists,
+		v1alpha1.ReasonHub:
 		return nil
 	}
 	return err
@@ -100,8 +102,14 @@ func (r *importer) renew(ctx context.Context, i *v1alpha1.ServiceAccountImport, 
 	if err != nil {
 		return err
 	}
-	if _, err := Check(ctx, a, token); err != nil {
+	user, err := Check(ctx, a, token)
+	if err != nil {
 		return err
+	}
+	if user != subjectOf(i) {
+		return &Error{v1alpha1.ReasonAnotherUser, fmt.Sprintf(
+			"the cluster takes a token of the account %s/%s for the user %q, as a gateway does that calls users by other names: give the address of the API server itself",
+			i.Spec.Namespace, i.Spec.Name, oneline.Text(user, maxCause)), nil}
 	}
 	if err := r.write(ctx, i, a, secret, token); err != nil {
 		return err

@@ -1,7 +1,9 @@
 package access_test
 
 import (
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,5 +102,26 @@ func TestAnImportWhoseOwnersBreakItsSecretHarmsNoOther(t *testing.T) {
 			secret := w.secretNamed(t, name)
 			return string(secret.Data[v1alpha1.ImportToken]) != text && listsPods(t, secret) == nil
 		})
+	}
+}
+
+func TestAClusterThatCallsTheAccountOtherwiseMakesNoLoop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	var asked atomic.Int32
+	now := time.Now().Unix()
+	token := grants(t, fmt.Sprintf(`{"iat": %d, "exp": %d, "sub": "system:serviceaccount:default:%s"}`, now, now+3600, lister), time.Hour, &asked)
+	a := w.hostile(t, "gateway", calls("gateway:"+lister, token))
+	w.allowImports(t, a, lister)
+	accesstest.Create(t, w.hub, w.newImport("given", a.Name, lister))
+	w.importQuickly(t)
+	i := w.waitForImport(t, "given", v1alpha1.ReasonAnotherUser)
+	if message := i.Status.Conditions[0].Message; !strings.Contains(message, "gateway:"+lister) {
+		t.Errorf("the message is %q", message)
+	}
+	before := asked.Load()
+	until(t, "it is tried again", func() bool { return asked.Load() > before+1 })
+	if w.secretNamed(t, "given") != nil {
+		t.Error("there is a Secret")
 	}
 }

@@ -70,6 +70,8 @@ const (
 	ReasonEqualIssuers = "EqualIssuers"
 	// ReasonTokenRefused is for a cluster that does not accept the tokens.
 	ReasonTokenRefused = "TokenRefused"
+	// ReasonAnotherUser is for an import whose tokens the cluster takes for those of somebody else than the account.
+	ReasonAnotherUser = "AnotherUser"
 	// ReasonLoopback is for a server that does not answer at an address such as 127.0.0.1, which is another machine for
 	// everybody.
 	ReasonLoopback = "Loopback"
