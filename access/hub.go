@@ -26,8 +26,12 @@ const DefaultExpiration = time.Hour
 // Hub is the cluster with the ClusterAccesses. It is safe for concurrent use.
 type Hub struct{ core typedcorev1.CoreV1Interface }
 
-// NewHub returns the hub that a config leads to. Without a client, it makes one of the config.
+// NewHub returns the hub that a config leads to. Without a client, it makes one of the config. The limit of requests that the config has
+// (QPS) does not count, as it is for the hub to say how much is too much: many clusters that are connected at once would each wait for
+// their turn, and be told that the hub does not answer.
 func NewHub(cfg *rest.Config, client *http.Client) (*Hub, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1
 	if client == nil {
 		core, err := typedcorev1.NewForConfig(cfg)
 		return &Hub{core}, err

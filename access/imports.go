@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -70,9 +69,7 @@ func (o Imports) setup(mgr manager.Manager, pace importPace) error {
 		}
 		o.Namespace = own
 	}
-	cfg := rest.CopyConfig(mgr.GetConfig())
-	cfg.QPS = -1 // the hub says how much is too much; here it would delay all imports for a few
-	hub, err := NewHub(cfg, mgr.GetHTTPClient())
+	hub, err := NewHub(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("access: a client of the hub: %w", err)
 	}

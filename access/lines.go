@@ -25,7 +25,7 @@ type lines struct {
 type line struct {
 	generation int64
 	inside     int
-	err        error     // that all have, since the last attempt
+	err        error     // why the last attempt failed, for all imports of the cluster; nil if it did not
 	next       time.Time // no attempt begins before
 	pauses     wait.Backoff
 }

@@ -3,13 +3,19 @@ package access_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/fleet-runtime/fleet-runtime/access"
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/accesstest"
@@ -87,4 +93,39 @@ func TestManyAccessesThatDoNotWorkDelayNoOther(t *testing.T) {
 	if n := writes.Load() - before; n != more {
 		t.Errorf("%d writes, want one for each of the %d accesses that are new", n, more)
 	}
+}
+
+// TestManyMembersGetTheirFirstTokensWhateverTheLimitOfTheClient: each waits for ten seconds at most, in which the config allows 230.
+func TestManyMembersGetTheirFirstTokensWhateverTheLimitOfTheClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		granted := grants(t, "{}", time.Hour, &asked)
+		answers := roundTripper(func(req *http.Request) (*http.Response, error) {
+			to := httptest.NewRecorder()
+			granted(to, req)
+			return to.Result(), nil
+		})
+		hub, err := access.NewHub(&rest.Config{Host: "https://hub", QPS: 20, Burst: 30}, &http.Client{Transport: answers})
+		accesstest.Must(t, err)
+		sources := access.NewSources(hub)
+		defer sources.Close()
+		var all sync.WaitGroup
+		var failed atomic.Int32
+		for n := range 400 {
+			source := sources.Source(&v1alpha1.ClusterAccess{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: fmt.Sprint(n)},
+				Spec:       v1alpha1.ClusterAccessSpec{Server: "https://east", Federated: &v1alpha1.Federated{ServiceAccountName: accesstest.Operator}},
+			}, nil)
+			all.Go(func() {
+				if _, err := source.Token(t.Context()); err != nil {
+					failed.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if n := failed.Load(); n > 0 {
+			t.Errorf("%d members get no token, of a hub that is well", n)
+		}
+	})
 }

@@ -17,7 +17,7 @@ type Sources struct {
 	life   context.Context //nolint:containedctx // of what runs in the background
 	cancel context.CancelFunc
 	keep   func(granted time.Duration) time.Duration
-	// retries are apart, over all accesses: few of very many that get no token ask for one at a time, as those need the hub's client that do.
+	// retries are apart, over all accesses: however many get no token, together they ask the hub for few.
 	retries *rate.Limiter
 
 	mu      sync.Mutex // guards what follows
@@ -31,8 +31,8 @@ func NewSources(hub *Hub) *Sources {
 	return &Sources{hub: hub, life: life, cancel: cancel, keep: keepFor, retries: rate.NewLimiter(retriesPerSecond, retriesPerSecond)}
 }
 
-// retriesPerSecond is how many attempts are made in a second for accesses that have just had no token, or one that is not accepted. Clients
-// send twenty requests a second by default.
+// retriesPerSecond is how many attempts are made in a second for accesses that have just had no token, or one that is not accepted. The hub
+// has others to answer.
 const retriesPerSecond = 10
 
 // turn returns how long to wait at least until the next attempt after one that was in vain.
