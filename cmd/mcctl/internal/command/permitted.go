@@ -46,7 +46,10 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 	if err := joined.isCluster(member, p.target.Identity); err != nil {
 		return err
 	}
-	return member.unclaimed(ctx, in, p.mark)
+	if err := member.unclaimed(ctx, in, p.mark); err != nil {
+		return err
+	}
+	return p.hubTakes(ctx, hub)
 }
 
 // bootstrapLabel is on the roles and bindings that API servers make themselves.
