@@ -1,9 +1,11 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,6 +69,26 @@ func (j joined) isCluster(member *reached, identity string) error {
 	}
 	return fmt.Errorf("%s is another cluster than the one%s that has joined as %s: %w. Name the context of that one, or another member. "+
 		"If that one is no more, run mcctl leave %s --force, without a context of the member", member.config.Host, at, j.name, errOtherCluster, j.name)
+}
+
+// leadsTo makes sure that a join leads no access to another cluster, where it is not known which one has joined.
+func (j joined) leadsTo(target membership.Target) error {
+	if j.access == nil || j.identity != "" {
+		return nil
+	}
+	spec, instead := j.access.Spec, ""
+	switch {
+	case strings.TrimRight(spec.Server, "/") != target.Server:
+		instead = "not to " + target.Server
+	case !bytes.Equal(bytes.TrimSpace(spec.CABundle), bytes.TrimSpace(target.CABundle)):
+		instead = "by another CA than that of your kubeconfig"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%s in the hub leads to %s, %s, and nobody has noted there which cluster that is: %w. Join under another name. "+
+		"If your context leads to the very same cluster, note that, and join again: kubectl --namespace %s annotate %s.%s %s %s=%s",
+		describe(j.access), spec.Server, instead, errOtherCluster, j.access.Namespace, strings.ToLower(accessv1alpha1.KindClusterAccess),
+		accessv1alpha1.GroupVersion().Group, j.name, membership.IdentityAnnotation, target.Identity)
 }
 
 // presence is what there is in a member of what it takes to be one.

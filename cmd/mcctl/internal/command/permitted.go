@@ -46,6 +46,9 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 	if err := joined.isCluster(member, p.target.Identity); err != nil {
 		return err
 	}
+	if err := joined.leadsTo(p.target); err != nil {
+		return err
+	}
 	if err := member.unclaimed(ctx, in, p.mark); err != nil {
 		return err
 	}

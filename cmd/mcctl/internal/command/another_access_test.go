@@ -1,0 +1,70 @@
+package command_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+)
+
+func TestAnAccessOfOthersIsNotLedToAnotherCluster(t *testing.T) {
+	t.Parallel()
+	s := newStageWithNamespace(t)
+	server := strings.TrimRight(s.Members[0].Config().Host, "/")
+	for name, c := range map[string]struct {
+		server string
+		ca     []byte
+		says   string
+	}{
+		"at another server": {"https://the-real-east.example.com", s.Members[0].Config().CAData, "not to " + server},
+		"with another CA":   {server, s.Local.Config().CAData, "another CA"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &accessv1alpha1.ClusterAccess{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east"},
+				Spec: accessv1alpha1.ClusterAccessSpec{
+					Server: c.server, CABundle: c.ca,
+					Minter:         &accessv1alpha1.Minter{SecretName: "of-east", ServiceAccountNamespace: "a", ServiceAccountName: "b"},
+					AllowedImports: []accessv1alpha1.AllowedImports{{Namespaces: []string{"team-a"}, ServiceAccounts: []string{"default/lister"}}},
+				},
+			}
+			if err := s.Local.Client().Create(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+			r := s.join(t)
+			if r.code != 1 || !strings.Contains(r.errOut, "nothing was changed") || !strings.Contains(r.errOut, c.says) {
+				t.Errorf("%+v", r)
+			}
+			if now := s.access(t); now.ResourceVersion != a.ResourceVersion {
+				t.Errorf("east is at %s now", now.Spec.Server)
+			}
+			if made := s.inMember(t); len(made) > 0 {
+				t.Errorf("the member has %v", made)
+			}
+			s.annotate(t, a, r.errOut)
+			if r := s.join(t); r.code != 0 || s.access(t).Spec.Server != server {
+				t.Errorf("once the annotation says that it is this cluster: %+v", r)
+			}
+			if r := s.run(t, "leave", "east", "--member-context", "member"); r.code != 0 {
+				t.Fatalf("leave: %+v", r)
+			}
+		})
+	}
+}
+
+// annotate notes on an access what an error says.
+func (s *stage) annotate(t *testing.T, a *accessv1alpha1.ClusterAccess, says string) {
+	t.Helper()
+	const note = "kubectl --namespace default annotate clusteraccess.access.fleet-runtime.dev east "
+	_, command, found := strings.Cut(says, note)
+	key, value, _ := strings.Cut(strings.TrimSpace(command), "=")
+	if !found || key == "" || value == "" {
+		t.Fatalf("%q is not in:\n%s", note, says)
+	}
+	a.Annotations = map[string]string{key: value}
+	if err := s.Local.Client().Update(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+}
