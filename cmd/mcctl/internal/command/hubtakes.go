@@ -13,7 +13,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 )
 
-// hubTakes makes sure that what the plan has for the hub takes the place of nothing else. It writes nothing.
+// hubTakes makes sure that the hub takes what the plan has for it: by then the member has all that it needs. It writes nothing.
 func (p joinPlan) hubTakes(ctx context.Context, hub *reached) error {
 	objects := p.hub
 	if p.minted {
@@ -23,7 +23,15 @@ func (p joinPlan) hubTakes(ctx context.Context, hub *reached) error {
 		}
 		objects = append(slices.Clone(objects), secret)
 	}
-	return hub.unclaimed(ctx, objects, p.mark)
+	if err := hub.unclaimed(ctx, objects, p.mark); err != nil {
+		return err
+	}
+	for _, obj := range objects {
+		if _, err := hub.apply(ctx, obj, p.mark, true); err != nil {
+			return fmt.Errorf("nothing was written, since the hub refuses what the member needs there: %w", err)
+		}
+	}
+	return nil
 }
 
 // secret returns the minter's Secret with the token that is there. A Secret of that name that is for something else is an error.

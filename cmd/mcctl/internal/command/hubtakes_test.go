@@ -30,3 +30,27 @@ func TestASecretThatIsNoMintersIsNotJoinedOver(t *testing.T) {
 	}
 	s.untouched(t)
 }
+
+func TestAJoinThatTheHubRefusesIsNotHalfMade(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"a proxy that the kind does not allow": {[]string{"--advertise-proxy-url", "ftp://proxy.example.com"}, "proxyURL must be a URL"},
+		"a namespace that is not there":        {[]string{"--namespace", "nosuch"}, `namespaces "nosuch" not found`},
+		"a server with a query":                {[]string{"--advertise-server", "https://east.example.com:6443?x=1"}, "no user, query or fragment"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := s.join(t, c.args...)
+			if r.code != 1 || !strings.Contains(r.errOut, "nothing was written") || !strings.Contains(r.errOut, c.says) {
+				t.Errorf("%+v", r)
+			}
+			s.untouched(t)
+			if made := s.inMember(t); len(made) > 0 {
+				t.Errorf("the member has %v", made)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -48,6 +49,9 @@ func (t *targetFlags) read(name string, longest int, namespace string, config *r
 	var err error
 	if target.Labels, err = labels.ConvertSelectorToLabelsMap(t.labels); err != nil {
 		return target, usageError("--labels: %w", err)
+	}
+	if strings.Contains(t.proxy, "@") { // which the hub would refuse, and show
+		return target, usageError("--advertise-proxy-url must have no user and no password: a ClusterAccess is no place for credentials")
 	}
 	if target.Server, err = t.reachable(config.Host); err != nil {
 		return target, err
@@ -100,6 +104,9 @@ func authority(config *rest.Config) ([]byte, error) {
 	}
 	if block, _ := pem.Decode(bundle); block == nil || block.Type != "CERTIFICATE" {
 		return nil, fmt.Errorf("the member's CA holds no certificate as PEM")
+	}
+	if bytes.Contains(bundle, []byte("PRIVATE KEY")) { // as the hub would, and it may show it
+		return nil, usageError("the member's CA holds a key, and must hold certificates alone; name them with --member-certificate-authority")
 	}
 	return bundle, nil
 }

@@ -1,6 +1,8 @@
 package command_test
 
 import (
+	"encoding/pem"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +37,10 @@ func TestAWrongCommandLineAsksNoServer(t *testing.T) {
 		path := kubeconfigOf(t, server, more)
 		return []string{"join", "east", "--kubeconfig", path, "--member-kubeconfig", path, "--member-context", "member", "--rules", good}
 	}
+	shown := httptest.NewTLSServer(nil)
+	t.Cleanup(shown.Close)
+	authorityWithKey := write(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: shown.Certificate().Raw}))+
+		"-----BEGIN PRIVATE KEY-----\naHVudGVyMi1odW50ZXIy\n-----END PRIVATE KEY-----\n")
 	for name, c := range map[string]struct {
 		args []string
 		says string
@@ -55,6 +61,8 @@ func TestAWrongCommandLineAsksNoServer(t *testing.T) {
 		"an unchecked certificate":   {at2("https://member.example.com", ", insecure-skip-tls-verify: true"), "--member-certificate-authority"},
 		"a server that is no URL":    {join("--advertise-server", "member.example.com"), "https"},
 		"a server with a password":   {join("--advertise-server", "https://me:secret@member.example.com"), "https"},
+		"a proxy with a password":    {join("--advertise-proxy-url", "http://me:secret@proxy.example.com"), "--advertise-proxy-url"},
+		"a CA with its key":          {at2("https://member.example.com", ", certificate-authority: "+authorityWithKey), "certificates alone"},
 		"labels that are none":       {join("--labels", "a=b=c"), "--labels"},
 		"an account without a space": {join("--service-account", "fleet"), "NAMESPACE/NAME"},
 		"an unknown dry run":         {join("--dry-run=maybe"), "--dry-run"},
