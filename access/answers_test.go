@@ -119,3 +119,35 @@ func TestASpecThatCannotBeUsedSaysWhichFieldIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestATokenGoesToTheServerOfTheConfigAlone, and nowhere without TLS.
+func TestATokenGoesToTheServerOfTheConfigAlone(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		t.Errorf("the server without TLS is asked, with %d bytes of credentials", len(req.Header.Get("Authorization")))
+	}))
+	t.Cleanup(elsewhere.Close)
+	leads := answering(t, true, http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect).ServeHTTP)
+	for _, c := range []struct {
+		reason string
+		config *rest.Config
+	}{
+		{v1alpha1.ReasonInvalid, &rest.Config{Host: elsewhere.URL}},
+		{fleet.ReasonRedirected, &rest.Config{Host: leads.Spec.Server, TLSClientConfig: rest.TLSClientConfig{CAData: leads.Spec.CABundle}}},
+	} {
+		err := Call(c.config, "secret", func(cfg *rest.Config, client *http.Client) error {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cfg.Host, http.NoBody)
+			if err != nil {
+				return err
+			}
+			resp, err := client.Do(req)
+			if err == nil {
+				err = resp.Body.Close()
+			}
+			return err
+		})
+		if fleet.ReasonOf(err) != c.reason || strings.Contains(err.Error(), "secret") {
+			t.Errorf("at %s: %v, want the reason %s", c.config.Host, err, c.reason)
+		}
+	}
+}

@@ -27,7 +27,7 @@ func Check(ctx context.Context, a *v1alpha1.ClusterAccess, token Token) (user st
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err = call(cfg, token.Value(), func(cfg *rest.Config, client *http.Client) error {
+	err = Call(cfg, token.Value(), func(cfg *rest.Config, client *http.Client) error {
 		asked, err := typedauthenticationv1.NewForConfigAndClient(cfg, client)
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ func refused(ctx context.Context, a *v1alpha1.ClusterAccess, cfg *rest.Config, t
 // ReadIssuer asks an API server by which issuer it calls itself. That takes the right of the ClusterRole
 // system:service-account-issuer-discovery, which every service account of the cluster has by default.
 func ReadIssuer(ctx context.Context, cfg *rest.Config) (issuer string, err error) {
-	err = call(cfg, cfg.BearerToken, func(cfg *rest.Config, client *http.Client) error {
+	err = Call(cfg, cfg.BearerToken, func(cfg *rest.Config, client *http.Client) error {
 		address := strings.TrimSuffix(cfg.Host, "/") + "/.well-known/openid-configuration"
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 		if err != nil {

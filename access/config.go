@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
 // Audience returns the audience of federated tokens for a server. A token for one server is worth nothing at another one, nor
@@ -61,9 +62,17 @@ func Config(spec v1alpha1.ClusterAccessSpec) (*rest.Config, error) {
 
 func invalid(message string) *Error { return &Error{reason: v1alpha1.ReasonInvalid, message: message} }
 
-// call gives a client for requests to the cluster with a token, and ends its connections afterwards. The token goes to the
-// server of the config alone.
-func call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http.Client) error) error {
+// Call gives a client for requests to the server of a config with a token, and ends its connections afterwards. The config has no other
+// credentials. The token goes to that server alone, by TLS: a redirect is an [Error], as is a token for a server without TLS. A request
+// may take 10 seconds, and an answer have 1 MiB.
+func Call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http.Client) error) error {
+	server, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return err
+	}
+	if token != "" && server.Scheme != "https" {
+		return invalid("a token is sent by TLS alone: the URL of the server must begin with https://")
+	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.BearerToken, cfg.Timeout = token, timeout
 	if cfg.Proxy == nil {
@@ -114,4 +123,6 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var errRedirect = errors.New("the server redirects elsewhere, which is refused: give the address of the API server itself")
+var errRedirect = &Error{
+	reason: fleet.ReasonRedirected, message: "the server redirects elsewhere, which is refused: give the address of the API server itself",
+}

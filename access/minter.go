@@ -76,7 +76,7 @@ func (h *Hub) minted(ctx context.Context, cfg *rest.Config, a *v1alpha1.ClusterA
 
 // request asks the cluster for a token of one of its accounts.
 func (m minter) request(ctx context.Context, cfg *rest.Config, namespace, name string, seconds int64) (token Token, err error) {
-	err = call(cfg, m.token, func(cfg *rest.Config, client *http.Client) error {
+	err = Call(cfg, m.token, func(cfg *rest.Config, client *http.Client) error {
 		core, err := typedcorev1.NewForConfigAndClient(cfg, client)
 		if err == nil {
 			token, err = request(ctx, core, namespace, name, seconds)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,6 +53,9 @@ Exit codes: 0 if all is well, 3 if something is missing.`,
 }
 
 func (k *check) run(ctx context.Context, name string) error {
+	if err := k.validate(); err != nil {
+		return err
+	}
 	hub, err := k.hub.connect()
 	if err != nil {
 		return err
@@ -96,7 +100,15 @@ func (k *check) run(ctx context.Context, name string) error {
 	return &exitError{code: codeNotReady, err: errors.New("rights are missing; mcctl rbac gives them")}
 }
 
-// config returns the way to a member from here, with a token of the account of the controllers.
+// validate refuses an address to which no token may go.
+func (a *asking) validate() error {
+	if a.server != "" && !secure(a.server) {
+		return usageError("--member-server must be a URL that begins with https://, without a user: a token is sent there")
+	}
+	return nil
+}
+
+// config returns the way to a member from here, with a token of the account of the controllers, which [access.Call] sends there alone.
 func (a *asking) config(ctx context.Context, hub *reached, k known, name string) (config *rest.Config, expires time.Time, err error) {
 	token, err := mint(ctx, hub, k, name)
 	if err != nil {
@@ -105,22 +117,28 @@ func (a *asking) config(ctx context.Context, hub *reached, k known, name string)
 	if config, err = access.Config(k.access.Spec); err != nil {
 		return nil, expires, err
 	}
-	config.BearerToken, config.Timeout = token.Value(), 10*time.Second
+	config.BearerToken = token.Value()
 	config.Host = orElse(a.server, config.Host)
 	return config, token.Expires, nil
 }
 
 // reach asks a member for its version.
-func reach(config *rest.Config) (string, error) {
-	c, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return "", err
-	}
-	version, err := c.ServerVersion()
+func reach(config *rest.Config) (version string, err error) {
+	err = access.Call(config, config.BearerToken, func(config *rest.Config, by *http.Client) error {
+		c, err := discovery.NewDiscoveryClientForConfigAndClient(config, by)
+		if err != nil {
+			return err
+		}
+		told, err := c.ServerVersion()
+		if err == nil {
+			version = told.GitVersion
+		}
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("reach the member at %s from here: %s: %w", config.Host, fleet.ReasonOf(err), err)
 	}
-	return version.GitVersion, nil
+	return version, nil
 }
 
 // wanted reads the rights that the account needs.
@@ -133,12 +151,14 @@ func (a *asking) wanted(in io.Reader) ([]rights.Right, error) {
 }
 
 // lackingOf asks a member which rights the account does not have.
-func lackingOf(ctx context.Context, config *rest.Config, want []rights.Right) ([]rights.Right, error) {
-	c, err := authorizationclient.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	lacking, err := rights.Lacking(ctx, c, want)
+func lackingOf(ctx context.Context, config *rest.Config, want []rights.Right) (lacking []rights.Right, err error) {
+	err = access.Call(config, config.BearerToken, func(config *rest.Config, by *http.Client) error {
+		c, err := authorizationclient.NewForConfigAndClient(config, by)
+		if err == nil {
+			lacking, err = rights.Lacking(ctx, c, want)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("ask the member (%s): %w", config.Host, err)
 	}

@@ -69,6 +69,9 @@ func (d *describing) reader() (client.ObjectKey, error) {
 
 func (d *describing) run(ctx context.Context, name string) error {
 	account, err := d.reader()
+	if err == nil {
+		err = d.validate()
+	}
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,9 @@ func (j *join) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if j.federated == "" && readable(member.config) {
+		return usageError("you reach the member at %s without TLS, so others could read the minter's token on the way; name a URL that begins with https://", member.config.Host)
+	}
 	rights, err := j.rights.read(j.streams.In, defaultAccount())
 	if err != nil {
 		return err

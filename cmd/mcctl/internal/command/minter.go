@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -11,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/access"
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 	"github.com/fleet-runtime/fleet-runtime/internal/jwt"
@@ -70,16 +73,16 @@ func current(found, wanted *corev1.Secret) bool {
 
 // accepted reports whether the member accepts the token of a Secret, as far as the caller can reach the member.
 func accepted(ctx context.Context, config *rest.Config, secret *corev1.Secret) bool {
-	config = rest.AnonymousClientConfig(config)
-	config.BearerToken = string(secret.Data[accessv1alpha1.MinterToken])
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		return false
-	}
-	account := client.ObjectKey{
-		Namespace: string(secret.Data[accessv1alpha1.MinterNamespace]), Name: string(secret.Data[accessv1alpha1.MinterServiceAccount]),
-	}
-	return c.Get(ctx, account, &corev1.ServiceAccount{}) == nil
+	namespace, name := string(secret.Data[accessv1alpha1.MinterNamespace]), string(secret.Data[accessv1alpha1.MinterServiceAccount])
+	token := string(secret.Data[accessv1alpha1.MinterToken])
+	err := access.Call(rest.AnonymousClientConfig(config), token, func(config *rest.Config, c *http.Client) error {
+		core, err := coreclient.NewForConfigAndClient(config, c)
+		if err == nil {
+			_, err = core.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		}
+		return err
+	})
+	return err == nil
 }
 
 // firstToken makes the first token of the minter.

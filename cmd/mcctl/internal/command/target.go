@@ -79,6 +79,18 @@ func (t *targetFlags) reachable(own string) (string, error) {
 	return strings.TrimRight(parsed.String(), "/"), nil
 }
 
+// secure reports whether a URL leads to a server with TLS, and has no user.
+func secure(server string) bool {
+	parsed, err := url.Parse(server)
+	return err == nil && parsed.Scheme == "https" && parsed.Hostname() != "" && parsed.User == nil
+}
+
+// readable reports whether others may read what comes from a server. One without TLS on this machine is the end of a tunnel.
+func readable(config *rest.Config) bool {
+	parsed, _, err := rest.DefaultServerUrlFor(config)
+	return err != nil || parsed.Scheme != "https" && !loopback(parsed.Hostname())
+}
+
 func loopback(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true

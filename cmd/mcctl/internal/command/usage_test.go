@@ -63,6 +63,8 @@ func TestAWrongCommandLineAsksNoServer(t *testing.T) {
 		"a server with a password":   {join("--advertise-server", "https://me:secret@member.example.com"), "https"},
 		"a proxy with a password":    {join("--advertise-proxy-url", "http://me:secret@proxy.example.com"), "--advertise-proxy-url"},
 		"a CA with its key":          {at2("https://member.example.com", ", certificate-authority: "+authorityWithKey), "certificates alone"},
+		"a way without TLS":          {append(at2("http://member.example.com", ""), "--advertise-server", "https://member.example.com"), "without TLS"},
+		"a token to go without TLS":  {[]string{"check", "east", "--kubeconfig", at, "--member-server", "http://member.example.com"}, "--member-server"},
 		"labels that are none":       {join("--labels", "a=b=c"), "--labels"},
 		"an account without a space": {join("--service-account", "fleet"), "NAMESPACE/NAME"},
 		"an unknown dry run":         {join("--dry-run=maybe"), "--dry-run"},
