@@ -107,8 +107,8 @@ func (r *reached) first(ctx context.Context, kind schema.GroupVersionKind, names
 
 // everywhere reports whether every namespace has objects of the kind that are worth nothing without others.
 func everywhere(kind schema.GroupVersionKind) bool {
-	switch kind.Kind {
-	case "Event", "Endpoints", "EndpointSlice", "Lease":
+	switch kind.GroupKind().String() {
+	case "Event", "Event.events.k8s.io", "Endpoints", "EndpointSlice.discovery.k8s.io", "Lease.coordination.k8s.io":
 		return true
 	default:
 		return false
@@ -117,7 +117,7 @@ func everywhere(kind schema.GroupVersionKind) bool {
 
 // native reports whether every namespace has the object.
 func native(kind schema.GroupVersionKind, name string) bool {
-	switch kind.Kind {
+	switch kind.GroupKind().String() {
 	case "ServiceAccount":
 		return name == "default"
 	case "ConfigMap":
