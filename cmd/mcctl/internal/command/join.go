@@ -34,7 +34,8 @@ cluster is reached. Running it again changes nothing.
 
 With --minted, the default, the member gets a second account, the minter, which may create tokens for these two accounts and nothing else.
 Its token is in a Secret of the hub, and the manager renews it. With --federated the member accepts tokens of an account of the hub, and
-no credential is kept anywhere; the member's API server must be configured for that first, see mcctl federate.
+no credential is kept anywhere; the member's API server must be configured for that first, see mcctl federate. What join has made of a
+minter before goes then.
 
 FILE has the roles of the controllers, as mctest.ControlPlane.RecordRights writes them. Service accounts, bindings and namespaces may be beside
 them. What you may not grant is listed before anything is written.
@@ -115,6 +116,9 @@ func (j *join) run(ctx context.Context, name string) error {
 	if err := p.permitted(ctx, hub, member); err != nil {
 		return err
 	}
+	if p.former, err = p.formerOf(ctx, hub, member); err != nil {
+		return err
+	}
 	return j.make(ctx, hub, member, p)
 }
 
@@ -125,6 +129,7 @@ type joinPlan struct {
 	member, hub []client.Object
 	minted      bool
 	mark        mark
+	former      former
 }
 
 func (j *join) plan(target membership.Target, rights membership.Rights) joinPlan {
@@ -140,7 +145,8 @@ func (j *join) plan(target membership.Target, rights membership.Rights) joinPlan
 	return p
 }
 
-// make makes it all. The ClusterAccess comes last, so that the fleet hears of the member when all that it needs is there.
+// make makes it all. The ClusterAccess comes last, so that the fleet hears of the member when all that it needs is there. What the member
+// needs no more goes after that.
 func (j *join) make(ctx context.Context, hub, member *reached, p joinPlan) error {
 	a := newApplier(p.mark, j.dryRun.server(), newProgress(j.streams.ErrOut))
 	if err := a.apply(ctx, member, p.member...); err != nil {
@@ -152,6 +158,9 @@ func (j *join) make(ctx context.Context, hub, member *reached, p joinPlan) error
 		}
 	}
 	if err := a.apply(ctx, hub, p.hub...); err != nil {
+		return err
+	}
+	if err := a.removeFormer(ctx, hub, member, p.former); err != nil {
 		return err
 	}
 	if a.dryRun || j.wait <= 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,10 +23,16 @@ const MinterSeconds = 7 * 24 * 60 * 60
 // workerSeconds is the longest lifetime that a ClusterAccess may ask for, in seconds.
 const workerSeconds = 24 * 60 * 60
 
+// minterSuffix ends the name of a minter.
+const minterSuffix = "-minter"
+
 // Minter returns the key of the account that makes the tokens of an account, and may do nothing else.
 func Minter(account types.NamespacedName) types.NamespacedName {
-	return types.NamespacedName{Namespace: account.Namespace, Name: account.Name + "-minter"}
+	return types.NamespacedName{Namespace: account.Namespace, Name: account.Name + minterSuffix}
 }
+
+// WorkerOf returns the name of the account whose tokens a minter of that name makes.
+func WorkerOf(minter string) string { return strings.TrimSuffix(minter, minterSuffix) }
 
 // MinterObjects returns what the minter of an account consists of in the member, in the order in which it can be made. It is in the
 // namespace of the account, which must be there.

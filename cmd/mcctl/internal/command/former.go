@@ -1,0 +1,120 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/access/rights"
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+)
+
+// former is what a member had as one with a minter, and needs no more.
+type former struct {
+	member, hub []client.Object
+	// kept is the minter's Secret, if others have made it.
+	kept []client.Object
+}
+
+// formerOf returns what goes once the member is federated. The Secret goes last, so that a join that was interrupted is gone on with. It
+// is an error if the caller may not remove all of it. Nothing is written.
+func (p joinPlan) formerOf(ctx context.Context, hub, member *reached) (former, error) {
+	var f former
+	if p.minted {
+		return f, nil
+	}
+	secret := &corev1.Secret{}
+	secret.SetGroupVersionKind(membership.SecretKind())
+	secret.Namespace, secret.Name = p.target.Namespace, membership.MinterSecretName(p.target.Name)
+	found, err := hub.have(ctx, secret)
+	if forbidden := err; apierrors.IsForbidden(err) {
+		before, err := hub.joined(ctx, p.target.Name)
+		if err == nil && before.access != nil && before.access.Spec.Minter != nil {
+			err = forbidden
+		}
+		return f, err // it takes no right to Secrets to join without one
+	}
+	switch {
+	case err != nil || !found:
+		return f, err
+	case !p.mark.isOn(secret):
+		if ofMinter(secret) {
+			f.kept = []client.Object{secret}
+		}
+		return f, nil
+	}
+	f.hub = []client.Object{secret}
+	made, err := member.made(ctx, p.mark, membership.MemberKinds())
+	if err != nil {
+		return f, err
+	}
+	names := minterNames(secret)
+	for _, obj := range made {
+		if slices.Contains(names, describe(obj)) {
+			f.member = append(f.member, obj)
+		}
+	}
+	if err := hub.mayDelete(ctx, f.hub); err != nil {
+		return f, err
+	}
+	return f, member.mayDelete(ctx, f.member)
+}
+
+// minterNames names what is in the member of the minter that a Secret is for, and the account that it makes tokens for.
+func minterNames(secret *corev1.Secret) []string {
+	worker := types.NamespacedName{
+		Namespace: string(secret.Data[accessv1alpha1.MinterNamespace]),
+		Name:      membership.WorkerOf(string(secret.Data[accessv1alpha1.MinterServiceAccount])),
+	}
+	account := membership.AccountOf(rbacv1.Subject{Namespace: worker.Namespace, Name: worker.Name})
+	names := []string{describe(account)}
+	for _, obj := range append(membership.MinterObjects(worker), membership.MinterPolicy(worker, nil)...) {
+		names = append(names, describe(obj))
+	}
+	return names
+}
+
+// mayDelete makes sure that the caller may delete objects.
+func (r *reached) mayDelete(ctx context.Context, objects []client.Object) error {
+	var questions []rights.Right
+	for _, obj := range objects {
+		kind := obj.GetObjectKind().GroupVersionKind()
+		mapping, err := r.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return fmt.Errorf("ask the %s (%s) for its kinds: %w", r.name, r.config.Host, err)
+		}
+		questions = append(questions, rights.Right{
+			Verb: "delete", Group: kind.Group, Resource: mapping.Resource.Resource, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		})
+	}
+	return r.mayApply(ctx, nil, questions...)
+}
+
+// removeFormer removes what the member needs no more.
+func (a applier) removeFormer(ctx context.Context, hub, member *reached, f former) error {
+	a.progress.kept(hub, f.kept)
+	for _, side := range []struct {
+		of      *reached
+		objects []client.Object
+	}{{member, f.member}, {hub, f.hub}} {
+		if !a.dryRun {
+			if err := side.of.remove(ctx, side.objects, a.progress); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, obj := range side.objects {
+			if err := a.progress.step(side.of.name+": "+describe(obj), func() (string, error) { return "would be deleted", nil }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package command_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestAMemberThatIsFederatedInsteadKeepsNoMinter(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	all := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "create", "patch"}}
+	s.addUser(t, s.Members[0], "writer", all)
+	before := s.madeByMcctl(t)
+	r := s.join(t, "--federated", "operator", "--member-user", s.Members[0].Name+"-writer")
+	if r.code != 1 || !strings.Contains(r.errOut, "delete serviceaccounts fleet-minter in fleet-system") {
+		t.Errorf("of a caller that may not delete: %+v", r)
+	}
+	if r := s.join(t, "--federated", "operator", "--dry-run=server"); r.code != 0 || !strings.Contains(r.errOut, "Secret default/east-minter: would be deleted") {
+		t.Errorf("a dry run: %+v", r)
+	}
+	if after := s.madeByMcctl(t); !maps.Equal(before, after) {
+		t.Errorf("there were\n%v\nand then\n%v", before, after)
+	}
+	r = s.join(t, "--federated", "operator")
+	if r.code != 0 || s.access(t).Spec.Federated == nil {
+		t.Fatalf("join: %+v", r)
+	}
+	for key, obj := range map[client.ObjectKey]client.Object{
+		{Namespace: "fleet-system", Name: "fleet-minter"}: &corev1.ServiceAccount{},
+		{Namespace: "fleet-system", Name: "fleet"}:        &corev1.ServiceAccount{},
+	} {
+		if err := s.Members[0].Client().Get(t.Context(), key, obj); !apierrors.IsNotFound(err) {
+			t.Errorf("the account %s in the member: %v\n%s", key, err, r.errOut)
+		}
+	}
+	err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "east-minter"}, &corev1.Secret{})
+	if !apierrors.IsNotFound(err) || !strings.Contains(r.errOut, "hub: Secret default/east-minter: deleted\n") {
+		t.Errorf("the Secret in the hub: %v\n%s", err, r.errOut)
+	}
+	if again := s.join(t, "--federated", "operator"); again.code != 0 || strings.Contains(again.errOut, "deleted") {
+		t.Errorf("joining again: %+v", again)
+	}
+}
