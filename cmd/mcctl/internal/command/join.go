@@ -166,5 +166,5 @@ func (j *join) make(ctx context.Context, hub, member *reached, p joinPlan) error
 	if a.dryRun || j.wait <= 0 {
 		return nil
 	}
-	return awaitReady(ctx, hub, p.target.Name, j.wait, j.streams.ErrOut)
+	return awaitReady(ctx, hub, p.target, j.wait, j.streams.ErrOut)
 }

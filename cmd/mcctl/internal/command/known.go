@@ -116,3 +116,18 @@ func (k known) ready() (is bool, why string) {
 		return false, c.Reason + ": " + c.Message
 	}
 }
+
+// readyAt is ready of what the ClusterAccess says now, which leads to a server. What was found of an earlier one does not count.
+func (k known) readyAt(server string) (is bool, why string) {
+	if k.access == nil {
+		return false, "its ClusterAccess is gone"
+	}
+	c := meta.FindStatusCondition(k.access.Status.Conditions, accessv1alpha1.ConditionReady)
+	if c != nil && c.ObservedGeneration != k.access.Generation {
+		return false, "no manager has tried the ClusterAccess as it is now"
+	}
+	if k.member != nil && k.member.Status.Server != server {
+		return false, fmt.Sprintf("the manager has it at %q, and not yet at %s", k.member.Status.Server, server)
+	}
+	return k.ready()
+}
