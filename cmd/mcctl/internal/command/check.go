@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/access/rights"
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 type check struct {
@@ -122,6 +123,9 @@ func (a *asking) config(ctx context.Context, hub *reached, k known, name string)
 	return config, token.Expires, nil
 }
 
+// maxAnswer is how much of what a member answers is shown, in bytes.
+const maxAnswer = 500
+
 // reach asks a member for its version.
 func reach(config *rest.Config) (version string, err error) {
 	err = access.Call(config, config.BearerToken, func(config *rest.Config, by *http.Client) error {
@@ -131,12 +135,12 @@ func reach(config *rest.Config) (version string, err error) {
 		}
 		told, err := c.ServerVersion()
 		if err == nil {
-			version = told.GitVersion
+			version = oneline.Text(told.GitVersion, maxAnswer)
 		}
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("reach the member at %s from here: %s: %w", config.Host, fleet.ReasonOf(err), err)
+		return "", fmt.Errorf("reach the member at %s from here: %s: %w", config.Host, fleet.ReasonOf(err), oneline.Error(err, maxAnswer))
 	}
 	return version, nil
 }
@@ -160,7 +164,7 @@ func lackingOf(ctx context.Context, config *rest.Config, want []rights.Right) (l
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask the member (%s): %w", config.Host, err)
+		return nil, fmt.Errorf("ask the member (%s): %w", config.Host, oneline.Error(err, maxAnswer))
 	}
 	return lacking, nil
 }

@@ -120,14 +120,21 @@ func tellf(to io.Writer, format string, args ...any) {
 }
 
 // legible returns text that may be of strangers without what moves a cursor, colours a terminal or turns the direction of writing. Lines
-// and columns stay.
+// stay, but none is taken for one that begins here: those after the first are indented.
 func legible(text string) string {
-	return strings.Map(func(r rune) rune {
+	shown := strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsGraphic(r) && r != unicode.ReplacementChar {
 			return r
 		}
 		return -1
 	}, text)
+	lines := strings.Split(shown, "\n")
+	for i, line := range lines {
+		if i > 0 && line != "" && line[0] != ' ' && line[0] != '\t' {
+			lines[i] = "  " + line
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // shared is what all commands have.

@@ -1,6 +1,8 @@
 package command_test
 
 import (
+	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -42,5 +44,37 @@ func TestNothingThatStrangersHaveWrittenMovesTheCursor(t *testing.T) {
 		if r := s.run(t, args...); strings.ContainsAny(r.out+r.errOut, "\x1b\a\r\u202e") {
 			t.Errorf("mcctl %s shows it:\n%q", strings.Join(args, " "), r.out+r.errOut)
 		}
+	}
+}
+
+// TestNoAnswerOfAMemberIsTakenForWhatMcctlSays: a member could call itself whole.
+func TestNoAnswerOfAMemberIsTakenForWhatMcctlSays(t *testing.T) {
+	t.Parallel()
+	const forged = "Rights:       all 5 are there"
+	s := newStage(t)
+	for what, answer := range map[string]http.HandlerFunc{
+		"its version": func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(map[string]string{"gitVersion": "v1.37.1\n" + forged + "\n"})
+		},
+		"its error": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusInternalServerError)
+			_ = json.NewEncoder(w).Encode(metav1.Status{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Message: "it is\n" + forged + "\n\n" + forged,
+			})
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s.addFederated(t, answer)
+			r := s.run(t, "check", "east")
+			for line := range strings.Lines(r.out + r.errOut) {
+				if strings.HasPrefix(strings.TrimSpace(line), forged) {
+					t.Errorf("there is a line %q in:\n%s%s", line, r.out, r.errOut)
+				}
+			}
+			if !strings.Contains(r.out+r.errOut, "all 5 are there") {
+				t.Errorf("the answer is not told at all: %+v", r)
+			}
+		})
 	}
 }
