@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -207,28 +208,54 @@ func (l *leave) leaveHub(ctx context.Context, hub *reached, had leaving, progres
 // release deletes a ClusterAccess, and waits until the fleet has let go of the member.
 func (l *leave) release(ctx context.Context, hub *reached, access *accessv1alpha1.ClusterAccess) error {
 	before := access.DeepCopy()
-	switch l.dependents {
-	case pruneDependents:
-		controllerutil.AddFinalizer(access, objects.LeaveFinalizer)
-	case keepDependents:
-		controllerutil.RemoveFinalizer(access, objects.LeaveFinalizer)
-	}
-	if err := hub.Patch(ctx, access, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldManager); err != nil {
-		return hub.failed("change", before, err)
+	if err := l.choose(ctx, hub, access); err != nil {
+		return err
 	}
 	precondition := client.Preconditions{UID: &before.UID}
 	if err := hub.Delete(ctx, access, precondition); client.IgnoreNotFound(err) != nil {
 		return hub.failed("delete", before, err)
 	}
+	seen, unread := false, error(nil)
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, l.timeout, true, func(ctx context.Context) (bool, error) {
 		err := hub.Get(ctx, client.ObjectKeyFromObject(before), access)
-		return apierrors.IsNotFound(err) || err == nil && access.UID != before.UID, client.IgnoreNotFound(err)
+		seen, unread = seen || err == nil, err // the hub may be slow, or away for a moment
+		return apierrors.IsNotFound(err) || err == nil && access.UID != before.UID, nil
 	})
+	if errors.Is(err, context.DeadlineExceeded) && !seen {
+		return fmt.Errorf("whether the controllers have let go of the member is not known after %s: %w", l.timeout, hub.failed("read", before, unread))
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the controllers have not let go of the member after %s: mcctl describe %s tells what is left; "+
 			"with --dependents=keep it leaves at once, and what they have put there stays", l.timeout, before.Name)
 	}
 	return err
+}
+
+// choose writes --dependents into a ClusterAccess, if that does not say so already. Others may write its status meanwhile.
+func (l *leave) choose(ctx context.Context, hub *reached, access *accessv1alpha1.ClusterAccess) error {
+	uid := access.UID
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		before, changes := access.DeepCopy(), false
+		switch l.dependents {
+		case pruneDependents:
+			changes = controllerutil.AddFinalizer(access, objects.LeaveFinalizer)
+		case keepDependents:
+			changes = controllerutil.RemoveFinalizer(access, objects.LeaveFinalizer)
+		}
+		if !changes || access.UID != uid {
+			return nil
+		}
+		conflict := hub.Patch(ctx, access, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldManager)
+		if apierrors.IsConflict(conflict) {
+			if err := hub.Get(ctx, client.ObjectKeyFromObject(before), access); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+		}
+		if conflict != nil {
+			return hub.failed("change", before, conflict)
+		}
+		return nil
+	})
 }
 
 // leaveMember removes what is in the member: the webhooks first and the rights last, and then the webhooks that were written meanwhile.

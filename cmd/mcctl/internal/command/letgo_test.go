@@ -1,0 +1,120 @@
+package command_test
+
+import (
+	"encoding/pem"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
+)
+
+// troubled is what stands before the hub.
+type troubled struct {
+	hub http.Handler
+	// read is called once the ClusterAccess was read, and before that is told. away is called when it is read after it was deleted, and that
+	// fails. Each is called once.
+	read, away            func()
+	hasRead, deleted, was atomic.Bool
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *troubled) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	is := strings.HasSuffix(req.URL.Path, "/clusteraccesses/east")
+	switch {
+	case is && req.Method == http.MethodDelete:
+		h.deleted.Store(true)
+	case is && req.Method == http.MethodGet && h.deleted.Load() && h.was.CompareAndSwap(false, true):
+		h.away()
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	answer := httptest.NewRecorder()
+	h.hub.ServeHTTP(answer, req)
+	if is && req.Method == http.MethodGet && h.hasRead.CompareAndSwap(false, true) {
+		h.read()
+	}
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+// addTroubled adds the context troubled, of the hub behind a handler.
+func (s *stage) addTroubled(t *testing.T, h *troubled) {
+	t.Helper()
+	hub, err := url.Parse(s.Local.Config().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(hub)
+	if proxy.Transport, err = rest.TransportFor(s.Local.Config()); err != nil {
+		t.Fatal(err)
+	}
+	h.hub = proxy
+	server := httptest.NewTLSServer(h)
+	t.Cleanup(server.Close)
+	all, err := clientcmd.LoadFromFile(s.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	all.Clusters["troubled"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: ca}
+	all.AuthInfos["troubled"] = &clientcmdapi.AuthInfo{}
+	all.Contexts["troubled"] = &clientcmdapi.Context{Cluster: "troubled", AuthInfo: "troubled"}
+	if err := clientcmd.WriteToFile(*all, s.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLeaveGoesOnThroughWritesOfOthersAndErrorsOfTheHub(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"where nothing is said of dependents": nil,
+		"where what is said changes nothing":  {"--dependents", "prune"},
+		"where what is said changes it":       {"--dependents", "keep"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			if r := s.join(t); r.code != 0 {
+				t.Fatalf("join: %+v", r)
+			}
+			// finalizers writes those of the access. The one of others keeps it until then.
+			finalizers := func(these ...string) {
+				t.Helper()
+				a := s.access(t)
+				a.Finalizers = these
+				if err := s.Local.Client().Update(t.Context(), a); err != nil {
+					t.Error(err)
+				}
+			}
+			finalizers("example.com/hold", objects.LeaveFinalizer)
+			h := &troubled{
+				read: func() {
+					a := s.access(t)
+					a.Status.Subject = "somebody"
+					a.Status.RenewTime = metav1.Now()
+					if err := s.Local.Client().Status().Update(t.Context(), a); err != nil {
+						t.Error(err)
+					}
+				},
+				away: func() { finalizers() },
+			}
+			s.addTroubled(t, h)
+			r := s.run(t, append([]string{"leave", "east", "--context", "troubled", "--member-context", "member", "--timeout", "1m"}, args...)...)
+			if r.code != 0 || !strings.Contains(r.errOut, "ClusterAccess default/east: gone\n") {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
