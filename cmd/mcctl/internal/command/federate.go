@@ -21,6 +21,9 @@ type federate struct {
 	target  targetFlags
 	account string
 	issuer  string
+	// ca is the file of --discovery-ca, which is given if hasCA. Then an empty one means the certificates of the system.
+	ca    string
+	hasCA bool
 }
 
 func newFederate(s *shared) *cobra.Command {
@@ -35,16 +38,38 @@ The member's API server asks the hub, without credentials, for the keys by which
 system:service-account-issuer-discovery is bound to the group system:unauthenticated. The keys are at the hub's --service-account-jwks-uri,
 which the member must reach too.
 
+The member knows that server by the CA of the hub's API server. Where the issuer or --discovery-url is another server, as with managed
+clusters, --discovery-ca names its CA, and --discovery-ca="" says that it has a public certificate.
+
 Nothing is changed on any side.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c.Context(), args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			f.hasCA = c.Flags().Changed(discoveryCA)
+			return f.run(c.Context(), args[0])
+		},
 	}
 	flags := c.Flags()
 	f.member.addFlags(flags)
 	f.target.addFlags(flags)
 	flags.StringVar(&f.account, "service-account", "", "The account of the hub, in the namespace of --namespace. Required")
 	flags.StringVar(&f.issuer, "discovery-url", "", "The URL at which the member reaches the hub's /.well-known/openid-configuration, if that is not below the issuer")
+	flags.StringVar(&f.ca, discoveryCA, "", `A file with the CA of the server at that URL or at the issuer; "" means the CAs of the member's machine, as for a public server. Default: the hub's CA`)
 	return c
+}
+
+// discoveryCA is the flag for the certificates of where the member asks for keys.
+const discoveryCA = "discovery-ca"
+
+// authority returns the certificates by which the member knows the server that it asks for the hub's keys.
+func (f *federate) authority(hub *rest.Config) ([]byte, error) {
+	if !f.hasCA {
+		return authority(hub, hubSide)
+	}
+	ca, err := authority(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: f.ca}}, hubSide)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", discoveryCA, err)
+	}
+	return ca, nil
 }
 
 func (f *federate) run(ctx context.Context, name string) error {
@@ -77,7 +102,7 @@ func (f *federate) run(ctx context.Context, name string) error {
 	if ours == theirs {
 		return equalIssuers(ours)
 	}
-	ca, err := authority(hub.config)
+	ca, err := f.authority(hub.config)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/fleet-runtime/fleet-runtime/internal/accesstest"
 )
 
@@ -43,4 +45,40 @@ func TestAMemberWithTheIssuerOfTheHubIsRefusedBeforeAnythingIsWritten(t *testing
 	if r := s.join(t); r.code != 0 {
 		t.Errorf("with a minter: %+v", r)
 	}
+}
+
+func TestTheServerWithTheHubsKeysMayHaveAnotherCA(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	args := []string{"federate", "east", "--member-context", "member", "--service-account", "manager", "--advertise-server", s.Members[0].Config().Host}
+	other := string(s.Members[0].Config().CAData)
+	for name, c := range map[string]struct {
+		more []string
+		want string
+	}{
+		"the hub's":   {nil, string(s.Local.Config().CAData)},
+		"another one": {[]string{"--discovery-url", "https://keys.example.com/o", "--discovery-ca", write(t, other)}, other},
+		"none":        {[]string{"--discovery-ca", ""}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := s.run(t, append(args, c.more...)...)
+			var printed struct {
+				JWT []struct {
+					Issuer struct{ CertificateAuthority string }
+				}
+			}
+			if err := yaml.Unmarshal([]byte(r.out), &printed); r.code != 0 || err != nil || len(printed.JWT) != 1 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if got := printed.JWT[0].Issuer.CertificateAuthority; got != c.want {
+				t.Errorf("the CA is %q, want %q", got, c.want)
+			}
+		})
+	}
+	t.Run("a hub that is not checked", func(t *testing.T) {
+		r := s.run(t, append(args, "--insecure-skip-tls-verify")...)
+		if r.code != 2 || !strings.Contains(r.errOut, "the hub's certificate; name its CA with --certificate-authority") {
+			t.Errorf("%+v", r)
+		}
+	})
 }

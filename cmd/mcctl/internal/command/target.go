@@ -56,7 +56,7 @@ func (t *targetFlags) read(name string, longest int, namespace string, config *r
 	if target.Server, err = t.reachable(config.Host); err != nil {
 		return target, err
 	}
-	target.CABundle, err = authority(config)
+	target.CABundle, err = authority(config, memberSide)
 	return target, err
 }
 
@@ -99,26 +99,30 @@ func loopback(host string) bool {
 	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// authority returns the certificates by which the member is known.
-func authority(config *rest.Config) ([]byte, error) {
+// authority returns the certificates by which a side is known.
+func authority(config *rest.Config, side string) ([]byte, error) {
+	flag := "--certificate-authority"
+	if side == memberSide {
+		flag = "--member-certificate-authority"
+	}
 	if config.Insecure {
-		return nil, usageError("your kubeconfig does not check the member's certificate; name its CA with --member-certificate-authority")
+		return nil, usageError("your kubeconfig does not check the %s's certificate; name its CA with %s", side, flag)
 	}
 	bundle := config.CAData
 	if len(bundle) == 0 && config.CAFile != "" {
 		var err error
 		if bundle, err = os.ReadFile(config.CAFile); err != nil {
-			return nil, fmt.Errorf("read the member's CA: %w", err)
+			return nil, fmt.Errorf("read the %s's CA: %w", side, err)
 		}
 	}
 	if len(bundle) == 0 {
 		return nil, nil // the certificates of the system
 	}
 	if block, _ := pem.Decode(bundle); block == nil || block.Type != "CERTIFICATE" {
-		return nil, fmt.Errorf("the member's CA holds no certificate as PEM")
+		return nil, fmt.Errorf("the %s's CA holds no certificate as PEM", side)
 	}
 	if bytes.Contains(bundle, []byte("PRIVATE KEY")) { // as the hub would, and it may show it
-		return nil, usageError("the member's CA holds a key, and must hold certificates alone; name them with --member-certificate-authority")
+		return nil, usageError("the %s's CA holds a key, and must hold certificates alone; name them with %s", side, flag)
 	}
 	return bundle, nil
 }
