@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"unicode"
 
@@ -23,11 +21,12 @@ const (
 	codeNotReady = 3 // the member is there, and is not Ready
 )
 
-// Run runs mcctl with the arguments of its command line, and returns the code to exit with. ctx ends what it waits for. The version
-// is that of a release, and empty for what was built otherwise.
+// Run runs mcctl with its command line, which begins with the path of the program, and returns the code to exit with. ctx ends what it waits
+// for. The version is that of a release, and empty for what was built otherwise.
 func Run(ctx context.Context, version string, args []string, streams genericiooptions.IOStreams) int {
-	root := newRoot(version, streams)
-	root.SetArgs(args)
+	name := newCallName(args[0])
+	root := newRoot(name, version, streams)
+	root.SetArgs(args[1:])
 	begun := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
 	err := root.ExecuteContext(ctx)
@@ -40,11 +39,11 @@ func Run(ctx context.Context, version string, args []string, streams genericioop
 	case begun:
 		exit = &exitError{code: codeFailed, err: err}
 	default: // no command was found, or it does not take these flags and arguments
-		err = fmt.Errorf("%w; see %s --help", err, root.Name())
+		err = fmt.Errorf("%w; see %s --help", err, name)
 		exit = &exitError{code: codeUsage, err: err}
 	}
 	if exit.err != nil {
-		tellf(streams.ErrOut, "mcctl: %v\n", err)
+		tellf(streams.ErrOut, "%s: %s\n", string(name), name.in(err.Error()))
 	}
 	return exit.code
 }
@@ -69,9 +68,9 @@ func usageError(format string, args ...any) error {
 	return &exitError{code: codeUsage, err: fmt.Errorf(format, args...)}
 }
 
-func newRoot(version string, streams genericiooptions.IOStreams) *cobra.Command {
+func newRoot(name callName, version string, streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "mcctl",
+		Use:   ownName,
 		Short: "Join clusters to a fleet, see how they are, and let them leave",
 		Long: `mcctl works on a fleet of fleet-runtime by its hub, the cluster that the managers run against.
 
@@ -87,17 +86,23 @@ Exit codes: 0 done; 1 not done, or not wholly; 2 the command line is wrong, and 
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true}) // --help does
-	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
-		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mcctl"}
-	}
+	root.SetHelpCommand(newHelp(root))
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: string(name)}
 	hub := newSide(hubSide)
 	hub.addFlags(root.PersistentFlags())
-	s := &shared{hub: hub, streams: streams}
+	s := &shared{hub: hub, streams: streams, name: name}
 	root.AddCommand(
 		newJoin(s), newLeave(s), newList(s), newDescribe(s), newCheck(s), newRBAC(s), newShards(s), newToken(s), newFederate(s), newVersion(s, version),
 	)
 	root.AddCommand(newControls(s)...)
+	for _, c := range append(root.Commands(), root) {
+		s.complete(c)
+		c.Long, c.Example = name.in(c.Long), name.in(c.Example)
+	}
+	if err := root.RegisterFlagCompletionFunc("context", contextsIn("kubeconfig")); err != nil {
+		panic(err) // there is no such flag
+	}
+	checkShell(root)
 	return root
 }
 
@@ -141,4 +146,5 @@ func legible(text string) string {
 type shared struct {
 	hub     *side
 	streams genericiooptions.IOStreams
+	name    callName
 }

@@ -105,7 +105,7 @@ func (d *describing) run(ctx context.Context, name string) error {
 		}
 	}
 	findings := examine(k, stale, now, answers)
-	if err := show(d.streams.Out, name, findings); err != nil {
+	if err := show(d.streams.Out, d.name, name, findings); err != nil {
 		return err
 	}
 	if notAsked != nil {
@@ -162,7 +162,7 @@ type finding struct {
 }
 
 // show prints what was found, and then the one thing to do first.
-func show(to io.Writer, name string, findings []finding) error {
+func show(to io.Writer, called callName, name string, findings []finding) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	tellf(table, "Member:\t%s\n", name)
 	cure := ""
@@ -172,10 +172,10 @@ func show(to io.Writer, name string, findings []finding) error {
 			mark = "! "
 			cure = orElse(cure, f.cure)
 		}
-		tellf(table, "%s:\t%s%s\n", f.about, mark, strings.ReplaceAll(f.says, "\n", "\n\t"))
+		tellf(table, "%s:\t%s%s\n", f.about, mark, strings.ReplaceAll(called.in(f.says), "\n", "\n\t"))
 	}
 	if cure != "" {
-		tellf(table, "Do this:\t%s\n", cure)
+		tellf(table, "Do this:\t%s\n", called.in(cure))
 	}
 	return table.Flush()
 }

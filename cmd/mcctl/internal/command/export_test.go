@@ -12,7 +12,7 @@ import (
 func Describe(member *membersv1alpha1.Member, access *accessv1alpha1.ClusterAccess) (text string, ready bool) {
 	k := known{member: member, access: access}
 	var out strings.Builder
-	if err := show(&out, "east", examine(k, false, time.Now(), noAnswers("east"))); err != nil {
+	if err := show(&out, ownName, "east", examine(k, false, time.Now(), noAnswers("east"))); err != nil {
 		panic(err) // a strings.Builder takes all
 	}
 	ready, _ = k.ready()

@@ -39,7 +39,7 @@ func (s *stage) runAndInterrupt(t *testing.T, lines int, args ...string) result 
 	var out bytes.Buffer
 	errOut := &interrupter{after: lines, interrupt: interrupt}
 	args = append(args, "--kubeconfig", s.kubeconfig, "--member-kubeconfig", s.kubeconfig, "--member-context", "member")
-	code := command.Run(ctx, "v1.2.3", args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: errOut})
+	code := command.Run(ctx, "v1.2.3", append([]string{"/usr/bin/mcctl"}, args...), genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: errOut})
 	r := result{code: code, out: out.String(), errOut: errOut.String()}
 	s.checkSecrecy(t, r)
 	return r

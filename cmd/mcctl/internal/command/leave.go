@@ -276,7 +276,7 @@ func (l *leave) leaveMember(
 		}
 	}
 	if err != nil && l.force {
-		tellf(l.streams.ErrOut, "mcctl: %v\n", err)
+		tellf(l.streams.ErrOut, "%s: %s\n", string(l.name), l.name.in(err.Error()))
 		l.manual(mark, had)
 		return nil
 	}

@@ -141,9 +141,12 @@ func (s *stage) checkSecrecy(t *testing.T, r result) {
 	}
 }
 
-func run(ctx context.Context, args ...string) result {
+func run(ctx context.Context, args ...string) result { return runAs(ctx, "/usr/bin/mcctl", args...) }
+
+// runAs runs mcctl under a path.
+func runAs(ctx context.Context, path string, args ...string) result {
 	var out, errOut bytes.Buffer
-	code := command.Run(ctx, "v1.2.3", args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+	code := command.Run(ctx, "v1.2.3", append([]string{path}, args...), genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
 	return result{code: code, out: out.String(), errOut: errOut.String()}
 }
 

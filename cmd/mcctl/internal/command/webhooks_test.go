@@ -184,7 +184,7 @@ func TestWebhooksThatAreWrittenWhileAMemberLeavesGoToo(t *testing.T) {
 	write()
 	errOut := &writesOn{text: "MutatingWebhookConfiguration limits: deleted"}
 	errOut.then = func() { errOut.then = func() {}; write() }
-	code := command.Run(t.Context(), "v1.2.3", []string{"leave", "east", "--kubeconfig", s.kubeconfig, "--member-kubeconfig", s.kubeconfig, "--member-context", "member"},
+	code := command.Run(t.Context(), "v1.2.3", []string{"mcctl", "leave", "east", "--kubeconfig", s.kubeconfig, "--member-kubeconfig", s.kubeconfig, "--member-context", "member"},
 		genericiooptions.IOStreams{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: errOut})
 	if left := s.webhooksOf(t); code != 0 || len(left) > 0 {
 		t.Errorf("exit code %d, and there are still %q:\n%s", code, left, errOut.String())
