@@ -1,6 +1,7 @@
 package command
 
 import (
+	"io"
 	"strings"
 	"time"
 
@@ -17,4 +18,9 @@ func Describe(member *membersv1alpha1.Member, access *accessv1alpha1.ClusterAcce
 	}
 	ready, _ = k.ready()
 	return out.String(), ready
+}
+
+// StepOnTerminal runs a step whose progress is shown on a terminal.
+func StepOnTerminal(to io.Writer, what string, run func() (string, error)) error {
+	return progress{to: to, terminal: true}.step(what, run)
 }

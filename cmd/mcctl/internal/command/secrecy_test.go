@@ -42,6 +42,26 @@ func (s *said) all() string {
 // jwtShape is what every token of an account begins with.
 var jwtShape = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{16,}\.eyJ`)
 
+func TestASecretInTheOutputIsNoticed(t *testing.T) {
+	t.Parallel()
+	part := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"abc","iss":"https://east.example.com"}`))
+	token := part + "." + part + "." + part
+	key := "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIA\n-----END EC PRIVATE KEY-----\n"
+	for what, text := range map[string]string{
+		"a token": token, "a token in base64": base64.StdEncoding.EncodeToString([]byte(token)), "a key": key,
+		"a key in base64 of URLs": base64.URLEncoding.EncodeToString([]byte(key)),
+		"a kubeconfig in base64":  base64.StdEncoding.EncodeToString([]byte("users: [{user: {client-key-data: " + base64.StdEncoding.EncodeToString([]byte(key)) + "}}]")),
+	} {
+		if !showsSecret("Reachable: at east\ntoken: \"" + text + "\"\n") {
+			t.Errorf("%s goes unnoticed", what)
+		}
+	}
+	harmless := "fleet-runtime.fleet-system.fleet-minter " + base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIBvTCCAWOgAwIBAgIB\n"))
+	if showsSecret(harmless) {
+		t.Errorf("%s is taken for a secret", harmless)
+	}
+}
+
 // TestNeitherTheManagersLogNorTheOutputHasAKeyOrToken is AS-12.5. That released binaries know their version, have checksums and are
 // there for each platform is tested in hack/release.
 func TestNeitherTheManagersLogNorTheOutputHasAKeyOrToken(t *testing.T) {

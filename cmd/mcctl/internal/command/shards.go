@@ -21,7 +21,7 @@ func newShards(s *shared) *cobra.Command {
 		Use:   "shards",
 		Short: "Show how many members each replica works on",
 		Long: `Shows how many members each replica works on, as the Members say it. A replica is STALE if its Lease is held by nobody: what it had is
-about to move to others.`,
+about to move to others. A replica that works on no member is not shown.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return s.shards(c.Context()) },
 	}

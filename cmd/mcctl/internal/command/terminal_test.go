@@ -1,7 +1,9 @@
 package command_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/command"
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
@@ -76,5 +79,24 @@ func TestNoAnswerOfAMemberIsTakenForWhatMcctlSays(t *testing.T) {
 				t.Errorf("the answer is not told at all: %+v", r)
 			}
 		})
+	}
+}
+
+func TestOnATerminalAStepThatRunsIsShownUntilItIsDone(t *testing.T) {
+	t.Parallel()
+	var to bytes.Buffer
+	failed := errors.New("failed")
+	step := func(result string, err error) func() (string, error) {
+		return func() (string, error) {
+			to.WriteString("(runs)")
+			return result, err
+		}
+	}
+	first := command.StepOnTerminal(&to, "hub: Secret default/east-minter", step("created", nil))
+	second := command.StepOnTerminal(&to, "member: Role a\x1b[2J", step("", failed))
+	const want = "… hub: Secret default/east-minter(runs)\r\x1b[Khub: Secret default/east-minter: created\n" +
+		"… member: Role a[2J(runs)\r\x1b[Kmember: Role a[2J: failed\n"
+	if got := to.String(); got != want || first != nil || !errors.Is(second, failed) {
+		t.Errorf("it writes\n%q, want\n%q; %v, %v", got, want, first, second)
 	}
 }
