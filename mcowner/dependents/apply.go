@@ -44,6 +44,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 		done.Objects, done.Err, done.again = there(target), ErrPending, true
 		return // nothing is created of a kind that was not noted
 	}
+	p.readWanted(ctx, wants, &found, unknown)
 	wanted, err := p.applyInWaves(ctx, s, wants, found, unknown, done)
 	p.o.keep(p.at.Name(), wanted)
 	p.engine.ledger.awaitOnly(p.work.owner, p.at.Name(), wanted)
@@ -52,6 +53,9 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	}
 	for _, why := range unknown {
 		done.Err = together(done.Err, unlessUnserved(why)) // there may be some that are not desired
+	}
+	if unclear == nil {
+		done.look = p.lookedFor(ctx, wants, found, unknown, done)
 	}
 }
 

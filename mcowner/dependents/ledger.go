@@ -24,6 +24,7 @@ type ledger struct {
 	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
 	written  map[types.UID][]*ownWrite             // the last ones
 	tenures  map[mcreconcile.ClusterName]int64     // in which the owners of a cluster were read, where replicas share the clusters
+	forgot   time.Time                             // when the owners of a cluster were last forgotten, which others may have written for since
 }
 
 // dependentKey names an object of a cluster.
@@ -59,6 +60,7 @@ func (l *ledger) of(req mcreconcile.Request) *ownerState {
 	o, ok := l.owners[req]
 	if !ok {
 		o = newOwnerState(req)
+		o.born = l.forgot
 		l.owners[req] = o
 	}
 	delete(l.asked, req)
@@ -149,6 +151,7 @@ func (l *ledger) endTenure(name mcreconcile.ClusterName, epoch int64) {
 func nobody(*ownerState) bool { return false }
 
 func (l *ledger) forgetOriginLocked(name mcreconcile.ClusterName, but func(*ownerState) bool) {
+	l.forgot = time.Now()
 	for req, o := range l.owners {
 		if req.ClusterName == name && !but(o) {
 			l.forgetLocked(req)

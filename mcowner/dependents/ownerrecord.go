@@ -51,8 +51,10 @@ func (a *accounting) open() bool {
 		a.asked[name] = p.again
 	}
 	a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool { return gone[s] })
+	dropped := o.droppedKindsLocked(a.record)
+	a.record.Kinds = without(a.record.Kinds, dropped)
 	certain := a.record
-	certain.Sites, certain.Kinds = slices.Clone(a.record.Sites), stored
+	certain.Sites, certain.Kinds = slices.Clone(a.record.Sites), without(stored, dropped)
 	o.recordLocked(certain)
 	for _, s := range strays {
 		if !s.IsNoted(o.named[s.Name]) {
@@ -218,4 +220,9 @@ func kindsOf(a, b []schema.GroupVersionKind) []schema.GroupVersionKind {
 		}
 	}
 	return a
+}
+
+// without returns the kinds but for these.
+func without(kinds, but []schema.GroupVersionKind) []schema.GroupVersionKind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(kind schema.GroupVersionKind) bool { return slices.Contains(but, kind) })
 }

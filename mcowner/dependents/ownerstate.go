@@ -21,7 +21,8 @@ import (
 
 // ownerState is what is known of one owner.
 type ownerState struct {
-	req mcreconcile.Request
+	req  mcreconcile.Request
+	born time.Time // from when on this replica alone writes for the owner, zero for its start
 
 	mu        sync.Mutex // guards what follows; nothing remote is asked while it is held
 	plan      *plan
@@ -34,6 +35,8 @@ type ownerState struct {
 	conflicts int              // of storing it, in a row
 	progress  *progress        // nil if clusters need not wait for others
 	known     knownSlices
+	// kindsLater says that kinds may be dropped from the record once nothing is put anywhere.
+	kindsLater bool
 }
 
 // plan is what an owner asks for. It is not changed: the next one is another.
@@ -80,6 +83,7 @@ type part struct {
 	// hung are objects about which a request got no answer when they were last looked at, and kinds, which have no name.
 	hung    map[dependentKey]bool
 	retries int // since an object was last as it was thought to be
+	present kindsPresent
 }
 
 // fingerprint is what was desired of an object, and what is there: while both are as they were, nothing is to be done.
@@ -128,15 +132,31 @@ func (o *ownerState) sites() []record.Site {
 	return slices.Clone(o.record.Sites)
 }
 
-// needs returns where the owner has, or is to have, dependents, and of which kinds.
-func (o *ownerState) needs() ([]mcreconcile.ClusterName, []schema.GroupVersionKind) {
+// needs returns of which kinds the owner has, or is to have, something in which clusters. Until a cluster was looked at, all that were
+// noted count for it, and a pair without a kind is of any.
+func (o *ownerState) needs() (pairs []watchKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	kinds := o.record.Kinds
-	for _, p := range o.parts {
-		kinds = kindsOf(kinds, p.kinds)
+	for _, name := range o.clustersLocked() {
+		p, kinds := o.parts[name], o.record.Kinds
+		if p != nil && p.present.in != nil {
+			kinds = p.kinds
+		} else if p != nil {
+			kinds = kindsOf(kinds, p.kinds)
+		}
+		if len(kinds) == 0 && (p == nil || p.present.in == nil) {
+			pairs = append(pairs, watchKey{in: name})
+		}
+		for _, gvk := range kinds {
+			pairs = append(pairs, watchKey{name, gvk})
+		}
+		if p != nil {
+			for _, gvk := range p.present.kinds {
+				pairs = append(pairs, watchKey{name, gvk})
+			}
+		}
 	}
-	return o.clustersLocked(), kinds
+	return pairs
 }
 
 // isAtHome reports whether the plan was made in an engagement of a member that goes on.
@@ -189,6 +209,7 @@ type view struct {
 	sites    []record.Site             // of the name, in which there may be dependents
 	dropped  []record.Site             // in which nothing is left, but for what is stored
 	noted    []schema.GroupVersionKind // kinds that there may be
+	part     *part                     // in which something may be put, nil if nothing is
 }
 
 // in returns what is to be done in a cluster. The answer is false if there is no plan.
@@ -203,10 +224,22 @@ func (o *ownerState) begin(name mcreconcile.ClusterName) (view, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	v, ok := o.inLocked(name)
-	if p, known := o.parts[name]; known && v.targeted {
+	if ok && v.targeted {
+		p := o.partLocked(name)
 		v.dropped, p.drop, p.runs = nil, nil, p.runs+1
+		v.part, p.present.running = p, p.present.running+1
+		p.present.seen = nil
 	}
 	return v, ok
+}
+
+// end ends a run that begin has begun.
+func (o *ownerState) end(v view) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if v.part != nil {
+		v.part.present.running--
+	}
 }
 
 func (o *ownerState) inLocked(name mcreconcile.ClusterName) (view, bool) {
@@ -231,6 +264,7 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 	o.known.age(&r)
 	news = !p.done || p.seq != v.seq || !sameResult(p.result, r.Result) ||
 		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
+	news = p.present.note(r.look) || news || o.kindsLater
 	p.seq, p.done, p.result, p.runs = v.seq, true, r.Result, p.runs+1
 	p.givenUp, p.stray, p.kinds, p.again = p.givenUp || r.givenUp, r.stray, r.kinds, p.again || r.again
 	switch {
@@ -255,7 +289,8 @@ type report struct {
 	stray   *record.Site
 	kinds   []schema.GroupVersionKind
 	again   bool
-	refused bool // a permit to change the cluster
+	refused bool       // a permit to change the cluster
+	look    *kindsLook // nil if it is not known of which kinds there is something
 }
 
 func since(before time.Time, changed bool) time.Time {
@@ -354,6 +389,9 @@ func (o *ownerState) noteHung(key dependentKey, hung bool) {
 	defer o.mu.Unlock()
 	if p := o.partLocked(key.cluster); hung {
 		p.hung[key] = true
+		if key.name.Name != "" && !slices.Contains(p.present.late, key.kind) {
+			p.present.late = append(p.present.late, key.kind)
+		}
 	} else {
 		delete(p.hung, key)
 	}

@@ -404,9 +404,8 @@ func TestWhatAnOwnerNeeds(t *testing.T) {
 		t.Errorf("of the cluster %v are noted", v.sites)
 	}
 	o.report("noted", v, report{kinds: []schema.GroupVersionKind{pod}})
-	names, kinds := o.needs()
-	if !slices.Equal(names, []mcreconcile.ClusterName{"noted", "other", "target"}) || !slices.Equal(kinds, []schema.GroupVersionKind{pod}) {
-		t.Errorf("it needs %v in %q", kinds, names)
+	if got, want := o.needs(), []watchKey{{"noted", pod}, {in: "other"}, {in: "target"}}; !slices.Equal(got, want) {
+		t.Errorf("it needs %v, want %v", got, want)
 	}
 	for name, want := range map[mcreconcile.ClusterName]bool{"noted": true, "target": true, "else": false} {
 		if o.concerns(name) != want {

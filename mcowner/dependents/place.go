@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -33,6 +34,9 @@ type placement struct {
 	snapshot snapshot
 	// refused says that something was not written for want of a permit.
 	refused bool
+	// read are the kinds whose dependents were read, and over is why no others are.
+	read map[schema.GroupKind]bool
+	over error
 }
 
 // isOver reports whether an error says that a request got no answer, and others got none before: the rest is left to the next
@@ -86,6 +90,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 			result, err, done.Err = reconcile.Result{}, panicked, panicked
 		}
 		done.refused = p.refused
+		o.end(v)
 		if ctx.Err() == nil { // else its errors say that it was interrupted, which is no news
 			c.report(o, w, v, done)
 		}
@@ -217,6 +222,17 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 			done.again = true
 		}
 		if done.again || p.isOver(err) {
+			return
+		}
+	}
+	for _, k := range p.engine.kinds { // a kind that was noted once may be noted no more
+		if hasKind(p.asked.noted, k.GroupKind()) || len(p.asked.noted) == 0 {
+			continue
+		}
+		if some, err := p.hasSome(ctx, k); some {
+			done.stray, done.again = &record.Site{Name: p.at.Name(), Identity: p.at.ID.UID}, true
+			done.kinds = append(done.kinds, k.GroupVersionKind)
+		} else if p.isOver(err) {
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -74,14 +75,19 @@ type dependent struct {
 }
 
 // kindsHere returns the kinds of which the owner may have dependents: those that were noted, or, on an owner of a version
-// before that, those of the controller.
+// before that, those of the controller; and those of which something was seen that came late.
 func (p *placement) kindsHere() []remote.Kind {
-	if len(p.asked.noted) == 0 {
-		return p.engine.kinds
+	var kinds []remote.Kind
+	for _, gvk := range p.asked.noted {
+		kinds = append(kinds, p.served(p.engine.kindNoted(gvk)))
 	}
-	kinds := make([]remote.Kind, len(p.asked.noted))
-	for i, gvk := range p.asked.noted {
-		kinds[i] = p.served(p.engine.kindNoted(gvk))
+	if len(kinds) == 0 {
+		kinds = slices.Clone(p.engine.kinds)
+	}
+	for _, gvk := range p.o.presentKinds(p.at.Name()) {
+		if !slices.ContainsFunc(kinds, func(k remote.Kind) bool { return k.GroupKind() == gvk.GroupKind() }) {
+			kinds = append(kinds, p.engine.kindNoted(gvk))
+		}
 	}
 	return kinds
 }
@@ -112,17 +118,16 @@ func (c *engine) kindNoted(gvk schema.GroupVersionKind) remote.Kind {
 // owner of the same name that is gone are among them.
 func (p *placement) known(ctx context.Context, kinds []remote.Kind) (found []dependent, unknown map[schema.GroupKind]error) {
 	unknown = map[schema.GroupKind]error{}
-	var over error // why no other kind is read
 	for _, k := range p.kindsInTurn(kinds) {
 		var objs []client.Object
-		err := over
+		err := p.over
 		if err == nil {
-			objs, err = p.listInTurn(ctx, k)
+			objs, err = p.listIfAny(ctx, k)
 		}
 		if err != nil {
 			unknown[k.GroupKind()] = fmt.Errorf("reading %s of %s: %w", k.GroupKind(), p.at, err)
 			if p.isOver(err) {
-				over = err
+				p.over = err
 			}
 			continue
 		}
@@ -140,6 +145,21 @@ func (p *placement) kindsInTurn(kinds []remote.Kind) []remote.Kind {
 
 func (p *placement) keyOfKind(k remote.Kind) dependentKey {
 	return dependentKey{cluster: p.at.Name(), kind: k.GroupKind()}
+}
+
+// listIfAny is listInTurn, but for a kind of which the owner has nothing in the cluster: it is not watched for that.
+func (p *placement) listIfAny(ctx context.Context, k remote.Kind) ([]client.Object, error) {
+	none, err := p.lacks(ctx, k)
+	if none || err != nil {
+		p.o.noteHung(p.keyOfKind(k), remote.IsHung(err))
+		return nil, err
+	}
+	objs, err := p.listInTurn(ctx, k)
+	if p.read == nil {
+		p.read = map[schema.GroupKind]bool{}
+	}
+	p.read[k.GroupKind()] = err == nil
+	return objs, err
 }
 
 // listInTurn is list, and notes whether the kind hangs.
@@ -208,9 +228,7 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 	}
 	var errs []error
 	for _, k := range p.kindsHere() {
-		if err := p.engine.watches.ensure(ctx, p.at, k); err != nil { // so that it is told when they are gone
-			return all, err
-		}
+		before := len(all)
 		err := remote.Scan{Namespaces: p.engine.cfg.namespaces}.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
 			if p.at.Has(obj, p.asked.ref) {
 				all = append(all, dependent{k, obj})
@@ -219,11 +237,18 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 			}
 			return nil
 		})
-		var more []dependent
-		if err == nil {
+		if err == nil && !p.isKnownToLack(k) {
+			var more []dependent
 			more, err = p.unlabelled(ctx, k, selector)
+			all = append(all, more...)
 		}
-		all, errs = append(all, more...), append(errs, err)
+		if len(all) > before {
+			err = together(err, p.watchGoing(ctx, k))
+		}
+		if apierrors.IsForbidden(err) && p.isKnownToLack(k) {
+			err = nil
+		}
+		errs = append(errs, err)
 		if p.isOver(err) {
 			break
 		}
@@ -244,4 +269,10 @@ func (p *placement) unlabelled(ctx context.Context, k remote.Kind, selector labe
 		}
 	}
 	return all, unlessUnserved(err)
+}
+
+// watchGoing watches a kind of which there is something, so that it is told when that is gone.
+func (p *placement) watchGoing(ctx context.Context, k remote.Kind) error {
+	p.o.sees(p.at.Name(), k.GroupVersionKind)
+	return p.engine.watches.ensure(ctx, p.at, k)
 }

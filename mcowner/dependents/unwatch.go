@@ -62,16 +62,13 @@ func (c *engine) needless(left map[watchKey]watched) {
 		if len(left) == 0 {
 			break
 		}
-		names, kinds := o.needs()
-		if len(kinds) == 0 { // of an owner of an earlier version, or one that is new, any kind may be there
-			for _, k := range c.kinds {
-				kinds = append(kinds, k.GroupVersionKind)
+		for _, needed := range o.needs() {
+			if needed.kind.Empty() { // of an owner of an earlier version, or one that is new, any kind may be there
+				for _, k := range c.kinds {
+					delete(left, watchKey{needed.in, k.GroupVersionKind})
+				}
 			}
-		}
-		for _, name := range names {
-			for _, gvk := range kinds {
-				delete(left, watchKey{name, c.kindNoted(gvk).GroupVersionKind})
-			}
+			delete(left, watchKey{needed.in, c.kindNoted(needed.kind).GroupVersionKind})
 		}
 	}
 }
@@ -111,6 +108,7 @@ func (w *watches) end(key watchKey, since time.Time) {
 	default:
 		is.unwatch = true
 		w.unwatchLocked(key, is)
+		w.forgetAbsence(is.at, key.kind.GroupKind())
 	}
 }
 

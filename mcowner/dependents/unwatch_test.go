@@ -22,23 +22,31 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
-// lookout counts the watches of ConfigMaps that are open on a way to a member.
+// lookout counts the watches of a resource that are open on a way to a member.
 type lookout struct {
+	resource    string
 	open, begun *atomic.Int32
 	through     http.RoundTripper
 }
 
-// watchedBy returns the config of a cluster with the lookout on the way.
+// watchedBy returns the config of a cluster with a lookout for ConfigMaps on the way.
 func watchedBy(cp *mctest.ControlPlane) (*rest.Config, *lookout) {
-	cfg, all := cp.Config(), &lookout{open: &atomic.Int32{}, begun: &atomic.Int32{}}
-	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return &lookout{all.open, all.begun, through} })
+	return lookingOut(cp.Config(), "configmaps")
+}
+
+// lookingOut returns the config with the lookout on the way.
+func lookingOut(cfg *rest.Config, resource string) (*rest.Config, *lookout) {
+	all := &lookout{resource: resource, open: &atomic.Int32{}, begun: &atomic.Int32{}}
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper {
+		return &lookout{resource, all.open, all.begun, through}
+	})
 	return cfg, all
 }
 
 // RoundTrip implements http.RoundTripper.
 func (l *lookout) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := l.through.RoundTrip(req)
-	if err == nil && req.URL.Query().Has("watch") && strings.HasSuffix(req.URL.Path, "/configmaps") {
+	if err == nil && req.URL.Query().Has("watch") && strings.HasSuffix(req.URL.Path, "/"+l.resource) {
 		l.begun.Add(1)
 		l.open.Add(1)
 		resp.Body = &closing{resp.Body, sync.OnceFunc(func() { l.open.Add(-1) })}

@@ -309,6 +309,9 @@ func (w *visitWatch) listed() (news bool) {
 // news has the owners of a dependent worked on, and what waits for it.
 func (w *visitWatch) news(name types.NamespacedName, owners ...mcreconcile.Request) {
 	c := w.all.engine
+	for _, owner := range owners {
+		c.ledger.saw(owner, w.in, w.kind.GroupVersionKind)
+	}
 	waiting := c.ledger.waitingFor(dependentKey{w.in, w.kind.GroupKind(), name})
 	for _, owner := range append(waiting, owners...) {
 		c.works.add(c.placing(owner, w.in))

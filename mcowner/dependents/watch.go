@@ -28,6 +28,7 @@ type watches struct {
 	members        *mcsource.TypedOnDemand[work]
 	local          controller.TypedController[work] // set once it is built
 	indexed        remote.PerEngagement[*indexes]
+	absent         remote.PerEngagement[*absences]
 	elsewhere      *visitWatches
 	placing        func(owner mcreconcile.Request, in mcreconcile.ClusterName) work
 	isOthers       func(mcreconcile.ClusterName) bool
@@ -127,7 +128,11 @@ func (w *watches) handler(k remote.Kind) mchandler.TypedHandlerFunc[client.Objec
 	return func(in mcreconcile.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, work] {
 		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []work {
 			waiting := w.ledger.waitingFor(dependentKey{cluster: in, kind: k.GroupKind(), name: client.ObjectKeyFromObject(obj)})
-			owners := slices.Concat(waiting, w.ownersOf(k, obj, in))
+			having := w.ownersOf(k, obj, in)
+			for _, owner := range having {
+				w.ledger.saw(owner, in, k.GroupVersionKind)
+			}
+			owners := slices.Concat(waiting, having)
 			all := make([]work, len(owners))
 			for i, owner := range owners {
 				all[i] = w.placing(owner, in)

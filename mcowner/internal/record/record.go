@@ -33,7 +33,7 @@ func NewKeys(fleet, controller string) Keys {
 // the last one is known to be gone, or on its way, or the cluster was given up.
 type Record struct {
 	Sites []Site
-	// Kinds are those that were ever desired.
+	// Kinds are those that were desired, and of which there may be some left.
 	Kinds []schema.GroupVersionKind
 	// GivenUp says that dependents may have been left in clusters that are not in the record any more.
 	GivenUp bool

@@ -1,0 +1,143 @@
+package dependents_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// withSecrets is spread with a Secret in the one cluster that the owner says.
+func (w *world) withSecrets(results *latest) *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	r.Kinds = append(r.Kinds, &corev1.Secret{})
+	r.Status = results.note
+	copies := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := copies(ctx, owner, target)
+		if owner.Data["secret"] == string(target.Cluster) {
+			all = append(all, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: copyOf(owner.Name)}})
+		}
+		return all, err
+	}
+	dependents.Hasten(r, time.Second)
+	return r
+}
+
+// joinAs adds a member to the fleet whose credentials have rights to these resources, and looks out for watches of Secrets there.
+func (p *process) joinAs(cp *mctest.ControlPlane, resources ...string) *lookout {
+	p.t.Helper()
+	cfg, at := lookingOut(cp.AddUser(p.t, "of-kinds", rightsTo(resources...)...), "secrets")
+	if err := p.members.Set(fleet.Member{
+		Name: fleet.ClusterName(cp.Name), Config: p.power.feed(cfg), Labels: map[string]string{"name": cp.Name},
+	}); err != nil {
+		p.t.Fatal(err)
+	}
+	return at
+}
+
+func rightsTo(resources ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: resources, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}},
+	}
+}
+
+// TestAKindIsWatchedInTheClustersInWhichAnOwnerHasIt, and not in the others. Once the owner has none anywhere, it is as if it never had:
+// a right that is taken away then is not missed.
+func TestAKindIsWatchedInTheClustersInWhichAnOwnerHasIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	w.Members = nil // they join below
+	var results latest
+	p := w.run(w.withSecrets(&results))
+	atOne, atTwo := p.joinAs(one, "configmaps", "secrets"), p.joinAs(two, "configmaps", "secrets")
+	owner := w.owner("a", one.Name, two.Name)
+	owner.Data["secret"] = one.Name
+	w.create(w.Local, owner)
+	w.isCopied(one, "a")
+	w.isCopied(two, "a")
+	hasSecret := func() bool {
+		return w.isThere(one, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: copyOf("a")}})
+	}
+	eventually(t, "the Secret is there", hasSecret)
+	eventually(t, "Secrets are watched where there is one", func() bool { return atOne.open.Load() == 1 })
+	p.stop()
+
+	p = w.run(w.withSecrets(&results))
+	atOne, atTwo = p.joinAs(one, "configmaps", "secrets"), p.joinAs(two, "configmaps", "secrets")
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	w.says(one, copyOf("a"), "2")
+	w.says(two, copyOf("a"), "2")
+	eventually(t, "after a restart, Secrets are watched where there is one", func() bool { return atOne.open.Load() == 1 })
+	if n := atTwo.begun.Load(); n > 0 {
+		t.Errorf("%d watches of Secrets were begun where there are none", n)
+	}
+
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["secret"] = "" })
+	eventually(t, "the Secret is gone", func() bool { return !hasSecret() })
+	eventually(t, "Secrets are not watched any more", func() bool { return atOne.open.Load() == 0 })
+	if n := atTwo.begun.Load(); n > 0 {
+		t.Errorf("%d watches of Secrets were begun where there were none", n)
+	}
+	eventually(t, "the owner has not noted Secrets", func() bool { return !w.hasNoted(w.Local, "a", "Secret") && w.hasNoted(w.Local, "a", "ConfigMap") })
+
+	for _, cp := range []*mctest.ControlPlane{one, two} {
+		cp.AddUser(t, "of-kinds", rightsTo("configmaps")...)
+	}
+	follows := func(value string) {
+		t.Helper()
+		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = value })
+		for _, cp := range []*mctest.ControlPlane{one, two} {
+			w.says(cp, copyOf("a"), value)
+			eventually(t, "nothing is in the way", func() bool { return results.of("a", cp).Err == nil })
+		}
+	}
+	follows("3")
+	p.stop()
+	p = w.run(w.withSecrets(&results))
+	p.joinAs(one, "configmaps")
+	p.joinAs(two, "configmaps")
+	follows("4")
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	w.isGone(one, copyOf("a"))
+}
+
+// TestAKindThatIsNotDesiredAnyMoreGoesAfterARestart: it is not known after a restart where an owner has what, so all that it has noted is
+// looked for, and what is not desired any more goes.
+func TestAKindThatIsNotDesiredAnyMoreGoesAfterARestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	var results latest
+	p := w.run(w.withSecrets(&results))
+	owner := w.owner("a", one.Name, two.Name)
+	owner.Data["secret"] = one.Name
+	w.create(w.Local, owner)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: copyOf("a")}}
+	eventually(t, "the Secret is there", func() bool { return w.isThere(one, secret.DeepCopy()) })
+	p.stop()
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["secret"] = two.Name })
+	w.run(w.withSecrets(&results))
+	eventually(t, "the Secret has moved", func() bool { return w.isThere(two, secret.DeepCopy()) && !w.isThere(one, secret.DeepCopy()) })
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	eventually(t, "nothing is left", func() bool { return !w.isThere(two, secret.DeepCopy()) })
+}
+
+// hasNoted reports whether an owner has noted a kind.
+func (w *world) hasNoted(cp *mctest.ControlPlane, name, kind string) bool {
+	w.t.Helper()
+	return strings.Contains(w.mustGet(cp, name).Annotations[controller+"."+fleetName+".fleet-runtime.dev/kinds"], kind+".")
+}
