@@ -59,17 +59,22 @@ func TestNoAnswerOfAMemberIsTakenForWhatMcctlSays(t *testing.T) {
 		"its version": func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(map[string]string{"gitVersion": "v1.37.1\n" + forged + "\n"})
 		},
-		"its error": func(w http.ResponseWriter, _ *http.Request) {
+		"its error": func(w http.ResponseWriter, req *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusInternalServerError)
+			if req.URL.Path == "/version" {
+				_ = json.NewEncoder(w).Encode(map[string]string{"gitVersion": "v1.37.1"})
+				return
+			}
+			w.WriteHeader(http.StatusForbidden)
 			_ = json.NewEncoder(w).Encode(metav1.Status{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Message: "it is\n" + forged + "\n\n" + forged,
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusForbidden,
+				Reason: metav1.StatusReasonForbidden, Message: "it is\n" + forged + "\n\n" + forged,
 			})
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s.addFederated(t, answer)
-			r := s.run(t, "check", "east")
+			r := s.run(t, "check", "east", "--rules", rules(t))
 			for line := range strings.Lines(r.out + r.errOut) {
 				if strings.HasPrefix(strings.TrimSpace(line), forged) {
 					t.Errorf("there is a line %q in:\n%s%s", line, r.out, r.errOut)
