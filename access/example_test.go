@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -72,6 +74,28 @@ func reach(sources *access.Sources) error {
 	}
 	_, err = rest.HTTPClientFor(cfg) // whose requests have the token of the moment
 	return err
+}
+
+// A tool asks a cluster for its version, and a cluster that redirects is not followed with the token.
+func ExampleCall() {
+	var east v1alpha1.ClusterAccess // as read from the hub
+	var token access.Token          // of Hub.Token
+	cfg, err := access.Config(east.Spec)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = access.Call(cfg, token.Value(), func(cfg *rest.Config, client *http.Client) error {
+		asked, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
+		if err != nil {
+			return err
+		}
+		version, err := asked.ServerVersion()
+		fmt.Println(version, err)
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
 // A hub whose issuer is that of a cluster too cannot be trusted by it.
