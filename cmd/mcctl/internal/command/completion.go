@@ -27,7 +27,7 @@ func (s *shared) complete(c *cobra.Command) {
 	}
 	output := []string{"yaml", asJSON}
 	if c.Name() == "list" {
-		output = append(output, "wide", asName)
+		output = append(output, asWide, asName)
 	}
 	values := map[string][]string{
 		"dependents": {keepDependents, pruneDependents}, "dry-run": {"none", "client", "server"}, "output": output,

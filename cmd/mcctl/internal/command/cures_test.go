@@ -134,6 +134,13 @@ func TestEachStateOfAMemberThatIsNotReadyComesWithOneThingToDo(t *testing.T) {
 			}
 		})
 	}
+	t.Run("that is to leave", func(t *testing.T) {
+		m := memberOf("Drained", "Drained")
+		m.Spec.Leave = true
+		if of := cure(t, m, nil); !strings.Contains(of, "spec.leave") {
+			t.Errorf("%q", of)
+		}
+	})
 	t.Run("none", func(t *testing.T) { cure(t, memberOf("", ""), nil) })
 	t.Run("none, with a ClusterAccess that is Ready", func(t *testing.T) { cure(t, memberOf("", ""), accessOf("minted", "")) })
 }

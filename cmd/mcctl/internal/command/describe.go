@@ -267,7 +267,7 @@ func state(k known, now time.Time) finding {
 	if m.Status.Version != "" {
 		f.says += ", " + m.Status.Version
 	}
-	if m.Status.Reason != "" && !m.Spec.Paused && !m.Spec.Drained { // these have a line of their own
+	if m.Status.Reason != "" && !m.Spec.Paused && !m.Spec.Drained && !m.Spec.Leave { // these have a line of their own
 		f.says += "\n" + m.Status.Reason + ": " + m.Status.Message
 		f.cure = cureOf(m.Status.Reason, k.access)
 	}
@@ -321,6 +321,9 @@ func controls(m *membersv1alpha1.Member) finding {
 	switch {
 	case m.Spec.Drained:
 		f.says, f.cure = "drained"+why, "mcctl undrain "+m.Spec.ClusterName
+	case m.Spec.Leave:
+		f.says = "no, but it is to leave, and to be drained then" + why
+		f.cure = "set spec.leave of the Member " + m.Namespace + "/" + m.Name + " to false, if it is to stay"
 	case m.Spec.Paused:
 		f.says, f.cure = "yes"+why, "mcctl resume "+m.Spec.ClusterName
 	case m.Status.Leaving:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -113,7 +114,7 @@ func (r *reached) presence(ctx context.Context, hub *reached, mark mark, of join
 	}
 	p, access := presence{webhooks: len(webhooks) > 0, kept: kept}, of.access
 	made, err := r.made(ctx, mark, membership.MemberKinds())
-	if p.made = append(webhooks, made...); err != nil || access == nil {
+	if p.made = slices.Concat(webhooks, made); err != nil || access == nil {
 		return p, err
 	}
 	subjects := membership.Subjects(access)

@@ -106,7 +106,7 @@ func (l *list) both(
 	}
 	accesses.Items = slices.DeleteFunc(accesses.Items, func(a accessv1alpha1.ClusterAccess) bool { return has[a.Name] || has[a.Namespace+"/"+a.Name] })
 	err := l.show(members, func() *metav1.Table { return tableOfMembers(ctx, hub, members.Items, accesses.Items, l.everywhere) })
-	if format := *l.print.OutputFormat; err != nil || len(accesses.Items) == 0 || format == "" || format == "wide" {
+	if format := *l.print.OutputFormat; err != nil || len(accesses.Items) == 0 || format == "" || format == asWide {
 		return err
 	}
 	if *l.print.OutputFormat == asName {
@@ -123,12 +123,12 @@ func (l *list) both(
 // show prints objects in the format of -o, and as a table without one.
 func (l *list) show(objects runtime.Object, table func() *metav1.Table) error {
 	format := *l.print.OutputFormat
-	if format == "" || format == "wide" {
+	if format == "" || format == asWide {
 		t := table()
 		if len(t.Rows) == 0 {
 			return nil
 		}
-		return printers.NewTablePrinter(printers.PrintOptions{Wide: format == "wide", NoHeaders: l.noHeaders}).PrintObj(t, l.streams.Out)
+		return printers.NewTablePrinter(printers.PrintOptions{Wide: format == asWide, NoHeaders: l.noHeaders}).PrintObj(t, l.streams.Out)
 	}
 	printer, err := l.print.ToPrinter()
 	if err != nil {
@@ -140,8 +140,11 @@ func (l *list) show(objects runtime.Object, table func() *metav1.Table) error {
 	return printer.PrintObj(objects, l.streams.Out)
 }
 
-// asName is the format of names alone.
-const asName = "name"
+// Formats of names alone, and of a table with all columns.
+const (
+	asName = "name"
+	asWide = "wide"
+)
 
 // Names of columns, which are those of findings too.
 const (

@@ -2,7 +2,6 @@ package command_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -176,7 +175,7 @@ func TestWebhooksThatAreWrittenWhileAMemberLeavesGoToo(t *testing.T) {
 		t.Fatalf("join: %+v", r)
 	}
 	write := func() {
-		if err := s.Members[0].Client().Create(context.Background(), newWebhooks("limits", "limits", "id-of-limits", "east")); err != nil {
+		if err := s.Members[0].Client().Create(t.Context(), newWebhooks("limits", "limits", "id-of-limits", "east")); err != nil {
 			t.Error(err)
 		}
 	}
