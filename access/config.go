@@ -16,6 +16,9 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
+// secure is the scheme of servers to which tokens may go.
+const secure = "https"
+
 // Audience returns the audience of federated tokens for a server. A token for one server is worth nothing at another one, nor
 // at the same address with another CA, nor where a certificate has another name. The name may be empty, as in the access.
 func Audience(server string, caBundle []byte, tlsServerName string) string {
@@ -39,7 +42,7 @@ func Config(spec v1alpha1.ClusterAccessSpec) (*rest.Config, error) {
 		TLSClientConfig: rest.TLSClientConfig{CAData: spec.CABundle, ServerName: spec.TLSServerName},
 	}
 	server, err := url.Parse(spec.Server)
-	if err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil {
+	if err != nil || server.Scheme != secure || server.Host == "" || server.User != nil {
 		return nil, invalid("spec.server must be a URL that begins with https:// and a host")
 	}
 	if len(spec.CABundle) > 0 {
@@ -70,7 +73,7 @@ func Call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http
 	if err != nil {
 		return err
 	}
-	if token != "" && server.Scheme != "https" {
+	if token != "" && server.Scheme != secure {
 		return invalid("a token is sent by TLS alone: the URL of the server must begin with https://")
 	}
 	cfg = rest.CopyConfig(cfg)

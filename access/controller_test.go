@@ -246,8 +246,8 @@ func TestAMintersTokenIsRenewedByTheClockOfTheMember(t *testing.T) {
 		accesstest.Must(t, w.hub.Client().Update(t.Context(), secret))
 		r := access.NewReconciler(w.client(t), w.hub.Client())
 		kept := true
-		for minute := time.Duration(0); minute < 60; minute += 5 {
-			later.Store(int64(minute * time.Minute))
+		for minute := 0; minute < 60; minute += 5 {
+			later.Store(int64(time.Duration(minute) * time.Minute))
 			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)})
 			accesstest.Must(t, err)
 			kept = string(w.secret(t, a).Data[v1alpha1.MinterToken]) == string(secret.Data[v1alpha1.MinterToken])

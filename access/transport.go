@@ -28,7 +28,7 @@ type authorizer struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (a *authorizer) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Host != a.host || req.URL.Scheme != "https" || req.Header.Get("Authorization") != "" {
+	if req.URL.Host != a.host || req.URL.Scheme != secure || req.Header.Get("Authorization") != "" {
 		return a.RoundTripper.RoundTrip(req)
 	}
 	token, err := a.source.Token(req.Context())

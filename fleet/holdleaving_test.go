@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func letGo(why string) Hold { return Hold{Leave: true, Reason: why} }
+func letGo() Hold { return Hold{Leave: true} }
 
 // wantLeaving checks whether the member leaves, and that it is in a state.
 func wantLeaving(t *testing.T, f *Fleet, state State, leaving bool) Status {
@@ -56,8 +56,8 @@ func TestAMemberThatPeopleLetLeaveMayStayAfterAll(t *testing.T) {
 		f, h := held(t, Options{}, Hold{})
 		c := controls(f, "things")
 		c.has("a", 1)
-		h.set("a", letGo(""))
-		time.Sleep(leavePatience + time.Second)
+		h.set("a", letGo())
+		<-time.After(leavePatience + time.Second)
 		wantProblem(t, f, ReasonLeaving, "things")
 		h.set("a", Hold{})
 		wantLeaving(t, f, Ready, false)
@@ -75,8 +75,8 @@ func TestAMemberThatPeopleLetLeaveHasUntilItsTimeIsUp(t *testing.T) {
 		f, h := held(t, Options{LeaveTimeout: time.Minute}, Hold{})
 		c := controls(f, "things")
 		c.has("a", 1)
-		h.set("a", letGo(""))
-		time.Sleep(time.Minute)
+		h.set("a", letGo())
+		<-time.After(time.Minute)
 		wantLeaving(t, f, Drained, true)
 		wantProblem(t, f, ReasonLeftUndone, "things")
 		h.set("a", Hold{Drained: true})
@@ -90,13 +90,13 @@ func TestAMemberThatPeopleLetLeaveHasUntilItsTimeIsUp(t *testing.T) {
 // TestAMemberThatPeopleHaveLetLeaveIsConnectedInOrderToLeave by a manager that starts anew, and by one that knows it as drained.
 func TestAMemberThatPeopleHaveLetLeaveIsConnectedInOrderToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, h := held(t, Options{}, letGo(""))
+		f, h := held(t, Options{}, letGo())
 		c := controls(f, "things")
 		wantLeaving(t, f, Drained, true) // without a controller that was to be asked
 		h.set("a", Hold{Drained: true})
 		wantLeaving(t, f, Drained, false)
 		c.has("a", 1)
-		h.set("a", letGo(""))
+		h.set("a", letGo())
 		wantLeaving(t, f, Ready, true)
 		c.has("a", 0)
 		wantLeaving(t, f, Drained, true)
@@ -109,7 +109,7 @@ func TestAMemberThatPeopleHaveLetLeaveIsConnectedInOrderToLeave(t *testing.T) {
 // TestWhatProvidersSayOfMembersThatPeopleLetLeaveHolds, be it before they have left or after.
 func TestWhatProvidersSayOfMembersThatPeopleLetLeaveHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, h := held(t, Options{}, letGo(""))
+		f, h := held(t, Options{}, letGo())
 		wantLeaving(t, f, Drained, true)
 		wantLeft(t, leavingMember(t, f, is(&existing{})), true, "a member that has left already")
 		wantNoMember(t, f)
@@ -119,12 +119,12 @@ func TestWhatProvidersSayOfMembersThatPeopleLetLeaveHolds(t *testing.T) {
 
 		h.set("a", Hold{})
 		c.has("a", 1)
-		h.set("a", letGo(""))
+		h.set("a", letGo())
 		left := leavingMember(t, f, is(&existing{}))
 		wantLeft(t, left, false, "before the controller is done")
 		h.set("a", Hold{})
 		wantLeaving(t, f, Ready, true) // its provider has said so too
-		h.set("a", letGo(""))
+		h.set("a", letGo())
 		set(t, f, is(&existing{})) // its provider takes it back, and people do not
 		c.has("a", 0)
 		wantLeft(t, left, false, "a member that people alone let leave")

@@ -67,9 +67,9 @@ func TestWarningsOfOneReasonAreGathered(t *testing.T) {
 				name := mcreconcile.ClusterName(fmt.Sprint("cluster-", i))
 				o.tell(name, tc.refused(i, name))
 			}
-			var notes []string
-			about := map[string]bool{}
-			for _, e := range gathered(o.events) {
+			few := gathered(o.events)
+			notes, about := make([]string, 0, len(few)), map[string]bool{}
+			for _, e := range few {
 				notes = append(notes, e.note)
 				about[e.reason+" "+e.about.Name] = true
 			}

@@ -72,6 +72,9 @@ func TestAKindIsWatchedInTheClustersInWhichAnOwnerHasIt(t *testing.T) {
 	}
 	eventually(t, "the Secret is there", hasSecret)
 	eventually(t, "Secrets are watched where there is one", func() bool { return atOne.open.Load() == 1 })
+	if n := atTwo.begun.Load(); n > 0 {
+		t.Errorf("%d watches of Secrets were begun where there are to be none", n)
+	}
 	p.stop()
 
 	p = w.run(w.withSecrets(&results))

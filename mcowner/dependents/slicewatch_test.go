@@ -36,7 +36,7 @@ func TestOwnWritesHaveNoSliceReadAgain(t *testing.T) {
 	w := newSlicedWorld(t, 3)
 	p := w.run(w.sliced())
 	var lists atomic.Int32
-	tap := func(req *http.Request) (answered func()) {
+	tap := func(req *http.Request) (answered func()) { //nolint:unparam // as taps are
 		if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/namespaces/"+w.ns+"/dependentslices") {
 			lists.Add(1)
 		}

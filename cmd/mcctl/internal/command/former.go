@@ -74,8 +74,10 @@ func minterNames(secret *corev1.Secret) []string {
 		Name:      membership.WorkerOf(string(secret.Data[accessv1alpha1.MinterServiceAccount])),
 	}
 	account := membership.AccountOf(rbacv1.Subject{Namespace: worker.Namespace, Name: worker.Name})
-	names := []string{describe(account)}
-	for _, obj := range append(membership.MinterObjects(worker), membership.MinterPolicy(worker, nil)...) {
+	objects := append(membership.MinterObjects(worker), membership.MinterPolicy(worker, nil)...)
+	names := make([]string, 0, 1+len(objects))
+	names = append(names, describe(account))
+	for _, obj := range objects {
 		names = append(names, describe(obj))
 	}
 	return names

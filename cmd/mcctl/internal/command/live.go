@@ -61,7 +61,7 @@ func (r *reached) live(ctx context.Context, k known, name string, account client
 		}
 	}
 	ask := liveAsk{hub: r, pod: pod, port: port, token: token}
-	status, text, err := ask.get(ctx, "https", name)
+	status, text, err := ask.get(ctx, withTLS, name)
 	if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && string(plain.RecordHeader[:]) == "HTTP/" {
 		ask.token = "" // which is for TLS alone
 		status, text, err = ask.get(ctx, "http", name)

@@ -70,7 +70,7 @@ func (t *targetFlags) reachable(own string) (string, error) {
 	if err == nil && parsed.Scheme == "" && t.server == "" {
 		parsed, err = url.Parse("https://" + server)
 	}
-	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil {
+	if err != nil || parsed.Scheme != withTLS || parsed.Hostname() == "" || parsed.User != nil {
 		return "", usageError("the member's server must be a URL that begins with https://; say with --advertise-server how the hub reaches it")
 	}
 	if t.server == "" && loopback(parsed.Hostname()) {
@@ -79,16 +79,19 @@ func (t *targetFlags) reachable(own string) (string, error) {
 	return strings.TrimRight(parsed.String(), "/"), nil
 }
 
+// withTLS is the scheme of servers with TLS.
+const withTLS = "https"
+
 // secure reports whether a URL leads to a server with TLS, and has no user.
 func secure(server string) bool {
 	parsed, err := url.Parse(server)
-	return err == nil && parsed.Scheme == "https" && parsed.Hostname() != "" && parsed.User == nil
+	return err == nil && parsed.Scheme == withTLS && parsed.Hostname() != "" && parsed.User == nil
 }
 
 // readable reports whether others may read what comes from a server. One without TLS on this machine is the end of a tunnel.
 func readable(config *rest.Config) bool {
 	parsed, _, err := rest.DefaultServerUrlFor(config)
-	return err != nil || parsed.Scheme != "https" && !loopback(parsed.Hostname())
+	return err != nil || parsed.Scheme != withTLS && !loopback(parsed.Hostname())
 }
 
 func loopback(host string) bool {

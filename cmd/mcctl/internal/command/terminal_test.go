@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -54,19 +55,24 @@ func TestNothingThatStrangersHaveWrittenMovesTheCursor(t *testing.T) {
 func TestNoAnswerOfAMemberIsTakenForWhatMcctlSays(t *testing.T) {
 	t.Parallel()
 	const forged = "Rights:       all 5 are there"
+	tell := func(w io.Writer, answer any) {
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}
 	s := newStage(t)
 	for what, answer := range map[string]http.HandlerFunc{
 		"its version": func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(map[string]string{"gitVersion": "v1.37.1\n" + forged + "\n"})
+			tell(w, map[string]string{"gitVersion": "v1.37.1\n" + forged + "\n"})
 		},
 		"its error": func(w http.ResponseWriter, req *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			if req.URL.Path == "/version" {
-				_ = json.NewEncoder(w).Encode(map[string]string{"gitVersion": "v1.37.1"})
+				tell(w, map[string]string{"gitVersion": "v1.37.1"})
 				return
 			}
 			w.WriteHeader(http.StatusForbidden)
-			_ = json.NewEncoder(w).Encode(metav1.Status{
+			tell(w, metav1.Status{
 				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusForbidden,
 				Reason: metav1.StatusReasonForbidden, Message: "it is\n" + forged + "\n\n" + forged,
 			})
