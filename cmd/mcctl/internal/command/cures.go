@@ -58,6 +58,8 @@ func cureOfAccess(reason string, a *accessv1alpha1.ClusterAccess) string {
 			return "run mcctl federate " + a.Name + ", and give the member's API server what it prints"
 		}
 		return "make sure that " + a.Spec.Server + " is the cluster that has joined, and no other"
+	case accessv1alpha1.ReasonAnotherUser:
+		return "give the address of the API server of " + a.Spec.Server + " itself: what answers there takes tokens for those of another account"
 	case accessv1alpha1.ReasonLoopback:
 		return "run mcctl join " + a.Name + " again, with the address for the hub in --advertise-server"
 	case accessv1alpha1.ReasonInvalid:
