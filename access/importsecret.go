@@ -59,7 +59,7 @@ func isWhole(secret *corev1.Secret, i *v1alpha1.ServiceAccountImport, a *v1alpha
 		slices.Equal(i.Status.Secrets, []corev1.LocalObjectReference{{Name: secret.Name}}), err
 }
 
-// note has the name of the Secret in the status before there is one. Otherwise it would be forgotten if its name changed, or the
+// note writes the name of the Secret into the status before there is one. Otherwise it would be forgotten if its name changed, or the
 // program ended, before the status could be written.
 func (r *importer) note(ctx context.Context, i *v1alpha1.ServiceAccountImport) error {
 	of := corev1.LocalObjectReference{Name: secretName(i)}

@@ -299,20 +299,24 @@ func TestReplicasShareTheMembersOfAccesses(t *testing.T) {
 	}
 }
 
-// wantOneWrite fails the test unless each status and each Secret was written once, before, and by one replica. One Secret came
-// since, which the next leader has created.
+// wantOneWrite fails the test unless each Secret and each status was written once, before, and by one replica. That of an import
+// was written before its Secret too, since it says which one there will be. One Secret came since, which the next leader has created.
 func wantOneWrite(t *testing.T, a *asked, before map[string]int) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	secrets := 0
 	for path, n := range before {
-		writers, since := 1, 0
-		if strings.HasSuffix(path, "/secrets") {
+		writers, since, want := 1, 0, 1
+		switch {
+		case strings.HasSuffix(path, "/secrets"):
 			secrets += n
-			writers, since = 2, 1
-		} else if n != 1 {
-			t.Errorf("%s was written %d times, want once", path, n)
+			writers, since, want = 2, 1, n
+		case strings.Contains(path, "/serviceaccountimports/"):
+			want = 2
+		}
+		if n != want {
+			t.Errorf("%s was written %d times, want %d", path, n, want)
 		}
 		if len(a.by[path]) != writers || a.writes[path] != n+since {
 			t.Errorf("%s was written %d times, and then %d times, by %v", path, n, a.writes[path]-n, a.by[path])
