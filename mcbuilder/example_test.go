@@ -114,6 +114,19 @@ func (s shop) WithCluster(name mcreconcile.ClusterName) shop {
 	return s
 }
 
+// A controller of what each cluster is told about itself: the ConfigMap that has the cluster's name.
+func ExampleWithPredicatesIn() {
+	ofItself := func(name mcreconcile.ClusterName, _ cluster.Cluster) []predicate.Predicate {
+		return []predicate.Predicate{predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == string(name) })}
+	}
+	err := mcbuilder.ControllerManagedBy(mgr).
+		For(&corev1.ConfigMap{}, mcbuilder.WithPredicatesIn(ofItself)).
+		Complete(reconciler)
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 // Requests that are about more than one object have a type of their own.
 func ExampleTypedControllerManagedBy() {
 	toShop := mchandler.TypedEnqueueRequestsAcrossClusters(

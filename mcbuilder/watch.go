@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -30,6 +31,7 @@ type watch[request comparable] struct {
 
 type watchOptions struct {
 	predicates   []predicate.Predicate
+	predicatesIn []predicatesFunc
 	metadata     bool
 	everyOwner   bool
 	across       bool
@@ -49,6 +51,16 @@ type WatchOption func(*watchOptions)
 // WithPredicates lets only events pass that pass every predicate.
 func WithPredicates(predicates ...predicate.Predicate) WatchOption {
 	return func(o *watchOptions) { o.predicates = append(o.predicates, predicates...) }
+}
+
+// predicatesFunc makes the predicates for the events of one cluster.
+type predicatesFunc = func(name mcreconcile.ClusterName, cl cluster.Cluster) []predicate.Predicate
+
+// WithPredicatesIn is [WithPredicates] for predicates that must know the cluster of an event: those that remember objects by name or
+// UID, which two clusters may have in common, or that read in the cluster. As an mchandler.HandlerFunc, the function is called once for
+// each engagement, and for several at once.
+func WithPredicatesIn(predicates func(name mcreconcile.ClusterName, cl cluster.Cluster) []predicate.Predicate) WatchOption {
+	return func(o *watchOptions) { o.predicatesIn = append(o.predicatesIn, predicates) }
 }
 
 // OnlyMetadata watches, caches and hands out the metadata of the objects alone. Read them as
@@ -79,6 +91,9 @@ func newWatch[request comparable](
 	w := watch[request]{obj: obj, handler: h}
 	for _, apply := range opts {
 		apply(&w.watchOptions)
+	}
+	for _, predicates := range w.predicatesIn {
+		w.handler = filtered(w.handler, predicates)
 	}
 	return w
 }

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -549,7 +548,7 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAccounting(t, tc.cfg, &tc.plan, tc.sites...)
-			a.engine.deletions = &deletions{seen: map[types.UID]metav1.DeletionPropagation{"1": ""}}
+			a.engine.deletions = &deletions{seen: map[origin]deletion{{a.o.req.ClusterName, "1"}: {}}}
 			a.engine.tombs = &tombs{access: a.engine.access, name: "test", namespace: func() (string, error) { return "", refused }}
 			home := a.hears(t)
 			if tc.givenUp {

@@ -131,7 +131,7 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool) e
 			said, p.unclear = "", fmt.Errorf("%w: finding the policy of the owner: %w", errPolicy, senseless)
 		}
 		if p.propagation = said; said == "" && p.unclear == nil {
-			p.propagation = c.deletions.policyOf(owner)
+			p.propagation = c.deletions.policyOf(p.home.Name(), p.home.Cluster, owner)
 		}
 		return nil
 	case !stays:

@@ -3,16 +3,19 @@ package dependents
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // DeletionPolicyAnnotation on an owner says what becomes of its dependents when it is deleted: Background, Foreground or
@@ -27,7 +30,19 @@ const DeletionPolicyAnnotation = mcowner.DeletionPolicyAnnotation
 // deletions remembers how owners are being deleted, from events that it sees as a predicate.
 type deletions struct {
 	mu   sync.Mutex // guards seen
-	seen map[types.UID]metav1.DeletionPropagation
+	seen map[origin]deletion
+}
+
+// origin is an owner of one cluster. Another cluster may have one of the same UID, as it was made from a backup of the first.
+type origin struct {
+	in  mcreconcile.ClusterName
+	uid types.UID
+}
+
+// deletion is how an owner is being deleted, as a cluster has said while it was engaged.
+type deletion struct {
+	policy metav1.DeletionPropagation
+	by     cluster.Cluster
 }
 
 // errPolicy says that it is not known what is to become of dependents.
@@ -44,18 +59,18 @@ func saidPolicy(owner client.Object) (policy metav1.DeletionPropagation, err err
 }
 
 // policyOf returns what becomes of the dependents of an owner that is being deleted, and whose annotation says nothing.
-func (d *deletions) policyOf(owner client.Object) metav1.DeletionPropagation {
-	d.note(owner)
+func (d *deletions) policyOf(in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object) metav1.DeletionPropagation {
+	d.note(in, cl, owner)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if policy, ok := d.seen[owner.GetUID()]; ok {
-		return policy
+	if seen, ok := d.seen[origin{in, owner.GetUID()}]; ok {
+		return seen.policy
 	}
 	return metav1.DeletePropagationBackground
 }
 
 // note remembers what the owner's finalizers say.
-func (d *deletions) note(owner client.Object) {
+func (d *deletions) note(in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object) {
 	if owner.GetDeletionTimestamp().IsZero() {
 		return
 	}
@@ -71,30 +86,38 @@ func (d *deletions) note(owner client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.seen == nil {
-		d.seen = map[types.UID]metav1.DeletionPropagation{}
+		d.seen = map[origin]deletion{}
 	}
-	d.seen[owner.GetUID()] = policy
+	d.seen[origin{in, owner.GetUID()}] = deletion{policy, cl}
 }
 
-func (d *deletions) forget(owner client.Object) {
+func (d *deletions) forget(in mcreconcile.ClusterName, owner client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.seen, owner.GetUID())
+	delete(d.seen, origin{in, owner.GetUID()})
 }
 
-// predicate lets every event pass, and sees it.
-func (d *deletions) predicate() predicate.Predicate {
+// forgetOrigin drops the owners of a name that is no member's any more, or another cluster's. What the cluster has said that has the
+// name now, if one has, is known already.
+func (d *deletions) forgetOrigin(in mcreconcile.ClusterName, now cluster.Cluster) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.seen, func(o origin, seen deletion) bool { return o.in == in && seen.by != now })
+}
+
+// predicate lets every event of a cluster pass, and sees it.
+func (d *deletions) predicate(in mcreconcile.ClusterName, cl cluster.Cluster) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
-			d.note(e.Object)
+			d.note(in, cl, e.Object)
 			return true
 		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			d.note(e.ObjectNew)
+			d.note(in, cl, e.ObjectNew)
 			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			d.forget(e.Object)
+			d.forget(in, e.Object)
 			return true
 		},
 	}

@@ -22,7 +22,7 @@ type ledger struct {
 	missing  map[record.Site]time.Time
 	pruned   int                                   // how many of missing were left when it was last pruned
 	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
-	written  map[types.UID][]*ownWrite             // the last ones
+	written  map[origin][]*ownWrite                // the last ones
 	tenures  map[mcreconcile.ClusterName]int64     // in which the owners of a cluster were read, where replicas share the clusters
 	forgot   time.Time                             // when the owners of a cluster were last forgotten, which others may have written for since
 }
@@ -41,7 +41,7 @@ func newLedger() *ledger {
 		awaiting: newAwaited(),
 		missing:  map[record.Site]time.Time{},
 		leads:    map[mcreconcile.ClusterName]types.UID{},
-		written:  map[types.UID][]*ownWrite{},
+		written:  map[origin][]*ownWrite{},
 		tenures:  map[mcreconcile.ClusterName]int64{},
 	}
 }
@@ -96,7 +96,7 @@ func (l *ledger) replan(o *ownerState, p *plan, keys record.Keys) {
 		o.wantTargets()
 	}
 	if before := o.uid(); before != p.ref.UID { // another owner has the name now
-		delete(l.written, before)
+		delete(l.written, origin{o.req.ClusterName, before})
 	}
 	o.replan(p, keys)
 }
@@ -113,7 +113,7 @@ func (l *ledger) finished(o *ownerState, by *plan) {
 
 func (l *ledger) forgetLocked(req mcreconcile.Request) {
 	if o, ok := l.owners[req]; ok {
-		delete(l.written, o.uid())
+		delete(l.written, origin{req.ClusterName, o.uid()})
 	}
 	delete(l.owners, req)
 	l.awaiting.keep(req, func(dependentKey) bool { return false })

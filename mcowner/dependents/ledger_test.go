@@ -127,7 +127,7 @@ func TestNothingIsLeftOfAnOwnerThatIsForgotten(t *testing.T) {
 		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: types.UID(req.String())}}
 		testKeys.Write(owner, record.Record{Sites: []record.Site{{Name: "east"}}}, true)
 		l.replan(l.of(req), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}, targets: []mcreconcile.ClusterName{"west"}}, testKeys)
-		l.writing(owner)
+		l.writing(req.ClusterName, owner)
 		l.await(req, dependentKey{cluster: "west"})
 		l.await(req, dependentKey{cluster: "west", name: types.NamespacedName{Name: req.Name}})
 	}
@@ -265,7 +265,7 @@ func TestOwnWritesAreKnownByTheirVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger()
-			passes := l.predicate()
+			passes := l.predicate("hub")
 			look := func(all []see) {
 				for i, s := range all {
 					if got := passes.Update(event.UpdateEvent{ObjectOld: owner("10", "0"), ObjectNew: s.cm}); got != s.pass {
@@ -273,7 +273,7 @@ func TestOwnWritesAreKnownByTheirVersion(t *testing.T) {
 					}
 				}
 			}
-			answered := l.writing(owner("10", "1"))
+			answered := l.writing("hub", owner("10", "1"))
 			look(tc.before)
 			if missed := answered(tc.stored, tc.err); missed != tc.missed {
 				t.Errorf("an event is known that should have passed: %t, want %t", missed, tc.missed)
@@ -283,13 +283,13 @@ func TestOwnWritesAreKnownByTheirVersion(t *testing.T) {
 				t.Error("a resync does not pass")
 			}
 			for range 3 * mostWritten {
-				l.writing(owner("10", "1"))
+				l.writing("hub", owner("10", "1"))
 			}
-			if len(l.written["1"]) > mostWritten {
-				t.Errorf("%d writes are remembered", len(l.written["1"]))
+			if len(l.written[origin{"hub", "1"}]) > mostWritten {
+				t.Errorf("%d writes are remembered", len(l.written[origin{"hub", "1"}]))
 			}
-			delete(l.written, "1")
-			if l.writing(owner("10", "1"))(nil, refused); len(l.written["1"]) > 0 {
+			delete(l.written, origin{"hub", "1"})
+			if l.writing("hub", owner("10", "1"))(nil, refused); len(l.written[origin{"hub", "1"}]) > 0 {
 				t.Error("a write that was refused is remembered")
 			}
 		})
@@ -461,7 +461,7 @@ func TestNothingIsKeptOfAnOwnerWhoseNameAnotherOneHas(t *testing.T) {
 	for i := range 3 {
 		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID(fmt.Sprint(i))}}
 		l.replan(l.of(requestFor("hub", "a")), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
-		l.writing(owner)
+		l.writing("hub", owner)
 	}
 	if len(l.written) != 1 {
 		t.Errorf("writes to %d owners are remembered, want those to the last one", len(l.written))

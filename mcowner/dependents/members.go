@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
@@ -57,7 +58,7 @@ func (m members) follow(ctx context.Context) {
 		if change.Status.State == "" {
 			delete(before, name)
 			m.access.Forget(name)
-			m.ledger.forgetOrigin(name)
+			m.forgetOrigin(name)
 			m.ledger.absent(name)
 			m.changed(name, true)
 			continue
@@ -80,10 +81,20 @@ func (m members) follow(ctx context.Context) {
 	}
 }
 
+// forgetOrigin drops the owners of a name that is no member's any more, or another cluster's.
+func (m members) forgetOrigin(name mcreconcile.ClusterName) {
+	m.ledger.forgetOrigin(name)
+	var now cluster.Cluster
+	if e, err := m.access.Manager.GetFleet().Engagement(name); err == nil {
+		now = e.Cluster()
+	}
+	m.deletions.forgetOrigin(name, now)
+}
+
 // compare asks for what is to be done because a member has changed.
 func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 	if last.identity != "" && last.identity != now.identity {
-		m.ledger.forgetOrigin(name) // its owners are those of another cluster
+		m.forgetOrigin(name) // its owners are those of another cluster
 	}
 	if last.owners && !now.owners {
 		for _, o := range m.ledger.all() {

@@ -160,7 +160,7 @@ func (a *accounting) store(ctx context.Context, r record.Record, held bool) erro
 	}
 	ctx, cancel := a.engine.access.Bound(ctx)
 	defer cancel()
-	answered := a.engine.ledger.writing(changed)
+	answered := a.engine.ledger.writing(a.home.Name(), changed)
 	err := record.Store(ctx, a.home.Cluster.GetClient(), a.plan.owner, changed, a.engine.cfg.name)
 	if answered(changed, err) {
 		a.engine.owners.add(a.o.req)

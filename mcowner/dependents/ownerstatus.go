@@ -73,7 +73,7 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	if equality.Semantic.DeepEqual(owner, changed) {
 		return nil
 	}
-	answered := a.engine.ledger.writing(changed)
+	answered := a.engine.ledger.writing(a.home.Name(), changed)
 	ctx, cancel := a.engine.access.Bound(ctx)
 	defer cancel()
 	err := a.home.Cluster.GetClient().Status().Patch(ctx, changed, client.MergeFrom(owner), client.FieldOwner(a.engine.cfg.name))

@@ -24,14 +24,14 @@ func TestAnOwnWriteIsKnownAsAPIServersStoreIt(t *testing.T) {
 
 	t.Run("the event", func(t *testing.T) {
 		l := newLedger()
-		answered := l.writing(written)
-		if !l.isOwn(stored) || answered(stored, nil) || !l.isOwn(stored) || l.isOwn(changed) {
+		answered := l.writing("hub", written)
+		if !l.isOwn("hub", stored) || answered(stored, nil) || !l.isOwn("hub", stored) || l.isOwn("hub", changed) {
 			t.Error("it is not taken for the controller's own write, or another one is")
 		}
 	})
 	t.Run("the answer", func(t *testing.T) {
 		l := newLedger()
-		if l.writing(written)(stored, nil) || !l.isOwn(stored) || l.isOwn(changed) {
+		if l.writing("hub", written)(stored, nil) || !l.isOwn("hub", stored) || l.isOwn("hub", changed) {
 			t.Error("it is not taken for the controller's own write, or another one is")
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // mostWritten is how many writes to an owner are remembered: their events may be a little late.
@@ -25,12 +27,12 @@ type ownWrite struct {
 // writing notes how an owner is about to be written, so that the event is known for one's own, even if it is sooner than the
 // answer. What it returns is called with that, and says whether the owner is to be planned anew: an event was taken for one's own,
 // and the answer does not say what is stored.
-func (l *ledger) writing(owner client.Object) (answered func(stored client.Object, err error) (missed bool)) {
-	uid, w := owner.GetUID(), &ownWrite{content: bare(readAgain(owner))}
+func (l *ledger) writing(in mcreconcile.ClusterName, owner client.Object) (answered func(stored client.Object, err error) (missed bool)) {
+	of, w := origin{in, owner.GetUID()}, &ownWrite{content: bare(readAgain(owner))}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.written[uid] = append(l.written[uid], w)
-	l.written[uid] = l.written[uid][max(0, len(l.written[uid])-mostWritten):]
+	l.written[of] = append(l.written[of], w)
+	l.written[of] = l.written[of][max(0, len(l.written[of])-mostWritten):]
 	return func(stored client.Object, err error) (missed bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -39,18 +41,18 @@ func (l *ledger) writing(owner client.Object) (answered func(stored client.Objec
 			return err != nil
 		case err == nil && equality.Semantic.DeepEqual(w.content, bare(stored)):
 			w.content, w.version = nil, stored.GetResourceVersion()
-		case l.written[uid] != nil: // it is more than was written, or nobody knows
-			l.written[uid] = slices.DeleteFunc(l.written[uid], func(one *ownWrite) bool { return one == w })
+		case l.written[of] != nil: // it is more than was written, or nobody knows
+			l.written[of] = slices.DeleteFunc(l.written[of], func(one *ownWrite) bool { return one == w })
 		}
 		return false
 	}
 }
 
 // isOwn reports whether an owner is as it was written.
-func (l *ledger) isOwn(owner client.Object) bool {
+func (l *ledger) isOwn(in mcreconcile.ClusterName, owner client.Object) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.written[owner.GetUID()], func(w *ownWrite) bool {
+	return slices.ContainsFunc(l.written[origin{in, owner.GetUID()}], func(w *ownWrite) bool {
 		if w.version == "" && equality.Semantic.DeepEqual(w.content, bare(owner)) {
 			w.content, w.version = nil, owner.GetResourceVersion()
 		}
@@ -58,12 +60,12 @@ func (l *ledger) isOwn(owner client.Object) bool {
 	})
 }
 
-// predicate lets events on owners pass but for those of the controller's own writes, which change nothing about what is desired.
+// predicate lets events on owners of a cluster pass but for those of the controller's own writes, which change nothing about what is desired.
 // With a thousand targets, each would make a thousand placements look in vain.
-func (l *ledger) predicate() predicate.Predicate {
+func (l *ledger) predicate(in mcreconcile.ClusterName) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		resync := e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
-		return resync || !l.isOwn(e.ObjectNew)
+		return resync || !l.isOwn(in, e.ObjectNew)
 	}}
 }
 

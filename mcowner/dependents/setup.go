@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/inpod"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -37,7 +39,7 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 		return fmt.Errorf("setting up controller %q: %w", cfg.name, err)
 	}
 	owners := mcbuilder.ControllerManagedBy(mgr).Named(c.cfg.name).WithOptions(mcbuilder.Options{RateLimiter: retries[mcreconcile.Request]()}).
-		For(c.cfg.newOwner(), append(watchIn(c.cfg.ownersIn), mcbuilder.WithPredicates(c.deletions.predicate(), c.ledger.predicate()))...).
+		For(c.cfg.newOwner(), append(watchIn(c.cfg.ownersIn), mcbuilder.WithPredicatesIn(c.seesOwners))...).
 		WatchesRawSource(c.owners)
 	if c.cfg.slices != nil {
 		w := sliceWatch{c}
@@ -67,6 +69,11 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 		return err // once it is retired, nothing is deleted any more: nobody sees how owners are
 	}
 	return mgr.Add(c.collector)
+}
+
+// seesOwners returns the predicates of owners for one cluster. Two may have owners of the same UID.
+func (c *engine) seesOwners(in mcreconcile.ClusterName, cl cluster.Cluster) []predicate.Predicate {
+	return []predicate.Predicate{c.deletions.predicate(in, cl), c.ledger.predicate(in)}
 }
 
 // watchIn returns the options of a watch in these clusters.

@@ -1,0 +1,51 @@
+package mcbuilder_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// TestPredicatesKnowTheClusterOfAnEvent: each cluster has its own, and an event must pass all of these.
+func TestPredicatesKnowTheClusterOfAnEvent(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{Clusters: 2})
+	ns := everywhere(t, f, "in-cluster")
+	for _, member := range f.Members {
+		for _, name := range []string{"of-member-1", "of-member-2", "of-none"} {
+			cm := &corev1.ConfigMap{}
+			cm.Namespace, cm.Name = ns, name
+			create(t, member, cm)
+		}
+	}
+	mgr := newManager(t, f, members(f), logr.Discard())
+	s := &seen{namespace: ns}
+	var clusters sync.Map
+	ofCluster := func(name mcreconcile.ClusterName, cl cluster.Cluster) []predicate.Predicate {
+		clusters.Store(name, cl)
+		return []predicate.Predicate{
+			predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetNamespace() == ns }),
+			predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == "of-"+string(name) }),
+		}
+	}
+	if err := mcbuilder.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, mcbuilder.WithPredicatesIn(ofCluster)).Named("in-cluster").Complete(s); err != nil {
+		t.Fatal(err)
+	}
+	start(t, mgr)
+	s.become(t, "member-1/of-member-1", "member-2/of-member-2")
+	for _, member := range f.Members {
+		cl, ok := clusters.Load(mcreconcile.ClusterName(member.Name))
+		if !ok || cl.(cluster.Cluster).GetConfig().Host != member.Config().Host { //nolint:forcetypeassert // what is stored is one
+			t.Errorf("predicates of %s were made with another cluster", member.Name)
+		}
+	}
+}

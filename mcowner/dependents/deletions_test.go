@@ -1,0 +1,83 @@
+package dependents
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// connected is a cluster of which nothing is asked.
+type connected struct{ cluster.Cluster }
+
+func deletedOwner(finalizers ...string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", DeletionTimestamp: new(metav1.Now()), Finalizers: finalizers}}
+}
+
+// TestHowAnOwnerIsDeletedIsOfItsClusterAlone: another one, which was made from its backup, has owners of the same UIDs.
+func TestHowAnOwnerIsDeletedIsOfItsClusterAlone(t *testing.T) {
+	t.Parallel()
+	east, west := &connected{}, &connected{}
+	d := &deletions{}
+	orphaned, plain := deletedOwner(metav1.FinalizerOrphanDependents), deletedOwner()
+	d.predicate("east", east).Update(event.UpdateEvent{ObjectOld: plain, ObjectNew: orphaned})
+	if got := d.policyOf("west", west, plain); got != metav1.DeletePropagationBackground {
+		t.Errorf("the owner of west is deleted with the policy %s", got)
+	}
+	d.predicate("west", west).Delete(event.DeleteEvent{Object: plain})
+	if got := d.policyOf("east", east, plain); got != metav1.DeletePropagationOrphan {
+		t.Errorf("the owner of west is gone, and that of east is deleted with the policy %s", got)
+	}
+}
+
+// TestHowOwnersAreDeletedIsForgottenWithTheirCluster, and not what the next one of its name has said already.
+func TestHowOwnersAreDeletedIsForgottenWithTheirCluster(t *testing.T) {
+	t.Parallel()
+	orphaned := deletedOwner(metav1.FinalizerOrphanDependents)
+	for name, c := range map[string]struct {
+		now  func(before cluster.Cluster) cluster.Cluster
+		says bool
+		want metav1.DeletionPropagation
+	}{
+		"it is gone":                    {func(cluster.Cluster) cluster.Cluster { return nil }, false, metav1.DeletePropagationBackground},
+		"another one has the name":      {func(cluster.Cluster) cluster.Cluster { return &connected{&connected{}} }, false, metav1.DeletePropagationBackground},
+		"another one, which has spoken": {func(cluster.Cluster) cluster.Cluster { return &connected{&connected{}} }, true, metav1.DeletePropagationOrphan},
+		"it is the same":                {func(before cluster.Cluster) cluster.Cluster { return before }, false, metav1.DeletePropagationOrphan},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := &deletions{}
+			before := &connected{&connected{}}
+			now := c.now(before)
+			d.note("east", before, orphaned)
+			d.note("west", before, orphaned)
+			if c.says {
+				d.note("east", now, orphaned)
+			}
+			d.forgetOrigin("east", now)
+			if got := d.policyOf("east", now, deletedOwner()); got != c.want {
+				t.Errorf("the policy is %s, want %s", got, c.want)
+			}
+			if got := d.policyOf("west", before, deletedOwner()); got != metav1.DeletePropagationOrphan {
+				t.Errorf("that of an owner in west is %s", got)
+			}
+		})
+	}
+}
+
+// TestAWriteToAnOwnerIsOfItsClusterAlone, whatever UIDs owners of other clusters have.
+func TestAWriteToAnOwnerIsOfItsClusterAlone(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "2"}}
+	l.writing("east", stored)(stored, nil)
+	for in, passes := range map[mcreconcile.ClusterName]bool{"east": false, "west": true} {
+		if l.predicate(in).Update(event.UpdateEvent{ObjectOld: &corev1.ConfigMap{}, ObjectNew: stored}) != passes {
+			t.Errorf("the event of %s passes: %t", in, !passes)
+		}
+	}
+}
