@@ -48,8 +48,8 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	wanted, err := p.applyInWaves(ctx, s, wants, found, unknown, done)
 	p.o.keep(p.at.Name(), wanted)
 	p.engine.ledger.awaitOnly(p.work.owner, p.at.Name(), wanted)
-	if done.Err = together(unclear, err); done.Err == nil {
-		done.Err = p.prune(ctx, found, wanted, done)
+	if done.Err = together(unclear, err); unlessContended(done.Err) == nil {
+		done.Err = together(done.Err, p.prune(ctx, found, wanted, done))
 	}
 	for _, why := range unknown {
 		done.Err = together(done.Err, unlessUnserved(why)) // there may be some that are not desired
@@ -226,6 +226,8 @@ func stateOf(err error) State {
 	switch {
 	case isConflict(err):
 		return Conflict
+	case errors.Is(err, errContended):
+		return Drifted
 	case isUnserved(err):
 		return NotServed
 	case isPassing(err):

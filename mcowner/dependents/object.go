@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,17 +160,29 @@ func (p *placement) create(ctx context.Context, w wanted, config *unstructured.U
 	if w.Suspend {
 		return nil, Suspended, nil
 	}
-	if !p.isRolledOut(p.keyOf(w.kind, config), desired) {
+	key, what := p.keyOf(w.kind, config), w.kind.Describe(config)
+	before, known := p.o.was(key)
+	deleted := known && before.desired == desired // by others
+	if deleted {
+		if err := p.holdOff(key, what); err != nil {
+			return nil, "", fmt.Errorf("creating %s: %w", what, errDeleted)
+		}
+	}
+	if !p.isRolledOut(key, desired) {
 		if err := p.permit(); err != nil {
 			return nil, "", err
 		}
 	}
 	created, err := p.applyTo(ctx, config, "", never)
 	if err != nil {
-		return nil, "", fmt.Errorf("creating %s in %s: %w", w.kind.Describe(config), p.at, err)
+		return nil, "", fmt.Errorf("creating %s in %s: %w", what, p.at, err)
 	}
-	p.o.did(EventCreated, p.at.Name(), w.kind.Describe(config))
+	p.o.did(EventCreated, p.at.Name(), what)
 	obj, err := p.seen(w.kind, desired, created)
+	if err == nil && deleted {
+		p.o.corrected(key, time.Now())
+		err = p.calm(key, what)
+	}
 	return obj, Applied, err
 }
 
@@ -212,7 +225,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	drifted := known && before.desired == desired || !known && isWritten
 	switch {
 	case known && before == now:
-		return existing, Unchanged, nil
+		return existing, Unchanged, p.calm(key, w.kind.Describe(existing))
 	case isOwn && w.Change == CreateOnly:
 		return p.relabel(ctx, w, existing, config)
 	case !known && isAsApplied(existing, config):
@@ -228,26 +241,45 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 			return existing, "", err
 		}
 	}
+	if drifted {
+		if err := p.holdOff(key, w.kind.Describe(existing)); err != nil {
+			return existing, "", err
+		}
+	}
+	obj, changed, err := p.overwrite(ctx, w, existing, config, now)
+	switch {
+	case err != nil:
+		return obj, "", err
+	case !changed:
+		return obj, Unchanged, p.calm(key, w.kind.Describe(obj))
+	case !drifted:
+		return obj, Applied, nil
+	}
+	p.o.corrected(key, time.Now())
+	return obj, Drifted, p.calm(key, w.kind.Describe(obj))
+}
+
+// overwrite applies to an object that is not as desired, and returns whether that has changed it.
+func (p *placement) overwrite(
+	ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, now fingerprint,
+) (obj client.Object, changed bool, err error) {
 	taken, err := p.takeOver(ctx, w, existing)
 	if err != nil {
-		return existing, "", err
+		return existing, false, err
 	}
-	obj, err := p.applyOver(ctx, w, taken, config, desired)
-	after, _ := p.o.was(key)
+	obj, err = p.applyOver(ctx, w, taken, config, now.desired)
+	after, _ := p.o.was(p.keyOf(w.kind, existing))
 	switch {
-	case err == nil && after.live == live: // at most it says otherwise who manages which fields
-		return obj, Unchanged, nil
+	case err == nil && after.live == now.live: // at most it says otherwise who manages which fields
+		return obj, false, nil
 	case err == nil:
 		p.o.did(EventUpdated, p.at.Name(), w.kind.Describe(taken))
+		return obj, true, nil
 	case apierrors.IsInvalid(err) && w.Immutable == Recreate:
-		return taken, "", p.recreate(ctx, w, taken, config, err)
+		return taken, false, p.recreate(ctx, w, taken, config, err)
 	default:
-		return taken, "", err
+		return taken, false, err
 	}
-	if drifted {
-		return obj, Drifted, nil
-	}
-	return obj, Applied, nil
 }
 
 // relabel gives a dependent back the labels by which it is found, takes a native reference that it is not to have, and leaves the rest
@@ -265,20 +297,25 @@ func (p *placement) relabel(ctx context.Context, w wanted, existing client.Objec
 	if !slices.ContainsFunc(config.GetOwnerReferences(), p.isNativelyOwn) {
 		labelled.SetOwnerReferences(slices.DeleteFunc(labelled.GetOwnerReferences(), p.isNativelyOwn))
 	}
+	key, what := p.keyOf(w.kind, existing), w.kind.Describe(existing)
 	switch {
 	case maps.Equal(all, existing.GetLabels()) && len(labelled.GetOwnerReferences()) == len(existing.GetOwnerReferences()):
-		return existing, Unchanged, nil
+		return existing, Unchanged, p.calm(key, what)
 	case w.Suspend:
 		return existing, Suspended, nil
+	}
+	if err := p.holdOff(key, what); err != nil {
+		return existing, "", err
 	}
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
 	if err := p.writer.Patch(ctx, labelled, patch, client.FieldOwner(p.engine.cfg.name)); err != nil {
-		return existing, "", fmt.Errorf("putting back the labels of %s in %s: %w", w.kind.Describe(existing), p.at, err)
+		return existing, "", fmt.Errorf("putting back the labels of %s in %s: %w", what, p.at, err)
 	}
-	p.o.did(EventUpdated, p.at.Name(), w.kind.Describe(existing))
-	return labelled, Drifted, nil
+	p.o.did(EventUpdated, p.at.Name(), what)
+	p.o.corrected(key, time.Now())
+	return labelled, Drifted, p.calm(key, what)
 }
 
 // recreate deletes an object that cannot be changed as it is desired. Its deletion brings the work back. It stays if it would not

@@ -83,7 +83,9 @@ type part struct {
 	// hung are objects about which a request got no answer when they were last looked at, and kinds, which have no name.
 	hung    map[dependentKey]bool
 	retries int // since an object was last as it was thought to be
-	present kindsPresent
+	// contests are about objects that others have changed of late.
+	contests map[dependentKey]contest
+	present  kindsPresent
 }
 
 // fingerprint is what was desired of an object, and what is there: while both are as they were, nothing is to be done.
@@ -99,7 +101,7 @@ func newOwnerState(req mcreconcile.Request) *ownerState {
 func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {
 	p, ok := o.parts[name]
 	if !ok {
-		p = &part{applied: map[dependentKey]fingerprint{}, hung: map[dependentKey]bool{}}
+		p = &part{applied: map[dependentKey]fingerprint{}, hung: map[dependentKey]bool{}, contests: map[dependentKey]contest{}}
 		o.parts[name] = p
 	}
 	return p
@@ -373,6 +375,7 @@ func (o *ownerState) keep(name mcreconcile.ClusterName, wanted map[dependentKey]
 	defer o.mu.Unlock()
 	p := o.partLocked(name)
 	maps.DeleteFunc(p.applied, func(key dependentKey, _ fingerprint) bool { return !wanted[key] })
+	maps.DeleteFunc(p.contests, func(key dependentKey, _ contest) bool { return !wanted[key] })
 	maps.DeleteFunc(p.hung, func(key dependentKey, _ bool) bool { return key.name.Name != "" && !wanted[key] })
 }
 
@@ -440,19 +443,6 @@ func (o *ownerState) wantTargets() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.retarget = true
-}
-
-// retried counts how often in a row objects of a cluster were not as they were thought to be. False ends the row.
-func (o *ownerState) retried(name mcreconcile.ClusterName, again bool) int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	p := o.partLocked(name)
-	if !again {
-		p.retries = 0
-	} else {
-		p.retries++
-	}
-	return p.retries
 }
 
 // isNews reports whether something was not said last about the same thing. An empty message says that all is well.

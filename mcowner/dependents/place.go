@@ -34,6 +34,8 @@ type placement struct {
 	snapshot snapshot
 	// refused says that something was not written for want of a permit.
 	refused bool
+	// pause is how long it is before an object that others change back is looked at again, zero if there is none.
+	pause time.Duration
 	// read are the kinds whose dependents were read, and over is why no others are.
 	read map[schema.GroupKind]bool
 	over error
@@ -51,14 +53,6 @@ type paces struct{ again, idle time.Duration }
 
 func (p paces) orDefaults() paces {
 	return paces{again: cmp.Or(p.again, lookAgain), idle: cmp.Or(p.idle, lookForIdle)}
-}
-
-// mostPause is the longest pause between attempts: what is wrong in another cluster is often put right there, and nobody tells.
-const mostPause = time.Minute
-
-// pauseAfter returns the pause after so many attempts in a row.
-func pauseAfter(attempts int) time.Duration {
-	return min(100*time.Millisecond<<min(attempts-1, 10), mostPause)
 }
 
 // errGoing says that an object must be gone first.
@@ -238,12 +232,6 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 	}
 }
 
-// errContended says that others write whenever the controller does.
-var errContended = errors.New("others change it whenever it is written; are there two controllers for it?")
-
-// contended is how many attempts in a row may find that an object was changed meanwhile, before that is told.
-const contended = 5
-
 // conclude says when to try again, and what is an error of the work: what is waited for is none, nor is a place that is taken.
 // Whoever writes against the controller time and again shows in the result.
 func (p *placement) conclude(done *report) (reconcile.Result, error) {
@@ -259,6 +247,8 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 			done.Err = fmt.Errorf("%w: %w", errContended, err)
 		}
 		return reconcile.Result{RequeueAfter: pauseAfter(attempts)}, nil
+	case isContended(err):
+		return reconcile.Result{RequeueAfter: p.pause}, nil
 	case replaced:
 		return reconcile.Result{RequeueAfter: p.untilRelease()}, nil
 	case remote.IsAway(err), errors.Is(err, errUnnoted):

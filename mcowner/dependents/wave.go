@@ -112,7 +112,7 @@ func (s *sequence) note(at remote.Session, w wanted, result ObjectResult) {
 	if w.wave == s.last && !s.everyone {
 		return
 	}
-	why := result.Err
+	why := unlessContended(result.Err)
 	switch {
 	case why == nil && result.State == Suspended:
 		why = fmt.Errorf("%s of %s is suspended: %w", w.kind.Describe(w.obj), at, ErrWaiting)
