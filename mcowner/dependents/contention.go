@@ -100,16 +100,16 @@ func (o *ownerState) untilCalm(key dependentKey, now time.Time) time.Duration {
 
 // holdOff returns an error while an object is left to others that have changed it.
 func (p *placement) holdOff(key dependentKey, object string) error {
-	return p.contest(object, p.o.untilCorrection(key, time.Now()))
+	return p.contention(object, p.o.untilCorrection(key, time.Now()))
 }
 
 // calm returns an error while others may be about to change an object that is as desired, as they have done time and again.
 func (p *placement) calm(key dependentKey, object string) error {
-	return p.contest(object, p.o.untilCalm(key, time.Now()))
+	return p.contention(object, p.o.untilCalm(key, time.Now()))
 }
 
-// contest returns the error of a contest that goes on, and sees to it that the object is looked at when that may change.
-func (p *placement) contest(object string, left time.Duration) error {
+// contention returns the error of a contest that goes on, and sees to it that the object is looked at when that may change.
+func (p *placement) contention(object string, left time.Duration) error {
 	if left == 0 {
 		return nil
 	}
