@@ -23,6 +23,7 @@ import (
 
 // applyAll makes all dependents of the owner in the cluster as they are desired. Once all are, it removes the others.
 func (p *placement) applyAll(ctx context.Context, done *report) {
+	p.expect(ctx)
 	found, unknown := p.known(ctx, p.kindsHere())
 	target := p.target(found)
 	home := p.asked.home

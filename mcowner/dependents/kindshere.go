@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -163,24 +164,58 @@ func lifeOf(at remote.Session) any {
 	return at.Engagement
 }
 
+// likelyKinds returns the kinds of what is likely to be desired in a cluster, before it is known what is there.
+func (c *engine) likelyKinds(ctx context.Context, owner client.Object, in mcreconcile.ClusterName) (kinds []schema.GroupVersionKind) {
+	desired, err := c.cfg.desired(ctx, owner, Target{Cluster: in, Labels: c.access.LabelsOf(in)})
+	if err != nil {
+		return nil // the result of the cluster says so
+	}
+	for _, obj := range desired {
+		if k, err := c.kindOf(ctx, obj); err == nil {
+			kinds = kindsOf(kinds, []schema.GroupVersionKind{k.GroupVersionKind})
+		}
+		if c.cfg.createNamespaces && obj.GetNamespace() != "" {
+			kinds = kindsOf(kinds, []schema.GroupVersionKind{c.namespaces().GroupVersionKind})
+		}
+	}
+	return kinds
+}
+
+// expect notes which kinds are likely to be desired in the cluster, of those of which it is not known whether there is something. They
+// are watched in any case, and need not be asked for first.
+func (p *placement) expect(ctx context.Context) {
+	unsure := slices.DeleteFunc(p.kindsHere(), func(k remote.Kind) bool { return !p.isUnsure(k) })
+	if len(unsure) == 0 {
+		return
+	}
+	home := p.asked.home
+	likely := p.engine.likelyKinds(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, p.at.Name())
+	for _, k := range unsure {
+		if hasKind(likely, k.GroupKind()) {
+			p.o.wants(p.at.Name(), []schema.GroupVersionKind{k.GroupVersionKind})
+		}
+	}
+}
+
+// isUnsure reports whether the cluster must be asked whether the owner has something of a kind there. It need not where that takes as much
+// as to read the kind: where it is watched already, and where there is no cache.
+func (p *placement) isUnsure(k remote.Kind) bool {
+	may, known := p.o.presence(p.at.Name(), lifeOf(p.at), k.GroupKind())
+	return !may && !known && p.at.Guest == nil && !p.engine.watches.isWatched(p.at.Name(), k.GroupVersionKind)
+}
+
 // isKnownToLack reports whether it is known that the owner has nothing of a kind in the cluster.
 func (p *placement) isKnownToLack(k remote.Kind) bool {
 	may, known := p.o.presence(p.at.Name(), lifeOf(p.at), k.GroupKind())
 	return known && !may
 }
 
-// lacks is isKnownToLack, and finds it out where it is not known, unless that takes as much as to read the kind: where it is watched
-// already, and where there is no cache.
+// lacks is isKnownToLack, and finds it out where it is not known.
 func (p *placement) lacks(ctx context.Context, k remote.Kind) (bool, error) {
-	may, known := p.o.presence(p.at.Name(), lifeOf(p.at), k.GroupKind())
-	switch {
-	case may, known:
-		return !may, nil
-	case p.at.Guest != nil, p.engine.watches.isWatched(p.at.Name(), k.GroupVersionKind):
-		return false, nil
-	default:
+	if p.isUnsure(k) {
 		return p.isAbsent(ctx, k)
 	}
+	return p.isKnownToLack(k), nil
 }
 
 // absences are the kinds of which the installation has nothing in a cluster, by when that was asked. They hold for all owners, until

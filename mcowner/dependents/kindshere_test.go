@@ -2,6 +2,9 @@ package dependents_test
 
 import (
 	"context"
+	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +118,60 @@ func TestAKindIsWatchedInTheClustersInWhichAnOwnerHasIt(t *testing.T) {
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
 	w.isGone(one, copyOf("a"))
+}
+
+// TestAClusterIsNotAskedForKindsThatAreDesiredThere: these are watched in any case. Of the others it is asked once.
+func TestAClusterIsNotAskedForKindsThatAreDesiredThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	var results latest
+	start := func() (*process, *requests) {
+		asked := &requests{}
+		tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
+			if req.URL.Query().Get("limit") == "1" {
+				asked.mu.Lock()
+				defer asked.mu.Unlock()
+				asked.all = append(asked.all, req.URL.Host+" "+path.Base(req.URL.Path))
+			}
+			return nil
+		}
+		members := w.Members
+		w.Members = nil
+		p := w.run(w.withSecrets(&results))
+		p.power.tap.Store(&tap)
+		w.Members = members
+		for _, cp := range members {
+			p.add(cp, cp.Config())
+		}
+		return p, asked
+	}
+	p, _ := start()
+	for _, name := range []string{"a", "b"} {
+		owner := w.owner(name, one.Name, two.Name)
+		owner.Data["secret"] = one.Name
+		w.create(w.Local, owner)
+	}
+	everywhere := func(value string) {
+		t.Helper()
+		for _, cp := range w.Members {
+			w.says(cp, copyOf("a"), value)
+			w.says(cp, copyOf("b"), value)
+		}
+	}
+	everywhere("1")
+	eventually(t, "both have noted Secrets", func() bool { return w.hasNoted(w.Local, "a", "Secret") && w.hasNoted(w.Local, "b", "Secret") })
+	p.stop()
+
+	_, asked := start()
+	for _, name := range []string{"a", "b"} {
+		w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	}
+	everywhere("2")
+	want := []string{hostOf(two) + " secrets"}
+	if got := asked.sorted(); !slices.Equal(slices.Compact(got), want) {
+		t.Errorf("it was asked whether there are %q, want %q", got, want)
+	}
 }
 
 // TestAKindThatIsNotDesiredAnyMoreGoesAfterARestart: it is not known after a restart where an owner has what, so all that it has noted is

@@ -113,27 +113,8 @@ func (a *accounting) addTargets(ctx context.Context) {
 	}
 	a.record.Sites = slices.Concat(slices.Collect(maps.Values(named))...)
 	if len(a.record.Kinds) == 0 && len(a.plan.targets) > 0 {
-		a.record.Kinds = a.firstKinds(ctx)
+		a.record.Kinds = a.engine.likelyKinds(ctx, a.plan.owner, a.plan.targets[0]) // so that it is written to once at first
 	}
-}
-
-// firstKinds returns the kinds that are likely to be desired, so that an owner is written to once at first.
-func (a *accounting) firstKinds(ctx context.Context) []schema.GroupVersionKind {
-	first := a.plan.targets[0]
-	desired, err := a.engine.cfg.desired(ctx, a.plan.owner, Target{Cluster: first, Labels: a.engine.access.LabelsOf(first)})
-	if err != nil {
-		return nil // the result of the cluster says so
-	}
-	var kinds []schema.GroupVersionKind
-	for _, obj := range desired {
-		if k, err := a.engine.kindOf(ctx, obj); err == nil {
-			kinds = kindsOf(kinds, []schema.GroupVersionKind{k.GroupVersionKind})
-		}
-		if a.engine.cfg.createNamespaces && obj.GetNamespace() != "" {
-			kinds = kindsOf(kinds, []schema.GroupVersionKind{a.engine.namespaces().GroupVersionKind})
-		}
-	}
-	return kinds
 }
 
 func (c *engine) isLeaving(name mcreconcile.ClusterName) bool {
