@@ -68,6 +68,7 @@ func TestWhatIsReleasedCountsUntilThatIsStored(t *testing.T) {
 	t.Parallel()
 	a := newAccounting(t, config{}, givingUp("b"), "a", "b", "c")
 	a.mustOpen(t)
+	a.late("b")
 	a.release()
 	if names := record.Names(a.record.Sites); !slices.Equal(names, []mcreconcile.ClusterName{"a", "c"}) || !a.record.GivenUp {
 		t.Errorf("what is to be stored is %+v", a.record)
@@ -75,6 +76,26 @@ func TestWhatIsReleasedCountsUntilThatIsStored(t *testing.T) {
 	if names := a.o.clusters(); !slices.Equal(names, []mcreconcile.ClusterName{"a", "b", "c"}) || a.o.record.GivenUp {
 		t.Errorf("what is certain is %+v", a.o.record)
 	}
+}
+
+// TestWhatIsSaidOfAClusterWaitsForTheProvider: after a start, a cluster that the owner has given up may only not be reported yet.
+func TestWhatIsSaidOfAClusterWaitsForTheProvider(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, givingUp("b"), "a", "b")
+	a.mustOpen(t)
+	if until := a.release(); until <= 0 || until > mostLate || len(a.record.Sites) != 2 || len(a.o.events) > 0 {
+		t.Errorf("it is looked again in %s, and left are %v, and told is %v", until, a.record.Sites, a.o.events)
+	}
+	a.late("b")
+	a.mustOpen(t)
+	if until := a.release(); until != 0 || !slices.Equal(record.Names(a.record.Sites), []mcreconcile.ClusterName{"a"}) {
+		t.Errorf("it is looked again in %s, and left are %v", until, a.record.Sites)
+	}
+}
+
+// late has a cluster missed for longer than a provider takes.
+func (a *accounting) late(name mcreconcile.ClusterName) {
+	a.engine.ledger.missing[record.Site{Name: name}] = time.Now().Add(-mostLate)
 }
 
 // TestAKindIsNotedOnceThatIsStored: something of it may be created from then on, and would not be found again if it was not stored.

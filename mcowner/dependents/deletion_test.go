@@ -174,6 +174,30 @@ func TestWhatIsNoPolicyDeletesNothing(t *testing.T) {
 	}
 }
 
+// TestDeletionWaitsForAProviderThatReportsLate, also of a cluster that the owner has given up once, and that is back since.
+func TestDeletionWaitsForAProviderThatReportsLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	p := w.run(w.spread())
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = one.Name })
+	p.stop()
+	w.remove(w.Local, "a")
+	w.Members = nil // reported below
+	p = w.run(w.spread())
+	w.told(w.Local, "a", dependents.EventClusterNotReady, one.Name)
+	if !holds(w.mustGet(w.Local, "a")) {
+		t.Error("the owner did not wait")
+	}
+	if err := p.members.Set(p.member(one)); err != nil {
+		t.Fatal(err)
+	}
+	w.isGone(w.Local, "a")
+	w.isGone(one, copyOf("a"))
+}
+
 // TestDeletionWaitsForClusters that are not ready, that no provider has reported yet, or that were removed.
 func TestDeletionWaitsForClusters(t *testing.T) {
 	t.Parallel()

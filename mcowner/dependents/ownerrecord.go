@@ -2,6 +2,7 @@ package dependents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -77,14 +79,18 @@ func (a *accounting) release() (until time.Duration) {
 			return false
 		}
 		missing := a.engine.ledger.missingFor(record.Site{Name: s.Name})
+		late, after := reportedLate(err)-missing, a.engine.cfg.releaseAfter
 		switch {
-		case a.plan.isGivenUp(s.Name):
+		case a.plan.isGivenUp(s.Name) && late <= 0:
 			a.tellReleased(s, fmt.Errorf("the annotation %s of the owner says so: %w", GiveUpAnnotation, err))
-		case a.engine.cfg.releaseAfter > 0 && missing >= a.engine.cfg.releaseAfter:
-			a.tellReleased(s, fmt.Errorf("it has not been in the fleet for %s: %w", a.engine.cfg.releaseAfter, err))
+		case after > 0 && missing >= after:
+			a.tellReleased(s, fmt.Errorf("it has not been in the fleet for %s: %w", after, err))
 		default:
-			if left := a.engine.cfg.releaseAfter - missing; a.engine.cfg.releaseAfter > 0 && (until == 0 || left < until) {
-				until = left
+			if a.plan.isGivenUp(s.Name) {
+				until = sooner(until, late)
+			}
+			if after > 0 {
+				until = sooner(until, after-missing)
 			}
 			return false
 		}
@@ -92,6 +98,18 @@ func (a *accounting) release() (until time.Duration) {
 		return true
 	})
 	return until
+}
+
+// mostLate is how long a provider may take after a start until it has reported all members.
+const mostLate = time.Minute
+
+// reportedLate returns for how long a cluster is to be missed until it counts as gone, by why it cannot be used: one that was not
+// reported may come yet.
+func reportedLate(missing error) time.Duration {
+	if errors.Is(missing, fleet.ErrUnknown) {
+		return mostLate
+	}
+	return 0
 }
 
 // addTargets adds the targets that can be used now to the record. One of which it was not known which cluster it is becomes

@@ -96,7 +96,7 @@ func (a *accounting) withinBounds(named []record.Site) []record.Site {
 
 // GiveUpAnnotation on an owner has the names of clusters, divided by commas, that hold up nothing any more: they are gone for
 // good, and so is what the owner has there. It counts for clusters that are not in the fleet, and for those whose name leads to
-// another cluster now.
+// another cluster now. One that no provider has reported since the program began counts as not in the fleet after a minute.
 const GiveUpAnnotation = "fleet-runtime.dev/give-up-clusters"
 
 // isGivenUp reports whether the owner says that a cluster is gone for good.
