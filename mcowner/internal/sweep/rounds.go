@@ -45,6 +45,7 @@ func (s *Sweeper) rounds(ctx context.Context, by way) {
 	defer func() { _ = group.Wait() }() // it has no errors
 	group.SetLimit(remote.AtOnce)
 	var gathered <-chan time.Time // nil if there is nothing to look at
+	soon := false                 // whether that is after what was asked for since
 	for ctx.Err() == nil {
 		s.begin(ctx, &group, by, s.round(by))
 		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
@@ -53,12 +54,16 @@ func (s *Sweeper) rounds(ctx context.Context, by way) {
 			case <-timer.C:
 				waiting = false
 			case <-by.awake:
-				if gathered == nil {
-					gathered = time.After(gatherLooks)
+				if !soon {
+					gathered, soon = time.After(gatherLooks), true
 				}
 			case <-gathered:
-				gathered = nil
-				s.begin(ctx, &group, by, s.toLookAt(by))
+				gathered, soon = nil, false
+				now, later := s.toLookAt(by)
+				s.begin(ctx, &group, by, now)
+				if later > 0 {
+					gathered = time.After(later)
+				}
 			case <-ctx.Done():
 				waiting = false
 			}
@@ -81,22 +86,30 @@ func (s *Sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now 
 	}
 }
 
-// toLookAt returns the clusters to look at before the next round, as busy. One that is being swept is looked at afterwards.
-func (s *Sweeper) toLookAt(by way) []*sweepMemory {
-	var now []*sweepMemory
+// toLookAt returns the clusters to look at before the next round, as busy. One that is being swept is looked at afterwards. Those that
+// were looked at a moment ago wait, and later is until the first of them is due, zero if there is none.
+func (s *Sweeper) toLookAt(by way) (now []*sweepMemory, later time.Duration) {
 	there := setOf(s.names())
 	for name := range s.looks.take() {
 		if !there[name] {
 			continue
 		}
 		c := s.memory(name)
+		if left := c.looks.left(); left > 0 {
+			s.looks.putBack(name)
+			if later == 0 || left < later {
+				later = left
+			}
+			continue
+		}
 		c.again.Store(true) // before it is tried: its sweep may be about to end
 		if by.pass(c).busy.CompareAndSwap(false, true) {
 			c.again.Store(false)
+			c.looks.looked()
 			now = append(now, c)
 		}
 	}
-	return now
+	return now, later
 }
 
 // round returns the clusters to sweep now, as busy. It forgets those that are no more.

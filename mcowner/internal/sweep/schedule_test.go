@@ -181,6 +181,47 @@ func TestLooksAreGathered(t *testing.T) {
 	})
 }
 
+// TestLooksThatAreAskedForAgainAndAgainBecomeRare: a stranger who writes references to owners that are not there asks for one by each,
+// and each reads all that the cache has. Other clusters are looked at as soon as before, and so is that one after a while.
+func TestLooksThatAreAskedForAgainAndAgainBecomeRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(2, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		looksIn := func(name mcreconcile.ClusterName, span time.Duration) int {
+			synctest.Wait()
+			before := len(s.looksAt(string(name)))
+			<-time.After(span)
+			synctest.Wait()
+			return len(s.looksAt(string(name))) - before
+		}
+		<-time.After(time.Second)
+		asking, stop := context.WithCancel(ctx)
+		running.Go(func() {
+			for asking.Err() == nil {
+				s.Look("member-0")
+				<-time.After(10 * time.Millisecond)
+			}
+		})
+		if n := looksIn("member-0", 9*time.Minute); n > 45 { // a dozen of them would be there anyway
+			t.Errorf("there were %d looks in nine minutes, want 45 at most", n)
+		}
+		s.Look("member-1")
+		if looksIn("member-1", 2*gatherLooks) == 0 {
+			t.Error("a cluster waits for another one that is looked at again and again")
+		}
+		stop()
+		<-time.After(2 * quietPauses * mostBetweenLooks)
+		s.Look("member-0")
+		if looksIn("member-0", 2*gatherLooks) == 0 {
+			t.Error("a cluster that was left alone is looked at late")
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
 func (s *schedule) looksAt(name string) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

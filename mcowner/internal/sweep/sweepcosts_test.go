@@ -32,7 +32,7 @@ func TestLooksListTheMembersOnce(t *testing.T) {
 	for _, name := range append(slices.Clone(names), "gone") {
 		s.Look(name)
 	}
-	now := s.toLookAt(way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake()})
+	now, _ := s.toLookAt(way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake()})
 	if len(now) != len(names) || lists != 1 {
 		t.Errorf("%d clusters are looked at, want %d; the members were listed %d times for that", len(now), len(names), lists)
 	}

@@ -19,6 +19,7 @@ import (
 type sweepMemory struct {
 	name           mcreconcile.ClusterName
 	again          atomic.Bool // it is to be looked at once it is not busy any more
+	looks          lookPace    // of looks before its time, by the goroutine that begins them
 	cached, listed pass
 	// due is when the dependents of a kind are listed next, not before, as long as it is the engagement in which they were listed
 	// last: what was left in a member may be there again when it is back. The pass that lists has both.
