@@ -265,6 +265,58 @@ func TestAMemberWaitsForOwnersThatAreBeingDeleted(t *testing.T) {
 	}
 }
 
+// TestAMemberThatLeavesDeletesNothingWhileAPolicyIsUnclear: dependents stay as they are where that is declared, and otherwise the member
+// waits until it is known what becomes of them.
+func TestAMemberThatLeavesDeletesNothingWhileAPolicyIsUnclear(t *testing.T) {
+	forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {
+		one := w.Members[0]
+		var results latest
+		r := w.orphaning()
+		r.OnMemberLeaving, r.Status = policy, results.note
+		p := w.run(r)
+		says := func(text string) bool {
+			err := results.of("a", one).Err
+			return err != nil && strings.Contains(err.Error(), text)
+		}
+		w.create(w.Local, w.owner("a", one.Name))
+		before := w.isCopied(one, "a")
+		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = "background" })
+		w.remove(w.Local, "a")
+		eventually(w.t, "the owner waits", func() bool { return says(dependents.DeletionPolicyAnnotation) })
+		left, err := p.members.Leave(p.member(one))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		eventually(w.t, "the member has left, or waits", func() bool {
+			select {
+			case <-left:
+				return true
+			default:
+				return says("the cluster leaves the fleet after that")
+			}
+		})
+		w.becomes(one, before, dependents.LeaveAsIs)
+		hasLeft := func() bool {
+			_, is := p.GetFleet().Status("member-1")
+			return !is
+		}
+		if hasLeft() != (policy == dependents.LeaveAsIs) {
+			w.t.Errorf("the member has left: %t", hasLeft())
+		}
+		if !holds(w.mustGet(w.Local, "a")) {
+			w.t.Error("the owner does not wait any more")
+		}
+		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = "Background" })
+		w.isGone(w.Local, "a")
+		<-left
+		if policy == dependents.LeaveAsIs {
+			w.becomes(one, before, policy)
+		} else {
+			w.isGone(one, before.Name)
+		}
+	})
+}
+
 // TestAControllerRetires from all owners, and takes no new ones.
 func TestAControllerRetires(t *testing.T) {
 	forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {

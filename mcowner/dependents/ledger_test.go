@@ -352,6 +352,8 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		"Replaced":        {err: &ReplacedError{}, after: [2]time.Duration{59 * time.Minute, time.Hour}},
 		"Away":            {err: away, want: away},
 		"Unnoted":         {err: errUnnoted, want: errUnnoted},
+		"Unclear":         {err: errPolicy},
+		"Unclear, leaves": {err: fmt.Errorf("%w: %w", errPolicy, errUnsettled), want: errUnsettled},
 		"Refused":         {err: refused, want: refused},
 		"Two conflicts":   {err: together(&ConflictError{}, &ConflictError{}), after: again},
 		"A wait":          {err: fmt.Errorf("%w: for others", ErrWaiting), after: [2]time.Duration{mostPause, mostPause + mostPause/3}},

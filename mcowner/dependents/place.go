@@ -67,6 +67,9 @@ var errLeaving = errors.New("the cluster is about to leave the fleet")
 // errUnnoted says that a member that leaves is still in the owner's record.
 var errUnnoted = errors.New("the owner's record still has the cluster")
 
+// errUnsettled says that a member that leaves waits until it is known what becomes of dependents.
+var errUnsettled = errors.New("the cluster leaves the fleet after that")
+
 // place does one owner's part in one cluster.
 func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Session) (result reconcile.Result, err error) {
 	leaving, begin := c.isAboutToLeave(at), o.begin
@@ -190,6 +193,10 @@ func (p *placement) depart(ctx context.Context, done *report) {
 	}
 	policy := p.engine.cfg.onMemberLeaving.propagation()
 	if p.asked.mode == finishing {
+		if policy != "" && p.asked.isUnclear() { // they are not to stay as they are, and nothing else can be done
+			done.Err = fmt.Errorf("%w: %w", p.asked.unclear, errUnsettled)
+			return
+		}
 		policy = p.asked.propagation
 	}
 	if policy == "" {
@@ -240,6 +247,8 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	isMore := func(err error) bool { return !isConflict(err) }
 	_, replaced := errors.AsType[*ReplacedError](done.Err)
 	switch err := done.Err; {
+	case errors.Is(err, errUnnoted), errors.Is(err, errUnsettled): // the member that leaves waits for what is an error
+		return reconcile.Result{}, err
 	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving), errors.Is(err, errPolicy):
 		return reconcile.Result{}, nil
 	case outdated:
@@ -251,7 +260,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: p.pause}, nil
 	case replaced:
 		return reconcile.Result{RequeueAfter: p.untilRelease()}, nil
-	case remote.IsAway(err), errors.Is(err, errUnnoted):
+	case remote.IsAway(err):
 		return reconcile.Result{}, err
 	case errors.Is(err, ErrWaiting): // whoever changes that tells of it
 		return reconcile.Result{RequeueAfter: mostPause + rand.N(mostPause/3)}, nil //nolint:gosec // it hides nothing
