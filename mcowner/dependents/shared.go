@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -148,7 +149,8 @@ func (c *engine) holdUp(ctx context.Context, in mcreconcile.ClusterName) error {
 
 var errFound = errors.New("there is one")
 
-// hasDependents reports whether there are dependents of the controller in a cluster, by its API server, that are not being deleted.
+// hasDependents reports whether there are dependents of the controller in a cluster, by its API server, that are not being deleted, and
+// for which some replica may do something.
 func (c *engine) hasDependents(ctx context.Context, at remote.Session) (bool, error) {
 	kinds, err := remote.KindsOf(slices.Concat(c.collector.Kinds, c.moreKindsFound()), c.access.Manager.GetScheme())
 	if err != nil {
@@ -158,8 +160,8 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session) (bool, er
 	for _, k := range kinds {
 		err := scan.Each(ctx, c.access, at, k, remote.OfFleet(c.cfg.fleet), func(obj *metav1.PartialObjectMetadata) error {
 			references, err := mcowner.References(obj, at.ID)
-			mine := func(r mcowner.Reference) bool { return r.Fleet == c.cfg.fleet && r.Manager == c.cfg.name }
-			if err == nil && obj.DeletionTimestamp.IsZero() && slices.ContainsFunc(references, mine) {
+			served := func(r mcowner.Reference) bool { return c.isServed(ctx, r) }
+			if err == nil && obj.DeletionTimestamp.IsZero() && slices.ContainsFunc(references, served) {
 				return errFound
 			}
 			return nil // what cannot be read is nobody's
@@ -169,6 +171,23 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session) (bool, er
 		}
 	}
 	return false, nil
+}
+
+// isServed reports whether some replica may find out whether an owner is there, and do something about its dependents: if it is of the
+// controller's kind, and its cluster is in the fleet, or may come yet, or is said to be no more. Whoever may write an object may name any other.
+func (c *engine) isServed(ctx context.Context, owner mcowner.Reference) bool {
+	if owner.Fleet != c.cfg.fleet || owner.Manager != c.cfg.name || owner.GroupKind() != c.owner.GroupKind() {
+		return false
+	}
+	if c.collector.IsDecommissioned(owner) {
+		return true
+	}
+	err := c.access.WhyNot(owner.Cluster)
+	if remote.IsMissing(err) && c.ledger.missingFor(record.Site{Name: owner.Cluster}) >= reportedLate(err) {
+		return false
+	}
+	now, err := c.access.IDOf(ctx, owner.Cluster)
+	return err != nil || !mcowner.Differ(now.UID, owner.ClusterUID)
 }
 
 func ignore(err, that error) error {

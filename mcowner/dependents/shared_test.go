@@ -334,6 +334,36 @@ func TestAMemberOfAnotherReplicaLeavesOnceItsDependentsAreGone(t *testing.T) {
 	})
 }
 
+// TestAMemberThatLeavesDoesNotWaitForWhatNobodyCanRemove: of owners in a cluster that is gone, or another one now, nobody can tell
+// whether they are, and what is of no owner belongs to nobody. Replicas wait for owners elsewhere, and have nothing else to go by.
+func TestAMemberThatLeavesDoesNotWaitForWhatNobodyCanRemove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one := w.Members[0]
+	r := w.spread()
+	r.OnMemberLeaving = dependents.LeaveDeleted
+	p := w.runShared("one", r)
+	w.hasAll(p)
+	<-p.members.Remove("member-2")
+	of := func(change func(*mcowner.Reference)) mcowner.Reference {
+		return w.goneOwner(func(r *mcowner.Reference) { r.Manager = controller }, change)
+	}
+	there := []*corev1.ConfigMap{
+		w.owned(one, "of-a-cluster-that-is-gone", of(func(r *mcowner.Reference) { r.Cluster, r.ClusterUID = "member-2", w.kubeSystem(w.Members[1]) })),
+		w.owned(one, "of-another-cluster", of(func(r *mcowner.Reference) { r.ClusterUID = "another" })),
+		w.owned(one, "of-another-kind", of(func(r *mcowner.Reference) { r.Kind = "Secret" })),
+	}
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	p.leave(one)
+	if w.get(one, copyOf("a")) != nil {
+		t.Error("the member has left with what was to be deleted")
+	}
+	for _, cm := range there {
+		w.unharmed(one, cm)
+	}
+}
+
 // TestOwnersMoveWithTheirCluster: what an owner had done by one replica is not done again by the next, whoever had its cluster before.
 func TestOwnersMoveWithTheirCluster(t *testing.T) {
 	t.Parallel()

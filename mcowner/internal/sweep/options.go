@@ -127,3 +127,8 @@ func (s *Sweeper) WhyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	is, err := s.proof.orphaned(ctx, owner, in)
 	return is.why, err
 }
+
+// IsDecommissioned reports whether the owner's cluster is said to be no more, so that its dependents are removed.
+func (s *Sweeper) IsDecommissioned(owner mcowner.Reference) bool {
+	return s.proof.isDecommissioned(owner)
+}
