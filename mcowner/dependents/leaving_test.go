@@ -317,6 +317,42 @@ func TestAMemberThatLeavesDeletesNothingWhileAPolicyIsUnclear(t *testing.T) {
 	})
 }
 
+// TestDependentsOfAClusterThatIsGivenUpAreDeletedByItsLabel, and none of other clusters' owners with them, nor is one created anew.
+func TestDependentsOfAClusterThatIsGivenUpAreDeletedByItsLabel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.spread()
+	r.OwnersIn, r.DependentsIn = mcowner.Clusters{Local: true, Members: named(one.Name)}, mcowner.Clusters{Members: named(two.Name)}
+	p := w.run(r)
+	owners := map[string]*mctest.ControlPlane{"of-the-one-that-is-gone": one, "another-of-it": one, "local": w.Local}
+	before := map[string]*corev1.ConfigMap{}
+	for name, home := range owners {
+		w.create(home, w.owner(name, two.Name))
+		before[name] = w.isCopied(two, name)
+	}
+	of := client.MatchingLabels{mcowner.FleetLabel: fleetName, mcowner.OwnerClusterLabel: one.Name}
+	others := &corev1.ConfigMap{ObjectMeta: metaOf(w.ns, "of-another-installation")}
+	others.Labels = map[string]string{mcowner.FleetLabel: "other", mcowner.OwnerClusterLabel: one.Name}
+	w.create(two, others)
+
+	<-p.members.Remove("member-1")
+	if err := two.Client().DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(w.ns), of); err != nil {
+		t.Fatal(err)
+	}
+	w.change(w.Local, "local", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	w.says(two, copyOf("local"), "2") // the events of the deletions were seen before that
+	eventually(t, "all is at rest", p.isAtRest)
+	for name, home := range owners {
+		if home == w.Local {
+			w.unharmed(two, before[name])
+		} else if now := w.get(two, copyOf(name)); now != nil {
+			t.Errorf("%s is there: %v", name, now.ObjectMeta)
+		}
+	}
+	w.unharmed(two, others)
+}
+
 // TestAControllerRetires from all owners, and takes no new ones.
 func TestAControllerRetires(t *testing.T) {
 	forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {
