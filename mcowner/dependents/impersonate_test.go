@@ -38,6 +38,7 @@ func TestOwnersHaveTheRightsOfAUser(t *testing.T) {
 		}}, nil
 	}
 	w.Members = nil // reported below
+	told := listen(r)
 	p := w.run(r)
 	report := func(m fleet.Member) {
 		if err := p.members.Set(m); err != nil {
@@ -53,6 +54,7 @@ func TestOwnersHaveTheRightsOfAUser(t *testing.T) {
 	}
 	w.isCopied(one, "may")
 	w.told(w.Local, "may-not", dependents.EventForbidden, "from-hub")
+	eventually(t, "the result says so", func() bool { return told.are("may-not", dependents.Forbidden) })
 	list := &corev1.ConfigMapList{}
 	if err := one.Client().List(t.Context(), list, client.InNamespace(forbidden)); err != nil || len(list.Items) > 0 {
 		t.Errorf("in the forbidden namespace are %v, %v", list.Items, err)

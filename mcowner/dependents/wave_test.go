@@ -52,6 +52,17 @@ func (o *outcomes) waits(owner, text string) bool {
 	})
 }
 
+// are reports whether the owner's dependents in its first cluster have these states.
+func (o *outcomes) are(owner string, want ...dependents.State) bool {
+	var states []dependents.State
+	if results := o.of(owner); len(results) > 0 {
+		for _, obj := range results[0].Objects {
+			states = append(states, obj.State)
+		}
+	}
+	return slices.Equal(states, want)
+}
+
 func inWave(wave string, obj client.Object) client.Object {
 	obj.SetAnnotations(map[string]string{dependents.WaveAnnotation: wave})
 	return obj
@@ -117,6 +128,7 @@ func TestAWaveWaitsUntilTheOneBeforeIsReady(t *testing.T) {
 			return r.Err != nil && strings.Contains(r.Err.Error(), "later waves")
 		})
 	})
+	eventually(t, "the states say so", func() bool { return told.are("a", dependents.Deleting, dependents.Waiting) })
 	if !w.isThere(one, w.job("a")) {
 		t.Error("the first wave went before the later one")
 	}

@@ -1,0 +1,51 @@
+package dependents
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestTheStateOfADependentSaysWhatIsWrong: whose fault it is, and whether it passes by itself.
+func TestTheStateOfADependentSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	pods := schema.GroupResource{Resource: "pods"}
+	outdated := apierrors.NewConflict(pods, "a", nil)
+	forbidden := apierrors.NewForbidden(pods, "a", errors.New("no right"))
+	for name, tc := range map[string]struct {
+		err  error
+		want State
+	}{
+		"another's object":                    {&ConflictError{}, Conflict},
+		"another's, and it cannot be told":    {&ConflictError{Why: forbidden}, Conflict},
+		"it is changed back":                  {errContended, Drifted},
+		"it is deleted again":                 {errDeleted, Drifted},
+		"it is changed during each write":     {fmt.Errorf("%w: %w", errContended, outdated), Drifted},
+		"its kind is not served":              {&meta.NoKindMatchError{}, NotServed},
+		"its resource is not served":          {&meta.NoResourceMatchError{}, NotServed},
+		"it is not looked at yet":             {ErrPending, Waiting},
+		"others come first":                   {fmt.Errorf("%w: for others", ErrWaiting), Waiting},
+		"what has its place goes":             {fmt.Errorf("a: %w", errGoing), Waiting},
+		"its namespace goes":                  {errClosing, Waiting},
+		"a namespace that is shared goes":     {errNamespaceGoing, Waiting},
+		"it was changed meanwhile":            {outdated, Waiting},
+		"it was created meanwhile":            {apierrors.NewAlreadyExists(pods, "a"), Waiting},
+		"a right is missing":                  {fmt.Errorf("a: %w", forbidden), Forbidden},
+		"it is invalid":                       {apierrors.NewInvalid(schema.GroupKind{}, "a", nil), Failed},
+		"there is no answer":                  {apierrors.NewTimeoutError("late", 1), Failed},
+		"its policy makes no sense":           {errors.New("must be one of"), Failed},
+		"it is not there, and its kind is":    {apierrors.NewNotFound(pods, "a"), Failed},
+		"the API server takes no credentials": {apierrors.NewUnauthorized("who"), Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := stateOf(tc.err); got != tc.want {
+				t.Errorf("%v is %s, want %s", tc.err, got, tc.want)
+			}
+		})
+	}
+}
