@@ -2,7 +2,6 @@ package dependents
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -107,33 +106,6 @@ func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {
 	return p
 }
 
-// clusters returns where the owner has, or is to have, dependents.
-func (o *ownerState) clusters() []mcreconcile.ClusterName {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.clustersLocked()
-}
-
-// recordLocked notes the record. Each cluster is asked for by its name after that, and there may be thousands.
-func (o *ownerState) recordLocked(r record.Record) {
-	o.record, o.named = r, record.ByName(r.Sites)
-}
-
-func (o *ownerState) clustersLocked() []mcreconcile.ClusterName {
-	names := slices.Collect(maps.Keys(o.named))
-	if o.plan != nil {
-		names = union(names, o.plan.targets)
-	}
-	return names
-}
-
-// sites returns the clusters in which the owner may have dependents, by its record.
-func (o *ownerState) sites() []record.Site {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.record.Sites)
-}
-
 // needs returns of which kinds the owner has, or is to have, something in which clusters. Until a cluster was looked at, all that were
 // noted count for it, and a pair without a kind is of any.
 func (o *ownerState) needs() (pairs []watchKey) {
@@ -183,24 +155,6 @@ func (o *ownerState) follows(p *plan) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.plan.seq == p.seq && o.plan.ref.UID == p.ref.UID
-}
-
-// concerns reports whether the owner has, or is to have, dependents in a cluster.
-func (o *ownerState) concerns(name mcreconcile.ClusterName) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.plan == nil {
-		return false
-	}
-	_, targeted := slices.BinarySearch(o.plan.targets, name)
-	return targeted || len(o.named[name]) > 0
-}
-
-// hasGivenUp reports whether dependents may have been left in clusters that are not in the record any more.
-func (o *ownerState) hasGivenUp() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.record.GivenUp
 }
 
 // view is what is known of the owner's part in one cluster at a moment.
@@ -293,60 +247,6 @@ type report struct {
 	again   bool
 	refused bool       // a permit to change the cluster
 	look    *kindsLook // nil if it is not known of which kinds there is something
-}
-
-func since(before time.Time, changed bool) time.Time {
-	if changed || before.IsZero() {
-		return time.Now()
-	}
-	return before
-}
-
-// aged returns the results of objects with the times since which they are so.
-func aged(before, now []ObjectResult) []ObjectResult {
-	type key struct {
-		kind schema.GroupKind
-		name types.NamespacedName
-	}
-	old := make(map[key]ObjectResult, len(before))
-	for _, o := range before {
-		old[key{o.Kind.GroupKind(), o.Key}] = o
-	}
-	for i, o := range now {
-		b, was := old[key{o.Kind.GroupKind(), o.Key}]
-		now[i].Since = since(b.Since, !was || b.State != o.State)
-	}
-	return now
-}
-
-// text returns what an error says, as far as that does not change with each attempt, empty for nil.
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return steady(err.Error())
-}
-
-// ownPort is that of a connection which ended: "read tcp 10.0.0.1:53422->10.0.0.2:443", as webhooks have it, too.
-var ownPort = regexp.MustCompile(`:[0-9]+->`)
-
-// steady returns a text without what differs between attempts that fail alike.
-func steady(text string) string { return ownPort.ReplaceAllLiteralString(text, "->") }
-
-// sameResult reports whether nothing has changed that a status may show.
-func sameResult(a, b Result) bool {
-	return a.Targeted == b.Targeted && text(a.Err) == text(b.Err) && text(a.Unready) == text(b.Unready) &&
-		slices.EqualFunc(a.Objects, b.Objects, func(x, y ObjectResult) bool {
-			return x.Kind == y.Kind && x.Key == y.Key && x.UID == y.UID && x.State == y.State && text(x.Err) == text(y.Err) &&
-				versionOf(x.Object) == versionOf(y.Object)
-		})
-}
-
-func versionOf(obj client.Object) string {
-	if obj == nil {
-		return ""
-	}
-	return obj.GetResourceVersion()
 }
 
 // was returns what was desired of an object last.
@@ -458,11 +358,4 @@ func (o *ownerState) isNews(about topic, message string) bool {
 		o.told[about] = message
 	}
 	return true
-}
-
-// union returns the names of both, ordered, each once.
-func union(a, b []mcreconcile.ClusterName) []mcreconcile.ClusterName {
-	all := append(slices.Clone(a), b...)
-	slices.Sort(all)
-	return slices.Compact(all)
 }

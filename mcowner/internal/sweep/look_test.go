@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -98,12 +99,12 @@ func TestAClusterThatIsBusyIsLookedAtAfterwards(t *testing.T) {
 	})
 }
 
-// known is a manager without members, whose cache has an owner, and counts how often that is read.
+// known is a manager without members, in whose cluster there is an owner. It counts how often that is read.
 type known struct {
 	mcmanager.Manager
 
-	owner *corev1.ConfigMap
-	reads atomic.Int32
+	owner              *corev1.ConfigMap
+	reads, gets, lists atomic.Int32 // from the cache, and from the API server; slices are listed there
 }
 
 // GetProvider implements mcmanager.Manager.
@@ -113,17 +114,30 @@ func (*known) GetProvider() fleet.Provider { return nil }
 func (k *known) GetCache() cache.Cache { return knownCache{nil, k} }
 
 // GetAPIReader implements cluster.Cluster.
-func (k *known) GetAPIReader() client.Reader { return knownCache{nil, k} }
+func (k *known) GetAPIReader() client.Reader { return k }
 
-// Get answers with the owner, or says which cluster it is.
-func (k *known) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+// Get answers with the owner, or says which cluster it is. Whole owners are read from the cache.
+func (k *known) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	switch obj := obj.(type) {
 	case *corev1.ConfigMap:
 		k.reads.Add(1)
 		k.owner.DeepCopyInto(obj)
+	case *metav1.PartialObjectMetadata:
+		if key.Name != k.owner.Name {
+			obj.UID = "here"
+			return nil
+		}
+		k.gets.Add(1)
+		obj.ObjectMeta = *k.owner.ObjectMeta.DeepCopy()
 	default: // the namespace kube-system
 		obj.SetUID("here")
 	}
+	return nil
+}
+
+// List answers that there are no slices.
+func (k *known) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	k.lists.Add(1)
 	return nil
 }
 
@@ -139,21 +153,20 @@ func (c knownCache) Get(ctx context.Context, key client.ObjectKey, obj client.Ob
 	return c.known.Get(ctx, key, obj, opts...)
 }
 
-// TestASweepReadsAnOwnerOnce for all its dependents in a cluster: what is noted on an owner may be a thousand clusters.
-func TestASweepReadsAnOwnerOnce(t *testing.T) {
-	t.Parallel()
-	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}}
-	mgr := &known{owner: owner}
-	s := knownSweeper(mgr)
+// sweepDependents sweeps the cluster once, where it has five dependents of the owner, by a controller if that has a name.
+func (k *known) sweepDependents(t *testing.T, controller string, of func(*sweepMemory) *pass) {
+	t.Helper()
+	s := knownSweeper(k)
 	in := mcowner.ClusterID{UID: "here"}
-	of, err := mcowner.ReferenceTo("payments", in, owner, scheme.Scheme)
+	owner, err := mcowner.ReferenceTo("payments", in, k.owner, scheme.Scheme)
 	if err != nil {
 		t.Fatal(err)
 	}
+	owner.Manager = controller
 	each := func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
-		for _, name := range []string{"b", "c", "d"} {
-			dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-			if err := mcowner.SetControllerReference(of, dependent, in); err != nil {
+		for i := range 5 {
+			dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("dependent-", i)}}
+			if err := mcowner.SetControllerReference(owner, dependent, in); err != nil {
 				t.Error(err)
 			}
 			if err := do(dependent); err != nil {
@@ -162,7 +175,14 @@ func TestASweepReadsAnOwnerOnce(t *testing.T) {
 		}
 		return true, nil
 	}
-	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, func(c *sweepMemory) *pass { return &c.cached }, nil})
+	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, of, nil})
+}
+
+// TestASweepReadsAnOwnerOnce for all its dependents in a cluster: what is noted on an owner may be a thousand clusters.
+func TestASweepReadsAnOwnerOnce(t *testing.T) {
+	t.Parallel()
+	mgr := &known{owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}}}
+	mgr.sweepDependents(t, "", func(c *sweepMemory) *pass { return &c.cached })
 	if n := mgr.reads.Load(); n != 1 {
 		t.Errorf("the owner was read %d times", n)
 	}
