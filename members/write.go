@@ -39,10 +39,22 @@ func (m *mirror) show(ctx context.Context, object string, known *v1alpha1.Member
 		known.Status = *written
 	}
 	desired := desiredStatus(known, status, m.leaseNow())
-	desired.Version = m.version(object, known, status)
+	version, asks := m.version(object, known, status)
+	desired.Version = version
 	if written == nil && known != nil && same(&known.Status, desired) && labelled(known, status.Labels) {
-		return 0, nil
+		return asks, nil
 	}
+	wait, err := m.showAs(ctx, object, known, status, desired)
+	if wait == 0 || asks > 0 && asks < wait { // the queue keeps one time for an object
+		wait = asks
+	}
+	return wait, err
+}
+
+// showAs makes the Member of a member say what is desired, unless that was written already, or is not to be written yet.
+func (m *mirror) showAs(
+	ctx context.Context, object string, known *v1alpha1.Member, status fleet.Status, desired *v1alpha1.Status,
+) (after time.Duration, err error) {
 	if awaited, wait := m.shown.awaits(object); awaited != nil && sameButGeneration(awaited, desired) {
 		return wait, nil
 	}
