@@ -121,9 +121,8 @@ func (r *importer) renew(ctx context.Context, i *v1alpha1.ServiceAccountImport, 
 // serves reports whether the Secret is as it should be, and the cluster accepts its token, which is not sent elsewhere: not to a
 // server that was edited.
 func (r *importer) serves(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, secret *corev1.Secret) (bool, error) {
-	ready := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReady)
 	granted := i.Status.ExpirationTime.Sub(i.Status.RenewTime.Time)
-	if ready == nil || ready.ObservedGeneration != i.Generation || !time.Now().Before(i.Status.RenewTime.Add(r.pace.keepFor(granted))) {
+	if !time.Now().Before(i.Status.RenewTime.Add(r.pace.keepFor(granted))) {
 		return false, nil
 	}
 	value := string(secret.Data[v1alpha1.ImportToken])

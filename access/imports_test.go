@@ -297,3 +297,32 @@ func TestAnImportedTokenIsRenewedWithoutItsSecretEverBeingAbsent(t *testing.T) {
 		}
 	}
 }
+
+// What the status says follows the spec also while no token is made for it.
+func TestALifetimeThatChangedDuringAPauseHoldsAfterIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	export(t, w.members[0], minterSubject(), lister)
+	w.allowImports(t, a, lister)
+	w.importQuickly(t)
+	i := w.newImport("changed", a.Name, lister)
+	accesstest.Create(t, w.hub, i)
+	w.waitForImport(t, i.Name, v1alpha1.ReasonAsExpected)
+	pause := func(paused bool) {
+		before := a.DeepCopy()
+		a.Spec.Paused = paused
+		accesstest.Must(t, w.hub.Client().Patch(t.Context(), a, client.MergeFrom(before)))
+	}
+	pause(true)
+	i = w.waitForImport(t, i.Name, v1alpha1.ReasonPaused)
+	before := i.DeepCopy()
+	i.Spec.ExpirationSeconds = 600
+	accesstest.Must(t, w.hub.Client().Patch(t.Context(), i, client.MergeFrom(before)))
+	w.waitForImport(t, i.Name, v1alpha1.ReasonPaused)
+	pause(false)
+	i = w.waitForImport(t, i.Name, v1alpha1.ReasonAsExpected)
+	if life := i.Status.ExpirationTime.Sub(i.Status.RenewTime.Time); life != 10*time.Minute {
+		t.Errorf("the token lives for %s after the pause, want ten minutes", life)
+	}
+}

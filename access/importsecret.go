@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,11 +53,28 @@ func contents(i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, token
 	}, err
 }
 
-// isWhole reports whether a Secret is as it was written, and for the access as it is now.
+// marks returns what the Secret of an import says of itself. The lifetime is there since that of the token is another where the cluster
+// grants less or more.
+func marks(i *v1alpha1.ServiceAccountImport) (label, annotation map[string]string) {
+	return map[string]string{v1alpha1.ImportLabel: labelValue(i.Name)},
+		map[string]string{v1alpha1.ImportSecondsAnnotation: strconv.FormatInt(i.Spec.ExpirationSeconds, 10)}
+}
+
+// isWhole reports whether a Secret is as it was written, and for the import and the access as they are now.
 func isWhole(secret *corev1.Secret, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, token string) (bool, error) {
 	want, err := contents(i, a, token)
-	return equality.Semantic.DeepEqual(secret.Data, want) && secret.Labels[v1alpha1.ImportLabel] == labelValue(i.Name) &&
+	label, annotation := marks(i)
+	return equality.Semantic.DeepEqual(secret.Data, want) && has(secret.Labels, label) && has(secret.Annotations, annotation) &&
 		slices.Equal(i.Status.Secrets, []corev1.LocalObjectReference{{Name: secret.Name}}), err
+}
+
+func has(all, some map[string]string) bool {
+	for key, value := range some {
+		if all[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // note writes the name of the Secret into the status before there is one. Otherwise it would be forgotten if its name changed, or the
@@ -89,20 +107,17 @@ func (r *importer) write(
 		return err
 	}
 	secrets := r.hub.core.Secrets(i.Namespace)
-	label := map[string]string{v1alpha1.ImportLabel: labelValue(i.Name)}
+	label, annotation := marks(i)
 	if secret == nil {
 		owner := metav1.NewControllerRef(i, v1alpha1.GroupVersion().WithKind(v1alpha1.KindServiceAccountImport))
 		_, err = secrets.Create(quiet(ctx), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: secretName(i), Labels: label, OwnerReferences: []metav1.OwnerReference{*owner}},
+			ObjectMeta: metav1.ObjectMeta{Name: secretName(i), Labels: label, Annotations: annotation, OwnerReferences: []metav1.OwnerReference{*owner}},
 			Data:       data,
 		}, metav1.CreateOptions{})
 	} else {
 		secret = secret.DeepCopy() // with its resource version
 		secret.Data = data
-		if secret.Labels == nil {
-			secret.Labels = map[string]string{}
-		}
-		maps.Copy(secret.Labels, label)
+		secret.Labels, secret.Annotations = labels.Merge(secret.Labels, label), labels.Merge(secret.Annotations, annotation)
 		_, err = secrets.Update(quiet(ctx), secret, metav1.UpdateOptions{})
 	}
 	if err != nil {

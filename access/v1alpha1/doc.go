@@ -114,6 +114,9 @@ const (
 // short, and ends with a hash.
 const ImportLabel = group + "/service-account-import.name"
 
+// ImportSecondsAnnotation is the annotation of the Secret of an import that says which lifetime its token was asked for, in seconds.
+const ImportSecondsAnnotation = group + "/service-account-import.expiration-seconds"
+
 const (
 	// MountAnnotation is the annotation of a pod that names the imports to mount, with commas between them.
 	MountAnnotation = group + "/service-account-imports"
