@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,7 +137,7 @@ func (p *Provider) name(access client.ObjectKey) fleet.ClusterName {
 	return fleet.ClusterName(access.Name)
 }
 
-// describe returns the member of an access, or none. It is called for one access at a time.
+// describe returns the member of an access, or none. When its credentials expire is up to the reports. It is called for one access at a time.
 func (p *Provider) describe(a *v1alpha1.ClusterAccess, sources *access.Sources, reports *reports) []fleet.Member {
 	member := p.name(client.ObjectKeyFromObject(a))
 	if a.Spec.Paused || !a.DeletionTimestamp.IsZero() && !objects.LeavesWell(a) {
@@ -150,13 +149,13 @@ func (p *Provider) describe(a *v1alpha1.ClusterAccess, sources *access.Sources, 
 	if err != nil {
 		return []fleet.Member{{Name: member, Labels: m.Labels, Err: err}}
 	}
-	source := reports.use(member, m.Revision, func(told func(time.Time)) *access.Source {
-		return sources.Source(a, func(t access.Token) { told(t.Expires) })
+	source := reports.use(member, m.Revision, func(renewed func()) *access.Source {
+		return sources.Source(a, func(access.Token) { renewed() })
 	})
 	if err := source.Authorize(cfg); err != nil {
 		return []fleet.Member{{Name: member, Labels: m.Labels, Err: err}}
 	}
-	m.Config, m.Expires = cfg, source.Expires()
+	m.Config = cfg
 	return []fleet.Member{m}
 }
 

@@ -40,14 +40,14 @@ var _ fleet.Members = (*reports)(nil)
 
 // use returns the source of a member's tokens: that of before, while the revision is the same, or one that is made now.
 func (r *reports) use(
-	name fleet.ClusterName, revision string, create func(told func(expires time.Time)) *access.Source,
+	name fleet.ClusterName, revision string, create func(renewed func()) *access.Source,
 ) *access.Source {
 	r.sources.Lock()
 	defer r.sources.Unlock()
 	if u, ok := r.used[name]; ok && u.revision == revision {
 		return u.source
 	}
-	source := create(func(expires time.Time) { r.renewed(name, revision, expires) })
+	source := create(func() { r.renewed(name, revision) })
 	r.used[name] = used{source, revision}
 	return source
 }
@@ -69,16 +69,28 @@ func (r *reports) forget(name fleet.ClusterName) {
 	delete(r.used, name)
 }
 
+// expires returns when the credentials of a member expire. It is called under mu, right before that is reported: a time that was read
+// earlier might be reported after a later one.
+func (r *reports) expires(m fleet.Member) time.Time {
+	r.sources.Lock()
+	u, ok := r.used[m.Name]
+	r.sources.Unlock()
+	if !ok || u.revision != m.Revision {
+		return m.Expires
+	}
+	return u.source.Expires()
+}
+
 // renewed reports when the credentials of a member expire now. What was reported has been taken, so this is too, or the fleet has
 // ended.
-func (r *reports) renewed(name fleet.ClusterName, revision string, expires time.Time) {
+func (r *reports) renewed(name fleet.ClusterName, revision string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, ok := r.reported[name]
 	if !ok || last.member.Revision != revision {
 		return
 	}
-	last.member.Expires = expires
+	last.member.Expires = r.expires(last.member)
 	r.reported[name] = last
 	if last.leaving {
 		_, _ = r.Members.Leave(last.member)
@@ -91,6 +103,7 @@ func (r *reports) renewed(name fleet.ClusterName, revision string, expires time.
 func (r *reports) Set(m fleet.Member) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	m.Expires = r.expires(m)
 	err := r.Members.Set(m)
 	if err == nil {
 		r.reported[m.Name] = report{member: m}
@@ -102,6 +115,7 @@ func (r *reports) Set(m fleet.Member) error {
 func (r *reports) Leave(m fleet.Member) (left <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	m.Expires = r.expires(m)
 	left, err = r.Members.Leave(m)
 	if err == nil {
 		r.reported[m.Name] = report{member: m, leaving: true}
