@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,20 +17,59 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 )
 
-// former is what a member had as one with a minter, and needs no more.
+// former is what a member had as one with a minter, or with the minter of another account, and needs no more.
 type former struct {
 	member, hub []client.Object
 	// kept is the minter's Secret, if others have made it.
 	kept []client.Object
 }
 
-// formerOf returns what goes once the member is federated. The Secret goes last, so that a join that was interrupted is gone on with. It
-// is an error if the caller may not remove all of it. Nothing is written.
+// formerOf returns what goes once the member has joined. It is an error if the caller may not remove all of it. Nothing is written.
 func (p joinPlan) formerOf(ctx context.Context, hub, member *reached) (former, error) {
-	var f former
 	if p.minted {
-		return f, nil
+		return p.formerMinters(ctx, hub, member)
 	}
+	return p.formerMinter(ctx, hub, member)
+}
+
+// formerMinters returns what a member with a minter has of those for other accounts. The member tells, so that a join that was interrupted
+// is gone on with: the hub knows the account by then that is the right one now.
+func (p joinPlan) formerMinters(ctx context.Context, hub, member *reached) (former, error) {
+	var f former
+	made, err := member.made(ctx, p.mark, membership.MemberKinds())
+	if forbidden := err; apierrors.IsForbidden(err) {
+		before, err := hub.joined(ctx, p.target.Name)
+		if err == nil && before.access != nil && before.access.Spec.Minter != nil && workerOf(before.access.Spec.Minter) != p.rights.Account {
+			err = forbidden
+		}
+		return f, err // it takes no right to list to join with the account of before
+	}
+	if err != nil {
+		return f, err
+	}
+	has, goes := names(made), map[string]bool{}
+	for _, obj := range made {
+		worker := types.NamespacedName{Namespace: obj.GetNamespace(), Name: membership.WorkerOf(obj.GetName())}
+		if isMinter := !slices.ContainsFunc(membership.MinterObjects(worker), func(o client.Object) bool { return !has[describe(o)] }); isMinter {
+			maps.Copy(goes, names(minterOf(worker)))
+		}
+	}
+	needed := names(slices.Concat(p.member, minterOf(p.rights.Account)))
+	for _, obj := range made {
+		if name := describe(obj); goes[name] && !needed[name] {
+			f.member = append(f.member, obj)
+		}
+	}
+	return f, member.mayDelete(ctx, f.member)
+}
+
+func workerOf(m *accessv1alpha1.Minter) types.NamespacedName {
+	return types.NamespacedName{Namespace: m.ServiceAccountNamespace, Name: m.ServiceAccountName}
+}
+
+// formerMinter returns what goes once a member is federated. The Secret goes last, so that a join that was interrupted is gone on with.
+func (p joinPlan) formerMinter(ctx context.Context, hub, member *reached) (former, error) {
+	var f former
 	secret := &corev1.Secret{}
 	secret.SetGroupVersionKind(membership.SecretKind())
 	secret.Namespace, secret.Name = p.target.Namespace, membership.MinterSecretName(p.target.Name)
@@ -55,9 +95,12 @@ func (p joinPlan) formerOf(ctx context.Context, hub, member *reached) (former, e
 	if err != nil {
 		return f, err
 	}
-	names := minterNames(secret)
+	goes := names(minterOf(types.NamespacedName{
+		Namespace: string(secret.Data[accessv1alpha1.MinterNamespace]),
+		Name:      membership.WorkerOf(string(secret.Data[accessv1alpha1.MinterServiceAccount])),
+	}))
 	for _, obj := range made {
-		if slices.Contains(names, describe(obj)) {
+		if goes[describe(obj)] {
 			f.member = append(f.member, obj)
 		}
 	}
@@ -67,20 +110,18 @@ func (p joinPlan) formerOf(ctx context.Context, hub, member *reached) (former, e
 	return f, member.mayDelete(ctx, f.member)
 }
 
-// minterNames names what is in the member of the minter that a Secret is for, and the account that it makes tokens for.
-func minterNames(secret *corev1.Secret) []string {
-	worker := types.NamespacedName{
-		Namespace: string(secret.Data[accessv1alpha1.MinterNamespace]),
-		Name:      membership.WorkerOf(string(secret.Data[accessv1alpha1.MinterServiceAccount])),
-	}
+// minterOf returns what is in a member of the minter of an account, and that account.
+func minterOf(worker types.NamespacedName) []client.Object {
 	account := membership.AccountOf(rbacv1.Subject{Namespace: worker.Namespace, Name: worker.Name})
-	objects := append(membership.MinterObjects(worker), membership.MinterPolicy(worker, nil)...)
-	names := make([]string, 0, 1+len(objects))
-	names = append(names, describe(account))
+	return slices.Concat([]client.Object{account}, membership.MinterObjects(worker), membership.MinterPolicy(worker, nil))
+}
+
+func names(objects []client.Object) map[string]bool {
+	all := map[string]bool{}
 	for _, obj := range objects {
-		names = append(names, describe(obj))
+		all[describe(obj)] = true
 	}
-	return names
+	return all
 }
 
 // mayDelete makes sure that the caller may delete objects.

@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -49,4 +51,61 @@ func TestAMemberThatIsFederatedInsteadKeepsNoMinter(t *testing.T) {
 	if again := s.join(t, "--federated", "operator"); again.code != 0 || strings.Contains(again.errOut, "deleted") {
 		t.Errorf("joining again: %+v", again)
 	}
+}
+
+func TestAnotherAccountTakesThePlaceOfTheFormerOne(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	minter := metav1.ObjectMeta{Namespace: "team", Name: "former-minter"}
+	formerly := func() (found []string) {
+		t.Helper()
+		for what, obj := range map[string]client.Object{
+			"the account": &corev1.ServiceAccount{ObjectMeta: minter}, "its worker": &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "former"}},
+			"the Role": &rbacv1.Role{ObjectMeta: minter}, "its binding": &rbacv1.RoleBinding{ObjectMeta: minter},
+			"the policy": &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: named("fleet-runtime.team.former-minter")},
+		} {
+			err := s.Members[0].Client().Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+			if client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			if err == nil {
+				found = append(found, what)
+			}
+		}
+		return found
+	}
+	join := func(account string, more ...string) result {
+		t.Helper()
+		return s.join(t, append([]string{"--service-account", account}, more...)...)
+	}
+	if r := join("team/former"); r.code != 0 || len(formerly()) != 5 {
+		t.Fatalf("join: %+v, and there are %v", r, formerly())
+	}
+	all := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "create", "patch"}}
+	s.addUser(t, s.Members[0], "writer", all)
+	before := s.madeByMcctl(t)
+	r := join("team/now", "--member-user", s.Members[0].Name+"-writer")
+	if r.code != 1 || !strings.Contains(r.errOut, "delete serviceaccounts former-minter in team") {
+		t.Errorf("of a caller that may not delete: %+v", r)
+	}
+	if after := s.madeByMcctl(t); !maps.Equal(before, after) {
+		t.Errorf("there were\n%v\nand then\n%v", before, after)
+	}
+	if r := join("team/now"); r.code != 0 || s.access(t).Spec.Minter.ServiceAccountName != "now" {
+		t.Fatalf("join: %+v", r)
+	}
+	if left := formerly(); len(left) > 0 {
+		t.Errorf("there still are %v of the former minter", left)
+	}
+	if r := s.run(t, "check", "east", "--rules", rules(t)); r.code != 0 {
+		t.Errorf("check: %+v", r)
+	}
+	t.Run("after an interruption, when the hub knows the new one alone", func(t *testing.T) {
+		if err := s.Local.Client().Delete(t.Context(), s.access(t)); err != nil {
+			t.Fatal(err)
+		}
+		if r := join("team/former"); r.code != 0 || strings.Contains(r.errOut, "former: deleted") || !strings.Contains(r.errOut, "ServiceAccount team/now-minter: deleted\n") {
+			t.Errorf("join: %+v", r)
+		}
+	})
 }

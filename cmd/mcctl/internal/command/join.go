@@ -35,7 +35,7 @@ cluster is reached. Running it again changes nothing.
 With --minted, the default, the member gets a second account, the minter, which may create tokens for these two accounts and nothing else.
 Its token is in a Secret of the hub, and the manager renews it. With --federated the member accepts tokens of an account of the hub, and
 no credential is kept anywhere; the member's API server must be configured for that first, see mcctl federate. What join has made of a
-minter before goes then.
+minter before goes then. So does what it has made of another account, with its minter, once --service-account or FILE says a new one.
 
 FILE has the roles of the controllers, as mctest.ControlPlane.RecordRights writes them. Service accounts, bindings and namespaces may be beside
 them. What you may not grant is listed before anything is written.
