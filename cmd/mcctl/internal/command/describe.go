@@ -323,7 +323,7 @@ func controls(m *membersv1alpha1.Member) finding {
 		f.says, f.cure = "drained"+why, "mcctl undrain "+m.Spec.ClusterName
 	case m.Spec.Leave:
 		f.says = "no, but it is to leave, and to be drained then" + why
-		f.cure = "set spec.leave of the Member " + m.Namespace + "/" + m.Name + " to false, if it is to stay"
+		f.cure = "mcctl undrain " + m.Spec.ClusterName + ", if it is to stay"
 	case m.Spec.Paused:
 		f.says, f.cure = "yes"+why, "mcctl resume "+m.Spec.ClusterName
 	case m.Status.Leaving:

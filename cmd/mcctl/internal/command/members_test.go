@@ -171,6 +171,10 @@ func TestAMemberIsPausedAndDrainedByItsSpec(t *testing.T) {
 		{[]string{"resume", "team/north"}, "changed", want},
 		{[]string{"drain", "team/north"}, "changed", membersv1alpha1.Spec{ClusterName: "team/north", Drained: true}},
 		{[]string{"undrain", "team/north"}, "changed", want},
+		{[]string{"drain", "team/north", "--leave", "--reason", "given up"}, "changed", membersv1alpha1.Spec{ClusterName: "team/north", Leave: true, Reason: "given up"}},
+		{[]string{"undrain", "team/north"}, "changed", want},
+		{[]string{"drain", "team/north", "--leave"}, "changed", membersv1alpha1.Spec{ClusterName: "team/north", Leave: true}},
+		{[]string{"resume", "team/north"}, "changed", want},
 	} {
 		r := s.run(t, step.args...)
 		if got := spec(); r.code != 0 || !strings.HasSuffix(r.out, ": "+step.says+"\n") || got != step.after {

@@ -16,13 +16,30 @@ func newControls(s *shared) []*cobra.Command {
 	return []*cobra.Command{
 		s.control("pause", "Stop reconciles of a member", `Stops reconciles of a member. It stays connected, and what changes there is reconciled when it is resumed.`,
 			map[string]any{"paused": true}),
-		s.control("resume", "Go on with reconciles of a member that was paused", `Goes on with reconciles of a member that was paused: first with what has waited.`,
-			map[string]any{"paused": nil, "reason": nil}),
-		s.control("drain", "Disconnect a member, and keep it as a member", `Ends what runs for a member, closes its connections, and keeps it so.`,
-			map[string]any{"drained": true}),
-		s.control("undrain", "Connect a member again that was drained", `Connects a member again that was drained.`,
-			map[string]any{"drained": nil, "reason": nil}),
+		s.control("resume", "Go on with reconciles of a member that was paused", `Goes on with reconciles of a member that was paused: first with what has waited. One that drain --leave lets leave stays.`,
+			map[string]any{"paused": nil, "leave": nil, "reason": nil}),
+		newDrain(s),
+		s.control("undrain", "Connect a member again that was drained", `Connects a member again that was drained. One that drain --leave lets leave stays, and the controllers put back what they have taken
+back.`,
+			map[string]any{"drained": nil, "leave": nil, "reason": nil}),
 	}
+}
+
+func newDrain(s *shared) *cobra.Command {
+	spec := map[string]any{}
+	c := s.control("drain", "Disconnect a member, and keep it as a member", `Ends what runs for a member, closes its connections, and keeps it so.
+
+With --leave, the controllers first take back what they have put into the member, such as finalizers and dependents, as long as the manager
+gives them for that. mcctl undrain undoes it.`, spec)
+	leave := c.Flags().Bool("leave", false, "Let the controllers take back what they have put into the member, before it is drained")
+	c.PreRun = func(*cobra.Command, []string) {
+		if *leave {
+			spec["leave"] = true
+		} else {
+			spec["drained"] = true
+		}
+	}
+	return c
 }
 
 func (s *shared) control(verb, short, long string, spec map[string]any) *cobra.Command {
