@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
 func TestAnAccessOfOthersIsNotLedToAnotherCluster(t *testing.T) {
@@ -26,7 +28,7 @@ func TestAnAccessOfOthersIsNotLedToAnotherCluster(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east"},
 				Spec: accessv1alpha1.ClusterAccessSpec{
 					Server: c.server, CABundle: c.ca,
-					Minter:         &accessv1alpha1.Minter{SecretName: "of-east", ServiceAccountNamespace: "a", ServiceAccountName: "b"},
+					Minter:         &accessv1alpha1.Minter{SecretName: "of-east", ServiceAccountNamespace: "fleet-system", ServiceAccountName: "b"},
 					AllowedImports: []accessv1alpha1.AllowedImports{{Namespaces: []string{"team-a"}, ServiceAccounts: []string{"default/lister"}}},
 				},
 			}
@@ -43,7 +45,14 @@ func TestAnAccessOfOthersIsNotLedToAnotherCluster(t *testing.T) {
 			if made := s.inMember(t); len(made) > 0 {
 				t.Errorf("the member has %v", made)
 			}
+			r = s.run(t, "rbac", "east", "--member-context", "member", "--rules", rules(t))
+			if r.code != 1 || !strings.Contains(r.errOut, "nothing was changed") || !strings.Contains(r.errOut, c.says) || len(s.inMember(t)) > 0 {
+				t.Errorf("rbac: %+v, and the member has %v", r, s.inMember(t))
+			}
 			s.annotate(t, a, r.errOut)
+			if r := s.run(t, "rbac", "east", "--member-context", "member", "--rules", rules(t)); r.code != 0 {
+				t.Errorf("rbac, once the annotation says that it is this cluster: %+v", r)
+			}
 			if r := s.join(t); r.code != 0 || s.access(t).Spec.Server != server {
 				t.Errorf("once the annotation says that it is this cluster: %+v", r)
 			}
@@ -66,5 +75,31 @@ func (s *stage) annotate(t *testing.T, a *accessv1alpha1.ClusterAccess, says str
 	a.Annotations = map[string]string{key: value}
 	if err := s.Local.Client().Update(t.Context(), a); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestAMemberOfAnotherProviderGetsRightsOnceItIsKnownWhichClusterItIs(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addMember(t, "east", wellAt("https://east.example.com"))
+	rbac := func() result {
+		t.Helper()
+		return s.run(t, "rbac", "east", "--member-context", "member", "--rules", rules(t))
+	}
+	if r := rbac(); r.code != 1 || !strings.Contains(r.errOut, "nobody has noted which cluster") || len(s.inMember(t)) > 0 {
+		t.Errorf("%+v, and the member has %v", r, s.inMember(t))
+	}
+	for identity, code := range map[string]int{"another": 1, string(systemNamespace(t, s.Members[0].Client()).UID): 0} {
+		m := &membersv1alpha1.Member{}
+		if err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "east"}, m); err != nil {
+			t.Fatal(err)
+		}
+		m.Status.Identity = identity
+		if err := s.Local.Client().Status().Update(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if r := rbac(); r.code != code {
+			t.Errorf("where it is %s: %+v", identity, r)
+		}
 	}
 }

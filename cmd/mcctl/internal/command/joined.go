@@ -72,23 +72,24 @@ func (j joined) isCluster(member *reached, identity string) error {
 		"If that one is no more, run mcctl leave %s --force, without a context of the member", member.config.Host, at, j.name, errOtherCluster, j.name)
 }
 
-// leadsTo makes sure that a join leads no access to another cluster, where it is not known which one has joined.
-func (j joined) leadsTo(target membership.Target) error {
+// leadsTo makes sure that an access leads to a cluster, where it is not known which one has joined. Otherwise the error says what to do
+// instead of a command.
+func (j joined) leadsTo(target membership.Target, command, instead string) error {
 	if j.access == nil || j.identity != "" {
 		return nil
 	}
-	spec, instead := j.access.Spec, ""
+	spec, leads := j.access.Spec, ""
 	switch {
 	case strings.TrimRight(spec.Server, "/") != target.Server:
-		instead = "not to " + target.Server
+		leads = "not to " + target.Server
 	case !bytes.Equal(bytes.TrimSpace(spec.CABundle), bytes.TrimSpace(target.CABundle)):
-		instead = "by another CA than that of your kubeconfig"
+		leads = "by another CA than that of your kubeconfig"
 	default:
 		return nil
 	}
-	return fmt.Errorf("%s in the hub leads to %s, %s, and nobody has noted there which cluster that is: %w. Join under another name. "+
-		"If your context leads to the very same cluster, note that, and join again: kubectl --namespace %s annotate %s.%s %s %s=%s",
-		describe(j.access), spec.Server, instead, errOtherCluster, j.access.Namespace, strings.ToLower(accessv1alpha1.KindClusterAccess),
+	return fmt.Errorf("%s in the hub leads to %s, %s, and nobody has noted there which cluster that is: %w. %s. "+
+		"If your context leads to the very same cluster, note that, and run mcctl %s again: kubectl --namespace %s annotate %s.%s %s %s=%s",
+		describe(j.access), spec.Server, leads, errOtherCluster, instead, command, j.access.Namespace, strings.ToLower(accessv1alpha1.KindClusterAccess),
 		accessv1alpha1.GroupVersion().Group, j.name, membership.IdentityAnnotation, target.Identity)
 }
 

@@ -46,7 +46,7 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 	if err := joined.isCluster(member, p.target.Identity); err != nil {
 		return err
 	}
-	if err := joined.leadsTo(p.target); err != nil {
+	if err := joined.leadsTo(p.target, "join", "Join under another name"); err != nil {
 		return err
 	}
 	if err := member.unclaimed(ctx, in, p.mark); err != nil {

@@ -2,9 +2,12 @@ package command
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
@@ -29,6 +32,9 @@ and whose controllers need other rights now. Those that FILE has no more are not
 The account is the one that the member has joined with, unless FILE or --service-account says another.
 
 The rights of the manager in the hub are not given by mcctl: they are the same whatever the members, so they are applied with its Deployment.
+
+The member must be the one that has joined. Where nobody has noted which one that is, the ClusterAccess must lead to the server of your context, by
+the same CA.
 
 What you may not grant is listed before anything is written.`,
 		Args: cobra.ExactArgs(1),
@@ -67,14 +73,8 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := hub.find(ctx, name); err != nil {
-		return err
-	}
-	joined, err := hub.joined(ctx, name)
+	joined, err := r.joined(ctx, hub, member, name, identity)
 	if err != nil {
-		return err
-	}
-	if err := joined.isCluster(member, identity); err != nil {
 		return err
 	}
 	mark, err := hub.mark(ctx, name)
@@ -96,6 +96,37 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	}
 	a := newApplier(mark, r.dryRun.server(), newProgress(r.streams.ErrOut))
 	return a.apply(ctx, member, objects...)
+}
+
+// joined returns what has joined under a name, which is the member for sure: whoever has rights there has them by the account of the fleet.
+func (r *rbac) joined(ctx context.Context, hub, member *reached, name, identity string) (joined, error) {
+	k, err := hub.find(ctx, name)
+	if err != nil {
+		return joined{}, err
+	}
+	has, err := hub.joined(ctx, name)
+	if err != nil {
+		return has, err
+	}
+	if k.access == nil {
+		has.identity = k.member.Status.Identity
+	}
+	if err := has.isCluster(member, identity); err != nil || has.identity != "" {
+		return has, err
+	}
+	if k.access == nil {
+		return has, fmt.Errorf("nobody has noted which cluster the member %s is, so it may be another one than %s: %w. A manager notes it in the "+
+			"Member that may get the namespace kube-system there: give its account that right by kubectl first", name, member.config.Host, errOtherCluster)
+	}
+	server, _, err := rest.DefaultServerUrlFor(member.config)
+	if err != nil {
+		return has, err
+	}
+	target := membership.Target{Server: strings.TrimRight(server.String(), "/"), Identity: identity}
+	if target.CABundle, err = authority(member.config, memberSide); err != nil {
+		return has, err
+	}
+	return has, has.leadsTo(target, "rbac", "Name the context of the member")
 }
 
 // of returns what gives the rights to those as which the controllers come to a member.
