@@ -142,5 +142,15 @@ func TestEachStateOfAMemberThatIsNotReadyComesWithOneThingToDo(t *testing.T) {
 		}
 	})
 	t.Run("none", func(t *testing.T) { cure(t, memberOf("", ""), nil) })
+	t.Run("no Member", func(t *testing.T) { cure(t, nil, accessOf("minted", "")) })
 	t.Run("none, with a ClusterAccess that is Ready", func(t *testing.T) { cure(t, memberOf("", ""), accessOf("minted", "")) })
+}
+
+func TestAMemberWithoutAnObjectWhoseAccessIsReadyComesWithNothingToDo(t *testing.T) {
+	t.Parallel()
+	access := accessOf("minted", "")
+	access.Status.Conditions = []metav1.Condition{{Type: accessv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: accessv1alpha1.ReasonAsExpected}}
+	if text, ready := command.Describe(nil, access); !ready || strings.Contains(text, "Do this") || !strings.Contains(text, "members.Setup") {
+		t.Errorf("describe exits with 0 (%t), and says:\n%s", ready, text)
+	}
 }

@@ -184,7 +184,7 @@ func show(to io.Writer, called callName, name string, findings []finding) error 
 func examine(k known, stale bool, now time.Time, answers answers) []finding {
 	all := []finding{discovered(k), credentials(k, now)}
 	if k.member == nil {
-		return append(all, finding{about: columnState, says: "not known", cure: "let the manager write Members: its program calls members.Setup, in the example operator with the flag --accesses; or ask it at /debug/fleet"}, answers.rights)
+		return append(all, stateWithoutMember(k), answers.rights)
 	}
 	m := k.member
 	if stale {
@@ -200,6 +200,19 @@ func examine(k known, stale bool, now time.Time, answers answers) []finding {
 		all[at].cure = cureOfState(m.Status.State)
 	}
 	return all
+}
+
+// stateWithoutMember says what is known where no manager has written a Member. Where the ClusterAccess is Ready, as far as is known nothing is
+// wrong: whether there are Members is for the fleet to choose.
+func stateWithoutMember(k known) finding {
+	const more = "let the manager write Members: its program calls members.Setup, in the example operator with the flag --accesses; or ask it at /debug/fleet"
+	f := finding{about: columnState, says: "no manager has written a Member of it"}
+	if is, _ := k.ready(); is {
+		f.says += "; to see more, " + more
+	} else {
+		f.cure = more
+	}
+	return f
 }
 
 func discovered(k known) finding {
