@@ -77,6 +77,18 @@ func TestWhatAServerAnswersToATokenIsTold(t *testing.T) {
 	}
 }
 
+// TestARefusedTokenOfTheClusterIsNotTakenForTheHubs, as that of an import is not where the controllers come with the hub's.
+func TestARefusedTokenOfTheClusterIsNotTakenForTheHubs(t *testing.T) {
+	t.Parallel()
+	for _, federated := range []bool{true, false} {
+		a := answering(t, federated, status(401, says(200, `{"issuer": "member"}`)))
+		_, err := checkOwn(t.Context(), a, Token{value: new("secret"), Subject: "somebody", Issuer: "member"})
+		if reasonOf(err) != v1alpha1.ReasonTokenRefused || !strings.Contains(err.Error(), "the token that it has made") {
+			t.Errorf("federated %t: %v", federated, err)
+		}
+	}
+}
+
 // TestAnIssuerThatIsNotToldIsAnError, and not one without a name.
 func TestAnIssuerThatIsNotToldIsAnError(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,17 @@ import (
 // Check asks the cluster of an access whom it takes a token for, and returns that user. The token may be one that
 // [Hub.Token] has made. The error is an [Error].
 func Check(ctx context.Context, a *v1alpha1.ClusterAccess, token Token) (user string, err error) {
+	return check(ctx, a, token, refused)
+}
+
+// checkOwn is [Check] of a token that the cluster has made, also where it accepts the hub's.
+func checkOwn(ctx context.Context, a *v1alpha1.ClusterAccess, token Token) (user string, err error) {
+	return check(ctx, a, token, func(context.Context, *v1alpha1.ClusterAccess, *rest.Config, Token) *Error { return refusedOwn() })
+}
+
+func check(
+	ctx context.Context, a *v1alpha1.ClusterAccess, token Token, refused func(context.Context, *v1alpha1.ClusterAccess, *rest.Config, Token) *Error,
+) (user string, err error) {
 	cfg, err := Config(a.Spec)
 	if err != nil {
 		return "", err
@@ -55,10 +66,15 @@ func Check(ctx context.Context, a *v1alpha1.ClusterAccess, token Token) (user st
 	return "", &Error{reason, "the cluster cannot be reached", err}
 }
 
-// refused says why a cluster does not accept a token, as far as it can be told.
+// refusedOwn says that a cluster does not accept a token of its own.
+func refusedOwn() *Error {
+	return &Error{v1alpha1.ReasonTokenRefused, "the cluster does not accept the token that it has made, so another cluster may answer at the address", nil}
+}
+
+// refused says why a cluster does not accept a token with which the controllers come, as far as it can be told.
 func refused(ctx context.Context, a *v1alpha1.ClusterAccess, cfg *rest.Config, token Token) *Error {
 	if a.Spec.Federated == nil {
-		return &Error{v1alpha1.ReasonTokenRefused, "the cluster does not accept the token that it has made, so another cluster may answer at the address", nil}
+		return refusedOwn()
 	}
 	if own, err := ReadIssuer(ctx, cfg); err == nil && own == token.Issuer {
 		return &Error{v1alpha1.ReasonEqualIssuers, fmt.Sprintf(

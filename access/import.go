@@ -102,7 +102,7 @@ func (r *importer) renew(ctx context.Context, i *v1alpha1.ServiceAccountImport, 
 	if err != nil {
 		return err
 	}
-	user, err := Check(ctx, a, token)
+	user, err := checkOwn(ctx, a, token)
 	if err != nil {
 		return err
 	}
@@ -130,9 +130,8 @@ func (r *importer) serves(ctx context.Context, i *v1alpha1.ServiceAccountImport,
 	if err != nil || !whole || !isSendable(value) { // a Secret is its owners' to change
 		return false, err
 	}
-	user, err := Check(ctx, a, Token{value: &value, Subject: jwt.ClaimsOf(value).Subject})
-	switch reasonOf(err) {
-	case v1alpha1.ReasonTokenRefused, v1alpha1.ReasonEqualIssuers:
+	user, err := checkOwn(ctx, a, Token{value: &value, Subject: jwt.ClaimsOf(value).Subject})
+	if reasonOf(err) == v1alpha1.ReasonTokenRefused {
 		return false, nil
 	}
 	return user == subjectOf(i), err
