@@ -73,7 +73,9 @@ e2e-kind: go ## Deploy an operator into real kind clusters, and test what become
 prompt: go ## Test that programs react as soon as they promise, on a machine that does nothing else.
 	@$(with_assets) PROMPT=yes $(GO) test -p 1 -parallel 1 -count=1 -timeout 60m -vet=off -ldflags=-w $(BUILDFLAGS) $(TESTARGS) ./examples/... && \
 		$(with_assets) PROMPT=yes $(GO) test -parallel 1 -count=1 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS) $(TESTARGS) \
-		-run 'TestHelloWorld|TestParentsAndChildren|TestMembersSay' ./test/e2e
+		-run 'TestHelloWorld|TestParentsAndChildren|TestMembersSay' ./test/e2e && \
+		$(with_assets) PROMPT=yes $(GO) test -C cmd/mcctl -parallel 1 -count=1 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS) $(TESTARGS) \
+		-run 'TestAClusterJoinsAndLeavesAFleetThatRuns' ./internal/command
 
 .PHONY: bench
 bench: go ## Measure, beside a peer in the same run. ARGS choose tables (see test/bench).

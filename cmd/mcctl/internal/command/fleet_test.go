@@ -6,20 +6,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fleet-runtime/fleet-runtime/access"
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/internal/accesstest"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/members"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 	provider "github.com/fleet-runtime/fleet-runtime/providers/access"
+	fleetstage "github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 // noMetrics are those of a manager whose metrics nobody reads.
@@ -75,8 +80,20 @@ func TestAClusterJoinsAndLeavesAFleetThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.startManager(t, noMetrics)
-	if r := s.join(t, "--wait", "2m"); r.code != 0 || !strings.Contains(r.errOut, "east is Ready") {
+	if r := s.join(t); r.code != 0 {
 		t.Fatalf("join: %+v", r)
+	}
+	fleetstage.Within(t, 10*time.Second, "the ClusterAccess is Ready, and so is a Member", func() bool {
+		m := &membersv1alpha1.Member{}
+		err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "east"}, m)
+		if client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		return meta.IsStatusConditionTrue(s.access(t).Status.Conditions, accessv1alpha1.ConditionReady) &&
+			meta.IsStatusConditionTrue(m.Status.Conditions, membersv1alpha1.ConditionReady)
+	})
+	if r := s.join(t, "--wait", "2m"); r.code != 0 || !strings.Contains(r.errOut, "east is Ready") {
+		t.Fatalf("join again: %+v", r)
 	}
 	if line := fields(s.run(t, "list").out)["east"]; !strings.HasPrefix(line, "Ready") {
 		t.Errorf("list: %q", line)
