@@ -78,22 +78,7 @@ func TestWhatIsReleasedCountsUntilThatIsStored(t *testing.T) {
 	}
 }
 
-// TestWhatIsSaidOfAClusterWaitsForTheProvider: after a start, a cluster that the owner has given up may only not be reported yet.
-func TestWhatIsSaidOfAClusterWaitsForTheProvider(t *testing.T) {
-	t.Parallel()
-	a := newAccounting(t, config{}, givingUp("b"), "a", "b")
-	a.mustOpen(t)
-	if until := a.release(); until <= 0 || until > mostLate || len(a.record.Sites) != 2 || len(a.o.events) > 0 {
-		t.Errorf("it is looked again in %s, and left are %v, and told is %v", until, a.record.Sites, a.o.events)
-	}
-	a.late("b")
-	a.mustOpen(t)
-	if until := a.release(); until != 0 || !slices.Equal(record.Names(a.record.Sites), []mcreconcile.ClusterName{"a"}) {
-		t.Errorf("it is looked again in %s, and left are %v", until, a.record.Sites)
-	}
-}
-
-// late has a cluster missed for longer than a provider takes.
+// late notes that a cluster is missed for as long as a provider may take.
 func (a *accounting) late(name mcreconcile.ClusterName) {
 	a.engine.ledger.missing[record.Site{Name: name}] = time.Now().Add(-mostLate)
 }
@@ -177,7 +162,8 @@ func TestWhichClustersAreReleased(t *testing.T) {
 		until   time.Duration // at most, and not much less
 	}{
 		"nobody says so":       {plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": time.Hour}, left: []mcreconcile.ClusterName{"a", "b"}, until: never},
-		"the owner says so":    {plan: givingUp(" b ,x"), left: []mcreconcile.ClusterName{"a"}, until: never},
+		"the owner says so":    {plan: givingUp(" b ,x"), missing: map[mcreconcile.ClusterName]time.Duration{"b": mostLate}, left: []mcreconcile.ClusterName{"a"}, until: never},
+		"it may come yet":      {plan: givingUp(" b ,x"), left: []mcreconcile.ClusterName{"a", "b"}, until: mostLate},
 		"it is missed so long": {after: time.Hour, plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": time.Hour}, left: []mcreconcile.ClusterName{"b"}, until: time.Hour},
 		"the first is next": {
 			after: time.Hour, plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": 20 * time.Minute, "b": 10 * time.Minute},
