@@ -24,7 +24,7 @@ func TestAContest(t *testing.T) {
 		o.corrected(key, now)
 		now = now.Add(time.Millisecond)
 	}
-	var pauses []time.Duration
+	pauses := make([]time.Duration, 0, 10)
 	for range 10 {
 		if left := o.untilCalm(key, now); left <= mostPause-time.Second || left > mostPause {
 			t.Fatalf("it counts as contended for %s, want %s since it was corrected", left, mostPause)

@@ -128,7 +128,7 @@ func TestAClusterIsNotAskedForKindsThatAreDesiredThere(t *testing.T) {
 	var results latest
 	start := func() (*process, *requests) {
 		asked := &requests{}
-		tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
+		tap := func(req *http.Request) (answered func()) {
 			if req.URL.Query().Get("limit") == "1" {
 				asked.mu.Lock()
 				defer asked.mu.Unlock()
