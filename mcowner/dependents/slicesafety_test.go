@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -330,29 +331,47 @@ func TestAControllerRetiresWithItsSlices(t *testing.T) {
 	w.unharmed(w.Members[0], before)
 }
 
-// TestABurstWritesFewSlices: a hundred dependents go, one after the other, and come back.
+// TestABurstWritesFewSlices: a hundred dependents go, one after the other, and come back. None goes so often that others would be taken
+// to fight for it.
 func TestABurstWritesFewSlices(t *testing.T) {
 	t.Parallel()
 	w := newSlicedWorld(t, 1)
 	one := w.Members[0]
-	p := w.run(w.sliced())
-	w.create(w.Local, w.owner("a", one.Name))
-	w.areSliced(one)
+	r := w.sliced()
+	r.Slices, r.Desired = dependents.SlicesOf(100_000), w.names
+	p := w.run(r)
+	owner := w.owner("a", one.Name)
+	names := make([]string, 25)
+	for i := range names {
+		names[i] = fmt.Sprintf("copy-%02d", i)
+	}
+	owner.Data["value"] = strings.Join(names, " ")
+	w.create(w.Local, owner)
+	eventually(t, "the slice has all copies", func() bool {
+		objects := w.inSlices()[one.Name].Objects
+		return len(objects) == len(names) && !slices.ContainsFunc(objects, func(o v1alpha1.Object) bool { return o.UID == "" })
+	})
 	eventually(t, "the program is at rest", p.isAtRest)
 	sent, begun := requestsOf(p, w.ns, "dependentslices"), time.Now()
-	uid := w.mustGet(one, copyOf("a")).UID
-	for range 100 {
-		w.remove(one, copyOf("a"))
-		eventually(t, "the copy is there again", func() bool {
-			cm := w.get(one, copyOf("a"))
-			if cm == nil || cm.UID == uid {
-				return false
-			}
-			uid = cm.UID
-			return true
-		})
+	last := names[len(names)-1]
+	var uid types.UID
+	for range 4 {
+		for _, name := range names {
+			before := w.mustGet(one, name).UID
+			w.remove(one, name)
+			eventually(t, "the copy is there again", func() bool {
+				cm := w.get(one, name)
+				if cm == nil || cm.UID == before {
+					return false
+				}
+				uid = cm.UID
+				return true
+			})
+		}
 	}
-	eventually(t, "the slice has the last copy", func() bool { return w.inSlices()[one.Name].Objects[0].UID == uid })
+	eventually(t, "the slice has the last copy", func() bool {
+		return slices.ContainsFunc(w.inSlices()[one.Name].Objects, func(o v1alpha1.Object) bool { return o.Name == last && o.UID == uid })
+	})
 	took := time.Since(begun)
 	writes := slices.DeleteFunc(sent.sorted(), func(s string) bool { return strings.HasPrefix(s, http.MethodGet) })
 	t.Logf("%d requests wrote slices in %s", len(writes), took)
