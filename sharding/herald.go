@@ -7,22 +7,19 @@ import (
 
 // herald tells the fleet when it is to ask again, until ctx ends.
 func (r *Replica) herald(ctx context.Context, changed func()) {
-	for {
+	for ctx.Err() == nil {
+		news := false
 		t := timer(r.clock, r.untilNews())
 		select {
 		case <-r.news:
-			r.isSuspended()
-			changed()
+			news = true
 		case <-r.arm:
 		case <-t.C:
-			if r.isNews() {
-				changed()
-			}
 		case <-ctx.Done():
 		}
 		t.Stop()
-		if ctx.Err() != nil {
-			return
+		if r.isNews() || news {
+			changed()
 		}
 	}
 }
@@ -31,6 +28,9 @@ func (r *Replica) herald(ctx context.Context, changed func()) {
 func (r *Replica) untilNews() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.isSuspendedLocked() != r.isNotedLocked() {
+		return 0
+	}
 	wait := time.Hour
 	if r.session != nil {
 		if remaining := r.session.remaining(); remaining > 0 {
@@ -43,11 +43,11 @@ func (r *Replica) untilNews() time.Duration {
 	return wait
 }
 
-// isNews reports whether time alone has brought news.
+// isNews reports whether time alone has brought news, also that which a clock has that was set.
 func (r *Replica) isNews() bool {
-	news := r.isSuspended()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	news := r.noteSuspensionLocked()
 	if r.wakeAt > 0 && r.clock.now().mono >= r.wakeAt {
 		r.wakeAt = 0
 		return true
@@ -55,13 +55,18 @@ func (r *Replica) isNews() bool {
 	return news
 }
 
-// isSuspended notes whether the session is suspended, and reports whether that is new.
-func (r *Replica) isSuspended() (news bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Replica) isSuspendedLocked() bool {
 	s := r.session
-	is := s != nil && s.sent.Load() != nil && s.over() == nil && s.remaining() <= 0
-	if is == !r.suspendedSince.IsZero() {
+	return s != nil && s.sent.Load() != nil && s.over() == nil && s.remaining() <= 0
+}
+
+// isNotedLocked reports whether the session was suspended when that was noted last.
+func (r *Replica) isNotedLocked() bool { return !r.suspendedSince.IsZero() }
+
+// noteSuspensionLocked notes whether the session is suspended, and reports whether that is new.
+func (r *Replica) noteSuspensionLocked() (news bool) {
+	is, s := r.isSuspendedLocked(), r.session
+	if is == r.isNotedLocked() {
 		return false
 	}
 	if is {

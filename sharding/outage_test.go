@@ -63,6 +63,21 @@ func TestAHubThatDoesNotAnswerSuspendsAndCostsNoTenure(t *testing.T) {
 	}
 }
 
+// The clock is set forward by so much that the session is over at once, and something else makes the replica look at its clock.
+func TestASuspensionByAClockThatWasSetIsTold(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 1)
+	c := newSkewed(1)
+	a := s.startWith("a", c)
+	s.becomesShared(a)
+	a.faults.all(freeze)
+	c.jump(time.Hour)
+	a.replica.arm.send()
+	stage.Eventually(t, "the suspension is told", func() bool { return !a.replica.Status().SuspendedSince.IsZero() })
+	a.faults.all(pass)
+	stage.Eventually(t, "its end is told", func() bool { return a.replica.Status().SuspendedSince.IsZero() })
+}
+
 func TestAReplicaThatIsFencedWhileSuspendedBeginsAnew(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 20)
