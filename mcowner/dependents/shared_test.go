@@ -29,7 +29,7 @@ func (w *world) runShared(name string, r interface {
 ) *process {
 	w.t.Helper()
 	replica, err := sharding.New(sharding.Options{
-		ID: "dependents", Namespace: w.ns, Name: name, LeaseDuration: 6 * time.Second, Settle: time.Second,
+		ID: "dependents", Namespace: w.ns, Name: name, LeaseDuration: 10 * time.Second, Settle: time.Second,
 	})
 	if err != nil {
 		w.t.Fatal(err)
