@@ -80,7 +80,7 @@ func TestWhatIsReleasedCountsUntilThatIsStored(t *testing.T) {
 
 // late notes that a cluster is missed for as long as a provider may take.
 func (a *accounting) late(name mcreconcile.ClusterName) {
-	a.engine.ledger.missing[record.Site{Name: name}] = time.Now().Add(-mostLate)
+	a.engine.ledger.missing[record.Site{Name: name}] = time.Now().Add(-remote.ReportedLate(fleet.ErrUnknown))
 }
 
 // TestAKindIsNotedOnceThatIsStored: something of it may be created from then on, and would not be found again if it was not stored.
@@ -162,8 +162,8 @@ func TestWhichClustersAreReleased(t *testing.T) {
 		until   time.Duration // at most, and not much less
 	}{
 		"nobody says so":       {plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": time.Hour}, left: []mcreconcile.ClusterName{"a", "b"}, until: never},
-		"the owner says so":    {plan: givingUp(" b ,x"), missing: map[mcreconcile.ClusterName]time.Duration{"b": mostLate}, left: []mcreconcile.ClusterName{"a"}, until: never},
-		"it may come yet":      {plan: givingUp(" b ,x"), left: []mcreconcile.ClusterName{"a", "b"}, until: mostLate},
+		"the owner says so":    {plan: givingUp(" b ,x"), missing: map[mcreconcile.ClusterName]time.Duration{"b": remote.ReportedLate(fleet.ErrUnknown)}, left: []mcreconcile.ClusterName{"a"}, until: never},
+		"it may come yet":      {plan: givingUp(" b ,x"), left: []mcreconcile.ClusterName{"a", "b"}, until: remote.ReportedLate(fleet.ErrUnknown)},
 		"it is missed so long": {after: time.Hour, plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": time.Hour}, left: []mcreconcile.ClusterName{"b"}, until: time.Hour},
 		"the first is next": {
 			after: time.Hour, plan: &plan{}, missing: map[mcreconcile.ClusterName]time.Duration{"a": 20 * time.Minute, "b": 10 * time.Minute},

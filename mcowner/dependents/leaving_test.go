@@ -198,6 +198,27 @@ func TestOwnersWhoseClusterIsNoLongerOneOfOwners(t *testing.T) {
 	})
 }
 
+// TestDependentsOfAnOwnerThatNobodySawGoStay where its cluster is no longer one of owners: it may have been deleted so that they stay.
+// Once the cluster is one of owners again, or is said to be no more, they are taken for orphans.
+func TestDependentsOfAnOwnerThatNobodySawGoStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.fromMembers(dependents.LeaveAsIs)
+	r.Name = w.ns // that of the collector in metrics
+	r.Sweep = orphans.Sweep{Interval: 50 * time.Millisecond, Listing: 50 * time.Millisecond}
+	p, before := w.runFromMember(r)
+	p.relabel(one, "other")
+	eventually(t, "the owner has no finalizer", func() bool { return len(w.mustGet(one, "a").Finalizers) == 0 })
+	w.remove(one, "a", client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil }) // what a garbage collector does
+	w.isGone(one, "a")
+	w.swept(two, 5)
+	w.unharmed(two, before)
+	p.relabel(one, one.Name)
+	w.isGone(two, before.Name)
+}
+
 // TestOwnersWhoseClusterWasRelabelledWhileNothingRan are let go: where it is declared, also those that have no dependents.
 func TestOwnersWhoseClusterWasRelabelledWhileNothingRan(t *testing.T) {
 	t.Parallel()

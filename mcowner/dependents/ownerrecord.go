@@ -2,7 +2,6 @@ package dependents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -79,7 +77,7 @@ func (a *accounting) release() (until time.Duration) {
 			return false
 		}
 		missing := a.engine.ledger.missingFor(record.Site{Name: s.Name})
-		late, after := reportedLate(err)-missing, a.engine.cfg.releaseAfter
+		late, after := remote.ReportedLate(err)-missing, a.engine.cfg.releaseAfter
 		switch {
 		case a.plan.isGivenUp(s.Name) && late <= 0:
 			a.tellReleased(s, fmt.Errorf("the annotation %s of the owner says so: %w", GiveUpAnnotation, err))
@@ -98,18 +96,6 @@ func (a *accounting) release() (until time.Duration) {
 		return true
 	})
 	return until
-}
-
-// mostLate is how long a provider may take after a start until it has reported all members.
-const mostLate = time.Minute
-
-// reportedLate returns for how long a cluster is to be missed until it counts as gone, by why it cannot be used: one that was not
-// reported may come yet.
-func reportedLate(missing error) time.Duration {
-	if errors.Is(missing, fleet.ErrUnknown) {
-		return mostLate
-	}
-	return 0
 }
 
 // addTargets adds the targets that can be used now to the record. One of which it was not known which cluster it is becomes

@@ -126,7 +126,8 @@ type Reconciler[T client.Object] struct {
 	ByName bool
 
 	// StateNamespace is the namespace of the local cluster in which a ConfigMap remembers owners that were deleted with the
-	// policy Orphan while a cluster was given up. Default: the namespace that the program runs in.
+	// policy Orphan while a cluster was given up. It has to stay the same, or what was noted to move with it. Default: the namespace
+	// that the program runs in.
 	StateNamespace string
 
 	// Slices says that what the controller notes of an owner's clusters is in objects of their own, for owners with many clusters.

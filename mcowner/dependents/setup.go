@@ -195,6 +195,7 @@ func (c *engine) newCollector() (*sweep.Sweeper, error) {
 		Kinds: kinds, MoreKinds: c.moreKindsFound, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Pace: pace,
 		User: c.cfg.user, ByName: c.cfg.byName, OwnersDecommissioned: c.cfg.decommissioned,
 		Watched: c.watches.isWatched, Stray: c.stray, Keep: c.tombs.has, Placed: c.isPlaced,
+		KeepUnseen: c.cfg.onOwnersLeaving != LeaveDeleted,
 	})
 }
 

@@ -183,7 +183,7 @@ func (c *engine) isServed(ctx context.Context, owner mcowner.Reference) bool {
 		return true
 	}
 	err := c.access.WhyNot(owner.Cluster)
-	if remote.IsMissing(err) && c.ledger.missingFor(record.Site{Name: owner.Cluster}) >= reportedLate(err) {
+	if remote.IsMissing(err) && c.ledger.missingFor(record.Site{Name: owner.Cluster}) >= remote.ReportedLate(err) {
 		return false
 	}
 	now, err := c.access.IDOf(ctx, owner.Cluster)

@@ -174,6 +174,18 @@ func IsMissing(err error) bool {
 	return errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown)
 }
 
+// mostLate is how long a provider may take after a start until it has reported all members.
+const mostLate = time.Minute
+
+// ReportedLate returns for how long a cluster is to be missed until it counts as gone, by why it cannot be used: one that was not
+// reported may come yet.
+func ReportedLate(missing error) time.Duration {
+	if errors.Is(missing, fleet.ErrUnknown) {
+		return mostLate
+	}
+	return 0
+}
+
 // IsHung reports whether something gave no answer in time: the API server, or what that has asked. Of a webhook it says so
 // by an internal error.
 func IsHung(err error) bool {

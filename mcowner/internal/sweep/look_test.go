@@ -258,3 +258,24 @@ func TestWhatCannotBeAskedTakesNoTurn(t *testing.T) {
 		}
 	})
 }
+
+// TestADecommissionedClusterThatWasNotReportedMayComeYet: it is missed for a minute before it counts as gone.
+func TestADecommissionedClusterThatWasNotReportedMayComeYet(t *testing.T) {
+	t.Parallel()
+	members := fleet.New(fleet.Options{})
+	synctest.Test(t, func(t *testing.T) {
+		s := knownSweeper(&empty{fleet: members})
+		s.proof.decommissioned = []mcowner.ClusterID{{Name: "away", UID: "c"}}
+		ref := mcowner.Reference{Fleet: "payments", Cluster: "away", ClusterUID: "c", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}
+		for range 2 {
+			if why, err := s.WhyGone(t.Context(), ref, "member"); why != "" || !errors.Is(err, errUnproven) {
+				t.Errorf("its owner is said to be gone at once: %q, %v", why, err)
+			}
+			<-time.After(20 * time.Second)
+		}
+		<-time.After(time.Minute)
+		if why, err := s.WhyGone(t.Context(), ref, "member"); why == "" || err != nil {
+			t.Errorf("after a minute its owner is not gone: %v", err)
+		}
+	})
+}

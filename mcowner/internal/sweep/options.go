@@ -40,6 +40,9 @@ type Options struct {
 	// Keep reports whether the dependents of an owner that is gone are to stay, as when it was deleted with the policy Orphan
 	// while their cluster was away. Then they only lose the reference. It may be nil.
 	Keep func(ctx context.Context, gone mcowner.Reference) (bool, error)
+	// KeepUnseen has dependents stay whose owner is gone from a cluster that is not in OwnersIn, nor in OwnersDecommissioned: nobody saw
+	// whether it was deleted with the policy Orphan.
+	KeepUnseen bool
 	// Watched reports whether a controller of the manager watches a kind in a cluster, as an object of the type in Kinds. It
 	// must not wait for anything. It may be nil, for none: then each sweep lists, unless the pace says otherwise.
 	Watched func(in mcreconcile.ClusterName, kind schema.GroupVersionKind) bool

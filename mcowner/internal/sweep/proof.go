@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +22,7 @@ type proof struct {
 	access         *remote.Access
 	owners         []remote.Kind
 	decommissioned []mcowner.ClusterID
+	missed         sync.Map // of decommissioned clusters that are not in the fleet, by name: since when
 }
 
 // finding is what was found out about a dependent.
@@ -40,8 +43,12 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 	}
 	k, _ := p.kindOf(owner)
 	if p.isDecommissioned(owner) {
-		if gone, err := p.isAnotherNow(ctx, owner); gone || err != nil {
-			return finding{why: "its owner's cluster was decommissioned"}, err
+		gone, err := p.isAnotherNow(ctx, owner)
+		if err != nil {
+			return found, err
+		}
+		if gone {
+			return finding{why: "its owner's cluster was decommissioned"}, nil
 		}
 	}
 	err = p.access.Visit(ctx, owner.Cluster, func(ctx context.Context, home remote.Session) error {
@@ -108,9 +115,14 @@ func (p *proof) isDecommissioned(owner mcowner.Reference) bool {
 
 // isAnotherNow reports whether the name of the owner's cluster leads to none now, or to another one.
 func (p *proof) isAnotherNow(ctx context.Context, owner mcowner.Reference) (bool, error) {
-	if remote.IsMissing(p.access.WhyNot(owner.Cluster)) {
+	if why := p.access.WhyNot(owner.Cluster); remote.IsMissing(why) {
+		since, _ := p.missed.LoadOrStore(owner.Cluster, time.Now())
+		if time.Since(since.(time.Time)) < remote.ReportedLate(why) { //nolint:forcetypeassert // stored here alone
+			return false, fmt.Errorf("%w: it is said that its cluster is no more, and it may be reported yet: %w", errUnproven, why)
+		}
 		return true, nil
 	}
+	p.missed.Delete(owner.Cluster)
 	now, err := p.access.AskID(ctx, owner.Cluster)
 	if err != nil {
 		return false, fmt.Errorf("%w: it is said that its cluster is no more, and one has that name: %w", errUnproven, err)

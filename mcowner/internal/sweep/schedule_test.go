@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -322,6 +323,35 @@ func TestAKindThatGivesNoAnswerHoldsUpNoOther(t *testing.T) {
 			if n < rounds-1 { // the first round ends with the kind that gives no answer
 				t.Errorf("%s was listed %d times in %d rounds", kind, n, rounds)
 			}
+		}
+	})
+}
+
+// TestAListThatIsForbiddenIsAskedForAsRarelyAsOthers: in a thousand members it would use up the limit.
+func TestAListThatIsForbiddenIsAskedForAsRarelyAsOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1, 2)
+		tried := map[string]int{}
+		s.list = func(_ context.Context, _ remote.Session, k remote.Kind, _ func(client.Object) error) error {
+			tried[k.Kind]++
+			if k.Kind == "Kind0" {
+				return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+			}
+			return apierrors.NewServiceUnavailable("it is tried again soon")
+		}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil}
+		const sweeps = 3
+		for range sweeps {
+			s.sweep(t.Context(), s.memory("member-0"), by)
+			<-time.After(s.Interval)
+		}
+		if tried["Kind0"] != 1 || tried["Kind1"] != sweeps {
+			t.Errorf("the lists were asked for %v times", tried)
+		}
+		<-time.After(2 * s.Listing)
+		if s.sweep(t.Context(), s.memory("member-0"), by); tried["Kind0"] != 2 {
+			t.Error("the right may have been given since, and the list is not asked for again")
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -151,7 +152,7 @@ func (s *Sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Ki
 		return false, nil
 	}
 	err = s.list(ctx, at, k, do)
-	if err == nil || errors.Is(err, remote.ErrEndless) {
+	if err == nil || errors.Is(err, remote.ErrEndless) || apierrors.IsForbidden(err) { // the same would come of it before
 		c.due[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
 	}
 	return err == nil || errors.Is(err, errHung), err
@@ -250,6 +251,9 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	case err != nil:
 	case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil && !s.access.IsOthers(owner.Cluster):
 		s.Stray(owner, in)
+	case !is.stray && is.why != "" && s.KeepUnseen && !s.access.Within(s.OwnersIn, owner.Cluster) && !s.IsDecommissioned(owner):
+		found.unproven++
+		log.V(1).Info("Left a dependent alone", "owner", owner.String(), "why", is.why+", and nobody saw how it was deleted")
 	case is.why == "" && !is.stray:
 		found.alive[nameOf(owner)] = struct{}{}
 	default:
