@@ -49,7 +49,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	wanted, err := p.applyInWaves(ctx, s, wants, found, unknown, done)
 	p.o.keep(p.at.Name(), wanted)
 	p.engine.ledger.awaitOnly(p.work.owner, p.at.Name(), wanted)
-	if done.Err = together(unclear, err); unlessContended(done.Err) == nil {
+	if done.Err = together(unclear, err); unlessContended(done.Err) == nil && !done.isSuspended() {
 		done.Err = together(done.Err, p.prune(ctx, found, wanted, done))
 	}
 	for _, why := range unknown {
@@ -121,6 +121,12 @@ type wanted struct {
 	shared bool
 	Policy
 	err error // why nothing can be done about it
+}
+
+// stays reports whether an object is to stay when it is not desired any more.
+func (w wanted) stays() bool {
+	said, ok := w.obj.GetAnnotations()[DeletionPolicyAnnotation]
+	return said == string(metav1.DeletePropagationOrphan) || !ok && w.Keep
 }
 
 // wantedOf returns what is desired, with the policies that hold for it.

@@ -1,6 +1,7 @@
 package dependents_test
 
 import (
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,23 @@ func TestWhatIsCreatedOnlyGetsItsLabelsBack(t *testing.T) {
 		w.isGone(w.Local, name)
 		w.isGone(one, copyOf(name))
 	}
+}
+
+// TestANamespaceThatIsSharedGetsItsLabelsBack, by which it is found when its last owner goes.
+func TestANamespaceThatIsSharedGetsItsLabelsBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, name := w.Members[0], w.ns+"-shared"
+	w.run(w.inNamespaces())
+	w.create(w.Local, w.ownerIn("a", name))
+	eventually(t, "the namespace has its labels", func() bool { return w.ownersOf(one, name) == 1 })
+	ns := w.namespace(one, name)
+	before := maps.Clone(ns.Labels)
+	delete(ns.Labels, mcowner.FleetLabel)
+	if err := one.Client().Update(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the labels are back", func() bool { return maps.Equal(w.namespace(one, name).Labels, before) })
 }
 
 // TestDependentsThatLostTheirLabelsWhileNothingRanGoWithTheirOwner: no list by labels finds them.

@@ -43,11 +43,13 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 		}
 		conflict.Why = p.discreet(owned, references[i])
 	case metav1.GetControllerOfNoCopy(existing) != nil:
-		conflict.Why = &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Native: metav1.GetControllerOf(existing)}
+		conflict.Why = p.discreetlyOwned(existing)
 	case slices.ContainsFunc(references, p.asked.ref.Same): // a namespace that it shares, and desires itself now
 		return p.unlessGoing(w, existing)
 	case p.isFromAnother(existing, references):
 		conflict.Why = errCopy
+	case w.kind.GroupKind() == namespaceKind && !w.stays():
+		conflict.Why = errOthersNamespace
 	case (w.Conflict == AdoptUnowned || w.Conflict == Adopt) && existing.GetDeletionTimestamp().IsZero() && existing.GetLabels()[mcowner.FleetLabel] == "":
 		return nil
 	default:
@@ -55,6 +57,9 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 	}
 	return conflict
 }
+
+// errOthersNamespace is why a namespace is not adopted: with it would go one day what others have in it.
+var errOthersNamespace = fmt.Errorf("%w, and a namespace of others is adopted only where it stays: with the annotation %s: %s", errNoReference, DeletionPolicyAnnotation, metav1.DeletePropagationOrphan)
 
 // unlessGoing returns an error for an object that is being deleted.
 func (p *placement) unlessGoing(w wanted, existing client.Object) error {
@@ -140,6 +145,17 @@ func (p *placement) discreet(err error, of mcowner.Reference) error {
 		return errOtherTenant
 	}
 	return err
+}
+
+// errOthersOwn says that an object belongs to another one of its cluster, whose name is nobody else's business.
+var errOthersOwn = errors.New("it is controlled by an object of its own cluster")
+
+// discreetlyOwned is discreet for an object with a native controller: nobody knows whose that is.
+func (p *placement) discreetlyOwned(existing client.Object) error {
+	if p.engine.writers.User != nil {
+		return errOthersOwn
+	}
+	return &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Native: metav1.GetControllerOf(existing)}
 }
 
 // errOthersMalformed is [mcowner.ErrMalformed] without the names of owners.

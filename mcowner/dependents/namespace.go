@@ -3,6 +3,7 @@ package dependents
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,10 +70,10 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 	if err != nil {
 		return nil, Unchanged, nil //nolint:nilerr // what cannot be read is nobody's, and it is there
 	}
-	if w.Suspend || slices.ContainsFunc(references, p.asked.ref.Same) {
+	if w.Suspend {
 		return existing, Unchanged, nil
 	}
-	return p.joinNamespace(ctx, w, existing)
+	return p.joinNamespace(ctx, w, existing, slices.ContainsFunc(references, p.asked.ref.Same))
 }
 
 // refer adds the owner to a namespace, and no native reference: Kubernetes' garbage collector does not look whether it is empty.
@@ -83,10 +84,14 @@ func (p *placement) refer(namespace client.Object) error {
 	return err
 }
 
-func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client.Object) (client.Object, State, error) {
+// joinNamespace adds the owner to a namespace, and the labels by which its dependents are found, unless both are there.
+func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client.Object, isJoined bool) (client.Object, State, error) {
 	joined := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	if err := p.refer(joined); err != nil {
 		return nil, "", err
+	}
+	if isJoined && maps.Equal(joined.GetLabels(), existing.GetLabels()) {
+		return existing, Unchanged, nil
 	}
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()

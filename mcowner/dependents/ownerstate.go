@@ -249,6 +249,11 @@ type report struct {
 	look    *kindsLook // nil if it is not known of which kinds there is something
 }
 
+// isSuspended reports whether something is not as it is desired, since it is suspended.
+func (r *report) isSuspended() bool {
+	return slices.ContainsFunc(r.Objects, func(o ObjectResult) bool { return o.State == Suspended })
+}
+
 // was returns what was desired of an object last.
 func (o *ownerState) was(key dependentKey) (fingerprint, bool) {
 	o.mu.Lock()

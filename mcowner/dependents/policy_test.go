@@ -432,6 +432,35 @@ func TestNothingIsWrittenWhileItIsSuspended(t *testing.T) {
 	}
 }
 
+// TestNothingIsRemovedForWhatIsSuspended: what an object takes the place of stays until that may be created.
+func TestNothingIsRemovedForWhatIsSuspended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		return []client.Object{&corev1.ConfigMap{ObjectMeta: metaOf(owner.Namespace, owner.Data["value"])}}, nil
+	}
+	all := reportsOf(t, r)
+	w.run(r)
+	owner := w.owner("a", one.Name)
+	owner.Data["value"] = "old"
+	w.create(w.Local, owner)
+	all.is("a", dependents.Applied, dependents.Unchanged)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		cm.Annotations[dependents.SuspendAnnotation], cm.Data["value"] = "true", "new"
+	})
+	all.is("a", dependents.Suspended)
+	if w.get(one, "old") == nil || w.get(one, "new") != nil {
+		t.Error("the old object is gone, or the new one is there, while all is suspended")
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.SuspendAnnotation) })
+	w.isGone(one, "old")
+	if w.get(one, "new") == nil {
+		t.Error("the old object was removed before the new one was there")
+	}
+}
+
 // TestABadAnnotationStopsNothingElse: the other dependents are as desired, and the one that has it is neither written nor deleted.
 func TestABadAnnotationStopsNothingElse(t *testing.T) {
 	t.Parallel()

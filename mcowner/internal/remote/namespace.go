@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,14 +66,14 @@ func emptiness(ctx context.Context, a *Access, at Session, namespace string) (em
 			switch obj := &list.Items[i]; {
 			case isOfKubernetes(k.GroupKind(), obj):
 			case isGoing(obj, kinds):
-				going = Kind{GroupVersionKind: k.GroupVersionKind}.Describe(obj)
+				going = k.GroupKind().String() // and not its name, which may be another tenant's business
 			default:
 				return false, nil
 			}
 		}
 	}
 	if going != "" {
-		return false, fmt.Errorf("%s and maybe others: %w", going, ErrEmptying)
+		return false, fmt.Errorf("objects of the kind %s and maybe others: %w", going, ErrEmptying)
 	}
 	return true, nil
 }
@@ -119,8 +120,8 @@ func isOfKubernetes(kind schema.GroupKind, obj *metav1.PartialObjectMetadata) bo
 		return obj.Name == "kube-root-ca.crt"
 	case schema.GroupKind{Kind: "ServiceAccount"}:
 		return obj.Name == "default"
-	case schema.GroupKind{Kind: "Secret"}: // the token of that, before Kubernetes 1.24
-		return obj.Annotations[corev1.ServiceAccountNameKey] == "default"
+	case schema.GroupKind{Kind: "Secret"}: // the token of that, before Kubernetes 1.24; users give theirs other names
+		return obj.Annotations[corev1.ServiceAccountNameKey] == "default" && strings.HasPrefix(obj.Name, "default-token-")
 	case schema.GroupKind{Kind: "Endpoints"}: // of a Service, which is listed itself
 		return obj.Annotations[corev1.EndpointsLastChangeTriggerTime] != "" || obj.Labels["endpoints.kubernetes.io/managed-by"] != ""
 	case schema.GroupKind{Kind: "Event"}, schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}:

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -81,5 +82,18 @@ func TestEachListOfANamespaceWaitsForTheLimit(t *testing.T) {
 	}
 	if n := lists.Load(); n < 10 || n != waits.Load() || hurried.Load() != 0 {
 		t.Errorf("%d lists waited %d times, %d of them not before they were sent", n, waits.Load(), hurried.Load())
+	}
+}
+
+// TestTokensOfUsersAreNotKubernetesOwn: before Kubernetes 1.24 that made one for the account default of each namespace.
+func TestTokensOfUsersAreNotKubernetesOwn(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"default-token-x7k2p": true, "long-lived": false} {
+		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"},
+		}}
+		if got := isOfKubernetes(schema.GroupKind{Kind: "Secret"}, obj); got != want {
+			t.Errorf("%s is Kubernetes' own: %t, want %t", name, got, want)
+		}
 	}
 }
