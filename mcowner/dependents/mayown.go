@@ -59,7 +59,8 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 }
 
 // errOthersNamespace is why a namespace is not adopted: with it would go one day what others have in it.
-var errOthersNamespace = fmt.Errorf("%w, and a namespace of others is adopted only where it stays: with the annotation %s: %s", errNoReference, DeletionPolicyAnnotation, metav1.DeletePropagationOrphan)
+var errOthersNamespace = fmt.Errorf("%w, and a namespace of others is adopted only where it stays: with the annotation %s: %s",
+	errNoReference, DeletionPolicyAnnotation, metav1.DeletePropagationOrphan)
 
 // unlessGoing returns an error for an object that is being deleted.
 func (p *placement) unlessGoing(w wanted, existing client.Object) error {

@@ -53,7 +53,7 @@ func TestTheRightsOfTheDocsSuffice(t *testing.T) {
 	<-p.members.Remove("member-1") // so that the collector alone can find what follows
 	w.change(one, "b", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
 	w.remove(one, "b")
-	if err := p.members.Set(fleet.Member{Name: "member-1", Config: owners}); err != nil {
+	if err := p.members.Set(fleet.Member{Name: "member-1", Config: owners, Labels: map[string]string{"name": "member-1"}}); err != nil {
 		t.Fatal(err)
 	}
 	w.isGone(two, copyOf("b"))
