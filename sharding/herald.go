@@ -7,7 +7,7 @@ import (
 
 // herald tells the fleet when it is to ask again, until ctx ends.
 func (r *Replica) herald(ctx context.Context, changed func()) {
-	for ctx.Err() == nil {
+	for {
 		news := false
 		t := timer(r.clock, r.untilNews())
 		select {
@@ -18,6 +18,9 @@ func (r *Replica) herald(ctx context.Context, changed func()) {
 		case <-ctx.Done():
 		}
 		t.Stop()
+		if ctx.Err() != nil {
+			return
+		}
 		if r.isNews() || news {
 			changed()
 		}
@@ -28,14 +31,9 @@ func (r *Replica) herald(ctx context.Context, changed func()) {
 func (r *Replica) untilNews() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isSuspendedLocked() != r.isNotedLocked() {
-		return 0
-	}
 	wait := time.Hour
-	if r.session != nil {
-		if remaining := r.session.remaining(); remaining > 0 {
-			wait = remaining
-		}
+	if r.suspendedSince.IsZero() && r.isOpenLocked() {
+		wait = r.session.remaining() // at once if it has lapsed, which is to be noted
 	}
 	if r.wakeAt > 0 {
 		wait = min(wait, r.wakeAt-r.clock.now().mono)
@@ -55,18 +53,17 @@ func (r *Replica) isNews() bool {
 	return news
 }
 
-func (r *Replica) isSuspendedLocked() bool {
-	s := r.session
-	return s != nil && s.sent.Load() != nil && s.over() == nil && s.remaining() <= 0
+// isOpenLocked reports whether there is a session that was opened, and is not lost.
+func (r *Replica) isOpenLocked() bool {
+	return r.session != nil && r.session.sent.Load() != nil && r.session.over() == nil
 }
 
-// isNotedLocked reports whether the session was suspended when that was noted last.
-func (r *Replica) isNotedLocked() bool { return !r.suspendedSince.IsZero() }
+func (r *Replica) isSuspendedLocked() bool { return r.isOpenLocked() && r.session.remaining() <= 0 }
 
 // noteSuspensionLocked notes whether the session is suspended, and reports whether that is new.
 func (r *Replica) noteSuspensionLocked() (news bool) {
 	is, s := r.isSuspendedLocked(), r.session
-	if is == r.isNotedLocked() {
+	if is == !r.suspendedSince.IsZero() {
 		return false
 	}
 	if is {

@@ -199,7 +199,7 @@ func TestOwnersWhoseClusterIsNoLongerOneOfOwners(t *testing.T) {
 }
 
 // TestDependentsOfAnOwnerThatNobodySawGoStay where its cluster is no longer one of owners: it may have been deleted so that they stay.
-// Once the cluster is one of owners again, or is said to be no more, they are taken for orphans.
+// Once the cluster is one of owners again, they are taken for orphans.
 func TestDependentsOfAnOwnerThatNobodySawGoStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)

@@ -48,14 +48,20 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 		return p.unlessGoing(w, existing)
 	case p.isFromAnother(existing, references):
 		conflict.Why = errCopy
-	case w.kind.GroupKind() == namespaceKind && !w.stays():
+	case w.mayAdopt(existing) && w.kind.GroupKind() == namespaceKind && !w.stays():
 		conflict.Why = errOthersNamespace
-	case (w.Conflict == AdoptUnowned || w.Conflict == Adopt) && existing.GetDeletionTimestamp().IsZero() && existing.GetLabels()[mcowner.FleetLabel] == "":
+	case w.mayAdopt(existing):
 		return nil
 	default:
 		conflict.Why = errNoReference
 	}
 	return conflict
+}
+
+// mayAdopt reports whether the policy lets an object be taken over that is nobody's.
+func (w wanted) mayAdopt(existing client.Object) bool {
+	return (w.Conflict == AdoptUnowned || w.Conflict == Adopt) &&
+		existing.GetDeletionTimestamp().IsZero() && existing.GetLabels()[mcowner.FleetLabel] == ""
 }
 
 // errOthersNamespace is why a namespace is not adopted: with it would go one day what others have in it.

@@ -327,8 +327,8 @@ func TestANamespaceOfOthersIsAdoptedOnlyWhereItStays(t *testing.T) {
 		"It goes":                            {saying(""), false, false},
 		"All stays":                          {saying(""), true, true},
 		"It says that it stays":              {saying("Orphan"), false, true},
-		"It says that it goes":               {saying("Delete"), false, false},
-		"All stays, and it says it does not": {saying("Delete"), true, false},
+		"It says that it goes":               {saying("Background"), false, false},
+		"All stays, and it says it does not": {saying("Background"), true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

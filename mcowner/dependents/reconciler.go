@@ -108,7 +108,8 @@ type Reconciler[T client.Object] struct {
 	// to leave. The owners lose the finalizer. A cluster may have become one of these while the program did not run: if it is set,
 	// also to [LeaveAsIs], owners are looked for in the other clusters when these are connected, which takes the right to list them
 	// there. Default: as with LeaveAsIs, but owners are not looked for, and only those are found that have dependents. Where replicas
-	// share the members, and OwnersIn names members, owners are looked for anyway.
+	// share the members, and OwnersIn names members, owners are looked for anyway. Nobody sees how owners are deleted there: unless it
+	// is LeaveDeleted, the dependents of one that is gone stay.
 	OnOwnersLeaving LeavePolicy
 
 	// Retire ends the controller's work for good: owners lose the finalizer and all that was noted on them, and dependents
@@ -117,7 +118,8 @@ type Reconciler[T client.Object] struct {
 
 	// OwnersDecommissioned are clusters of owners that are no more, for which nobody can be asked whether owners are there:
 	// their dependents are removed by the collector. A cluster is told by its UID, which the references in its dependents have,
-	// or by its name where they do not say it; one that is in the fleet is asked all the same.
+	// or by its name where they do not say it; one that is in the fleet is asked all the same. One that no provider has reported is
+	// missed for a minute first.
 	OwnersDecommissioned []mcowner.ClusterID
 
 	// ByName allows clusters of which it cannot be told which they are, for want of the right to get the namespace

@@ -403,6 +403,33 @@ func TestWhatWasDeletedBetweenTwoEngagementsIsCreatedAnew(t *testing.T) {
 	})
 }
 
+// TestAnOwnerThatWentBetweenTwoEngagementsIsForgotten: no event of its cluster's watches tells of it.
+func TestAnOwnerThatWentBetweenTwoEngagementsIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	p, before := w.runFromMember(w.fromMembers(dependents.LeaveAsIs))
+	connect := func(cfg *rest.Config, agent string) {
+		m := p.member(one)
+		m.Config, m.Revision = cfg, agent // a change of which has the member connected anew
+		m.Config.UserAgent = agent
+		if err := p.members.Set(m); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the member is connected as "+agent, func() bool {
+			engagement, err := p.GetFleet().Engagement("member-1")
+			return err == nil && engagement.Cluster().GetConfig().UserAgent == agent
+		})
+	}
+	ear := newEar(t)
+	connect(ear.listen(one.Config()), "deaf")
+	ear.stop()
+	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+	w.remove(one, "a")
+	connect(one.Config(), "hearing")
+	w.isGone(two, before.Name)
+}
+
 // TestWhatTheCacheDoesNotKnowYet: objects that were taken from the owner a moment ago are neither changed nor deleted.
 func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
 	t.Parallel()

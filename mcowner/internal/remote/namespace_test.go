@@ -85,6 +85,34 @@ func TestEachListOfANamespaceWaitsForTheLimit(t *testing.T) {
 	}
 }
 
+// TestWhatIsLeftInANamespaceIsNotTold: it may be another tenant's.
+func TestWhatIsLeftInANamespaceIsNotTold(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
+	}}
+	if err := cp.Client().Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	going := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "acme-2027", Finalizers: []string{"example.com/goes"}}}
+	if err := cp.Client().Create(t.Context(), going); err != nil {
+		t.Fatal(err)
+	}
+	if err := cp.Client().Delete(t.Context(), going); err != nil {
+		t.Fatal(err)
+	}
+	member, err := cluster.New(cp.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+	_, err = TakeAway(t.Context(), &Access{Timeout: time.Minute}, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+	if !errors.Is(err, ErrEmptying) || !strings.Contains(err.Error(), "ConfigMap") || strings.Contains(err.Error(), going.Name) {
+		t.Errorf("the error is %v, want one with the kind of what is left, and not with its name", err)
+	}
+}
+
 // TestTokensOfUsersAreNotKubernetesOwn: before Kubernetes 1.24 that made one for the account default of each namespace.
 func TestTokensOfUsersAreNotKubernetesOwn(t *testing.T) {
 	t.Parallel()

@@ -279,3 +279,19 @@ func TestADecommissionedClusterThatWasNotReportedMayComeYet(t *testing.T) {
 		}
 	})
 }
+
+// TestWhereItIsUnseenHowOwnersAreDeleted: where they are not watched, unless that cluster is said to be no more.
+func TestWhereItIsUnseenHowOwnersAreDeleted(t *testing.T) {
+	t.Parallel()
+	s := knownSweeper(&empty{fleet: fleet.New(fleet.Options{})}) // a fleet without a provider, whose owners are in the local cluster
+	s.OwnersDecommissioned = []mcowner.ClusterID{{Name: "no-more", UID: "c"}}
+	s.proof.decommissioned = s.OwnersDecommissioned
+	for _, keep := range []bool{true, false} {
+		s.KeepUnseen = keep
+		for cluster, want := range map[mcreconcile.ClusterName]bool{mcreconcile.LocalCluster: false, "elsewhere": keep, "no-more": false} {
+			if got := s.isUnseen(mcowner.Reference{Cluster: cluster, ClusterUID: "c"}); got != want {
+				t.Errorf("KeepUnseen %t: in %q it is unseen: %t, want %t", keep, cluster, got, want)
+			}
+		}
+	}
+}

@@ -40,7 +40,7 @@ type Options struct {
 	// Keep reports whether the dependents of an owner that is gone are to stay, as when it was deleted with the policy Orphan
 	// while their cluster was away. Then they only lose the reference. It may be nil.
 	Keep func(ctx context.Context, gone mcowner.Reference) (bool, error)
-	// KeepUnseen has dependents stay whose owner is gone from a cluster that is not in OwnersIn, nor in OwnersDecommissioned: nobody saw
+	// KeepUnseen lets dependents stay whose owner is gone from a cluster that is not in OwnersIn, nor in OwnersDecommissioned: nobody saw
 	// whether it was deleted with the policy Orphan.
 	KeepUnseen bool
 	// Watched reports whether a controller of the manager watches a kind in a cluster, as an object of the type in Kinds. It

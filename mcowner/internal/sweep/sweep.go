@@ -152,7 +152,7 @@ func (s *Sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Ki
 		return false, nil
 	}
 	err = s.list(ctx, at, k, do)
-	if err == nil || errors.Is(err, remote.ErrEndless) || apierrors.IsForbidden(err) { // the same would come of it before
+	if err == nil || errors.Is(err, remote.ErrEndless) || apierrors.IsForbidden(err) { // asked again soon, it would end no better
 		c.due[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
 	}
 	return err == nil || errors.Is(err, errHung), err
@@ -251,9 +251,6 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	case err != nil:
 	case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil && !s.access.IsOthers(owner.Cluster):
 		s.Stray(owner, in)
-	case !is.stray && is.why != "" && s.KeepUnseen && !s.access.Within(s.OwnersIn, owner.Cluster) && !s.IsDecommissioned(owner):
-		found.unproven++
-		log.V(1).Info("Left a dependent alone", "owner", owner.String(), "why", is.why+", and nobody saw how it was deleted")
 	case is.why == "" && !is.stray:
 		found.alive[nameOf(owner)] = struct{}{}
 	default:
@@ -262,7 +259,8 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	return ""
 }
 
-// prove asks the API server of the owner's cluster, see [proof.orphaned].
+// prove asks the API server of the owner's cluster, see [proof.orphaned]. That an owner is gone proves nothing if it might have been
+// deleted so that its dependents stay.
 func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (is finding, err error) {
 	if _, unheard := found.unheard[owner.Cluster]; unheard {
 		return is, fmt.Errorf("%w: %s gave no answer in time", errUnproven, remote.ClusterText(owner.Cluster))
@@ -277,7 +275,15 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if remote.IsHung(err) {
 		found.unheard[owner.Cluster] = struct{}{}
 	}
+	if err == nil && is.why != "" && !is.stray && s.isUnseen(owner) {
+		return finding{}, fmt.Errorf("%w: %s, and nobody saw how it was deleted", errUnproven, is.why)
+	}
 	return is, err
+}
+
+// isUnseen reports whether nobody sees how an owner is deleted, and that matters.
+func (s *Sweeper) isUnseen(owner mcowner.Reference) bool {
+	return s.KeepUnseen && !s.access.Within(s.OwnersIn, owner.Cluster) && !s.IsDecommissioned(owner)
 }
 
 // isKnownAlive is isAlive, asked once for all dependents of an owner: what is noted on it may be a thousand clusters.
