@@ -1,7 +1,6 @@
 # What can be passed on: make demo ARGS=-stay, make test PACKAGES=./fleet/... TESTARGS="-run TestDrain -v"
 ARGS     ?=
-# Those that take longest are tested first, so that none of them is left alone at the end.
-PACKAGES ?= ./test/e2e ./mcowner/dependents ./mctest ./examples/quickstart ./test/replicas ./...
+PACKAGES ?= ./...
 TESTARGS ?=
 # What make release makes.
 VERSION  ?= v0.1.0
@@ -21,6 +20,11 @@ MUTATE = $(GO) tool -modfile=$(CURDIR)/hack/mutants.mod gremlins unleash --confi
 # What make mutants is about by default, the quick ones first: fleet alone takes hours.
 CORE = internal/retry internal/oneline internal/delivery internal/clientmetrics mcreconcile mchandler mcsource mcqueue \
 	internal/informer mcbuilder internal/pulse internal/restmapper fleet
+
+# Of all packages, those come first, one after the other, that keep both cores busy by themselves: side by side they take as long, and
+# members time out. Of the others, those that take longest come first, so that none of them is left alone at the end.
+BUSY   = test/e2e mcowner/dependents
+OTHERS = ./mctest ./examples/quickstart ./test/replicas $(filter-out $(addprefix %/,$(BUSY)),$(shell $(GO) list ./...))
 
 # Two packages are tested side by side: tests of replicas run ten processes at once, and a third package beside them makes members
 # time out. Nobody debugs these binaries, and without DWARF they link faster. The linters vet.
@@ -52,7 +56,10 @@ record: go assets ## Record the demo for the README.
 test: go ## Run all tests, unit and end-to-end, with the race detector. PACKAGES and TESTARGS narrow it down.
 	@test -n "$(RACE)" || echo >&2 "make: no C compiler (gcc or clang) was found, or CGO_ENABLED=0 is set:" \
 		"the tests run WITHOUT the race detector and will not notice data races"
-	@$(with_assets) $(GO) test $(TESTFLAGS) $(TESTARGS) $(PACKAGES)
+	@$(with_assets) && export KUBEBUILDER_ASSETS && $(if $(filter ./...,$(PACKAGES)), \
+		{ busy=0; for package in $(BUSY); do $(GO) test $(TESTFLAGS) $(TESTARGS) ./$$package || busy=$$?; done; \
+		$(GO) test $(TESTFLAGS) $(TESTARGS) $(OTHERS) && exit $$busy; }, \
+		$(GO) test $(TESTFLAGS) $(TESTARGS) $(PACKAGES))
 	@$(with_assets) && export KUBEBUILDER_ASSETS && \
 		for module in $(filter-out $(GINKGO),$(MODULES)); do $(GO) test -C $$module $(TESTFLAGS) $(TESTARGS) ./... || exit 1; done && \
 		for module in $(GINKGO); do $(GO) test -C $$module $(subst -parallel 4,,$(TESTFLAGS)) $(TESTARGS) ./... || exit 1; done
