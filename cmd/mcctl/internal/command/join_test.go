@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/internal/accesstest"
 )
 
 // join joins the member as east.
@@ -102,6 +103,30 @@ func (s *stage) checkMinter(t *testing.T, token string) {
 	}
 	if err := c.List(t.Context(), &corev1.SecretList{}); err == nil {
 		t.Error("the minter may list Secrets")
+	}
+}
+
+func TestJoiningAgainLetsTheMinterMakeTokensAfterTheMemberGotAnotherIssuer(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	member := s.Members[0]
+	member.RestartWith(t, "--service-account-issuer=https://another.example.com", "--service-account-issuer="+accesstest.Issuer(member))
+	eventually(t, "a policy from before refuses the tokens", func() bool { return s.run(t, "token", "east").code != 0 })
+	minter := &corev1.Secret{}
+	minter.Namespace, minter.Name = "default", "east-minter"
+	if err := s.Local.Client().Get(t.Context(), client.ObjectKeyFromObject(minter), minter); err != nil {
+		t.Fatal(err)
+	}
+	before := minter.ResourceVersion
+	if r := s.join(t); r.code != 0 || !strings.Contains(r.errOut, "ValidatingAdmissionPolicy fleet-runtime.fleet-system.fleet-minter: changed") {
+		t.Errorf("join again: %+v", r)
+	}
+	eventually(t, "the minter makes tokens again", func() bool { return s.run(t, "token", "east").code == 0 })
+	if err := s.Local.Client().Get(t.Context(), client.ObjectKeyFromObject(minter), minter); err != nil || minter.ResourceVersion != before {
+		t.Errorf("the minter's own token, which the member accepts, was written anew, or: %v", err)
 	}
 }
 

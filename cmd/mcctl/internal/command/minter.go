@@ -31,15 +31,13 @@ func (j *join) giveMinter(ctx context.Context, hub, member *reached, p joinPlan,
 	if client.IgnoreNotFound(err) != nil {
 		return hub.failed("read", wanted, err)
 	}
-	token := string(found.Data[accessv1alpha1.MinterToken])
 	kept := err == nil && current(found, wanted) && accepted(ctx, member.config, found)
-	if !kept {
-		if a.dryRun {
-			return a.progress.step(hub.name+": "+describe(wanted), func() (string, error) { return "would get a new token", nil })
-		}
-		if token, err = firstToken(ctx, member, p); err != nil {
-			return err
-		}
+	if !kept && a.dryRun {
+		return a.progress.step(hub.name+": "+describe(wanted), func() (string, error) { return "would get a new token", nil })
+	}
+	token, err := minterToken(ctx, member, p) // also beside one that is kept: the member may have got other audiences since that was made
+	if err != nil {
+		return err
 	}
 	audiences := jwt.ClaimsOf(token).Audiences
 	if len(audiences) == 0 || slices.Contains(audiences, "") {
@@ -85,8 +83,8 @@ func accepted(ctx context.Context, config *rest.Config, secret *corev1.Secret) b
 	return err == nil
 }
 
-// firstToken makes the first token of the minter.
-func firstToken(ctx context.Context, member *reached, p joinPlan) (string, error) {
+// minterToken makes a token of the minter.
+func minterToken(ctx context.Context, member *reached, p joinPlan) (string, error) {
 	minter := membership.Minter(p.rights.Account)
 	account := &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
