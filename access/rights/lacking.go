@@ -17,43 +17,49 @@ import (
 // reviewsAtOnce is how many questions are asked side by side.
 const reviewsAtOnce = 8
 
-// Lacking asks an API server which of the rights the caller does not have, so that it may not give them to others. They are
-// returned sorted, each once. Nothing is written.
-//
-// As the API server does when roles are written and bound, it accepts callers that lack rights if they may "escalate" and "bind"
-// roles: in the namespace of the right, or ClusterRoles if it has none.
+// Refused asks an API server which of the rights the caller does not have. They are returned sorted, each once. Nothing is written.
 //
 // An error says that the server could not be asked, and nothing about the rights.
-func Lacking(ctx context.Context, reviews authorizationclient.AuthorizationV1Interface, want []Right) ([]Right, error) {
-	var lacking []Right
+func Refused(ctx context.Context, reviews authorizationclient.AuthorizationV1Interface, want []Right) ([]Right, error) {
+	var not []Right
 	byNamespace := map[string][]Right{}
 	for _, r := range want {
 		byNamespace[r.Namespace] = append(byNamespace[r.Namespace], r)
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-		here, err := lackingIn(ctx, reviews, namespace, sorted(byNamespace[namespace]))
+		here, err := refusedIn(ctx, reviews, namespace, sorted(byNamespace[namespace]))
 		if err != nil {
 			return nil, fmt.Errorf("asking what the caller may do: %w", err)
 		}
-		lacking = append(lacking, here...)
+		not = append(not, here...)
 	}
-	return lacking, nil
+	return not, nil
 }
 
-// lackingIn is Lacking for rights of one namespace, or of none. One question tells most of what a caller may do in a namespace;
-// the others ask about one right each.
-func lackingIn(ctx context.Context, reviews authorizationclient.AuthorizationV1Interface, namespace string, want []Right) ([]Right, error) {
-	if namespace != "" {
-		have, err := held(ctx, reviews, namespace)
-		if err != nil {
-			return nil, err
-		}
-		want = Missing(have, want)
-	}
-	want, err := refused(ctx, reviews, want)
-	if err != nil || len(want) == 0 {
+// Lacking is [Refused] for a caller that wants to give the rights to others: it returns those that it may not give.
+//
+// As the API server does when roles are written and bound, it accepts callers that lack rights if they may "escalate" and "bind"
+// roles: in the namespace of the right, or ClusterRoles if it has none. Writing a ClusterRole takes its rights without a namespace,
+// wherever it is bound.
+func Lacking(ctx context.Context, reviews authorizationclient.AuthorizationV1Interface, want []Right) ([]Right, error) {
+	not, err := Refused(ctx, reviews, want)
+	if err != nil {
 		return nil, err
 	}
+	givesAny := map[string]bool{}
+	for _, r := range not {
+		if _, asked := givesAny[r.Namespace]; asked {
+			continue
+		}
+		if givesAny[r.Namespace], err = mayEscalate(ctx, reviews, r.Namespace); err != nil {
+			return nil, fmt.Errorf("asking what the caller may do: %w", err)
+		}
+	}
+	return slices.DeleteFunc(not, func(r Right) bool { return givesAny[r.Namespace] }), nil
+}
+
+// mayEscalate reports whether the caller may give rights that it does not have, in a namespace or in all.
+func mayEscalate(ctx context.Context, reviews authorizationclient.AuthorizationV1Interface, namespace string) (bool, error) {
 	roles := "clusterroles"
 	if namespace != "" {
 		roles = "roles"
@@ -61,10 +67,21 @@ func lackingIn(ctx context.Context, reviews authorizationclient.AuthorizationV1I
 	may := Right{Verb: "escalate", Group: rbacv1.GroupName, Resource: roles, Namespace: namespace}
 	bind := may
 	bind.Verb = "bind"
-	if not, err := refused(ctx, reviews, []Right{may, bind}); err != nil || len(not) == 0 {
-		return nil, err
+	not, err := refused(ctx, reviews, []Right{may, bind})
+	return len(not) == 0, err
+}
+
+// refusedIn is Refused for rights of one namespace, or of none. One question tells most of what a caller may do in a namespace; the
+// others ask about one right each.
+func refusedIn(ctx context.Context, reviews authorizationclient.AuthorizationV1Interface, namespace string, want []Right) ([]Right, error) {
+	if namespace != "" {
+		have, err := held(ctx, reviews, namespace)
+		if err != nil {
+			return nil, err
+		}
+		want = Missing(have, want)
 	}
-	return want, nil
+	return refused(ctx, reviews, want)
 }
 
 // held returns what the caller may do in a namespace, as far as one answer tells it.

@@ -31,24 +31,24 @@ func TestTheCallerIsToldWhatItLacks(t *testing.T) {
 	roles := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "clusterroles"}, Verbs: []string{"create"}}
 	escalate := roles
 	escalate.Verbs = []string{"create", "escalate", "bind"}
+	all := []string{
+		"get pods", "get /metrics", "* configmaps in default", "get pods in default", "list pods in default", "get pods/log in default",
+		"get secrets in default", "get secrets a in default",
+	}
 	for name, tc := range map[string]struct {
 		config  *rest.Config
 		lacking []string
+		refused []string // where that is more
 	}{
-		"administrator": {cp.Config(), nil},
+		"administrator": {cp.Config(), nil, nil},
 		"reader": {
 			cp.AddUser(t, "reader", roles, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
 				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"a"}, Verbs: []string{"*"}}),
 			[]string{"get /metrics", "* configmaps in default", "get pods/log in default", "get secrets in default"},
+			nil,
 		},
-		"nobody": {
-			cp.AddUser(t, "nobody", roles),
-			[]string{
-				"get pods", "get /metrics", "* configmaps in default", "get pods in default", "list pods in default", "get pods/log in default",
-				"get secrets in default", "get secrets a in default",
-			},
-		},
-		"one that may escalate": {cp.AddUser(t, "escalates", escalate), nil},
+		"nobody":                {cp.AddUser(t, "nobody", roles), all, nil},
+		"one that may escalate": {cp.AddUser(t, "escalates", escalate), nil, all},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients, err := kubernetes.NewForConfig(tc.config)
@@ -59,12 +59,15 @@ func TestTheCallerIsToldWhatItLacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			for _, r := range lacking {
-				got = append(got, r.String())
-			}
-			if diff := cmp.Diff(tc.lacking, got); diff != "" {
+			if diff := cmp.Diff(tc.lacking, texts(lacking)); diff != "" {
 				t.Errorf("lacking differs (-want, +got):\n%s", diff)
+			}
+			refused, err := rights.Refused(t.Context(), clients.AuthorizationV1(), want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(append(tc.lacking, tc.refused...), texts(refused)); diff != "" {
+				t.Errorf("refused differs (-want, +got):\n%s", diff)
 			}
 			for _, r := range want { // the API server agrees
 				role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: rights.Rules([]rights.Right{r})}
@@ -78,6 +81,14 @@ func TestTheCallerIsToldWhatItLacks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// texts are what rights are written as.
+func texts(all []rights.Right) (texts []string) {
+	for _, r := range all {
+		texts = append(texts, r.String())
+	}
+	return texts
 }
 
 func TestAServerThatCannotBeAskedSaysNothingOfRights(t *testing.T) {

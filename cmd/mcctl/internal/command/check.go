@@ -159,7 +159,7 @@ func lackingOf(ctx context.Context, config *rest.Config, want []rights.Right) (l
 	err = access.Call(config, config.BearerToken, func(config *rest.Config, by *http.Client) error {
 		c, err := authorizationclient.NewForConfigAndClient(config, by)
 		if err == nil {
-			lacking, err = rights.Lacking(ctx, c, want)
+			lacking, err = rights.Refused(ctx, c, want)
 		}
 		return err
 	})

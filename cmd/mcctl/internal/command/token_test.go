@@ -74,6 +74,26 @@ rules:
 	}
 }
 
+func TestAnAccountThatMayGiveAllRightsIsToldWhichItDoesNotHave(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	roles := strings.NewReplacer(`""`, "rbac.authorization.k8s.io", "configmaps", "clusterroles, roles", "get", "'*'").Replace(roleDocument)
+	if r := s.joinBy(t, roles); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addMember(t, "east", wellAt("https://east.example.com"))
+	for what, documents := range map[string]string{
+		"everywhere":     strings.Replace(roleDocument, "configmaps", "secrets", 1),
+		"in a namespace": strings.NewReplacer("ClusterRole", "Role", "{name: checksums}", "{namespace: team, name: checksums}").Replace(roleDocument),
+	} {
+		for _, command := range []string{"check", "describe"} {
+			if r := s.run(t, command, "east", "--rules", write(t, documents)); r.code != 3 || !strings.Contains(r.out, "1 of 1 are missing") {
+				t.Errorf("%s: %s: %+v", what, command, r)
+			}
+		}
+	}
+}
+
 func TestDescribeAsksForTheRightsThatAreNeeded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
