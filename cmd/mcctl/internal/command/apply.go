@@ -3,6 +3,8 @@ package command
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +31,7 @@ type applier struct {
 	mark     mark
 	dryRun   bool
 	progress progress
-	// imagined has the namespaces that a dry run has not made, by the name of their side before them.
+	// imagined has what a dry run has not made, by the name of the side before that of the object.
 	imagined map[string]bool
 }
 
@@ -47,16 +49,25 @@ func (a applier) apply(ctx context.Context, to *reached, objects ...client.Objec
 	return nil
 }
 
-// one applies one object. In a namespace that this dry run would have made, the server finds none.
+// one applies one object. The server finds neither the namespace nor the role that this dry run would have made before it.
 func (a applier) one(ctx context.Context, to *reached, obj client.Object) (string, error) {
 	result, err := to.apply(ctx, obj, a.mark, a.dryRun)
-	if a.dryRun && apierrors.IsNotFound(err) && a.imagined[to.name+" "+obj.GetNamespace()] {
-		return created, nil
+	imagined := func(o client.Object) bool { return a.imagined[to.name+" "+describe(o)] }
+	if a.dryRun && apierrors.IsNotFound(err) && slices.ContainsFunc(membership.Needs(obj), imagined) {
+		result, err = created, nil
 	}
-	if a.dryRun && result == created && obj.GetObjectKind().GroupVersionKind() == membership.NamespaceKind() {
-		a.imagined[to.name+" "+obj.GetName()] = true
+	if a.dryRun && result == created {
+		a.imagined[to.name+" "+describe(obj)] = true
 	}
 	return result, err
+}
+
+// takes makes sure that a side takes all objects, as far as dry runs tell. It writes nothing.
+func (r *reached) takes(ctx context.Context, objects []client.Object, mark mark) error {
+	if err := newApplier(mark, true, newProgress(io.Discard)).apply(ctx, r, objects...); err != nil {
+		return fmt.Errorf("nothing was written, since the %s refuses a part of it: %w", r.name, err)
+	}
+	return nil
 }
 
 // apply makes an object what obj says, and says what became of it. What was there before, and was not made for the member, stays

@@ -26,12 +26,7 @@ func (p joinPlan) hubTakes(ctx context.Context, hub *reached) error {
 	if err := hub.unclaimed(ctx, objects, p.mark); err != nil {
 		return err
 	}
-	for _, obj := range objects {
-		if _, err := hub.apply(ctx, obj, p.mark, true); err != nil {
-			return fmt.Errorf("nothing was written, since the hub refuses what the member needs there: %w", err)
-		}
-	}
-	return nil
+	return hub.takes(ctx, objects, p.mark)
 }
 
 // secret returns the minter's Secret with the token that is there. A Secret of that name that is for something else is an error.

@@ -87,11 +87,8 @@ func (j *join) run(ctx context.Context, name string) error {
 	if j.federated == "" && readable(member.config) {
 		return usageError("you reach the member at %s without TLS, so others could read the minter's token on the way; name a URL that begins with https://", member.config.Host)
 	}
-	rights, err := j.rights.read(j.streams.In, defaultAccount())
+	rights, err := j.given()
 	if err != nil {
-		return err
-	}
-	if err := rights.GiveNothing(); err != nil {
 		return err
 	}
 	if j.dryRun.client() {
@@ -120,6 +117,18 @@ func (j *join) run(ctx context.Context, name string) error {
 		return err
 	}
 	return j.make(ctx, hub, member, p)
+}
+
+// given reads what the controllers may do.
+func (j *join) given() (membership.Rights, error) {
+	rights, err := j.rights.read(j.streams.In, defaultAccount())
+	if err == nil {
+		err = rights.GiveNothing()
+	}
+	if err == nil && j.federated == "" {
+		err = membership.LeavesRoom(rights.Account)
+	}
+	return rights, err
 }
 
 // joinPlan is what a join makes, in the order in which it is made: first that of the member.

@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -40,6 +41,21 @@ func TestManifestsThatCannotBeAppliedWholeAreNotAppliedInPart(t *testing.T) {
 	s := newStage(t)
 	s.addUser(t, s.Members[0], "writer", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "create", "patch"}})
 	asWriter := []string{"--member-user", "member-1-writer"}
+	s.create(t, &corev1.Namespace{ObjectMeta: named("team")},
+		&rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "watch"},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"watch"}}},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "watch"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "watch"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "writer"}},
+		},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: named("taken"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+	)
+	inNew := func(document string) string {
+		return strings.NewReplacer("kind: Cluster", "kind: ", "{name:", "{namespace: fleet-system, name:").Replace(document)
+	}
 	for name, c := range map[string]struct {
 		documents string
 		args      []string
@@ -58,6 +74,21 @@ func TestManifestsThatCannotBeAppliedWholeAreNotAppliedInPart(t *testing.T) {
 			[]string{"--service-account", "team/worker"},
 			"team/worker",
 		},
+		"a role of more than one may do everywhere": {
+			strings.Replace(roleDocument, "get", "watch", 1) + "---\n" +
+				strings.Replace(fmt.Sprintf(bindingDocument, "RoleBinding", "checksums", "fleet-system"), "{name:", "{namespace: team, name:", 1),
+			asWriter,
+			"watch configmaps\n",
+		},
+		"an account whose minter's name is too long":     {roleDocument, []string{"--service-account", "team/" + strings.Repeat("n", 247)}, "about its minter"},
+		"an account whose minter's policy is too long":   {roleDocument, []string{"--service-account", "team/" + strings.Repeat("n", 228)}, "about its minter"},
+		"a binding that is there, and of another role":   {roleDocument + "---\n" + strings.Replace(fmt.Sprintf(bindingDocument, "ClusterRoleBinding", "checksums", "fleet-system"), "{name: checksums}", "{name: taken}", 1), nil, "ClusterRoleBinding taken"},
+		"an account of a name that no server takes":      {roleDocument + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {namespace: team, name: Fleet_1}\n", nil, `ServiceAccount "Fleet_1"`},
+		"a role in a namespace of such a name":           {strings.Replace(inNew(roleDocument), "fleet-system", "fleet.system", 1), nil, `"fleet.system"`},
+		"a subject of a name that no server takes":       {roleDocument + "---\n" + strings.Replace(fmt.Sprintf(bindingDocument, "ClusterRoleBinding", "checksums", "fleet-system"), "name: fleet}", "name: Fleet_1}", 1), nil, `ServiceAccount "Fleet_1"`},
+		"a role with a slash":                            {strings.Replace(inNew(roleDocument), "name: checksums", "name: check/sums", 1), nil, `Role "check/sums"`},
+		"a rule without an API group in a new namespace": {strings.Replace(inNew(roleDocument), `apiGroups: [""], `, "", 1), nil, "Role fleet-system/checksums"},
+		"a rule without an API group":                    {strings.Replace(roleDocument, `apiGroups: [""], `, "", 1), nil, "ClusterRole checksums"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := s.joinBy(t, c.documents, c.args...)
@@ -66,6 +97,44 @@ func TestManifestsThatCannotBeAppliedWholeAreNotAppliedInPart(t *testing.T) {
 			}
 			s.untouched(t)
 		})
+	}
+}
+
+// create makes objects in the member.
+func (s *stage) create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, obj := range objects {
+		if err := s.Members[0].Client().Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRightsThatAMemberRefusesInPartAreNotGivenInPart(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	before := s.madeByMcctl(t)
+	renamed := strings.Replace(roleDocument, "checksums", "more", 1) + "---\n" + fmt.Sprintf(bindingDocument, "ClusterRoleBinding", "more", "fleet-system")
+	r := s.run(t, "rbac", "east", "--member-context", "member", "--rules", write(t, renamed))
+	if r.code != 1 || !strings.Contains(r.errOut, "nothing was written") || !strings.Contains(r.errOut, "ClusterRoleBinding checksums") {
+		t.Errorf("%+v", r)
+	}
+	if after := s.madeByMcctl(t); !maps.Equal(before, after) {
+		t.Errorf("there were\n%v\nand then\n%v", before, after)
+	}
+}
+
+func TestACallerThatHasTheRightsNeedsNoneToBindWhatIsNotMadeYet(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addUser(t, s.Members[0], "holder", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "create", "patch"}})
+	for _, more := range [][]string{{"--dry-run=server"}, nil, nil} {
+		if r := s.join(t, append(more, "--member-user", "member-1-holder")...); r.code != 0 {
+			t.Errorf("%v: %+v", more, r)
+		}
 	}
 }
 

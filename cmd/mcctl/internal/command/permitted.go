@@ -52,6 +52,9 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 	if err := member.unclaimed(ctx, in, p.mark); err != nil {
 		return err
 	}
+	if err := member.takes(ctx, in, p.mark); err != nil {
+		return err
+	}
 	return p.hubTakes(ctx, hub)
 }
 
@@ -134,7 +137,7 @@ func (r *reached) may(ctx context.Context, right rights.Right) (bool, error) {
 // mayGrant makes sure that the caller has all that the roles among objects give, and those to which bindings refer, as the API server wants
 // it of those that write them.
 func (r *reached) mayGrant(ctx context.Context, objects []client.Object) error {
-	want, err := membership.GivenBy(objects)
+	want, err := membership.WrittenBy(objects)
 	if err != nil {
 		return err
 	}

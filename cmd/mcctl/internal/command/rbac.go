@@ -94,6 +94,9 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err := member.mayGrant(ctx, objects); err != nil {
 		return err
 	}
+	if err := member.takes(ctx, objects, mark); err != nil {
+		return err
+	}
 	a := newApplier(mark, r.dryRun.server(), newProgress(r.streams.ErrOut))
 	return a.apply(ctx, member, objects...)
 }

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -59,6 +60,15 @@ func MinterObjects(account types.NamespacedName) []client.Object {
 // policyName is that of the policy about a minter, which has no namespace.
 func policyName(minter types.NamespacedName) string {
 	return "fleet-runtime." + minter.Namespace + "." + minter.Name
+}
+
+// LeavesRoom returns an error if the name of an account is too long for those of its minter and of the policy about that.
+func LeavesRoom(account types.NamespacedName) error {
+	if over := len(policyName(Minter(account))) - validation.DNS1123SubdomainMaxLength; over > 0 {
+		return fmt.Errorf("the name of the account %s/%.32s... is too long by %d characters: the policy about its minter is called fleet-runtime.NAMESPACE.NAME%s",
+			account.Namespace, account.Name, over, minterSuffix)
+	}
+	return nil
 }
 
 // MinterPolicy returns the policy that bounds what a minter may ask for: no lifetime beyond its own, and no audiences but those of the

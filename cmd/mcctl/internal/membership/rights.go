@@ -221,6 +221,26 @@ func (r Rights) For(subject rbacv1.Subject) []client.Object {
 
 // GivenBy returns what the roles among objects give, one by one.
 func GivenBy(all []client.Object) ([]rights.Right, error) {
+	grants, err := grantsOf(all)
+	var given []rights.Right
+	for _, grant := range grants {
+		given = append(given, grant.Rights()...)
+	}
+	return given, err
+}
+
+// WrittenBy returns what API servers want those to have that write the roles among objects: the rules of a ClusterRole everywhere, also where
+// it is bound in some namespaces alone.
+func WrittenBy(all []client.Object) ([]rights.Right, error) {
+	grants, err := grantsOf(all)
+	var written []rights.Right
+	for _, grant := range grants {
+		written = append(written, rights.Of(grant.Namespace, grant.Rules...)...)
+	}
+	return written, err
+}
+
+func grantsOf(all []client.Object) ([]rights.Grant, error) {
 	objects := make([]*unstructured.Unstructured, len(all))
 	for i, obj := range all {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
@@ -229,13 +249,5 @@ func GivenBy(all []client.Object) ([]rights.Right, error) {
 		}
 		objects[i] = &unstructured.Unstructured{Object: content}
 	}
-	grants, err := rights.Grants(objects)
-	if err != nil {
-		return nil, err
-	}
-	var given []rights.Right
-	for _, grant := range grants {
-		given = append(given, grant.Rights()...)
-	}
-	return given, nil
+	return rights.Grants(objects)
 }

@@ -3,11 +3,14 @@ package membership
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -25,6 +28,8 @@ func sound(objects []client.Object) ([]client.Object, error) {
 			return nil, fmt.Errorf("there is a %s without a name", kind)
 		case namespaced(obj) && obj.GetNamespace() == "":
 			return nil, fmt.Errorf("the %s %s has no namespace: write it down", kind, obj.GetName())
+		case wrongName(obj) != "":
+			return nil, fmt.Errorf("the %s %.64q cannot be called so: %s", kind, obj.GetName(), wrongName(obj))
 		case before == nil:
 			known[id(obj)] = obj
 			each = append(each, obj)
@@ -35,9 +40,38 @@ func sound(objects []client.Object) ([]client.Object, error) {
 			if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == "" {
 				return nil, fmt.Errorf("the %s %s is for a service account %s without a namespace: write it down", kind, obj.GetName(), subject.Name)
 			}
+			if wrong := wrongName(AccountOf(subject)); subject.Kind == rbacv1.ServiceAccountKind && wrong != "" {
+				return nil, fmt.Errorf("the %s %s is for a ServiceAccount %.64q, which cannot be called so: %s", kind, obj.GetName(), subject.Name, wrong)
+			}
+		}
+		if role, is := obj.(*rbacv1.Role); is && slices.ContainsFunc(role.Rules, wrongRule) {
+			return nil, fmt.Errorf("the Role %s/%s has a rule without verbs, apiGroups or resources, or one about URLs", role.Namespace, role.Name)
 		}
 	}
 	return each, nil
+}
+
+// wrongName says what API servers do not take of an object's name and namespace. A dry run does not tell where the namespace is not made
+// yet.
+func wrongName(obj client.Object) string {
+	var wrong []string
+	switch obj.(type) {
+	case *corev1.Namespace:
+		wrong = validation.IsDNS1123Label(obj.GetName())
+	case *corev1.ServiceAccount:
+		wrong = validation.IsDNS1123Subdomain(obj.GetName())
+	default:
+		wrong = content.IsPathSegmentName(obj.GetName())
+	}
+	if namespaced(obj) && len(wrong) == 0 && len(validation.IsDNS1123Label(obj.GetNamespace())) > 0 {
+		wrong = []string{fmt.Sprintf("no namespace has the name %.64q", obj.GetNamespace())}
+	}
+	return strings.Join(wrong, "; ")
+}
+
+// wrongRule reports whether API servers refuse a rule in a Role, which a dry run does not tell either.
+func wrongRule(r rbacv1.PolicyRule) bool {
+	return len(r.Verbs) == 0 || len(r.APIGroups) == 0 || len(r.Resources) == 0 || len(r.NonResourceURLs) > 0
 }
 
 func namespaced(obj client.Object) bool {
@@ -80,6 +114,30 @@ type Reference struct {
 	In      string
 }
 
+// Needs returns what must be there before an object can be made: its namespace, and the role that it binds.
+func Needs(obj client.Object) []client.Object {
+	var all []client.Object
+	if obj.GetNamespace() != "" {
+		all = append(all, newNamespace(obj.GetNamespace()))
+	}
+	if role := roleOf(obj); role != nil {
+		all = append(all, role)
+	}
+	return all
+}
+
+// roleOf returns the role that a binding is about, or nil.
+func roleOf(obj client.Object) client.Object {
+	switch in, ref := reference(obj); {
+	case ref.Name == "":
+		return nil
+	case ref.Kind == kindRole:
+		return newRole(types.NamespacedName{Namespace: in, Name: ref.Name})
+	default:
+		return newClusterRole(ref.Name)
+	}
+}
+
 // References returns the roles that bindings among objects give, and that are not among these.
 func References(objects []client.Object) []Reference {
 	has := map[string]bool{}
@@ -88,13 +146,8 @@ func References(objects []client.Object) []Reference {
 	}
 	var all []Reference
 	for _, obj := range objects {
-		in, ref := reference(obj)
-		var role client.Object = newClusterRole(ref.Name)
-		if ref.Kind == kindRole {
-			role = newRole(types.NamespacedName{Namespace: in, Name: ref.Name})
-		}
-		if ref.Name != "" && !has[id(role)] {
-			all = append(all, Reference{obj, role, in})
+		if role := roleOf(obj); role != nil && !has[id(role)] {
+			all = append(all, Reference{obj, role, obj.GetNamespace()})
 		}
 	}
 	return all
