@@ -32,7 +32,7 @@ func newJoin(s *shared) *cobra.Command {
 		Long: `Makes a cluster a member: there an account with the rights that the controllers need, and in the hub a ClusterAccess that says how the
 cluster is reached. Running it again changes nothing.
 
-With --minted, the default, the member gets a second account, the minter, which may create tokens for these two accounts and nothing else.
+With --minted, the default, the member gets a second account, the minter, which may get these two accounts and create tokens for them, and nothing else.
 Its token is in a Secret of the hub, and the manager renews it. With --federated the member accepts tokens of an account of the hub, and
 no credential is kept anywhere; the member's API server must be configured for that first, see mcctl federate. What join has made of a
 minter before goes then. So does what it has made of another account, with its minter, once --service-account or FILE says a new one.
