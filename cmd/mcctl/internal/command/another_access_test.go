@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -82,9 +83,9 @@ func TestAMemberOfAnotherProviderGetsRightsOnceItIsKnownWhichClusterItIs(t *test
 	t.Parallel()
 	s := newStage(t)
 	s.addMember(t, "east", wellAt("https://east.example.com"))
-	rbac := func() result {
+	rbac := func(more ...string) result {
 		t.Helper()
-		return s.run(t, "rbac", "east", "--member-context", "member", "--rules", rules(t))
+		return s.run(t, append([]string{"rbac", "east", "--member-context", "member", "--rules", rules(t)}, more...)...)
 	}
 	if r := rbac(); r.code != 1 || !strings.Contains(r.errOut, "nobody has noted which cluster") || len(s.inMember(t)) > 0 {
 		t.Errorf("%+v, and the member has %v", r, s.inMember(t))
@@ -98,8 +99,12 @@ func TestAMemberOfAnotherProviderGetsRightsOnceItIsKnownWhichClusterItIs(t *test
 		if err := s.Local.Client().Status().Update(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		if r := rbac(); r.code != code {
+		if r := rbac("--service-account", "team/worker"); r.code != code {
 			t.Errorf("where it is %s: %+v", identity, r)
 		}
+	}
+	before := s.madeByMcctl(t)
+	if r := rbac(); r.code != 2 || !strings.Contains(r.errOut, "--service-account") || !maps.Equal(before, s.madeByMcctl(t)) {
+		t.Errorf("where nobody says by which account the controllers come: %+v", r)
 	}
 }

@@ -29,7 +29,8 @@ func newRBAC(s *shared) *cobra.Command {
 		Long: `Applies the roles of FILE in a member, bound to the account of the controllers: what mcctl join does of it, for a member that has joined
 and whose controllers need other rights now. Those that FILE has no more are not removed.
 
-The account is the one that the member has joined with, unless FILE or --service-account says another.
+The account is the one that the member has joined with, unless FILE or --service-account says another. One of these must, where the member has no
+ClusterAccess, and with --dry-run=client, which asks nobody. What that prints is for an account of the member: take --dry-run=server for a federated one.
 
 The rights of the manager in the hub are not given by mcctl: they are the same whatever the members, so they are applied with its Deployment.
 
@@ -43,6 +44,7 @@ What you may not grant is listed before anything is written.`,
 	flags := c.Flags()
 	r.member.addFlags(flags)
 	r.rights.addFlags(flags)
+	flags.Lookup("service-account").Usage = "The account of the controllers in the member, as NAMESPACE/NAME. Default: the one in the files, or else that which has joined"
 	r.dryRun.addFlags(flags)
 	return c
 }
@@ -55,11 +57,11 @@ func (r *rbac) run(ctx context.Context, name string) error {
 		return err
 	}
 	if r.dryRun.client() {
-		given, err := r.rights.read(r.streams.In, defaultAccount())
+		objects, err := r.of(joined{})
 		if err != nil {
 			return err
 		}
-		return r.dryRun.print(r.streams.Out, name, given.Objects, nil)
+		return r.dryRun.print(r.streams.Out, name, objects, nil)
 	}
 	hub, err := r.hub.connect()
 	if err != nil {
@@ -134,9 +136,13 @@ func (r *rbac) joined(ctx context.Context, hub, member *reached, name, identity 
 
 // of returns what gives the rights to those as which the controllers come to a member.
 func (r *rbac) of(member joined) ([]client.Object, error) {
-	fallback := defaultAccount()
-	if access := member.access; access != nil && access.Spec.Minter != nil {
-		fallback = types.NamespacedName{Namespace: access.Spec.Minter.ServiceAccountNamespace, Name: access.Spec.Minter.ServiceAccountName}
+	var fallback types.NamespacedName
+	switch access := member.access; {
+	case access == nil: // nobody has noted by which account they come
+	case access.Spec.Minter != nil:
+		fallback = workerOf(access.Spec.Minter)
+	default:
+		fallback = defaultAccount() // in its place comes the hub's
 	}
 	given, err := r.rights.read(r.streams.In, fallback)
 	if err != nil {

@@ -40,7 +40,7 @@ func defaultAccount() types.NamespacedName {
 	return types.NamespacedName{Namespace: "fleet-system", Name: "fleet"}
 }
 
-// read reads the files. Fallback is the account where neither they nor the flags say one.
+// read reads the files. Fallback is the account where neither they nor the flags say one. If it is empty, one of them must.
 func (r *rightsFlags) read(in io.Reader, fallback types.NamespacedName) (membership.Rights, error) {
 	var none membership.Rights
 	if err := r.validate(); err != nil {
@@ -62,6 +62,9 @@ func (r *rightsFlags) read(in io.Reader, fallback types.NamespacedName) (members
 	rights, err := membership.ReadRights(&all, account, fallback)
 	if err != nil {
 		return none, fmt.Errorf("read the rules in %s: %w", strings.Join(r.files, ", "), err)
+	}
+	if rights.Account.Name == "" {
+		return none, usageError("say with --service-account by which account the controllers come to the member: there is none in %s", strings.Join(r.files, ", "))
 	}
 	return rights, nil
 }

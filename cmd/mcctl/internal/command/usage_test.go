@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"encoding/pem"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -69,6 +70,7 @@ func TestAWrongCommandLineAsksNoServer(t *testing.T) {
 		"an account without a space": {join("--service-account", "fleet"), "NAMESPACE/NAME"},
 		"an unknown dry run":         {join("--dry-run=maybe"), "--dry-run"},
 		"a format without a dry run": {join("-o", "yaml"), "--dry-run=client"},
+		"rights for nobody knows":    {[]string{"rbac", "east", "--rules", good, "--dry-run=client"}, "--service-account"},
 		"an unknown way to leave":    {[]string{"leave", "east", "--kubeconfig", at, "--dependents", "burn"}, "keep"},
 		"a selector that is none":    {[]string{"list", "--kubeconfig", at, "-l", "a b c"}, "--selector"},
 	} {
@@ -133,6 +135,27 @@ func TestADryRunOfTheClientPrintsWhatWouldBeMade(t *testing.T) {
 	golden(t, "testdata/join.yaml", r.out)
 	if strings.Contains(r.out, "hunter2") {
 		t.Error("the caller's token is shown")
+	}
+}
+
+func TestADryRunOfTheClientPrintsRightsForTheAccountThatIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		documents string
+		args      []string
+		says      string
+		code      int
+	}{
+		"by a flag":               {roleDocument, []string{"--service-account", "team/worker"}, "namespace: team\n", 0},
+		"by the file":             {roleDocument + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {namespace: team, name: worker}\n", nil, "namespace: team\n", 0},
+		"by a file without a use": {roleDocument + "---\n" + fmt.Sprintf(bindingDocument, "ClusterRoleBinding", "checksums", "other"), []string{"--service-account", "team/worker"}, "they could do nothing", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t.Context(), append([]string{"rbac", "east", "--rules", write(t, c.documents), "--dry-run=client"}, c.args...)...)
+			if r.code != c.code || !strings.Contains(r.out+r.errOut, c.says) || strings.Contains(r.out, "fleet-system") {
+				t.Errorf("%+v", r)
+			}
+		})
 	}
 }
 

@@ -39,7 +39,8 @@ type Rights struct {
 const maxManifests = 4 << 20
 
 // ReadRights reads manifests: roles, and if they are there, bindings, the account and its namespace. Anything else is an error.
-// If there are several accounts, or another one is meant, account says which. fallback is the one that is made if neither says.
+// If there are several accounts, or another one is meant, account says which. fallback is the one that is made if neither says. If all
+// three say none, that of the rights is empty, and they are of no use.
 func ReadRights(manifests io.Reader, account, fallback types.NamespacedName) (Rights, error) {
 	objects, err := decode(io.LimitReader(manifests, maxManifests+1))
 	if err != nil {
