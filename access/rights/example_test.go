@@ -39,9 +39,9 @@ func ExampleRules() {
 // A program that writes roles says what its user may not give, before it writes anything.
 func ExampleLacking() {
 	give := func(ctx context.Context, clients kubernetes.Interface, roles []rights.Grant) error {
-		var want []rights.Right
+		want := make([]rights.Right, 0, len(roles))
 		for _, g := range roles {
-			want = append(want, g.Rights()...)
+			want = append(want, rights.Of(g.Namespace, g.Rules...)...) // a ClusterRole takes them everywhere, also where it is bound in g.In alone
 		}
 		lacking, err := rights.Lacking(ctx, clients.AuthorizationV1(), want)
 		if err == nil && len(lacking) > 0 {
@@ -55,5 +55,16 @@ func ExampleLacking() {
 			return err
 		}
 		return give(ctx, clients, roles)
+	}
+}
+
+// A program says when it starts what it may not do, whatever rights it may give.
+func ExampleRefused() {
+	_ = func(ctx context.Context, clients kubernetes.Interface, needs []rights.Right) error {
+		refused, err := rights.Refused(ctx, clients.AuthorizationV1(), needs)
+		if err == nil && len(refused) > 0 {
+			err = fmt.Errorf("these rights are missing: %q", refused)
+		}
+		return err
 	}
 }

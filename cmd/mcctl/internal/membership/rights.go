@@ -234,7 +234,7 @@ func GivenBy(all []client.Object) ([]rights.Right, error) {
 // it is bound in some namespaces alone.
 func WrittenBy(all []client.Object) ([]rights.Right, error) {
 	grants, err := grantsOf(all)
-	var written []rights.Right
+	written := make([]rights.Right, 0, len(grants))
 	for _, grant := range grants {
 		written = append(written, rights.Of(grant.Namespace, grant.Rules...)...)
 	}
