@@ -23,6 +23,8 @@ type joined struct {
 	name string
 	// access is nil if there is none.
 	access *accessv1alpha1.ClusterAccess
+	// member is nil where there is no ClusterAccess, no Member, or the caller may not read it.
+	member *membersv1alpha1.Member
 	// identity is that of the cluster that has joined, and empty if it is not known.
 	identity string
 }
@@ -39,22 +41,37 @@ func (r *reached) joined(ctx context.Context, name string) (joined, error) {
 		return j, err
 	}
 	j.access, j.identity = access, access.Annotations[membership.IdentityAnnotation]
-	if j.identity == "" {
-		j.identity, err = r.seen(ctx, name)
+	if j.member, err = r.seen(ctx, name); err == nil && j.identity == "" && j.member != nil {
+		j.identity = j.member.Status.Identity
 	}
 	return j, err
 }
 
-// seen returns the identity that a manager has seen of a member. It is empty where no manager writes Members, and for a caller that may
-// not read them.
-func (r *reached) seen(ctx context.Context, name string) (string, error) {
+// seen returns the Member that a manager has written. It is nil where none has, and for a caller that may not read Members.
+func (r *reached) seen(ctx context.Context, name string) (*membersv1alpha1.Member, error) {
 	member := &membersv1alpha1.Member{}
 	member.SetGroupVersionKind(membersv1alpha1.GroupVersion().WithKind(membersv1alpha1.Kind))
 	member.Namespace, member.Name = r.namespace, membersv1alpha1.ObjectName(name)
-	if _, err := r.have(ctx, member); err != nil && !apierrors.IsForbidden(err) {
-		return "", err
+	found, err := r.have(ctx, member)
+	if !found || err != nil {
+		if apierrors.IsForbidden(err) {
+			err = nil
+		}
+		return nil, err
 	}
-	return member.Status.Identity, nil
+	return member, nil
+}
+
+// heldBack says how a member is held back so that nothing is reconciled there, and what to do about it. Both are empty for one that is not.
+func (j joined) heldBack() (how, cure string) {
+	switch m := j.member; {
+	case j.access.Spec.Paused:
+		return describe(j.access) + " is paused", "set spec.paused of the ClusterAccess to false"
+	case m != nil && (m.Spec.Paused || m.Spec.Drained) && !m.Spec.Leave: // which goes before both
+		return describe(m) + " is paused or drained", controls(m).cure
+	default:
+		return "", ""
+	}
 }
 
 var errOtherCluster = errors.New("nothing was changed")

@@ -49,8 +49,14 @@ is known by its Secret NAME-webhooks in the hub. Those of other programs stay, a
 
 A cluster that is not the one that has joined under the name is refused, and nothing is changed.
 
-With --dependents=prune the controllers take back what they have put into the member, and the command waits for that. With keep it
-stays. Without the flag, that is as the ClusterAccess says: its finalizer ` + objects.LeaveFinalizer + ` means prune.
+With --dependents=prune the controllers take back what they have put into the member, and the command waits for that. What becomes of
+dependents then is for the controllers to say: see "Leaving" in docs/ownership.md. With keep all of it stays. Without the flag, that is as the
+ClusterAccess says: its finalizer ` + objects.LeaveFinalizer + ` means prune. Where the ClusterAccess is paused, or its Member paused or drained, nothing
+can be taken back, so prune is refused, and nothing is changed.
+
+After fleet.Options.LeaveTimeout, 5 minutes unless the manager has another one, the fleet lets go of the member whatever is undone, and the hub
+does not tell that: the manager logs it, as the problem LeftUndone. So --timeout is below that. After it the exit code is 1, and the rights in
+the member stay.
 
 If the member cannot be reached, the hub is cleaned, what stays in the member is named, and the exit code is 1. With --force the
 commands are printed that remove it by hand.`,
@@ -60,7 +66,8 @@ commands are printed that remove it by hand.`,
 	flags := c.Flags()
 	l.member.addFlags(flags)
 	flags.StringVar(&l.dependents, "dependents", "", `"keep" or "prune": what becomes of what controllers have put into the member`)
-	flags.DurationVar(&l.timeout, "timeout", 6*time.Minute, "How long to wait until the controllers have let go of the member")
+	flags.DurationVar(&l.timeout, "timeout", 4*time.Minute,
+		"How long to wait until the controllers have let go of the member: less than the fleet does, which does not tell that it gives up")
 	flags.BoolVar(&l.force, "force", false, "Go on without the member, and print the commands that are left to a person")
 	return c
 }
@@ -92,6 +99,9 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 	}
 	had, err := hub.leaving(ctx, name, mark)
 	if err != nil {
+		return err
+	}
+	if err := l.canPrune(hub, had); err != nil {
 		return err
 	}
 	var has presence
@@ -148,6 +158,19 @@ func (r *reached) leaving(ctx context.Context, name string, mark mark) (leaving,
 	}
 	l.imports, err = r.imports(ctx, name)
 	return l, err
+}
+
+// canPrune makes sure that the controllers can take back what they have put into the member, if they are to.
+func (l *leave) canPrune(hub *reached, had leaving) error {
+	if had.access == nil || l.dependents == keepDependents || l.dependents == "" && !objects.LeavesWell(had.access) {
+		return nil
+	}
+	how, cure := had.heldBack()
+	if cure == "" {
+		return nil
+	}
+	return fmt.Errorf("in the hub (%s) %s, so the controllers cannot take back what they have put into the member %s: nothing was changed. "+
+		"Do this first: %s. Or leave it there with --dependents=keep", hub.config.Host, how, had.name, cure)
 }
 
 // imports returns the imports of accounts of a member, as far as the caller may list them.
@@ -225,8 +248,8 @@ func (l *leave) release(ctx context.Context, hub *reached, access *accessv1alpha
 		return fmt.Errorf("whether the controllers have let go of the member is not known after %s: %w", l.timeout, hub.failed("read", before, unread))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the controllers have not let go of the member after %s: mcctl describe %s tells what is left; "+
-			"with --dependents=keep it leaves at once, and what they have put there stays", l.timeout, before.Name)
+		return fmt.Errorf("the controllers have not let go of the member after %s: mcctl describe %s --live tells what is left. Run mcctl leave again, "+
+			"which waits on; with --dependents=keep it leaves at once, and what they have put there stays", l.timeout, before.Name)
 	}
 	return err
 }
