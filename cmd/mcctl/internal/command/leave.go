@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,8 +59,10 @@ After fleet.Options.LeaveTimeout, 5 minutes unless the manager has another one, 
 does not tell that: the manager logs it, as the problem LeftUndone. So --timeout is below that. After it the exit code is 1, and the rights in
 the member stay.
 
+What the caller may not delete in the hub or in the member is listed before anything is undone.
+
 If the member cannot be reached, the hub is cleaned, what stays in the member is named, and the exit code is 1. With --force the
-commands are printed that remove it by hand.`,
+commands are printed that remove it by hand, and nobody is asked before for the rights to delete.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return l.run(c.Context(), args[0]) },
 	}
@@ -110,6 +113,11 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 		has, unreached = l.look(ctx, hub, member, mark, had)
 		if errors.Is(unreached, errSameCluster) || errors.Is(unreached, errOtherCluster) {
 			return unreached
+		}
+	}
+	if !l.force {
+		if err := had.permitted(ctx, hub, member, has); err != nil {
+			return err
 		}
 	}
 	progress := newProgress(l.streams.ErrOut)
@@ -171,6 +179,22 @@ func (l *leave) canPrune(hub *reached, had leaving) error {
 	}
 	return fmt.Errorf("in the hub (%s) %s, so the controllers cannot take back what they have put into the member %s: nothing was changed. "+
 		"Do this first: %s. Or leave it there with --dependents=keep", hub.config.Host, how, had.name, cure)
+}
+
+// permitted makes sure that the caller may delete all that goes, so that nothing is half undone.
+func (l leaving) permitted(ctx context.Context, hub, member *reached, has presence) error {
+	goes := slices.Clone(l.secrets)
+	if l.access != nil {
+		goes = append(goes, l.access)
+	}
+	err := hub.mayDelete(ctx, goes)
+	if err == nil {
+		err = member.mayDelete(ctx, has.made)
+	}
+	if err != nil {
+		return fmt.Errorf("%w\nWith --force mcctl leave %s goes as far as you may, and prints the commands for the rest of the member", err, l.name)
+	}
+	return nil
 }
 
 // imports returns the imports of accounts of a member, as far as the caller may list them.

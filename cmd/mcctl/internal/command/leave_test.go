@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -252,4 +253,36 @@ func TestLeavePrunesNothingWhereControllersCannotTakeItBack(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+func TestLeaveOfACallerThatMayNotDeleteAllOfItChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	reads := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}}
+	accesses := rbacv1.PolicyRule{APIGroups: []string{accessv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"*"}}
+	s.addUser(t, s.Members[0], "reader", reads)
+	s.addUser(t, s.Local, "accesses", reads, accesses)
+	before := s.madeByMcctl(t)
+	for name, c := range map[string]struct{ args, says []string }{
+		"in the member":           {[]string{"--member-user", "member-1-reader"}, []string{"in the member", "delete serviceaccounts fleet", "delete clusterroles"}},
+		"the Secret of the hub":   {[]string{"--user", "local-accesses"}, []string{"in the hub", "delete secrets east-minter"}},
+		"with what is to be said": {[]string{"--member-user", "member-1-reader", "--dependents=prune"}, []string{"in the member", "--force"}},
+	} {
+		r := s.run(t, append([]string{"leave", "east", "--member-context", "member"}, c.args...)...)
+		for _, says := range c.says {
+			if r.code != 1 || !strings.Contains(r.errOut, says) {
+				t.Errorf("%s: %q is not in %+v", name, says, r)
+			}
+		}
+		if after := s.madeByMcctl(t); !maps.Equal(before, after) {
+			t.Errorf("%s: there were\n%v\nand then\n%v", name, before, after)
+		}
+	}
+	r := s.run(t, "leave", "east", "--member-context", "member", "--member-user", "member-1-reader", "--force")
+	if r.code != 0 || !strings.Contains(r.out, "kubectl delete serviceaccount") {
+		t.Errorf("by force: %+v", r)
+	}
 }
