@@ -175,6 +175,12 @@ func TestAMemberIsPausedAndDrainedByItsSpec(t *testing.T) {
 		{[]string{"undrain", "team/north"}, "changed", want},
 		{[]string{"drain", "team/north", "--leave"}, "changed", membersv1alpha1.Spec{ClusterName: "team/north", Leave: true}},
 		{[]string{"resume", "team/north"}, "changed", want},
+		{[]string{"pause", "team/north"}, "changed", membersv1alpha1.Spec{ClusterName: "team/north", Paused: true}},
+		{[]string{"drain", "team/north", "--reason", "moved"}, "changed", membersv1alpha1.Spec{ClusterName: "team/north", Paused: true, Drained: true, Reason: "moved"}},
+		{[]string{"resume", "team/north"}, "changed", membersv1alpha1.Spec{ClusterName: "team/north", Drained: true, Reason: "moved"}},
+		{[]string{"pause", "team/north"}, "changed", membersv1alpha1.Spec{ClusterName: "team/north", Paused: true, Drained: true, Reason: "moved"}},
+		{[]string{"undrain", "team/north"}, "changed", membersv1alpha1.Spec{ClusterName: "team/north", Paused: true, Reason: "moved"}},
+		{[]string{"resume", "team/north"}, "changed", want},
 	} {
 		r := s.run(t, step.args...)
 		if got := spec(); r.code != 0 || !strings.HasSuffix(r.out, ": "+step.says+"\n") || got != step.after {

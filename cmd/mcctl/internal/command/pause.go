@@ -74,6 +74,9 @@ func (s *shared) set(ctx context.Context, name string, spec map[string]any) erro
 	if k.member == nil {
 		return fmt.Errorf("the hub (%s) has a ClusterAccess %s/%s, and no Member: only managers that write Members can be told so", hub.config.Host, hub.namespace, name)
 	}
+	if reason, is := spec["reason"]; is && reason == nil && staysHeld(k.member.Spec, spec) {
+		delete(spec, "reason")
+	}
 	patch, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		return err
@@ -89,4 +92,11 @@ func (s *shared) set(ctx context.Context, name string, spec map[string]any) erro
 	}
 	_, err = fmt.Fprintf(s.streams.Out, "member %s: %s\n", name, result)
 	return err
+}
+
+// staysHeld reports whether a member that is to go on in one way is held back in the other: the reason is that of both.
+func staysHeld(is membersv1alpha1.Spec, change map[string]any) bool {
+	_, resumes := change["paused"]
+	_, undrains := change["drained"]
+	return is.Paused && !resumes || is.Drained && !undrains
 }
