@@ -6,6 +6,9 @@ import (
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
+// unpause is what to do about a ClusterAccess that is paused.
+const unpause = "set spec.paused of the ClusterAccess to false"
+
 // cureOf says what to do about a reason, which may be one of package access or of package fleet. a is nil for a member without a
 // ClusterAccess.
 func cureOf(reason string, a *accessv1alpha1.ClusterAccess) string {
@@ -50,7 +53,7 @@ func cureOfAccess(reason string, a *accessv1alpha1.ClusterAccess) string {
 		if !a.Spec.Paused { // the member is
 			return ""
 		}
-		return "set spec.paused of the ClusterAccess to false"
+		return unpause
 	case accessv1alpha1.ReasonEqualIssuers:
 		return "give the hub or the member another --service-account-issuer, or run mcctl join " + a.Name + " again with --minted"
 	case accessv1alpha1.ReasonTokenRefused:

@@ -206,7 +206,7 @@ func examine(k known, stale bool, now time.Time, answers answers) []finding {
 // wrong: whether there are Members is for the fleet to choose.
 func stateWithoutMember(k known) finding {
 	const more = "let the manager write Members: its program calls members.Setup, in the example operator with the flag --accesses; or ask it at /debug/fleet"
-	f := finding{about: columnState, says: "no manager has written a Member of it"}
+	f := finding{about: columnState, says: "no manager has written a Member of it in this namespace; " + elsewhere(k.access)}
 	if is, _ := k.ready(); is {
 		f.says += "; to see more, " + more
 	} else {
@@ -215,13 +215,18 @@ func stateWithoutMember(k known) finding {
 	return f
 }
 
+// elsewhere says where the Member of a ClusterAccess may be, if it is not where it was looked for.
+func elsewhere(a *accessv1alpha1.ClusterAccess) string {
+	return fmt.Sprintf("one that takes the ClusterAccesses of all namespaces calls it %s/%s, and has all its Members in one namespace", a.Namespace, a.Name)
+}
+
 func discovered(k known) finding {
 	f := finding{about: "Discovered", says: "by another provider than that of ClusterAccesses"}
 	if k.access != nil {
 		f.says = fmt.Sprintf("by the ClusterAccess %s/%s, at %s", k.access.Namespace, k.access.Name, k.access.Spec.Server)
 		if k.access.Spec.Paused {
 			f.says += ", which is paused"
-			f.cure = "set spec.paused of the ClusterAccess to false"
+			f.cure = unpause
 		}
 	}
 	if k.member != nil {

@@ -35,7 +35,11 @@ func (r *reached) joined(ctx context.Context, name string) (joined, error) {
 	j := joined{name: name}
 	access := &accessv1alpha1.ClusterAccess{}
 	access.SetGroupVersionKind(accessv1alpha1.GroupVersion().WithKind(accessv1alpha1.KindClusterAccess))
-	access.Namespace, access.Name = r.namespace, name
+	key, mayBe := r.accessOf(name)
+	if !mayBe {
+		return j, nil
+	}
+	access.Namespace, access.Name = key.Namespace, key.Name
 	found, err := r.have(ctx, access)
 	if err != nil || !found {
 		return j, err
@@ -66,7 +70,7 @@ func (r *reached) seen(ctx context.Context, name string) (*membersv1alpha1.Membe
 func (j joined) heldBack() (how, cure string) {
 	switch m := j.member; {
 	case j.access.Spec.Paused:
-		return describe(j.access) + " is paused", "set spec.paused of the ClusterAccess to false"
+		return describe(j.access) + " is paused", unpause
 	case m != nil && (m.Spec.Paused || m.Spec.Drained) && !m.Spec.Leave: // which goes before both
 		return describe(m) + " is paused or drained", controls(m).cure
 	default:

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -23,20 +24,25 @@ type known struct {
 	access *accessv1alpha1.ClusterAccess
 }
 
-// find returns what the hub has of a member.
+// find returns what the hub has of a member. What the caller may not read in a namespace of others is taken for not there.
 func (r *reached) find(ctx context.Context, name string) (known, error) {
 	k := known{member: &membersv1alpha1.Member{}, access: &accessv1alpha1.ClusterAccess{}}
 	k.member.SetGroupVersionKind(membersv1alpha1.GroupVersion().WithKind(membersv1alpha1.Kind))
 	k.member.Namespace, k.member.Name = r.namespace, membersv1alpha1.ObjectName(name)
 	k.access.SetGroupVersionKind(accessv1alpha1.GroupVersion().WithKind(accessv1alpha1.KindClusterAccess))
-	k.access.Namespace, k.access.Name = r.namespace, name
+	key, mayBe := r.accessOf(name)
+	k.access.Namespace, k.access.Name = key.Namespace, key.Name
 	member, err := r.have(ctx, k.member)
 	if err != nil {
 		return known{}, err
 	}
 	access := false
-	if len(content.IsPathSegmentName(name)) == 0 { // other members have no ClusterAccess
-		if access, err = r.have(ctx, k.access); err != nil {
+	if mayBe {
+		access, err = r.have(ctx, k.access)
+		if apierrors.IsForbidden(err) && member && key.Namespace != r.namespace {
+			err = nil // other providers call members so too, and the rights of the caller may be of one namespace
+		}
+		if err != nil {
 			return known{}, err
 		}
 	}
@@ -51,6 +57,16 @@ func (r *reached) find(ctx context.Context, name string) (known, error) {
 			r.config.Host, name, r.namespace)
 	}
 	return k, nil
+}
+
+// accessOf returns where the ClusterAccess of a member is, if it may have one. A provider of those of all namespaces calls members
+// "namespace/name", and their Members are in the one namespace of these.
+func (r *reached) accessOf(member string) (key client.ObjectKey, mayBe bool) {
+	key = client.ObjectKey{Namespace: r.namespace, Name: member}
+	if namespace, name, found := strings.Cut(member, "/"); found {
+		key = client.ObjectKey{Namespace: namespace, Name: name}
+	}
+	return key, len(content.IsPathSegmentName(key.Namespace))+len(content.IsPathSegmentName(key.Name)) == 0 && key.Namespace != "" && key.Name != ""
 }
 
 // have reads an object, and reports whether it is there. A kind that is not served has no objects.

@@ -3,6 +3,7 @@ package command_test
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -201,7 +202,7 @@ func TestLeavePrunesNothingWhereControllersCannotTakeItBack(t *testing.T) {
 	}
 	s.addMember(t, "east", wellAt("https://east.example.com"))
 	asTold := []string{"leave", "east", "--member-context", "member", "--timeout=1s"}
-	prune := append(asTold, "--dependents=prune")
+	prune := slices.Concat(asTold, []string{"--dependents=prune"})
 	east := membersv1alpha1.Spec{ClusterName: "east"}
 	paused, drained, leaving := east, east, east
 	paused.Paused, drained.Drained, leaving.Leave, leaving.Drained = true, true, true, true

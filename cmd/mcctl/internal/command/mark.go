@@ -3,6 +3,7 @@ package command
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"path"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,8 +26,10 @@ func newMark(hub, member string) mark {
 	return mark{managedByLabel: managedBy, memberLabel: memberValue(member), hubLabel: hub}
 }
 
-// memberValue is what memberLabel says of a member. It is on what mcctl only prints, too.
+// memberValue is what memberLabel says of a member: without the namespace that is in its name where a provider is of all. It is on what mcctl
+// only prints, too.
 func memberValue(member string) string {
+	member = path.Base(member)
 	if len(validation.IsValidLabelValue(member)) > 0 { // it is too long
 		sum := sha256.Sum256([]byte(member))
 		member = hex.EncodeToString(sum[:16])

@@ -72,7 +72,8 @@ func (s *shared) set(ctx context.Context, name string, spec map[string]any) erro
 		return err
 	}
 	if k.member == nil {
-		return fmt.Errorf("the hub (%s) has a ClusterAccess %s/%s, and no Member: only managers that write Members can be told so", hub.config.Host, hub.namespace, name)
+		return fmt.Errorf("the hub (%s) has %s, and no Member %q in the namespace %s: only managers that write Members can be told so, and %s",
+			hub.config.Host, describe(k.access), name, hub.namespace, elsewhere(k.access))
 	}
 	if reason, is := spec["reason"]; is && reason == nil && staysHeld(k.member.Spec, spec) {
 		delete(spec, "reason")

@@ -1,0 +1,63 @@
+package command_test
+
+import (
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
+)
+
+// TestAMemberOfAProviderOfAllNamespacesHasItsClusterAccess: the provider calls it by the namespace of that too, and Members are elsewhere.
+func TestAMemberOfAProviderOfAllNamespacesHasItsClusterAccess(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const name = "kube-public/east"
+	member := []string{"--member-context", "member"}
+	if r := s.join(t, "--namespace", "kube-public"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addMember(t, name, wellAt(s.Members[0].Config().Host))
+	elsewhere := wellAt("https://north.example.com")
+	elsewhere.Identity = string(systemNamespace(t, s.Members[0].Client()).UID)
+	s.addMember(t, "team/north", elsewhere)
+	s.addMember(t, "a/name/of-others", wellAt("https://others.example.com"))
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"describe", name}, 0, "by the ClusterAccess kube-public/east, at "},
+		{[]string{"describe", "team/north"}, 0, "by another provider"},
+		{[]string{"describe", "east", "--namespace", "kube-public"}, 3, "calls it kube-public/east"},
+		{[]string{"check", name, "--rules", rules(t)}, 0, "all 3 are there"},
+		{[]string{"token", name}, 0, "ExecCredential"},
+		{[]string{"token", "team/north"}, 1, "its credentials come from elsewhere"},
+		{append(member, "rbac", name, "--rules", rules(t)), 0, "ClusterRole checksums: unchanged"},
+		{append(member, "rbac", "team/north", "--rules", rules(t), "--service-account", "fleet-system/fleet"), 1, "was made for the member east"},
+		{append(member, "rbac", "a/name/of-others", "--rules", rules(t), "--service-account", "fleet-system/fleet"), 1, "nobody has noted which cluster"},
+		{[]string{"pause", name}, 0, "changed"},
+		{[]string{"pause", "east", "--namespace", "kube-public"}, 1, "calls it kube-public/east"},
+		{append(member, "leave", name, "--dependents=prune"), 1, "mcctl resume " + name},
+		{append(member, "leave", "a/name/of-others"), 1, "nothing to undo"},
+		{append(member, "leave", name), 0, "hub: Secret kube-public/east-minter: deleted"},
+	} {
+		if r := s.run(t, c.args...); r.code != c.code || !strings.Contains(r.out+r.errOut, c.says) {
+			t.Errorf("%v: %q is not in %+v", c.args, c.says, r)
+		}
+	}
+	if left := s.madeByMcctl(t); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
+	}
+}
+
+func TestACallerWhoseRightsAreOfOneNamespaceSeesMembersOfOtherProviders(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addMember(t, "team/north", wellAt("https://north.example.com"))
+	s.addUser(t, s.Local, "members", rbacv1.PolicyRule{APIGroups: []string{membersv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"get"}})
+	if r := s.run(t, "describe", "team/north", "--user", s.Local.Name+"-members"); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+}
