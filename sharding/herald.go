@@ -27,13 +27,17 @@ func (r *Replica) herald(ctx context.Context, changed func()) {
 	}
 }
 
-// untilNews returns when time alone may bring news: the session lapses, or a member may be taken.
+// untilNews returns when time alone may bring news: the session lapses, or is valid again, or a member may be taken.
 func (r *Replica) untilNews() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wait := time.Hour
-	if r.suspendedSince.IsZero() && r.isOpenLocked() {
+	switch {
+	case !r.isOpenLocked():
+	case r.suspendedSince.IsZero():
 		wait = r.session.remaining() // at once if it has lapsed, which is to be noted
+	default:
+		wait = r.times.renew // a clock that was set may be set back, and nobody tells
 	}
 	if r.wakeAt > 0 {
 		wait = min(wait, r.wakeAt-r.clock.now().mono)

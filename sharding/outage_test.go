@@ -78,6 +78,22 @@ func TestASuspensionByAClockThatWasSetIsTold(t *testing.T) {
 	stage.Eventually(t, "its end is told", func() bool { return a.replica.Status().SuspendedSince.IsZero() })
 }
 
+// TestTheEndOfASuspensionByAClockThatWasSetBackIsTold: the answer to the next renewal finds the session valid, and so is no news.
+func TestTheEndOfASuspensionByAClockThatWasSetBackIsTold(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 1)
+	c := newSkewed(1)
+	a := s.startWith("a", c)
+	s.becomesShared(a)
+	a.faults.all(freeze)
+	c.jump(time.Hour)
+	a.replica.arm.send()
+	stage.Eventually(t, "the suspension is told", func() bool { return !a.replica.Status().SuspendedSince.IsZero() })
+	c.jump(-time.Hour)
+	a.faults.all(pass)
+	stage.Eventually(t, "its end is told", func() bool { return a.replica.Status().SuspendedSince.IsZero() })
+}
+
 func TestAReplicaThatIsFencedWhileSuspendedBeginsAnew(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 20)
