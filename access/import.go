@@ -142,6 +142,10 @@ func subjectOf(i *v1alpha1.ServiceAccountImport) string {
 	return "system:serviceaccount:" + i.Spec.Namespace + ":" + i.Spec.Name
 }
 
+// errMinterImported is why a minter's account is imported nowhere, whatever an access allows.
+var errMinterImported = &Error{v1alpha1.ReasonNotAllowed,
+	"the account is the minter's, whose token would make tokens of the controllers' account, and of itself, for ever: import another one", nil}
+
 // imported asks the cluster for a token of the account of an import, in the way of the access.
 func (h *Hub) imported(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess) (Token, error) {
 	cfg, err := Config(a.Spec)
@@ -154,6 +158,9 @@ func (h *Hub) imported(ctx context.Context, i *v1alpha1.ServiceAccountImport, a 
 		m, err := h.minterOf(ctx, a)
 		if err != nil {
 			return Token{}, err
+		}
+		if jwt.ClaimsOf(m.token).Subject == subjectOf(i) {
+			return Token{}, errMinterImported
 		}
 		return m.request(ctx, cfg, i.Spec.Namespace, i.Spec.Name, i.Spec.ExpirationSeconds)
 	}

@@ -40,6 +40,11 @@ func TestAnImportSaysWhyThereIsNoToken(t *testing.T) {
 	w.create(t, "no-secret", a, func(s *v1alpha1.ClusterAccessSpec) { s.Minter.SecretName = "none" })
 	w.create(t, long, a, func(*v1alpha1.ClusterAccessSpec) {})
 	w.create(t, "elsewhere", a, func(s *v1alpha1.ClusterAccessSpec) { s.AllowedImports[0].Namespaces = []string{"elsewhere"} })
+	w.create(t, "minting", a, func(s *v1alpha1.ClusterAccessSpec) {
+		s.AllowedImports[0].ServiceAccounts = []string{accesstest.Namespace + "/" + accesstest.Minter}
+	})
+	minter := w.newImport("minter", "minting", accesstest.Minter)
+	minter.Spec.Namespace = accesstest.Namespace
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "taken"}, Data: map[string][]byte{"mine": {1}}}
 	accesstest.Create(t, w.hub, foreign)
 	cases := map[string]struct {
@@ -53,6 +58,7 @@ func TestAnImportSaysWhyThereIsNoToken(t *testing.T) {
 		"not allowed": {w.newImport("not-allowed", a.Name, "secret-lister"), v1alpha1.ReasonNotAllowed},
 		"granted":     {w.newImport("granted", a.Name, "granted"), v1alpha1.ReasonNotAllowed}, // by the member, and not by the hub
 		"elsewhere":   {w.newImport("elsewhere", "elsewhere", lister), v1alpha1.ReasonNotAllowed},
+		"the minter":  {minter, v1alpha1.ReasonNotAllowed},
 		"no right":    {w.newImport("no-right", a.Name, "no-right"), v1alpha1.ReasonNotAllowed},
 		"no account":  {w.newImport("no-account", a.Name, "nobody"), v1alpha1.ReasonServiceAccountNotFound},
 		"paused":      {w.newImport("is-paused", "paused", lister), v1alpha1.ReasonPaused},
