@@ -37,6 +37,11 @@ const (
 	// deleted with its last owner, if it is empty of others. Package dependents writes it.
 	CreatedByAnnotation = "fleet-runtime.dev/created-by"
 
+	// AdoptedAnnotation is on a namespace, or a CRD, that was there before an owner desired it. Its value is [Reference.Fleet]. Such a one
+	// stays when its owner goes, as DeletionPolicyAnnotation beside it says: others may have something in it. Package dependents
+	// writes both.
+	AdoptedAnnotation = "fleet-runtime.dev/adopted"
+
 	// KeyPrefix begins [Reference.Key].
 	KeyPrefix = "owner.fleet-runtime.dev/"
 )

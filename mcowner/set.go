@@ -157,6 +157,9 @@ func RemoveReference(owner Reference, dependent client.Object) {
 	}
 	if !hasKey(dependent.GetAnnotations()) {
 		dependent.SetLabels(without(without(dependent.GetLabels(), FleetLabel), OwnerClusterLabel))
+		if dependent.GetAnnotations()[AdoptedAnnotation] != "" {
+			dependent.SetAnnotations(without(without(dependent.GetAnnotations(), AdoptedAnnotation), DeletionPolicyAnnotation))
+		}
 		dependent.SetAnnotations(without(without(dependent.GetAnnotations(), DesiredAnnotation), CreatedByAnnotation))
 	}
 	removeNative(owner, dependent)

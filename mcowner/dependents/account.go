@@ -124,6 +124,9 @@ func (a *accounting) hold(ctx context.Context) (bool, error) {
 	switch {
 	case len(a.record.Sites)+len(a.plan.targets) > 0:
 		return true, nil
+	case a.plan.mode == retiring && a.plan.propagation == "": // nobody may see how it is deleted
+		err := a.engine.bury(ctx, a.o.req, "")
+		return err != nil, err
 	case !a.record.GivenUp || a.plan.mode == retiring:
 		return false, nil
 	case a.plan.mode == serving, a.plan.isUnclear():

@@ -123,12 +123,6 @@ type wanted struct {
 	err error // why nothing can be done about it
 }
 
-// stays reports whether an object is to stay when it is not desired any more.
-func (w wanted) stays() bool {
-	said, ok := w.obj.GetAnnotations()[DeletionPolicyAnnotation]
-	return said == string(metav1.DeletePropagationOrphan) || !ok && w.Keep
-}
-
 // wantedOf returns what is desired, with the policies that hold for it.
 func (p *placement) wantedOf(ctx context.Context, desired []client.Object) []wanted {
 	wants := make([]wanted, len(desired))

@@ -53,8 +53,7 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	owner, err := c.getOwner(ctx, home, req, inside)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.gone(req)
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, c.gone(ctx, req)
 	case !inside && (apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
 		return reconcile.Result{}, nil // anybody who may write a reference can bring a request here
 	case err != nil:
@@ -76,14 +75,18 @@ func (c *engine) getOwner(ctx context.Context, home remote.Session, req mcreconc
 	return owner, from.Get(ctx, req.NamespacedName, owner)
 }
 
-// gone forgets an owner that is gone. The collector proves that, and removes what is left.
-func (c *engine) gone(req mcreconcile.Request) {
+// gone forgets an owner that is gone. The collector proves that, and removes what is left, unless it is noted that it is to stay.
+func (c *engine) gone(ctx context.Context, req mcreconcile.Request) error {
+	if err := c.bury(ctx, req, ""); err != nil {
+		return err
+	}
 	if c.cfg.slices != nil && c.ledger.get(req) != nil {
 		c.works.add(work{req, req.ClusterName, discard})
 	}
 	for _, name := range c.ledger.forget(req) {
 		c.collector.Look(name)
 	}
+	return nil
 }
 
 // replan notes what an owner asks for, if it asks for anything. stays says whether its cluster remains one of owners.
@@ -95,6 +98,9 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 		return err
 	}
 	ref.Manager, ref.Controller = c.cfg.name, true
+	if err := c.bury(ctx, req, ref.UID); err != nil {
+		return err
+	}
 	o := c.ledger.of(req)
 	if err := c.openBook(ctx, o, home, ref, owner); err != nil {
 		o.tellRecord(err)

@@ -219,6 +219,23 @@ func TestDependentsOfAnOwnerThatNobodySawGoStay(t *testing.T) {
 	w.isGone(two, before.Name)
 }
 
+// TestDependentsOfAnOwnerThatSaidBeforeThatTheyStay do, also if its cluster is one of owners again after nobody saw it go.
+func TestDependentsOfAnOwnerThatSaidBeforeThatTheyStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.fromMembers(dependents.LeaveAsIs)
+	r.Sweep = orphans.Sweep{Interval: 50 * time.Millisecond, Listing: 50 * time.Millisecond}
+	p, before := w.runFromMember(r)
+	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = "Orphan" })
+	p.relabel(one, "other")
+	eventually(t, "the owner has no finalizer", func() bool { return len(w.mustGet(one, "a").Finalizers) == 0 })
+	w.remove(one, "a")
+	w.isGone(one, "a")
+	p.relabel(one, one.Name)
+	w.isReleased(two, before)
+}
+
 // TestOwnersWhoseClusterWasRelabelledWhileNothingRan are let go: where it is declared, also those that have no dependents.
 func TestOwnersWhoseClusterWasRelabelledWhileNothingRan(t *testing.T) {
 	t.Parallel()

@@ -57,6 +57,31 @@ func TestWhatIsCreatedOnlyGetsItsLabelsBack(t *testing.T) {
 	}
 }
 
+// TestWhatIsCreatedOnlyStaysIfItIsToStay, also if that is desired later, or somebody has taken what says so.
+func TestWhatIsCreatedOnlyStaysIfItIsToStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Policy.Change = dependents.CreateOnly
+	withOverrides(r)
+	w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	says := func() bool {
+		return w.mustGet(one, copyOf("a")).Annotations[dependents.DeletionPolicyAnnotation] == "Orphan"
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		cm.Annotations["dependent."+dependents.DeletionPolicyAnnotation] = "Orphan"
+	})
+	eventually(t, "it says that it stays", says)
+	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.DeletionPolicyAnnotation) })
+	eventually(t, "it says so again", says)
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	w.unharmed(one, before)
+}
+
 // TestANamespaceThatIsSharedGetsItsLabelsBack, by which it is found when its last owner goes.
 func TestANamespaceThatIsSharedGetsItsLabelsBack(t *testing.T) {
 	t.Parallel()
@@ -72,6 +97,35 @@ func TestANamespaceThatIsSharedGetsItsLabelsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the labels are back", func() bool { return maps.Equal(w.namespace(one, name).Labels, before) })
+	ns = w.namespace(one, name)
+	ns.Labels[mcowner.FleetLabel] = "another"
+	if err := one.Client().Update(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the label of the fleet is right", func() bool { return maps.Equal(w.namespace(one, name).Labels, before) })
+}
+
+// TestLabelsOfASharedNamespaceAreNotFoughtForWithoutPause: somebody takes them whenever they are there.
+func TestLabelsOfASharedNamespaceAreNotFoughtForWithoutPause(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, name := w.Members[0], w.ns+"-shared"
+	w.run(w.inNamespaces())
+	w.create(w.Local, w.ownerIn("a", name))
+	eventually(t, "the namespace has its labels", func() bool { return w.ownersOf(one, name) == 1 })
+	eventually(t, "it is told that others take them", func() bool {
+		if ns := w.namespace(one, name); ns.Labels[mcowner.FleetLabel] != "" {
+			delete(ns.Labels, mcowner.FleetLabel)
+			if err := one.Client().Update(t.Context(), ns); err != nil {
+				t.Log(err)
+			}
+		}
+		return w.has(w.Local, "a", dependents.EventContended, name)
+	})
+	w.create(w.Local, w.ownerIn("b", name))
+	eventually(t, "what is in the namespace does not wait for that", func() bool {
+		return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf("b"))})
+	})
 }
 
 // TestDependentsThatLostTheirLabelsWhileNothingRanGoWithTheirOwner: no list by labels finds them.

@@ -48,8 +48,6 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 		return p.unlessGoing(w, existing)
 	case p.isFromAnother(existing, references):
 		conflict.Why = errCopy
-	case w.mayAdopt(existing) && w.kind.GroupKind() == namespaceKind && !w.stays():
-		conflict.Why = errOthersNamespace
 	case w.mayAdopt(existing):
 		return nil
 	default:
@@ -63,10 +61,6 @@ func (w wanted) mayAdopt(existing client.Object) bool {
 	return (w.Conflict == AdoptUnowned || w.Conflict == Adopt) &&
 		existing.GetDeletionTimestamp().IsZero() && existing.GetLabels()[mcowner.FleetLabel] == ""
 }
-
-// errOthersNamespace is why a namespace is not adopted: with it would go one day what others have in it.
-var errOthersNamespace = fmt.Errorf("%w, and a namespace of others is adopted only where it stays: with the annotation %s: %s",
-	errNoReference, DeletionPolicyAnnotation, metav1.DeletePropagationOrphan)
 
 // unlessGoing returns an error for an object that is being deleted.
 func (p *placement) unlessGoing(w wanted, existing client.Object) error {
@@ -82,12 +76,12 @@ func (p *placement) isOwn(existing client.Object) bool {
 	return ok && controller.Same(p.asked.ref)
 }
 
-// isOwnAlone reports whether an object has this owner, and no other.
+// isOwnAlone reports whether an object has this owner, and no other, and was not there before.
 func (p *placement) isOwnAlone(existing client.Object) bool {
 	rest := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	mcowner.RemoveReference(p.asked.ref, rest)
 	others, err := mcowner.References(rest, p.at.ID)
-	return err == nil && len(others)+len(rest.GetOwnerReferences()) == 0 && p.isOwn(existing)
+	return err == nil && len(others)+len(rest.GetOwnerReferences()) == 0 && p.isOwn(existing) && existing.GetAnnotations()[mcowner.AdoptedAnnotation] == ""
 }
 
 // mayTake returns nil for an object that may be taken from another owner, and otherwise whose it is. Nothing is taken from an owner

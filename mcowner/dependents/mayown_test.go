@@ -308,36 +308,3 @@ func TestWhatIsTakenOverIsTakenAsItWasRead(t *testing.T) {
 		t.Errorf("what is its own was taken over: %v, %v", same, err)
 	}
 }
-
-// TestANamespaceOfOthersIsAdoptedOnlyWhereItStays: one day, all that is in it would go with its owner.
-func TestANamespaceOfOthersIsAdoptedOnlyWhereItStays(t *testing.T) {
-	t.Parallel()
-	saying := func(what string) *corev1.Namespace {
-		ns := &corev1.Namespace{}
-		if what != "" {
-			ns.Annotations = map[string]string{DeletionPolicyAnnotation: what}
-		}
-		return ns
-	}
-	for name, tc := range map[string]struct {
-		desired *corev1.Namespace
-		keep    bool
-		may     bool
-	}{
-		"It goes":                            {saying(""), false, false},
-		"All stays":                          {saying(""), true, true},
-		"It says that it stays":              {saying("Orphan"), false, true},
-		"It says that it goes":               {saying("Background"), false, false},
-		"All stays, and it says it does not": {saying("Background"), true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			k := remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
-			w := wanted{kind: k, obj: tc.desired, Policy: Policy{Conflict: AdoptUnowned, Keep: tc.keep}}
-			err := placing().mayChange(t.Context(), w, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
-			if (err == nil) != tc.may || err != nil && !strings.Contains(err.Error(), DeletionPolicyAnnotation) {
-				t.Errorf("it may be adopted: %v, want %t", err, tc.may)
-			}
-		})
-	}
-}

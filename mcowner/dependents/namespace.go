@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,22 +85,40 @@ func (p *placement) refer(namespace client.Object) error {
 	return err
 }
 
-// joinNamespace adds the owner to a namespace, and the labels by which its dependents are found, unless both are there.
+// joinNamespace adds the owner to a namespace, and the labels by which its dependents are found, unless both are there. Whoever changes them
+// time and again is not fought without a pause.
 func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client.Object, isJoined bool) (client.Object, State, error) {
+	key, what := p.keyOf(w.kind, existing), w.kind.Describe(existing)
 	joined := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	if isJoined {                                       // another value there is somebody's mistake
+		labels := map[string]string{}
+		maps.Copy(labels, joined.GetLabels())
+		labels[mcowner.FleetLabel] = p.engine.cfg.fleet
+		joined.SetLabels(labels)
+	}
 	if err := p.refer(joined); err != nil {
 		return nil, "", err
 	}
-	if isJoined && maps.Equal(joined.GetLabels(), existing.GetLabels()) {
-		return existing, Unchanged, nil
+	if isJoined {
+		if maps.Equal(joined.GetLabels(), existing.GetLabels()) && maps.Equal(joined.GetAnnotations(), existing.GetAnnotations()) {
+			return existing, Unchanged, p.calm(key, what)
+		}
+		if err := p.holdOff(key, what); err != nil {
+			return existing, "", err
+		}
 	}
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
 	if err := p.writer.Patch(ctx, joined, patch, client.FieldOwner(p.engine.cfg.name)); err != nil {
-		return nil, "", fmt.Errorf("sharing %s of %s: %w", w.kind.Describe(existing), p.at, err)
+		return nil, "", fmt.Errorf("sharing %s of %s: %w", what, p.at, err)
 	}
-	return joined, Applied, nil
+	if !isJoined {
+		return joined, Applied, nil
+	}
+	p.o.did(EventUpdated, p.at.Name(), what)
+	p.o.corrected(key, time.Now())
+	return joined, Drifted, p.calm(key, what)
 }
 
 func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Object, State, error) {

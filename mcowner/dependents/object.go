@@ -146,6 +146,35 @@ func (p *placement) keepIdentities(config *unstructured.Unstructured, existing c
 	return p.control(config)
 }
 
+// keepAdopted returns the configuration with what has an object stay that was there before it became the owner's, if others may have
+// something in it, or of it: a namespace, or a CRD.
+func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured, existing client.Object) (*unstructured.Unstructured, error) {
+	if k.GroupKind() != namespaceKind && k.GroupKind() != crdKind {
+		return config, nil
+	}
+	kept := config.DeepCopy()
+	annotations := kept.GetAnnotations()
+	annotations[mcowner.AdoptedAnnotation] = p.engine.cfg.fleet
+	annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+	kept.SetAnnotations(annotations)
+	if err := p.control(kept); err != nil {
+		return nil, err
+	}
+	desired, err := sealed(kept)
+	if err != nil {
+		return nil, err
+	}
+	_, controlled := mcowner.ControllerOf(existing, p.at.ID)
+	switch said := existing.GetAnnotations(); {
+	case said[mcowner.AdoptedAnnotation] != "", !controlled && said[mcowner.CreatedByAnnotation] == "":
+		return kept, nil
+	case said[mcowner.DesiredAnnotation] == desired.String(): // it was applied, and somebody has taken the mark
+		return kept, nil
+	default:
+		return config, nil
+	}
+}
+
 // never is a resource version that no object has.
 const never = "9223372036854775807"
 
@@ -207,6 +236,10 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 		return nil, "", err
 	}
 	if err := p.keepIdentities(config, existing); err != nil {
+		return nil, "", err
+	}
+	config, err := p.keepAdopted(w.kind, config, existing)
+	if err != nil {
 		return nil, "", err
 	}
 	desired, err := sealed(config)
@@ -282,8 +315,8 @@ func (p *placement) overwrite(
 	}
 }
 
-// relabel gives a dependent back the labels by which it is found, takes a native reference that it is not to have, and leaves the rest
-// of it as it is.
+// relabel gives a dependent back the labels by which it is found, and what says that it is to stay, takes a native reference that it is not
+// to have, and leaves the rest of it as it is.
 func (p *placement) relabel(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (client.Object, State, error) {
 	labelled := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	all := maps.Clone(existing.GetLabels())
@@ -294,12 +327,19 @@ func (p *placement) relabel(ctx context.Context, w wanted, existing client.Objec
 		all[key] = config.GetLabels()[key]
 	}
 	labelled.SetLabels(all)
+	stays := config.GetAnnotations()[DeletionPolicyAnnotation]
+	marked := stays == "" || stays == existing.GetAnnotations()[DeletionPolicyAnnotation]
+	if !marked {
+		annotations := maps.Clone(existing.GetAnnotations())
+		annotations[DeletionPolicyAnnotation] = stays
+		labelled.SetAnnotations(annotations)
+	}
 	if !slices.ContainsFunc(config.GetOwnerReferences(), p.isNativelyOwn) {
 		labelled.SetOwnerReferences(slices.DeleteFunc(labelled.GetOwnerReferences(), p.isNativelyOwn))
 	}
 	key, what := p.keyOf(w.kind, existing), w.kind.Describe(existing)
 	switch {
-	case maps.Equal(all, existing.GetLabels()) && len(labelled.GetOwnerReferences()) == len(existing.GetOwnerReferences()):
+	case marked && maps.Equal(all, existing.GetLabels()) && len(labelled.GetOwnerReferences()) == len(existing.GetOwnerReferences()):
 		return existing, Unchanged, p.calm(key, what)
 	case w.Suspend:
 		return existing, Suspended, nil

@@ -71,6 +71,13 @@ func TestWhatWasOrphanedWhileItsClusterWasAwayStays(t *testing.T) {
 				w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = "other, member-1" })
 			},
 		},
+		"Finalizers": {
+			leave: func(_ *world, p *process) { <-p.members.Remove("member-1") },
+			after: func(w *world) {
+				w.told(w.Local, "a", dependents.EventClusterNotReady, "member-1")
+				w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+			},
+		},
 		"OnMemberLeaving": {
 			leave: func(w *world, p *process) { p.leave(w.Members[0]) },
 		},

@@ -150,6 +150,19 @@ func (o *ownerState) uid() types.UID {
 	return o.plan.ref.UID
 }
 
+// leavesBehind reports whether dependents of the owner may be left that are to stay, were it gone now, and returns a reference to it.
+// While it is not known whether they are, they are.
+func (o *ownerState) leavesBehind() (owner mcowner.Reference, stay bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.plan == nil || len(o.record.Sites) == 0 && !o.record.GivenUp {
+		return owner, false
+	}
+	said, unclear := saidPolicy(o.plan.owner)
+	orphaning := o.plan.mode == finishing && o.plan.propagation == metav1.DeletePropagationOrphan
+	return o.plan.ref, orphaning || said == metav1.DeletePropagationOrphan || unclear != nil || o.plan.isUnclear()
+}
+
 // follows reports whether a plan is the last one.
 func (o *ownerState) follows(p *plan) bool {
 	o.mu.Lock()

@@ -43,7 +43,7 @@ func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Obje
 		if err != nil { // the name may lead to another cluster than it did, which was not noticed yet
 			return fmt.Errorf("finding out whether the owner that %s had before is gone: %w", k.Describe(obj), err)
 		}
-		keep, err := p.engine.tombs.has(ctx, r) // the owner of that name before
+		keep, err := p.engine.isToStay(ctx, r) // the owner of that name before
 		if err != nil {
 			return fmt.Errorf("finding out whether %s is to stay: %w", k.Describe(obj), err)
 		}

@@ -11,14 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// tombs remember owners that were deleted with the policy Orphan while a cluster with dependents was given up: if that is
-// back one day, what the user asked to keep is not taken for an orphan. They are entries of a ConfigMap in the local cluster.
+// tombs remember owners that went, or were let go, with the policy Orphan while they had dependents: such as in a cluster that was given
+// up. If that is back one day, what the user asked to keep is not taken for an orphan. They are entries of a ConfigMap in the local
+// cluster.
 type tombs struct {
 	access    *remote.Access
 	client    client.Client
@@ -31,6 +34,30 @@ type tombs struct {
 type tomb struct {
 	Owner string   `json:"owner"`
 	UIDs  []string `json:"uids"`
+}
+
+// bury notes that the dependents are to stay of an owner that is known, unless it is the one with this UID: its finalizer may have been
+// taken before they were released.
+func (c *engine) bury(ctx context.Context, req mcreconcile.Request, but types.UID) error {
+	o := c.ledger.get(req)
+	if o == nil || o.uid() == but {
+		return nil
+	}
+	owner, stay := o.leavesBehind()
+	if !stay {
+		return nil
+	}
+	return c.tombs.put(ctx, owner)
+}
+
+// isToStay reports whether the dependents of an owner that is gone are to stay, as is noted, or is about to be.
+func (c *engine) isToStay(ctx context.Context, gone mcowner.Reference) (bool, error) {
+	if o := c.ledger.get(gone.Request()); o != nil && o.uid() == gone.UID {
+		if _, stay := o.leavesBehind(); stay {
+			return true, nil
+		}
+	}
+	return c.tombs.has(ctx, gone)
 }
 
 func (t *tombs) get(ctx context.Context) (*corev1.ConfigMap, error) {

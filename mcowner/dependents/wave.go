@@ -104,7 +104,7 @@ func (s *sequence) before(w wave) error {
 func (s *sequence) note(at remote.Session, w wanted, result ObjectResult) {
 	s.wave = w.wave
 	if w.shared {
-		if result.Err != nil || result.State == Suspended {
+		if unlessContended(result.Err) != nil || result.State == Suspended {
 			s.lacking[w.obj.GetName()] = fmt.Errorf("%s of %s is not as desired: %w", w.kind.Describe(w.obj), at, ErrWaiting)
 		}
 		return

@@ -45,7 +45,9 @@ type Collector struct {
 	Namespaces []string
 	// Name tells it from other collectors, in metrics and logs. Default: "collector".
 	Name string
-	// Controller is whose dependents it collects, see mcowner.Reference.Manager. Default: those of all.
+	// Controller is whose dependents it collects, see mcowner.Reference.Manager. Default: those of all. Those of a
+	// dependents.Reconciler are its own to collect: it alone knows which of them are to stay, so name another controller where
+	// both have the same Fleet, Owners and Kinds.
 	Controller string
 	// User returns the user in whose name dependents of owners of a cluster are removed; empty for its own. It may be nil.
 	User func(owner mcreconcile.Request) string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -194,7 +196,7 @@ func TestAnOwnerIsReadOnceWhateverReferencesSay(t *testing.T) {
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}}
 	mgr := &known{owner: owner}
 	s := knownSweeper(mgr)
-	found := findings{alive: map[aliveOwner]struct{}{}}
+	found := findings{alive: map[ownerKey]struct{}{}}
 	for _, identity := range []types.UID{"here", "", types.UID(strings.Repeat("x", 100_000))} {
 		ref := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "1", ClusterUID: identity}
 		if !s.isKnownAlive(t.Context(), ref, mcreconcile.LocalCluster, &found) {
@@ -278,6 +280,59 @@ func TestADecommissionedClusterThatWasNotReportedMayComeYet(t *testing.T) {
 			t.Errorf("after a minute its owner is not gone: %v", err)
 		}
 	})
+}
+
+// among is known, of a fleet that may have members.
+type among struct{ *known }
+
+// GetProvider implements mcmanager.Manager.
+func (among) GetProvider() fleet.Provider { return struct{ fleet.Provider }{} }
+
+// GetFleet implements mcmanager.Manager.
+func (among) GetFleet() *fleet.Fleet { return fleet.New(fleet.Options{Logger: logr.Discard()}) }
+
+// TestAnOwnerThatNobodySawGoIsAskedForOnce, however many dependents it has left, and one outside the clusters of owners not at all by looks
+// at what caches have.
+func TestAnOwnerThatNobodySawGoIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	mgr := &known{owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}}}
+	s := knownSweeper(among{mgr})
+	s.KeepUnseen, s.OwnersIn = true, mcowner.Clusters{Members: labels.Nothing()}
+	before := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "0", ClusterUID: "here"}
+	found := func(cached bool) *findings {
+		return &findings{pass: &pass{}, cached: cached, alive: map[ownerKey]struct{}{}, unheard: map[mcreconcile.ClusterName]struct{}{}}
+	}
+	if why := s.whyGone(t.Context(), before, mcreconcile.LocalCluster, found(true), logr.Discard()); why != "" || mgr.gets.Load() != 0 {
+		t.Errorf("a look at a cache has asked %d times, and says %q", mgr.gets.Load(), why)
+	}
+	for range 3 {
+		if is, err := s.prove(t.Context(), before, mcreconcile.LocalCluster, found(false)); !errors.Is(err, errUnproven) {
+			t.Errorf("it is proved that %q: %v", is.why, err)
+		}
+	}
+	if n := mgr.gets.Load(); n != 1 {
+		t.Errorf("the owner was asked for %d times", n)
+	}
+	s.OwnersIn = mcowner.Clusters{Local: true}
+	if is, err := s.prove(t.Context(), before, mcreconcile.LocalCluster, found(false)); is.why == "" || err != nil {
+		t.Errorf("once its cluster is one of owners, it is proved that %q: %v", is.why, err)
+	}
+}
+
+// TestOwnersThatNobodySawGoTakeBoundedMemory: whoever may write a reference may name any owner.
+func TestOwnersThatNobodySawGoTakeBoundedMemory(t *testing.T) {
+	t.Parallel()
+	var u unseen
+	long := mcowner.Reference{Name: "a", UID: types.UID(strings.Repeat("x", longestUID+1))}
+	if u.note(long, "gone"); u.has(long) != nil {
+		t.Error("a UID is remembered that Kubernetes does not give")
+	}
+	for i := range mostUnseen + 1 {
+		u.note(mcowner.Reference{Name: "a", UID: types.UID(strconv.Itoa(i))}, "gone")
+	}
+	if n := len(u.gone); n != 1 {
+		t.Errorf("%d owners are remembered", n)
+	}
 }
 
 // TestWhereItIsUnseenHowOwnersAreDeleted: where they are not watched, unless that cluster is said to be no more.

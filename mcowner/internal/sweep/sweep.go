@@ -37,6 +37,7 @@ type Sweeper struct {
 	listing chan struct{} // has room for the one list that waits for the limit
 	metrics *sweepMetrics
 	log     logr.Logger
+	unseen  unseen
 
 	// What access does, for tests in which there are no clusters.
 	names func() []mcreconcile.ClusterName
@@ -58,16 +59,16 @@ type findings struct {
 	unheard  map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
 	// alive are owners that were found to be there, by a cache or an API server, and may have dependents in the cluster.
-	alive map[aliveOwner]struct{}
+	alive map[ownerKey]struct{}
 }
 
-// aliveOwner is an owner as its cluster has it. What references say besides may be anything, however long.
-type aliveOwner struct {
+// ownerKey is an owner as its cluster has it. What references say besides may be anything, however long.
+type ownerKey struct {
 	key string // of the reference
 	uid types.UID
 }
 
-func nameOf(owner mcowner.Reference) aliveOwner { return aliveOwner{owner.Key(), owner.UID} }
+func nameOf(owner mcowner.Reference) ownerKey { return ownerKey{owner.Key(), owner.UID} }
 
 // ownersOf are the owners of a kind in a cluster.
 type ownersOf struct {
@@ -88,7 +89,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
 	found := findings{
 		pass: by.pass(c), cached: by.awake != nil,
-		unheard: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[aliveOwner]struct{}{},
+		unheard: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[ownerKey]struct{}{},
 	}
 	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error {
 		var errs []error
@@ -236,7 +237,7 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
 		found.unidentified++
 	}
-	if s.isKnownAlive(ctx, owner, in, found) || found.cached && s.access.IsElsewhere(owner.Cluster) { // no cache here has that one
+	if s.isKnownAlive(ctx, owner, in, found) || found.cached && s.isAskedFor(owner) {
 		return ""
 	}
 	is, err := s.prove(ctx, owner, in, found)
@@ -259,6 +260,12 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	return ""
 }
 
+// isAskedFor reports whether an owner is in no cache here, as its cluster is another replica's, or none of owners. It is asked for when its
+// dependents are listed: with each look at what caches have, there would be no end of questions.
+func (s *Sweeper) isAskedFor(owner mcowner.Reference) bool {
+	return s.access.IsElsewhere(owner.Cluster) || !s.access.Within(s.OwnersIn, owner.Cluster) && !s.IsDecommissioned(owner)
+}
+
 // prove asks the API server of the owner's cluster, see [proof.orphaned]. That an owner is gone proves nothing if it might have been
 // deleted so that its dependents stay.
 func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (is finding, err error) {
@@ -268,6 +275,10 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if err := s.proof.mayAsk(owner); err != nil {
 		return is, err // and nobody else waits for that
 	}
+	unseen := s.isUnseen(owner)
+	if err := s.unseen.has(owner); unseen && err != nil {
+		return is, err
+	}
 	if err := s.limit.Wait(ctx); err != nil {
 		return is, err
 	}
@@ -275,8 +286,8 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if remote.IsHung(err) {
 		found.unheard[owner.Cluster] = struct{}{}
 	}
-	if err == nil && is.why != "" && !is.stray && s.isUnseen(owner) {
-		return finding{}, fmt.Errorf("%w: %s, and nobody saw how it was deleted", errUnproven, is.why)
+	if err == nil && is.why != "" && !is.stray && unseen {
+		return finding{}, s.unseen.note(owner, is.why)
 	}
 	return is, err
 }

@@ -1,0 +1,93 @@
+package dependents_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+)
+
+// desiringNamespaces is a reconciler that adopts, and whose owners desire the namespace that their data says, unless that is empty.
+func (w *world) desiringNamespaces() *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	r.Kinds = []client.Object{&corev1.Namespace{}}
+	r.Policy.Conflict = dependents.Adopt
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		if owner.Data["value"] == "" {
+			return nil, nil
+		}
+		return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: owner.Data["value"], Labels: map[string]string{"by": owner.Name}}}}, nil
+	}
+	return r
+}
+
+// TestANamespaceThatWasThereBeforeStays when its owner goes, or does not desire it any more, also in the hands of another owner, and if
+// somebody took the mark: with it would go what others have in it. One that was created goes.
+func TestANamespaceThatWasThereBeforeStays(t *testing.T) {
+	t.Parallel()
+	stripped := func(ns *corev1.Namespace) {
+		delete(ns.Annotations, mcowner.AdoptedAnnotation)
+		delete(ns.Annotations, dependents.DeletionPolicyAnnotation)
+	}
+	for name, end := range map[string]func(*world, string){
+		"its owner goes": func(w *world, _ string) {
+			w.remove(w.Local, "a")
+			w.isGone(w.Local, "a")
+		},
+		"it is not desired any more": func(w *world, _ string) {
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "" })
+		},
+		"another owner takes it": func(w *world, ns string) {
+			w.create(w.Local, w.ownerIn("b", ns))
+			eventually(w.t, "it is that one's", func() bool { return w.namespace(w.Members[0], ns).Labels["by"] == "b" })
+			for _, owner := range []string{"a", "b"} {
+				w.remove(w.Local, owner)
+				w.isGone(w.Local, owner)
+			}
+		},
+		"somebody takes the mark": func(w *world, ns string) {
+			now := w.namespace(w.Members[0], ns)
+			stripped(now)
+			if err := w.Members[0].Client().Update(w.t.Context(), now); err != nil {
+				w.t.Fatal(err)
+			}
+			eventually(w.t, "it has the mark again", func() bool { return w.namespace(w.Members[0], ns).Annotations[mcowner.AdoptedAnnotation] != "" })
+			w.remove(w.Local, "a")
+			w.isGone(w.Local, "a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one, prod, created := w.Members[0], w.ns+"-prod", w.ns+"-created"
+			w.create(one, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prod, Annotations: map[string]string{"whose": "others"}}})
+			before := w.namespace(one, prod)
+			w.run(w.desiringNamespaces())
+			w.create(w.Local, w.ownerIn("a", prod))
+			w.create(w.Local, w.ownerIn("c", created))
+			eventually(t, "it is adopted", func() bool { return w.namespace(one, prod).Labels["by"] == "a" })
+			eventually(t, "the other one is created", func() bool { return w.namespace(one, created) != nil })
+			end(w, prod)
+			eventually(t, "it is nobody's", func() bool { return w.ownersOf(one, prod) == 0 })
+			now := w.namespace(one, prod)
+			if now == nil || now.UID != before.UID || now.Annotations["whose"] != "others" {
+				t.Fatalf("it is not what it was: %v", now)
+			}
+			for _, key := range []string{mcowner.AdoptedAnnotation, dependents.DeletionPolicyAnnotation, mcowner.CreatedByAnnotation} {
+				if value, is := now.Annotations[key]; is {
+					t.Errorf("it still says %s: %s", key, value)
+				}
+			}
+			w.remove(w.Local, "c")
+			w.isGone(w.Local, "c")
+			if left := w.namespace(one, created); left != nil {
+				t.Errorf("what was created stays: %v", left.Annotations)
+			}
+		})
+	}
+}
