@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -103,6 +104,49 @@ func TestAMemberThatLeaves(t *testing.T) {
 			w.unharmed(one, before["stays"])
 		}
 	})
+}
+
+// TestAMemberThatLeavesWaitsForWhatGoesInTurn: for a dependent that is still going, and for the namespace that goes after it.
+func TestAMemberThatLeavesWaitsForWhatGoesInTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, namespace := w.Members[0], w.ns+"-created"
+	var results latest
+	r := w.inNamespaces()
+	r.OnMemberLeaving, r.Status = dependents.LeaveDeleted, results.note
+	p := w.run(r)
+	w.create(w.Local, w.ownerIn("a", namespace))
+	dependent := &corev1.ConfigMap{ObjectMeta: metaOf(namespace, copyOf("a"))}
+	eventually(t, "there is a dependent", func() bool { return w.isThere(one, dependent) })
+	hold := func(finalizers string) {
+		t.Helper()
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": `+finalizers+`}}`))
+		if err := one.Client().Patch(t.Context(), dependent, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(`["example.com/hold"]`)
+	left, err := p.members.Leave(p.member(one))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the member waits", func() bool {
+		err := results.of("a", one).Err
+		return err != nil && strings.Contains(err.Error(), "the cluster leaves the fleet after that")
+	})
+	select {
+	case <-left:
+		t.Error("the member has left before all was deleted")
+	default:
+	}
+	hold("null")
+	<-left
+	if w.isThere(one, dependent) || w.namespace(one, namespace) != nil {
+		t.Error("the member has left with the dependent, or the namespace")
+	}
+	if in := placedIn(w.mustGet(w.Local, "a")); strings.Contains(in, "member-1") {
+		t.Errorf("the owner waits for clusters %s", in)
+	}
 }
 
 // TestNothingIsCreatedInAMemberThatLeaves, for owners old and new, until it stays after all.

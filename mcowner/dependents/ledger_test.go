@@ -339,9 +339,10 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 	refused := errors.New("refused")
 	again := [2]time.Duration{lookAgain, lookAgain + lookAgain/3}
 	cases := map[string]struct {
-		err   error
-		after [2]time.Duration
-		want  error
+		err     error
+		leaving bool
+		after   [2]time.Duration
+		want    error
 	}{
 		"Nothing":         {},
 		"Pending":         {err: ErrPending},
@@ -361,12 +362,17 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		"Refused and so":  {err: together(&ConflictError{}, refused), want: refused},
 		"Refused, waits":  {err: together(fmt.Errorf("%w: for others", ErrWaiting), refused), want: refused},
 		"Refused, going":  {err: together(errGoing, refused), want: refused},
+		"Going, leaves":   {err: fmt.Errorf("%w", errGoing), leaving: true, want: errUnsettled},
+		"Closing, leaves": {err: errClosing, leaving: true, want: errUnsettled},
+		"Changed, leaves": {err: conflict, leaving: true, want: errUnsettled},
+		"Target, leaves":  {err: errLeaving, leaving: true},
+		"Refused, leaves": {err: refused, leaving: true, want: refused},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &engine{ledger: newLedger(), cfg: config{releaseAfter: time.Hour}}
-			p := &placement{engine: c, o: newOwnerState(mcreconcile.Request{}), at: remote.Session{ID: mcowner.ClusterID{Name: "a", UID: "2"}}}
+			p := &placement{engine: c, leaving: tc.leaving, o: newOwnerState(mcreconcile.Request{}), at: remote.Session{ID: mcowner.ClusterID{Name: "a", UID: "2"}}}
 			p.asked.sites = []record.Site{{Name: "a", Identity: "1"}}
 			done := report{Result: Result{Err: tc.err}}
 			got, err := p.conclude(&done)

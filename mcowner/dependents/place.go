@@ -28,6 +28,8 @@ type placement struct {
 	work   work
 	at     remote.Session
 	writer client.Writer
+	// leaving says that the cluster is about to leave the fleet.
+	leaving bool
 	// until is how long it goes on although requests get no answer.
 	until time.Time
 	// snapshot is what was read where there is no cache.
@@ -67,7 +69,7 @@ var errLeaving = errors.New("the cluster is about to leave the fleet")
 // errUnnoted says that a member that leaves is still in the owner's record.
 var errUnnoted = errors.New("the owner's record still has the cluster")
 
-// errUnsettled says that a member that leaves waits until it is known what becomes of dependents.
+// errUnsettled says that a member that leaves waits until it is known what becomes of dependents, or until they are gone.
 var errUnsettled = errors.New("the cluster leaves the fleet after that")
 
 // place does one owner's part in one cluster.
@@ -80,7 +82,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	p := &placement{engine: c, asked: v, o: o, work: w, at: at, until: time.Now().Add(c.access.Timeout)}
+	p := &placement{engine: c, asked: v, o: o, work: w, at: at, leaving: leaving, until: time.Now().Add(c.access.Timeout)}
 	done := report{Result: Result{Cluster: w.in, Targeted: v.targeted}}
 	defer func() {
 		if panicked := remote.PanicOf(ctx, recover()); panicked != nil {
@@ -239,22 +241,25 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 	}
 }
 
-// conclude says when to try again, and what is an error of the work: what is waited for is none, nor is a place that is taken.
-// Whoever writes against the controller time and again shows in the result.
+// conclude says when to try again, and what is an error of the work: what is waited for is none, nor is a place that is taken. A member
+// that leaves waits for errors alone, so there it is one. Whoever writes against the controller time and again shows in the result.
 func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	outdated := isOutdated(done.Err)
 	attempts := p.o.retried(p.at.Name(), outdated)
+	if outdated && attempts >= contended {
+		done.Err = fmt.Errorf("%w: %w", errContended, done.Err)
+	}
 	isMore := func(err error) bool { return !isConflict(err) }
 	_, replaced := errors.AsType[*ReplacedError](done.Err)
 	switch err := done.Err; {
 	case errors.Is(err, errUnnoted), errors.Is(err, errUnsettled): // the member that leaves waits for what is an error
 		return reconcile.Result{}, err
+	case p.leaving && (outdated || isPassing(err)):
+		done.Err = fmt.Errorf("%w: %w", err, errUnsettled)
+		return reconcile.Result{}, done.Err
 	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving), errors.Is(err, errPolicy):
 		return reconcile.Result{}, nil
 	case outdated:
-		if attempts >= contended {
-			done.Err = fmt.Errorf("%w: %w", errContended, err)
-		}
 		return reconcile.Result{RequeueAfter: pauseAfter(attempts)}, nil
 	case isContended(err):
 		return reconcile.Result{RequeueAfter: p.pause}, nil
