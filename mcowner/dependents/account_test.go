@@ -527,6 +527,11 @@ func TestTheSoonerOfTwo(t *testing.T) {
 func TestWhatAnAccountEndsWith(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
+	status := func(_ context.Context, owner client.Object, _ []Result) error {
+		owner.SetLabels(map[string]string{"status": "new"})
+		return nil
+	}
+	newOwner := func() client.Object { return &corev1.ConfigMap{} }
 	for name, tc := range map[string]struct {
 		cfg     config
 		plan    plan
@@ -545,6 +550,14 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 		"its cluster leaves, and it waits":   {plan: plan{mode: finishing}, sites: []mcreconcile.ClusterName{"a"}, leaving: true, want: errHeld, known: true, events: []string{EventClusterNotReady}},
 		"its cluster leaves, and it is left": {plan: plan{mode: retiring}, sites: []mcreconcile.ClusterName{"a"}, leaving: true},
 		"its cluster leaves, and it is late": {sites: []mcreconcile.ClusterName{"a"}, leaving: true, known: true, events: []string{EventClusterNotReady}},
+		"its cluster leaves, and its kind has no status": {
+			cfg: config{status: status, newOwner: newOwner}, plan: plan{mode: finishing}, sites: []mcreconcile.ClusterName{"a"}, leaving: true,
+			want: errHeld, known: true, events: []string{EventFailed, EventClusterNotReady},
+		},
+		"it waits for so long, and its kind has no status": {
+			cfg:  config{releaseAfter: time.Hour, status: status, newOwner: newOwner},
+			plan: plan{mode: finishing}, sites: []mcreconcile.ClusterName{"a"}, known: true, again: time.Hour, events: []string{EventFailed, EventClusterNotReady},
+		},
 		"it cannot be noted that they stay": {
 			plan: plan{mode: finishing, propagation: metav1.DeletePropagationOrphan}, givenUp: true, want: refused, known: true, events: []string{EventFailed},
 		},

@@ -93,6 +93,25 @@ type apiServer struct {
 // GetClient implements cluster.Cluster.
 func (s *apiServer) GetClient() client.Client { return s }
 
+// GetAPIReader implements cluster.Cluster.
+func (s *apiServer) GetAPIReader() client.Reader { return s }
+
+// Get implements client.Client.
+func (s *apiServer) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	s.read(false).DeepCopyInto(obj.(*corev1.ConfigMap)) //nolint:forcetypeassert // so are all owners here
+	return nil
+}
+
+// Status implements client.Client: ConfigMaps have none.
+func (*apiServer) Status() client.SubResourceWriter { return noStatus{} }
+
+type noStatus struct{ client.SubResourceWriter }
+
+// Patch implements client.SubResourceWriter.
+func (noStatus) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
+}
+
 // Patch implements client.Client.
 func (s *apiServer) Patch(_ context.Context, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
 	s.mu.Lock()

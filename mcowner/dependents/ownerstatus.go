@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
@@ -81,7 +80,8 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 		a.engine.owners.add(a.o.req)
 	}
 	if apierrors.IsNotFound(err) {
-		return a.noStatus(ctx, err)
+		a.noStatus(ctx, err)
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("writing the owner's status: %w", err)
@@ -122,14 +122,12 @@ func (c config) checkStatus(mgr mcmanager.Manager, kind schema.GroupVersionKind)
 	return fmt.Errorf("the field Status is set, and in the local cluster owners are %s: %w", kind, errNoStatus)
 }
 
-// noStatus returns why a status could not be written that was not found.
-func (a *accounting) noStatus(ctx context.Context, why error) error {
+// noStatus tells of a status that was not found, if its owner is there. It is no error of the account: no attempt would help, and the
+// rest of the account goes on.
+func (a *accounting) noStatus(ctx context.Context, why error) {
 	there := a.engine.cfg.newOwner()
 	err := a.home.Cluster.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(a.plan.owner), there)
 	if err == nil && there.GetUID() == a.plan.owner.GetUID() {
-		err = fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, why)
-		a.o.tellStatus(err)
-		return reconcile.TerminalError(err)
-	}
-	return nil // it is gone, or its cluster is
+		a.o.tellStatus(fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, why))
+	} // else it is gone, or its cluster is
 }
