@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -30,6 +32,9 @@ func (*hub) GetProvider() fleet.Provider { return nil }
 
 // GetFleet implements mcmanager.Manager.
 func (*hub) GetFleet() *fleet.Fleet { return fleet.New(fleet.Options{}) }
+
+// GetScheme implements cluster.Cluster.
+func (*hub) GetScheme() *runtime.Scheme { return scheme.Scheme }
 
 // GetAPIReader implements cluster.Cluster.
 func (h *hub) GetAPIReader() client.Reader { return h }

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,7 +171,7 @@ func (p *placement) listInTurn(ctx context.Context, k remote.Kind) ([]client.Obj
 }
 
 // list lists the dependents of a kind by an index of the cache, which it adds where it is not there yet. The kind is watched
-// from then on.
+// from then on. They are ordered: the cache returns them in another order each time, which would be news.
 func (p *placement) list(ctx context.Context, k remote.Kind) ([]client.Object, error) {
 	if p.at.Guest != nil {
 		return p.listThere(ctx, k)
@@ -196,7 +197,12 @@ func (p *placement) list(ctx context.Context, k remote.Kind) ([]client.Object, e
 		}
 		return nil
 	})
+	slices.SortFunc(objs, byName)
 	return objs, err
+}
+
+func byName(a, b client.Object) int {
+	return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 }
 
 // ownerKeys returns the keys of an object's owners.
