@@ -2,12 +2,15 @@ package dependents
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -22,21 +25,24 @@ func (applies) Apply(context.Context, runtime.ApplyConfiguration, ...client.Appl
 	return nil
 }
 
+// desiring returns what is desired of a dependent, with a value.
+func desiring(t *testing.T, value string) *unstructured.Unstructured {
+	t.Helper()
+	cm := owned(t, ownerNamed("a"))
+	cm.Data = map[string]string{"value": value}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	return u
+}
+
 // TestWhatOthersHaveChangedWhileNothingRanHasDrifted: the object says what was desired when it was written last. What is desired since
 // then is applied.
 func TestWhatOthersHaveChangedWhileNothingRanHasDrifted(t *testing.T) {
 	t.Parallel()
-	desiring := func(value string) *unstructured.Unstructured {
-		cm := owned(t, ownerNamed("a"))
-		cm.Data = map[string]string{"value": value}
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cm)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := &unstructured.Unstructured{Object: content}
-		u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-		return u
-	}
 	for name, tc := range map[string]struct {
 		written, there string
 		want           State
@@ -51,16 +57,75 @@ func TestWhatOthersHaveChangedWhileNothingRanHasDrifted(t *testing.T) {
 			t.Parallel()
 			p := placing()
 			p.writer, p.o, p.engine.access.Timeout = applies{}, newOwnerState(mcreconcile.Request{}), time.Minute
-			written := desiring(tc.written)
+			written := desiring(t, tc.written)
 			if _, err := sealed(written); err != nil {
 				t.Fatal(err)
 			}
 			there := owned(t, ownerNamed("a"))
 			there.Annotations, there.Data = written.GetAnnotations(), map[string]string{"value": tc.there}
 			k := remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Proto: &corev1.ConfigMap{}}
-			_, got, err := p.change(t.Context(), wanted{kind: k}, there, desiring("1"))
+			_, got, err := p.change(t.Context(), wanted{kind: k}, there, desiring(t, "1"))
 			if err != nil || got != tc.want {
 				t.Errorf("it is %s, %v; want %s", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// immutable is a client of an API server that has an object which cannot be changed, until it is deleted.
+type immutable struct {
+	client.Client
+
+	deleted bool
+}
+
+// Apply implements client.Client.
+func (c *immutable) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	if !c.deleted {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "a-copy", nil)
+	}
+	return nil
+}
+
+// Create implements client.Client.
+func (*immutable) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
+
+// Delete implements client.Client.
+func (c *immutable) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	c.deleted = true
+	return nil
+}
+
+// TestWhatOthersHaveReplacedIsCreatedAnewInAHaltedRollout: it was rolled out before. What is new waits, and what is there stays.
+func TestWhatOthersHaveReplacedIsCreatedAnewInAHaltedRollout(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		written string
+		anew    bool
+	}{
+		"others have replaced it": {"1", true},
+		"the owner says so now":   {"0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, to := placing(), &immutable{}
+			p.writer, p.o, p.engine.access.Timeout = to, newOwnerState(mcreconcile.Request{}), time.Minute
+			p.o.progress = p.o.progress.next(Rollout{HaltAfter: 1}, hash{})
+			p.o.progress.fail("other")
+			written, there := desiring(t, tc.written), owned(t, ownerNamed("a"))
+			if _, err := sealed(written); err != nil {
+				t.Fatal(err)
+			}
+			there.Annotations, there.Data = written.GetAnnotations(), map[string]string{"value": "by hand"}
+			w := wanted{
+				kind:   remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Proto: &corev1.ConfigMap{}},
+				Policy: Policy{Immutable: Recreate},
+			}
+			if _, _, err := p.change(t.Context(), w, there, desiring(t, "1")); errors.Is(err, errGoing) != tc.anew || to.deleted != tc.anew {
+				t.Fatalf("it is deleted: %t, %v", to.deleted, err)
+			}
+			if _, _, err := p.create(t.Context(), w, desiring(t, "1")); errors.Is(err, ErrWaiting) == tc.anew || (err == nil) != tc.anew {
+				t.Errorf("its creation ends with %v", err)
 			}
 		})
 	}

@@ -359,7 +359,7 @@ func (p *placement) relabel(ctx context.Context, w wanted, existing client.Objec
 }
 
 // recreate deletes an object that cannot be changed as it is desired. Its deletion brings the work back. It stays if it would not
-// come back: what is desired may be wrong in itself.
+// come back: what is desired may be wrong in itself. What was applied before, and others have changed, is created anew without a permit.
 func (p *placement) recreate(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, why error) error {
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
@@ -376,7 +376,14 @@ func (p *placement) recreate(ctx context.Context, w wanted, existing client.Obje
 	if err = client.IgnoreNotFound(err); err != nil {
 		return fmt.Errorf("deleting %s of %s, to create it anew: %w", w.kind.Describe(existing), p.at, err)
 	}
-	p.o.forgetObject(p.keyOf(w.kind, existing))
+	desired, unsealed := sealed(config)
+	key := p.keyOf(w.kind, existing)
+	isWritten := existing.GetAnnotations()[mcowner.DesiredAnnotation] == desired.String()
+	if unsealed == nil && (isWritten || p.isRolledOut(key, desired)) {
+		p.o.remember(key, fingerprint{desired: desired})
+	} else {
+		p.o.forgetObject(key)
+	}
 	p.o.did(EventDeleted, p.at.Name(), w.kind.Describe(existing))
 	return fmt.Errorf("%s of %s is to be created anew: %w: %v", w.kind.Describe(existing), p.at, errGoing, why) //nolint:errorlint // it is no failure
 }
