@@ -49,6 +49,14 @@ func hasKind(kinds []schema.GroupVersionKind, kind schema.GroupKind) bool {
 	return slices.ContainsFunc(kinds, func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == kind })
 }
 
+// inVersionOf returns a kind as it is among others, or itself if it is not among them.
+func inVersionOf(kinds []schema.GroupVersionKind, gvk schema.GroupVersionKind) schema.GroupVersionKind {
+	if i := slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool { return k.GroupKind() == gvk.GroupKind() }); i >= 0 {
+		return kinds[i]
+	}
+	return gvk
+}
+
 // kindsLook is what a run has found out about kinds in a cluster.
 type kindsLook struct {
 	in   any // see kindsPresent
@@ -333,17 +341,21 @@ func (p *placement) kindsWanted(wants []wanted) []schema.GroupVersionKind {
 	return kinds
 }
 
-// readWanted reads the kinds of what is wanted that were not read before, as there was nothing of them. They are watched from then on.
+// readWanted reads the kinds of what is wanted that were not read before, as there was nothing of them, or they were read in another
+// version. They are watched from then on.
 func (p *placement) readWanted(ctx context.Context, wants []wanted, found *[]dependent, unknown map[schema.GroupKind]error) {
 	kinds := p.kindsWanted(wants)
 	p.o.wants(p.at.Name(), kinds)
 	var more []remote.Kind
 	for _, gvk := range kinds {
-		if unknown[gvk.GroupKind()] == nil && !p.read[gvk.GroupKind()] {
-			more = append(more, p.engine.kindNoted(gvk))
+		if k := p.engine.kindNoted(gvk); unknown[k.GroupKind()] == nil && !p.read[k.GroupVersionKind] {
+			more = append(more, k)
 		}
 	}
 	also, why := p.known(ctx, more)
-	*found = append(*found, also...)
+	isAgain := func(d dependent) bool {
+		return why[d.GroupKind()] == nil && slices.ContainsFunc(more, func(k remote.Kind) bool { return k.GroupKind() == d.GroupKind() })
+	}
+	*found = append(slices.DeleteFunc(*found, isAgain), also...)
 	maps.Copy(unknown, why)
 }

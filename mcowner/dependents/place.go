@@ -38,8 +38,8 @@ type placement struct {
 	refused bool
 	// pause is how long it is before an object that others change back is looked at again, zero if there is none.
 	pause time.Duration
-	// read are the kinds whose dependents were read, and over is why no others are.
-	read map[schema.GroupKind]bool
+	// read are the kinds whose dependents were read, each in a version, and over is why no others are.
+	read map[schema.GroupVersionKind]bool
 	over error
 }
 

@@ -251,3 +251,51 @@ func TestAnOwnerFollowsItsKindToAnotherVersion(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAKindIsWatchedInTheVersionThatIsDesired last: what others change is put right also when that is told of in this version alone.
+func TestAKindIsWatchedInTheVersionThatIsDesired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	crd := w.gadgetCRD("v1", "v2")
+	w.create(one, crd)
+	r := w.spread()
+	r.Kinds = nil
+	r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		obj := w.gadget(owner.Data["value"])
+		return []client.Object{obj}, unstructured.SetNestedField(obj.Object, owner.Data["value"], "spec", "value")
+	}
+	w.run(r)
+	owner := w.owner("a", one.Name)
+	owner.Data["value"] = "v1"
+	w.create(w.Local, owner)
+	gadget := w.gadget("v2")
+	says := func(value string) func() bool {
+		return func() bool {
+			if !w.isThere(one, gadget) {
+				return false
+			}
+			said, _, _ := unstructured.NestedString(gadget.Object, "spec", "value")
+			return said == value
+		}
+	}
+	eventually(t, "the object is there", says("v1"))
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "v2" })
+	eventually(t, "the object follows", says("v2"))
+	unserved := client.RawPatch(types.JSONPatchType, []byte(`[{"op": "replace", "path": "/spec/versions/0/served", "value": false}]`))
+	if err := one.Client().Patch(t.Context(), crd, unserved); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first version is not served any more", func() bool { return !w.isThere(one, w.gadget("v1")) })
+	byHand := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"value": "by hand"}}`))
+	if err := one.Client().Patch(t.Context(), gadget, byHand); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is put right", says("v2"))
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if err := one.Client().Delete(t.Context(), crd); err != nil {
+		t.Error(err)
+	}
+}

@@ -76,16 +76,18 @@ type dependent struct {
 }
 
 // kindsHere returns the kinds of which the owner may have dependents: those that were noted, or, on an owner of a version
-// before that, those of the controller; and those of which something was seen that came late.
+// before that, those of the controller; and those of which something was seen that came late. A kind is in the version in which it was
+// desired last in the cluster: another cluster may have it in the one that was noted.
 func (p *placement) kindsHere() []remote.Kind {
+	present := p.o.presentKinds(p.at.Name())
 	var kinds []remote.Kind
 	for _, gvk := range p.asked.noted {
-		kinds = append(kinds, p.served(p.engine.kindNoted(gvk)))
+		kinds = append(kinds, p.served(p.engine.kindNoted(inVersionOf(present, gvk))))
 	}
 	if len(kinds) == 0 {
 		kinds = slices.Clone(p.engine.kinds)
 	}
-	for _, gvk := range p.o.presentKinds(p.at.Name()) {
+	for _, gvk := range present {
 		if !slices.ContainsFunc(kinds, func(k remote.Kind) bool { return k.GroupKind() == gvk.GroupKind() }) {
 			kinds = append(kinds, p.engine.kindNoted(gvk))
 		}
@@ -157,9 +159,9 @@ func (p *placement) listIfAny(ctx context.Context, k remote.Kind) ([]client.Obje
 	}
 	objs, err := p.listInTurn(ctx, k)
 	if p.read == nil {
-		p.read = map[schema.GroupKind]bool{}
+		p.read = map[schema.GroupVersionKind]bool{}
 	}
-	p.read[k.GroupKind()] = err == nil
+	p.read[k.GroupVersionKind] = err == nil
 	return objs, err
 }
 
