@@ -35,7 +35,7 @@ func TestAMemberOfAProviderOfAllNamespacesHasItsClusterAccess(t *testing.T) {
 		{[]string{"token", name}, 0, "ExecCredential"},
 		{[]string{"token", "team/north"}, 1, "its credentials come from elsewhere"},
 		{append(member, "rbac", name, "--rules", rules(t)), 0, "ClusterRole checksums: unchanged"},
-		{append(member, "rbac", "team/north", "--rules", rules(t), "--service-account", "fleet-system/fleet"), 1, "was made for the member east"},
+		{append(member, "rbac", "team/north", "--rules", rules(t), "--service-account", "fleet-system/fleet"), 1, "was made for the member kube-public/east"},
 		{append(member, "rbac", "a/name/of-others", "--rules", rules(t), "--service-account", "fleet-system/fleet"), 1, "nobody has noted which cluster"},
 		{[]string{"pause", name}, 0, "changed"},
 		{[]string{"pause", "east", "--namespace", "kube-public"}, 1, "calls it kube-public/east"},

@@ -37,8 +37,8 @@ func (d *dryRun) validate() error {
 	}
 }
 
-// print prints what would be applied on each side for a member of that name.
-func (d *dryRun) print(to io.Writer, name string, member, hub []client.Object) error {
+// print prints what would be applied on each side for a member.
+func (d *dryRun) print(to io.Writer, of client.ObjectKey, member, hub []client.Object) error {
 	var printer printers.ResourcePrinter = &printers.YAMLPrinter{}
 	if d.output == asJSON {
 		printer = &printers.JSONPrinter{}
@@ -59,7 +59,7 @@ func (d *dryRun) print(to io.Writer, name string, member, hub []client.Object) e
 			annotations[sideAnnotation] = part.side
 			desired.SetAnnotations(annotations)
 			if part.side == memberSide {
-				desired.SetLabels(labels.Merge(desired.GetLabels(), labels.Set{memberLabel: memberValue(name)}))
+				desired.SetLabels(labels.Merge(desired.GetLabels(), memberLabels(of)))
 			}
 			if err := printer.PrintObj(desired, to); err != nil {
 				return fmt.Errorf("print %s: %w", describe(obj), err)

@@ -96,7 +96,7 @@ func (j *join) run(ctx context.Context, name string) error {
 		if p.minted {
 			p.member = append(p.member, membership.MinterPolicy(rights.Account, nil)...)
 		}
-		return j.dryRun.print(j.streams.Out, name, p.member, p.hub)
+		return j.dryRun.print(j.streams.Out, markedAs(hub.namespace, name), p.member, p.hub)
 	}
 	if target.Identity, err = distinct(ctx, hub, member); err != nil {
 		return err

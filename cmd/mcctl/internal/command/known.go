@@ -62,7 +62,11 @@ func (r *reached) find(ctx context.Context, name string) (known, error) {
 // accessOf returns where the ClusterAccess of a member is, if it may have one. A provider of those of all namespaces calls members
 // "namespace/name", and their Members are in the one namespace of these.
 func (r *reached) accessOf(member string) (key client.ObjectKey, mayBe bool) {
-	key = client.ObjectKey{Namespace: r.namespace, Name: member}
+	return accessOf(r.namespace, member)
+}
+
+func accessOf(namespace, member string) (key client.ObjectKey, mayBe bool) {
+	key = client.ObjectKey{Namespace: namespace, Name: member}
 	if namespace, name, found := strings.Cut(member, "/"); found {
 		key = client.ObjectKey{Namespace: namespace, Name: name}
 	}

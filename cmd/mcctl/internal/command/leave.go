@@ -153,9 +153,10 @@ func (r *reached) leaving(ctx context.Context, name string, mark mark) (leaving,
 	if l.joined, err = r.joined(ctx, name); err != nil {
 		return l, err
 	}
-	key, _ := r.accessOf(name)
-	if l.secrets, err = r.made(ctx, mark, membership.HubKinds(), client.InNamespace(key.Namespace)); err != nil {
-		return l, err
+	if key, mayBe := r.accessOf(name); mayBe {
+		if l.secrets, err = r.made(ctx, mark, membership.HubKinds(), client.InNamespace(key.Namespace)); err != nil {
+			return l, err
+		}
 	}
 	for _, secret := range l.secrets {
 		if l.identity == "" {

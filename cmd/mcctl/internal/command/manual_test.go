@@ -69,6 +69,7 @@ func TestTheCommandsThatLeavePrintsRemoveWhatWasAppliedOfWhatJoinPrints(t *testi
 				s.join(t, append([]string{"--dry-run=client"}, args...)...),
 				s.run(t, "join", "west", "--member-context", "member", "--rules", west, "--service-account", "west/fleet",
 					"--advertise-server", s.Members[0].Config().Host, "--dry-run=client"),
+				s.joinIn(t, "kube-public", "checksums-public", "public/fleet", "--dry-run=client"),
 			} {
 				if printed.code != 0 {
 					t.Fatalf("%+v", printed)
@@ -80,9 +81,9 @@ func TestTheCommandsThatLeavePrintsRemoveWhatWasAppliedOfWhatJoinPrints(t *testi
 				t.Fatalf("%+v", forced)
 			}
 			out := s.byHand(t, forced.out)
-			want := []string{"/checksums-west", "west/fleet", "west/fleet-minter"}
+			want := []string{"/checksums-public", "/checksums-west", "public/fleet", "public/fleet-minter", "west/fleet", "west/fleet-minter"}
 			if got := slices.Sorted(maps.Keys(s.inMember(t))); !slices.Equal(got, want) {
-				t.Errorf("there is still %q, want what is of west, %q:\n%s%s", got, want, forced.out, out)
+				t.Errorf("there is still %q, want what is of the others, %q:\n%s%s", got, want, forced.out, out)
 			}
 			if name == "minted" && !strings.Contains(out, "fleet-system") {
 				t.Errorf("the namespace is not named:\n%s%s", forced.out, out)

@@ -74,9 +74,9 @@ func (r *reached) unclaimed(ctx context.Context, objects []client.Object, mark m
 			return fmt.Errorf("%s in the %s (%s) is Kubernetes' own: nothing was written; give yours another name", describe(obj), r.name, r.config.Host)
 		}
 		if found.GroupVersionKind() != membership.NamespaceKind() && mark.forOther(found) {
-			return fmt.Errorf("%s in the %s (%s) was made for the member %s, of the fleet whose hub is the cluster %s: nothing was written; "+
-				"let that one leave first, or give the account and the roles other names", describe(obj), r.name, r.config.Host,
-				found.Labels[memberLabel], found.Labels[hubLabel])
+			return fmt.Errorf("%s in the %s (%s) was made for the member %s/%s, of the fleet whose hub is the cluster %s: nothing was written; "+
+				"let that one leave first, or name another account with --service-account, and give the roles in FILE other names", describe(obj),
+				r.name, r.config.Host, found.Labels[namespaceLabel], found.Labels[memberLabel], found.Labels[hubLabel])
 		}
 	}
 	return nil

@@ -61,7 +61,11 @@ func (r *rbac) run(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		return r.dryRun.print(r.streams.Out, name, objects, nil)
+		namespace, err := r.hub.namespace()
+		if err != nil {
+			return err
+		}
+		return r.dryRun.print(r.streams.Out, markedAs(namespace, name), objects, nil)
 	}
 	hub, err := r.hub.connect()
 	if err != nil {

@@ -132,7 +132,7 @@ func TestAClusterJoinsUnderOneName(t *testing.T) {
 		t.Fatalf("join: %+v", r)
 	}
 	again := s.run(t, "join", "west", "--member-context", "member", "--rules", rules(t), "--advertise-server", s.Members[0].Config().Host)
-	if again.code != 1 || !strings.Contains(again.errOut, "was made for the member east") {
+	if again.code != 1 || !strings.Contains(again.errOut, "was made for the member default/east") {
 		t.Errorf("under another name: %+v", again)
 	}
 	err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "west"}, &accessv1alpha1.ClusterAccess{})

@@ -55,15 +55,24 @@ type reached struct {
 	namespace string
 }
 
+// namespace returns that of --namespace, or of the context.
+func (s *side) namespace() (string, error) {
+	namespace, _, err := s.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("read the namespace of the %s: %w", s.name, err)
+	}
+	return namespace, nil
+}
+
 // connect reads the kubeconfig, and asks nothing of the server.
 func (s *side) connect() (*reached, error) {
 	config, err := s.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the way to the %s: %w", s.name, err)
 	}
-	namespace, _, err := s.flags.ToRawKubeConfigLoader().Namespace()
+	namespace, err := s.namespace()
 	if err != nil {
-		return nil, fmt.Errorf("read the namespace of the %s: %w", s.name, err)
+		return nil, err
 	}
 	c, err := client.New(config, client.Options{Scheme: newScheme()})
 	if err != nil {

@@ -169,5 +169,5 @@ func (r *reached) identity(ctx context.Context) (string, error) {
 // mark returns the mark of a member of this hub.
 func (r *reached) mark(ctx context.Context, member string) (mark, error) {
 	id, err := r.identity(ctx)
-	return newMark(id, member), err
+	return newMark(id, markedAs(r.namespace, member)), err
 }
