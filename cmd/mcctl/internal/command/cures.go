@@ -19,9 +19,13 @@ func cureOf(reason string, a *accessv1alpha1.ClusterAccess) string {
 	return orElse(orElse(cure, cureOfReason(reason)), "see docs/access.md and docs/operating.md for the reason "+reason)
 }
 
+// called is a member for join and federate, which take no name with a namespace.
+func called(a *accessv1alpha1.ClusterAccess) string { return a.Name + " --namespace " + a.Namespace }
+
 // cureOfTokens says what to do where no tokens can be made for a ClusterAccess.
 func cureOfTokens(reason string, a *accessv1alpha1.ClusterAccess) string {
-	again := "run mcctl join " + a.Name + " again with the same flags: it makes what is missing"
+	join := "mcctl join " + called(a)
+	again := "run " + join + " again with the same flags: it makes what is missing"
 	switch reason {
 	case accessv1alpha1.ReasonServiceAccountNotFound:
 		if f := a.Spec.Federated; f != nil {
@@ -32,13 +36,13 @@ func cureOfTokens(reason string, a *accessv1alpha1.ClusterAccess) string {
 		if f := a.Spec.Federated; f != nil {
 			return "in the hub, give the manager the right to create serviceaccounts/token of " + a.Namespace + "/" + f.ServiceAccountName
 		}
-		return "give the right that is named: in the hub the manager gets and updates the minter's Secret; in the member mcctl join " + a.Name + " gives it again"
+		return "give the right that is named: in the hub the manager gets and updates the minter's Secret; in the member " + join + " gives it again"
 	case accessv1alpha1.ReasonSecretNotFound, accessv1alpha1.ReasonSecretInvalid:
 		return again
 	case accessv1alpha1.ReasonMismatch:
-		return "undo what was edited in the ClusterAccess or in the minter's Secret, or run mcctl join " + a.Name + " again with what is right now"
+		return "undo what was edited in the ClusterAccess or in the minter's Secret, or run " + join + " again with what is right now"
 	case accessv1alpha1.ReasonMinterExpired:
-		return "run mcctl join " + a.Name + " again with the same flags: it makes the minter a new token"
+		return "run " + join + " again with the same flags: it makes the minter a new token"
 	case accessv1alpha1.ReasonHub:
 		return "see that the hub's API server answers the manager; it heals by itself then"
 	default:
@@ -55,16 +59,16 @@ func cureOfAccess(reason string, a *accessv1alpha1.ClusterAccess) string {
 		}
 		return unpause
 	case accessv1alpha1.ReasonEqualIssuers:
-		return "give the hub or the member another --service-account-issuer, or run mcctl join " + a.Name + " again with --minted"
+		return "give the hub or the member another --service-account-issuer, or run mcctl join " + called(a) + " again with --minted"
 	case accessv1alpha1.ReasonTokenRefused:
 		if a.Spec.Federated != nil {
-			return "run mcctl federate " + a.Name + ", and give the member's API server what it prints"
+			return "run mcctl federate " + called(a) + ", and give the member's API server what it prints"
 		}
 		return "make sure that " + a.Spec.Server + " is the cluster that has joined, and no other"
 	case accessv1alpha1.ReasonAnotherUser:
 		return "give the address of the API server of " + a.Spec.Server + " itself: what answers there takes tokens for those of another account"
 	case accessv1alpha1.ReasonLoopback:
-		return "run mcctl join " + a.Name + " again, with the address for the hub in --advertise-server"
+		return "run mcctl join " + called(a) + " again, with the address for the hub in --advertise-server"
 	case accessv1alpha1.ReasonInvalid:
 		return "correct the field of the ClusterAccess that the message names"
 	case fleet.ReasonCertificate:

@@ -69,7 +69,7 @@ rules:
 	if err := s.Members[0].Client().Delete(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
-	if r := s.run(t, "check", "east"); r.code != 3 || !strings.Contains(r.errOut, "Do this: run mcctl join east again") {
+	if r := s.run(t, "check", "east"); r.code != 3 || !strings.Contains(r.errOut, "Do this: run mcctl join east --namespace default again") {
 		t.Errorf("without the account: %+v", r)
 	}
 }
