@@ -39,7 +39,8 @@ func TestAMemberOfAProviderOfAllNamespacesHasItsClusterAccess(t *testing.T) {
 		{append(member, "rbac", "a/name/of-others", "--rules", rules(t), "--service-account", "fleet-system/fleet"), 1, "nobody has noted which cluster"},
 		{[]string{"pause", name}, 0, "changed"},
 		{[]string{"pause", "east", "--namespace", "kube-public"}, 1, "calls it kube-public/east"},
-		{append(member, "leave", name, "--dependents=prune"), 1, "mcctl resume " + name},
+		{[]string{"federate", name, "--member-context", "member", "--service-account", "operator"}, 2, "--namespace"},
+		{append(member, "leave", name, "--dependents=prune"), 1, "mcctl resume " + name + " --namespace default"},
 		{append(member, "leave", "a/name/of-others"), 1, "nothing to undo"},
 		{append(member, "leave", name), 0, "hub: Secret kube-public/east-minter: deleted"},
 	} {

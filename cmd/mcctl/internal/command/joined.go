@@ -10,7 +10,9 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -23,10 +25,12 @@ type joined struct {
 	name string
 	// access is nil if there is none.
 	access *accessv1alpha1.ClusterAccess
-	// member is nil where there is no ClusterAccess, no Member, or the caller may not read it.
-	member *membersv1alpha1.Member
+	// members has the Members of it: none where there is no ClusterAccess, or the caller may not read them.
+	members []membersv1alpha1.Member
 	// identity is that of the cluster that has joined, and empty if it is not known.
 	identity string
+	// namesakes are the members of the same cluster that have the name in other namespaces of the hub.
+	namesakes []string
 }
 
 // joined asks the hub what has joined under a name. join has noted the identity on the ClusterAccess; for one that others have applied,
@@ -45,37 +49,67 @@ func (r *reached) joined(ctx context.Context, name string) (joined, error) {
 		return j, err
 	}
 	j.access, j.identity = access, access.Annotations[membership.IdentityAnnotation]
-	if j.member, err = r.seen(ctx, name); err == nil && j.identity == "" && j.member != nil {
-		j.identity = j.member.Status.Identity
+	j.members, err = r.seen(ctx, key)
+	for i := range j.members {
+		if m := &j.members[i]; j.identity == "" && (m.Namespace == r.namespace || m.Namespace == access.Namespace) {
+			j.identity = m.Status.Identity
+		}
 	}
 	return j, err
 }
 
-// seen returns the Member that a manager has written. It is nil where none has, and for a caller that may not read Members.
-func (r *reached) seen(ctx context.Context, name string) (*membersv1alpha1.Member, error) {
-	member := &membersv1alpha1.Member{}
-	member.SetGroupVersionKind(membersv1alpha1.GroupVersion().WithKind(membersv1alpha1.Kind))
-	member.Namespace, member.Name = r.namespace, membersv1alpha1.ObjectName(name)
-	found, err := r.have(ctx, member)
-	if !found || err != nil {
-		if apierrors.IsForbidden(err) {
-			err = nil
-		}
-		return nil, err
+// seen returns the Members that managers have written of what has a ClusterAccess. A provider of one namespace has its Member there, under
+// the same name. One of all namespaces has it anywhere, so those that may not list all look in the namespaces that they know.
+func (r *reached) seen(ctx context.Context, access client.ObjectKey) ([]membersv1alpha1.Member, error) {
+	own, everywhere := membersv1alpha1.ObjectName(access.Name), membersv1alpha1.ObjectName(access.String())
+	places := []client.ObjectKey{{Namespace: access.Namespace, Name: own}}
+	all := &membersv1alpha1.MemberList{}
+	switch err := r.List(ctx, all, byName(everywhere)); {
+	case apierrors.IsForbidden(err):
+		places = append(places, client.ObjectKey{Namespace: access.Namespace, Name: everywhere}, client.ObjectKey{Namespace: r.namespace, Name: everywhere})
+	case meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look for the Member %s in the %s (%s): %w", everywhere, r.name, r.config.Host, err)
 	}
-	return member, nil
+	for _, place := range places {
+		m := membersv1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Namespace: place.Namespace, Name: place.Name}}
+		m.SetGroupVersionKind(membersv1alpha1.GroupVersion().WithKind(membersv1alpha1.Kind))
+		found, err := r.have(ctx, &m)
+		if err != nil && !apierrors.IsForbidden(err) {
+			return nil, err
+		}
+		if found {
+			all.Items = append(all.Items, m)
+		}
+	}
+	return all.Items, nil
+}
+
+// byName selects the objects of a name.
+func byName(name string) client.MatchingFieldsSelector {
+	return client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
 }
 
 // heldBack says how a member is held back so that nothing is reconciled there, and what to do about it. Both are empty for one that is not.
 func (j joined) heldBack() (how, cure string) {
-	switch m := j.member; {
-	case j.access.Spec.Paused:
+	if j.access.Spec.Paused {
 		return describe(j.access) + " is paused", unpause
-	case m != nil && (m.Spec.Paused || m.Spec.Drained) && !m.Spec.Leave: // which goes before both
-		return describe(m) + " is paused or drained", controls(m).cure
-	default:
-		return "", ""
 	}
+	for i := range j.members {
+		if m := &j.members[i]; (m.Spec.Paused || m.Spec.Drained) && !m.Spec.Leave { // which goes before both
+			return "the Member " + m.Namespace + "/" + m.Name + " is paused or drained", controls(m).cure + " --namespace " + m.Namespace
+		}
+	}
+	return "", ""
+}
+
+// elsewhere says under which names the cluster may have joined in other namespaces.
+func (j joined) elsewhere() string {
+	if len(j.namesakes) == 0 {
+		return ""
+	}
+	return "; it may have joined as " + strings.Join(j.namesakes, ", ") + ": name that, or its namespace with --namespace"
 }
 
 var errOtherCluster = errors.New("nothing was changed")
@@ -111,7 +145,7 @@ func (j joined) leadsTo(target membership.Target, command, instead string) error
 	return fmt.Errorf("%s in the hub leads to %s, %s, and nobody has noted there which cluster that is: %w. %s. "+
 		"If your context leads to the very same cluster, note that, and run mcctl %s again: kubectl --namespace %s annotate %s.%s %s %s=%s",
 		describe(j.access), spec.Server, leads, errOtherCluster, instead, command, j.access.Namespace, strings.ToLower(accessv1alpha1.KindClusterAccess),
-		accessv1alpha1.GroupVersion().Group, j.name, membership.IdentityAnnotation, target.Identity)
+		accessv1alpha1.GroupVersion().Group, j.access.Name, membership.IdentityAnnotation, target.Identity)
 }
 
 // presence is what there is in a member of what it takes to be one.
@@ -124,19 +158,23 @@ type presence struct {
 	kept []keptObject
 	// others has the accounts of the controllers that others have made, and the bindings that give these rights.
 	others []client.Object
+	// of is what the hub knows of it.
+	of joined
 }
 
 func (p presence) none() bool { return len(p.made)+len(p.others) == 0 }
 
-// presence reads what there is in a member. Without a ClusterAccess, only what mcctl and the programs of the fleet have made is known.
+// presence reads what there is in a member. Without a ClusterAccess, only what mcctl and the programs of the fleet have made is known. Where
+// mcctl has made nothing either, the webhooks may be for a namesake.
 func (r *reached) presence(ctx context.Context, hub *reached, mark mark, of joined) (presence, error) {
-	webhooks, kept, err := r.webhooks(ctx, hub, of.name)
-	if err != nil {
-		return presence{}, err
-	}
-	p, access := presence{webhooks: len(webhooks) > 0, kept: kept}, of.access
+	p, access := presence{of: of}, of.access
 	made, err := r.made(ctx, mark, membership.MemberKinds())
-	if p.made = slices.Concat(webhooks, made); err != nil || access == nil {
+	if err != nil || access == nil && len(made) == 0 && len(of.namesakes) > 0 {
+		return p, err
+	}
+	webhooks, kept, err := r.webhooks(ctx, hub, of)
+	p.webhooks, p.kept, p.made = len(webhooks) > 0, kept, slices.Concat(webhooks, made)
+	if err != nil || access == nil {
 		return p, err
 	}
 	subjects := membership.Subjects(access)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
@@ -71,6 +72,41 @@ func accessOf(namespace, member string) (key client.ObjectKey, mayBe bool) {
 		key = client.ObjectKey{Namespace: namespace, Name: name}
 	}
 	return key, len(content.IsPathSegmentName(key.Namespace))+len(content.IsPathSegmentName(key.Name)) == 0 && key.Namespace != "" && key.Name != ""
+}
+
+// names returns what programs call a member: by the name of its ClusterAccess alone, or with the namespace of that.
+func (r *reached) names(member string) []string {
+	key, mayBe := r.accessOf(member)
+	if !mayBe {
+		return []string{member}
+	}
+	return []string{key.Name, key.String()}
+}
+
+// namesakes returns the members of the same cluster that have the name of another in other namespaces of the hub, as far as the caller may
+// list ClusterAccesses.
+func (r *reached) namesakes(ctx context.Context, of joined, identity string) (all []string, err error) {
+	key, mayBe := r.accessOf(of.name)
+	if !mayBe {
+		return nil, nil
+	}
+	list := &accessv1alpha1.ClusterAccessList{}
+	err = r.List(ctx, list, byName(key.Name))
+	if apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the ClusterAccesses %s in the %s (%s): %w", key.Name, r.name, r.config.Host, err)
+	}
+	for i := range list.Items {
+		one := &list.Items[i]
+		noted := one.Annotations[membership.IdentityAnnotation]
+		is := noted == identity || noted == "" && (of.access == nil || of.access.Spec.Server == one.Spec.Server)
+		if is && one.Namespace != key.Namespace {
+			all = append(all, client.ObjectKeyFromObject(one).String())
+		}
+	}
+	return all, nil
 }
 
 // have reads an object, and reports whether it is there. A kind that is not served has no objects.

@@ -50,6 +50,10 @@ is known by its Secret NAME-webhooks in the hub. Those of other programs stay, a
 
 A cluster that is not the one that has joined under the name is refused, and nothing is changed.
 
+NAME is that of the ClusterAccess in the namespace of --namespace, or NAMESPACE/NAME. Its Member, if that is called NAMESPACE/NAME, is looked for
+in all namespaces. If you may not list these, it is looked for in those of --namespace and of the ClusterAccess alone: name that of the Members with
+--namespace then, so that one that is paused is seen.
+
 With --dependents=prune the controllers take back what they have put into the member, and the command waits for that. What becomes of
 dependents then is for the controllers to say: see "Leaving" in docs/ownership.md. With keep all of it stays. Without the flag, that is as the
 ClusterAccess says: its finalizer ` + objects.LeaveFinalizer + ` means prune. Where the ClusterAccess is paused, or its Member paused or drained, nothing
@@ -129,8 +133,8 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 		return nil
 	}
 	if unreached == nil && has.none() && had.none() {
-		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q",
-			hub.config.Host, hub.namespace, member.config.Host, name)
+		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q%s",
+			hub.config.Host, markedAs(hub.namespace, name).Namespace, member.config.Host, name, has.of.elsewhere())
 	}
 	return l.leaveMember(ctx, hub, member, has, unreached, mark, had, progress)
 }
@@ -214,7 +218,7 @@ func (r *reached) imports(ctx context.Context, name string) (all []keptObject, e
 	}
 	for i := range list.Items {
 		one := &list.Items[i]
-		if of := one.Spec.ClusterName; of == name || of == r.namespace+"/"+name {
+		if slices.Contains(r.names(name), one.Spec.ClusterName) {
 			one.SetGroupVersionKind(accessv1alpha1.GroupVersion().WithKind(accessv1alpha1.KindServiceAccountImport))
 			all = append(all, keptObject{one, "others have made it; it gets no token any more"})
 		}
@@ -231,7 +235,11 @@ func (l *leave) look(ctx context.Context, hub, member *reached, mark mark, had l
 	if err := had.isCluster(member, identity); err != nil {
 		return presence{}, err
 	}
-	has, err := member.presence(ctx, hub, mark, had.joined)
+	of := had.joined
+	if of.namesakes, err = hub.namesakes(ctx, of, identity); err != nil {
+		return presence{}, err
+	}
+	has, err := member.presence(ctx, hub, mark, of)
 	if err == nil && has.none() && !had.none() && had.identity == "" && !l.force {
 		err = fmt.Errorf("the cluster at %s has nothing that makes it the member %s, so it may be another one: %w. Name the context of the member. "+
 			"If this is it, run mcctl leave %s --force", member.config.Host, had.name, errOtherCluster, had.name)
@@ -320,7 +328,7 @@ func (l *leave) leaveMember(
 	}
 	if err == nil && has.webhooks {
 		var again []client.Object
-		if again, _, err = member.webhooks(ctx, hub, had.name); err == nil {
+		if again, _, err = member.webhooks(ctx, hub, has.of); err == nil {
 			err = member.remove(ctx, again, progress)
 		}
 	}

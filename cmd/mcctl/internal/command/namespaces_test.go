@@ -5,6 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
 // joinIn joins the member as east of a namespace of the hub, with a role and an account of its own.
@@ -85,6 +91,39 @@ func TestMembersOfOneNameInTwoNamespacesOfAHubKeepWhatIsTheirs(t *testing.T) {
 	}
 }
 
+func TestLeaveInANamespaceInWhichNothingHasJoinedChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t, "--namespace", "kube-public"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.create(t, newWebhooks("limits", "limits", s.addProgram(t, "limits"), "east"))
+	for _, name := range []string{"east", "kube-system/east"} {
+		s.changesNothing(t, "it may have joined as kube-public/east", "leave", name, "--member-context", "member")
+	}
+	if r := s.run(t, "leave", "east", "--namespace", "kube-public", "--member-context", "member"); r.code != 0 {
+		t.Errorf("leave: %+v", r)
+	}
+	if left, webhooks := s.madeByMcctl(t), s.webhooksOf(t); len(left)+len(webhooks) > 0 {
+		t.Errorf("it leaves %v, and the webhooks %q", left, webhooks)
+	}
+}
+
+func TestLeaveKeepsTheWebhooksOfANamesakeInAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.joinTwice(t)
+	id := s.addProgram(t, "limits") // in default
+	s.create(t, newWebhooks("of-default", "limits", id, "east"), newWebhooks("of-kube-public", "limits", id, "kube-public/east"))
+	r := s.run(t, "leave", "east", "--namespace", "kube-public", "--member-context", "member")
+	if left := s.webhooksOf(t); r.code != 0 || !slices.Equal(left, []string{"of-default"}) || !strings.Contains(r.errOut, "may keep it for default/east") {
+		t.Errorf("there are still %q: %+v", left, r)
+	}
+	if r := s.run(t, "leave", "east", "--member-context", "member"); r.code != 0 || len(s.webhooksOf(t)) > 0 {
+		t.Errorf("there are still %q: %+v", s.webhooksOf(t), r)
+	}
+}
+
 func TestWhatIsPrintedSaysOfWhichNamespaceTheMemberIs(t *testing.T) {
 	t.Parallel()
 	for _, called := range [][]string{{"team-a/east"}, {"east", "--namespace", "team-a"}} {
@@ -95,4 +134,73 @@ func TestWhatIsPrintedSaysOfWhichNamespaceTheMemberIs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAPausedMemberOfAProviderOfAllNamespacesIsFoundByEitherName: the Member is in the namespace default.
+func TestAPausedMemberOfAProviderOfAllNamespacesIsFoundByEitherName(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t, "--namespace", "kube-public"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addMember(t, "kube-public/east", wellAt(s.Members[0].Config().Host))
+	if r := s.run(t, "pause", "kube-public/east"); r.code != 0 {
+		t.Fatalf("pause: %+v", r)
+	}
+	s.addUser(t, s.Local, "narrow",
+		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "delete", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
+	for _, called := range [][]string{
+		{"kube-public/east"}, {"east", "--namespace", "kube-public"}, {"kube-public/east", "--namespace", "kube-system"}, {"kube-public/east", "--user", "local-narrow"},
+	} {
+		s.changesNothing(t, "mcctl resume kube-public/east --namespace default", append([]string{"leave", "--member-context", "member", "--dependents=prune"}, called...)...)
+	}
+	if r := s.run(t, "resume", "kube-public/east", "--namespace", "default"); r.code != 0 {
+		t.Errorf("resume: %+v", r)
+	}
+	r := s.run(t, "leave", "east", "--namespace", "kube-public", "--member-context", "member", "--dependents=prune", "--timeout=3s")
+	if r.code != 1 || !strings.Contains(r.errOut, "mcctl describe east --live") {
+		t.Errorf("where no controller takes back anything: %+v", r)
+	}
+}
+
+func TestAMemberOfAProviderOfOneNamespaceLeavesByTheNameWithTheNamespaceToo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t, "--namespace", "kube-public"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	member := &membersv1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "east"}, Spec: membersv1alpha1.Spec{ClusterName: "east", Paused: true}}
+	of := &accessv1alpha1.ServiceAccountImport{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "lister"},
+		Spec:       accessv1alpha1.ServiceAccountImportSpec{ClusterName: "east", Namespace: "default", Name: "lister"},
+	}
+	if err := s.Local.Client().Create(t.Context(), member); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Local.Client().Create(t.Context(), of); err != nil {
+		t.Fatal(err)
+	}
+	s.create(t, newWebhooks("limits", "limits", s.addProgram(t, "limits"), "east"))
+	leave := []string{"leave", "kube-public/east", "--member-context", "member"}
+	s.changesNothing(t, "mcctl resume east --namespace kube-public", append(leave, "--dependents=prune")...)
+	r := s.run(t, leave...)
+	if r.code != 0 || !strings.Contains(r.errOut, "hub: ServiceAccountImport kube-public/lister: kept") {
+		t.Errorf("leave: %+v", r)
+	}
+	if left, webhooks := s.madeByMcctl(t), s.webhooksOf(t); len(left)+len(webhooks) > 0 {
+		t.Errorf("it leaves %v, and the webhooks %q", left, webhooks)
+	}
+}
+
+func TestTheCommandThatNotesTheIdentityNamesTheAccessAsKubectlDoes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	a := accessOf("minted", "")
+	a.Namespace = "kube-public"
+	if err := s.Local.Client().Create(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	s.changesNothing(t, "kubectl --namespace kube-public annotate clusteraccess.access.fleet-runtime.dev east ",
+		"rbac", "kube-public/east", "--member-context", "member", "--rules", rules(t))
 }

@@ -41,6 +41,9 @@ const longestName = validation.DNS1123SubdomainMaxLength - len("-minter")
 func (t *targetFlags) read(name string, longest int, namespace string, config *rest.Config) (membership.Target, error) {
 	target := membership.Target{Namespace: namespace, Name: name, ProxyURL: t.proxy, TLSServerName: config.ServerName}
 	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
+		if strings.Contains(name, "/") {
+			return target, usageError("the name %.64q is that of a member with the namespace of its ClusterAccess: name that with --namespace", name)
+		}
 		return target, usageError("the name %.64q cannot be that of a member: %s", name, strings.Join(wrong, "; "))
 	}
 	if len(name) > longest {

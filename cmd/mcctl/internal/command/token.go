@@ -50,7 +50,7 @@ func (s *shared) token(ctx context.Context, name string) error {
 func mint(ctx context.Context, hub *reached, k known, name string) (access.Token, error) {
 	if k.access == nil {
 		return access.Token{}, fmt.Errorf("the member %s has no ClusterAccess in the namespace %q of the hub (%s): its credentials come from elsewhere",
-			name, hub.namespace, hub.config.Host)
+			name, markedAs(hub.namespace, name).Namespace, hub.config.Host)
 	}
 	source, err := access.NewHub(hub.config, nil)
 	if err != nil {

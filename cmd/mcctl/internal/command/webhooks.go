@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
@@ -48,7 +49,7 @@ type keptObject struct {
 
 // webhooks returns the configurations of webhooks in a member: those that go with it, as programs of this hub keep them for it, and the
 // others that programs of fleets keep there.
-func (r *reached) webhooks(ctx context.Context, hub *reached, name string) (ours []client.Object, kept []keptObject, err error) {
+func (r *reached) webhooks(ctx context.Context, hub *reached, of joined) (ours []client.Object, kept []keptObject, err error) {
 	for _, kind := range membership.WebhookKinds() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
@@ -62,7 +63,7 @@ func (r *reached) webhooks(ctx context.Context, hub *reached, name string) (ours
 		for i := range list.Items {
 			obj := &list.Items[i]
 			obj.SetGroupVersionKind(kind)
-			why, err := hub.keepsFor(ctx, obj, name)
+			why, err := hub.keepsFor(ctx, obj, of)
 			switch {
 			case err != nil:
 				return nil, nil, err
@@ -77,20 +78,28 @@ func (r *reached) webhooks(ctx context.Context, hub *reached, name string) (ours
 }
 
 // keepsFor returns why a configuration does not go with a member. It is empty for one that a program of this hub keeps for it.
-func (r *reached) keepsFor(ctx context.Context, configuration metav1.Object, name string) (why string, err error) {
+func (r *reached) keepsFor(ctx context.Context, configuration metav1.Object, of joined) (why string, err error) {
 	by := programOf(configuration)
 	if by.ID == "" {
 		return "it does not say which program keeps it", nil
 	}
-	if by.Member != name && by.Member != r.namespace+"/"+name {
+	if !slices.Contains(r.names(of.name), by.Member) {
 		return fmt.Sprintf("the program at %s keeps it for the member %q", by.URL, by.Member), nil
 	}
 	secret := configuration.GetLabels()[membership.WebhooksLabel] + webhooksSecret
-	for _, namespace := range []string{r.namespace, metav1.NamespaceAll} {
+	where := []string{markedAs(r.namespace, of.name).Namespace, r.namespace, metav1.NamespaceAll}
+	shared := len(of.namesakes) > 0 && !strings.Contains(by.Member, "/")
+	if shared { // a program elsewhere may mean one of these
+		where = where[:1]
+	}
+	for _, namespace := range where {
 		is, err := r.hasProgram(ctx, namespace, secret, by.ID)
 		if err != nil || is {
 			return "", err
 		}
+	}
+	if shared {
+		return fmt.Sprintf("the program at %s may keep it for %s, which has joined too", by.URL, strings.Join(of.namesakes, ", ")), nil
 	}
 	return fmt.Sprintf("the program at %s keeps it, and no Secret %s that you may read in the hub is of that one", by.URL, secret), nil
 }
@@ -98,8 +107,7 @@ func (r *reached) keepsFor(ctx context.Context, configuration metav1.Object, nam
 // hasProgram reports whether a Secret of the name has the ID of a program. What the caller may not read has it not.
 func (r *reached) hasProgram(ctx context.Context, namespace, secret, id string) (bool, error) {
 	secrets := &corev1.SecretList{}
-	err := r.List(ctx, secrets, client.InNamespace(namespace),
-		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, secret)})
+	err := r.List(ctx, secrets, client.InNamespace(namespace), byName(secret))
 	if apierrors.IsForbidden(err) {
 		return false, nil
 	}
