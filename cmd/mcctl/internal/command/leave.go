@@ -115,8 +115,8 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 	var unreached error
 	if member != nil {
 		has, unreached = l.look(ctx, hub, member, mark, had)
-		if errors.Is(unreached, errSameCluster) || errors.Is(unreached, errOtherCluster) {
-			return unreached
+		if err := l.mustSee(member, unreached); err != nil {
+			return err
 		}
 	}
 	if !l.force {
@@ -194,11 +194,14 @@ func (l leaving) permitted(ctx context.Context, hub, member *reached, has presen
 		goes = append(goes, l.access)
 	}
 	err := hub.mayDelete(ctx, goes)
+	if err != nil && l.access != nil && hub.mayDelete(ctx, []client.Object{l.access}) != nil {
+		return err // no force goes past that: the controllers would not let go of the member
+	}
 	if err == nil {
-		err = member.mayDelete(ctx, has.made)
+		err = member.mayRemove(ctx, has.made)
 	}
 	if err != nil {
-		return fmt.Errorf("%w\nWith --force mcctl leave %s goes as far as you may, and prints the commands for the rest of the member", err, l.name)
+		return fmt.Errorf("%w\nWith --force mcctl leave %s goes as far as you may, and prints the commands for the rest", err, l.name)
 	}
 	return nil
 }
@@ -259,7 +262,7 @@ func (l *leave) leaveHub(ctx context.Context, hub *reached, had leaving, progres
 	for _, one := range had.imports {
 		progress.keep(hub, one, one.why)
 	}
-	return hub.remove(ctx, had.secrets, progress)
+	return l.removeSecrets(ctx, hub, had.secrets, progress)
 }
 
 // release deletes a ClusterAccess, and waits until the fleet has let go of the member.

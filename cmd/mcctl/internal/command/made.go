@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
@@ -41,7 +42,7 @@ func (r *reached) remove(ctx context.Context, made []client.Object, progress pro
 	for _, obj := range made {
 		err := progress.step(r.name+": "+describe(obj), func() (string, error) {
 			if obj.GetObjectKind().GroupVersionKind() == membership.NamespaceKind() {
-				others, err := r.inhabited(ctx, obj.GetName())
+				others, err := r.inhabited(ctx, obj.GetName(), nil)
 				if err != nil || others != "" {
 					return "kept, since " + others + " is in it", err
 				}
@@ -60,14 +61,38 @@ func (r *reached) remove(ctx context.Context, made []client.Object, progress pro
 	return nil
 }
 
-// inhabited names something in a namespace that Kubernetes has not put there itself. It is empty for an empty one.
-func (r *reached) inhabited(ctx context.Context, namespace string) (string, error) {
+// mayRemove makes sure that the caller may delete what was made. A namespace in which others have something is not to be deleted.
+func (r *reached) mayRemove(ctx context.Context, made []client.Object) error {
+	goes := map[types.UID]bool{}
+	for _, obj := range made {
+		goes[obj.GetUID()] = true
+	}
+	var asked []client.Object
+	for _, obj := range made {
+		stays := false
+		if obj.GetObjectKind().GroupVersionKind() == membership.NamespaceKind() && r.mayDelete(ctx, []client.Object{obj}) != nil {
+			others, err := r.inhabited(ctx, obj.GetName(), goes)
+			if err != nil {
+				return err
+			}
+			stays = others != ""
+		}
+		if !stays {
+			asked = append(asked, obj)
+		}
+	}
+	return r.mayDelete(ctx, asked)
+}
+
+// inhabited names something in a namespace that Kubernetes has not put there itself, and that is not among what goes. It is empty where there is
+// no such thing.
+func (r *reached) inhabited(ctx context.Context, namespace string, goes map[types.UID]bool) (string, error) {
 	kinds, err := namespaced(r.config)
 	if err != nil {
 		return "", fmt.Errorf("ask the %s (%s) what may be in namespaces: %w", r.name, r.config.Host, err)
 	}
 	for _, kind := range kinds {
-		name, err := r.first(ctx, kind, namespace)
+		name, err := r.first(ctx, kind, namespace, goes)
 		if err != nil {
 			return "", fmt.Errorf("list each %s in the namespace %s of the %s (%s): %w", kind.Kind, namespace, r.name, r.config.Host, err)
 		}
@@ -79,7 +104,7 @@ func (r *reached) inhabited(ctx context.Context, namespace string) (string, erro
 }
 
 // first returns the name of an object of a kind in a namespace that stays and that Kubernetes has not put there itself, or an empty one.
-func (r *reached) first(ctx context.Context, kind schema.GroupVersionKind, namespace string) (name string, err error) {
+func (r *reached) first(ctx context.Context, kind schema.GroupVersionKind, namespace string, goes map[types.UID]bool) (name string, err error) {
 	const page = 200
 	if everywhere(kind) {
 		return "", nil
@@ -95,7 +120,7 @@ func (r *reached) first(ctx context.Context, kind schema.GroupVersionKind, names
 			return "", err
 		}
 		for i := range list.Items {
-			if obj := &list.Items[i]; obj.DeletionTimestamp == nil && !native(kind, obj.Name) {
+			if obj := &list.Items[i]; obj.DeletionTimestamp == nil && !goes[obj.UID] && !native(kind, obj.Name) {
 				return obj.Name, nil
 			}
 		}

@@ -1,0 +1,100 @@
+package command_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+)
+
+func TestLeaveOfACallerThatMayNotLookIntoTheMemberChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addUser(t, s.Members[0], "nobody")
+	s.addUser(t, s.Members[0], "onlooker", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
+	all, err := clientcmd.LoadFromFile(s.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.AuthInfos["unknown"] = &clientcmdapi.AuthInfo{Token: "nonsense"}
+	if err := clientcmd.WriteToFile(*all, s.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	before := s.madeByMcctl(t)
+	leave := []string{"leave", "east", "--member-context", "member", "--member-user"}
+	for _, user := range []string{"member-1-nobody", "member-1-onlooker", "unknown"} {
+		if r := s.run(t, append(leave, user)...); r.code != 1 || !strings.Contains(r.errOut, "nothing was changed") || !strings.Contains(r.errOut, "--force") {
+			t.Errorf("%s: %+v", user, r)
+		}
+		if after := s.madeByMcctl(t); !maps.Equal(before, after) {
+			t.Errorf("%s: there were\n%v\nand then\n%v", user, before, after)
+		}
+	}
+	r := s.run(t, append(leave, "unknown", "--force")...)
+	if r.code != 0 || !strings.Contains(r.out, "kubectl delete serviceaccount") {
+		t.Errorf("by force: %+v", r)
+	}
+	err = s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "east"}, &accessv1alpha1.ClusterAccess{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("by force, the ClusterAccess: %v", err)
+	}
+}
+
+func TestToLeaveTakesNoRightToDeleteANamespaceThatStays(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addUser(t, s.Members[0], "leaver",
+		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		rbacv1.PolicyRule{APIGroups: []string{"", rbacv1.GroupName, "admissionregistration.k8s.io"}, Resources: []string{
+			"serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings",
+			"validatingadmissionpolicies", "validatingadmissionpolicybindings",
+		}, Verbs: []string{"delete"}},
+	)
+	leave := []string{"leave", "east", "--member-context", "member", "--member-user", "member-1-leaver"}
+	if r := s.run(t, leave...); r.code != 1 || !strings.Contains(r.errOut, "delete namespaces fleet-system") {
+		t.Errorf("where nothing else is in it: %+v", r)
+	}
+	s.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-system", Name: "stays"}})
+	if r := s.run(t, leave...); r.code != 0 || !strings.Contains(r.errOut, "kept, since ConfigMap stays is in it") {
+		t.Errorf("where something of others is in it: %+v", r)
+	}
+	if left := s.madeByMcctl(t); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
+	}
+}
+
+func TestLeaveByForceGoesOnPastASecretOfTheHubThatStays(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addUser(t, s.Local, "accesses",
+		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		rbacv1.PolicyRule{APIGroups: []string{accessv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	)
+	r := s.run(t, "leave", "east", "--member-context", "member", "--user", "local-accesses", "--force")
+	if r.code != 0 || !strings.Contains(r.out, "kubectl --namespace default delete secret east-minter\n") {
+		t.Errorf("%+v", r)
+	}
+	for left := range s.madeByMcctl(t) {
+		if !strings.HasPrefix(left, "local default/east-minter ") {
+			t.Errorf("it leaves %s", left)
+		}
+	}
+}
