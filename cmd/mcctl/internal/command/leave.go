@@ -61,12 +61,16 @@ can be taken back, so prune is refused, and nothing is changed.
 
 After fleet.Options.LeaveTimeout, 5 minutes unless the manager has another one, the fleet lets go of the member whatever is undone, and the hub
 does not tell that: the manager logs it, as the problem LeftUndone. So --timeout is below that. After it the exit code is 1, and the rights in
-the member stay.
+the member stay. A later mcctl leave --dependents=prune waits on, but is sure of nothing once the ClusterAccess went later than --timeout after
+it was deleted, or is gone already: then the exit code is 1 and the rights stay too, and so does the minter's Secret. Look in the member for
+what is left. With --dependents=keep the rights go.
 
-What the caller may not delete in the hub or in the member is listed before anything is undone.
+What the caller may not delete in the hub or in the member is listed before anything is undone. A caller that may not read in the member what
+join has made there changes nothing.
 
 If the member cannot be reached, the hub is cleaned, what stays in the member is named, and the exit code is 1. With --force the
-commands are printed that remove it by hand, and nobody is asked before for the rights to delete.`,
+commands are printed that remove it by hand, also for a Secret of the hub that the caller may not delete, and nobody is asked before for the
+rights. A ClusterAccess that the caller may not delete ends it all the same.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return l.run(c.Context(), args[0]) },
 	}
@@ -119,6 +123,10 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 			return err
 		}
 	}
+	nothing := member != nil && unreached == nil && has.none() && had.none()
+	if !nothing && l.cameTooLate(had) {
+		return l.unsure(hub, had, "the hub has no ClusterAccess any more that waits for that")
+	}
 	if !l.force {
 		if err := had.permitted(ctx, hub, member, has); err != nil {
 			return err
@@ -132,7 +140,7 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 		l.manual(mark, had)
 		return nil
 	}
-	if unreached == nil && has.none() && had.none() {
+	if nothing {
 		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q%s",
 			hub.config.Host, markedAs(hub.namespace, name).Namespace, member.config.Host, name, has.of.elsewhere())
 	}
@@ -176,7 +184,7 @@ func (r *reached) leaving(ctx context.Context, name string, mark mark) (leaving,
 
 // canPrune makes sure that the controllers can take back what they have put into the member, if they are to.
 func (l *leave) canPrune(hub *reached, had leaving) error {
-	if had.access == nil || l.dependents == keepDependents || l.dependents == "" && !objects.LeavesWell(had.access) {
+	if had.access == nil || !l.prunes(had) {
 		return nil
 	}
 	how, cure := had.heldBack()
@@ -253,7 +261,7 @@ func (l *leave) look(ctx context.Context, hub, member *reached, mark mark, had l
 // leaveHub removes what is in the hub.
 func (l *leave) leaveHub(ctx context.Context, hub *reached, had leaving, progress progress) error {
 	if had.access != nil {
-		err := progress.step(hub.name+": "+describe(had.access), func() (string, error) { return "gone", l.release(ctx, hub, had.access) })
+		err := progress.step(hub.name+": "+describe(had.access), func() (string, error) { return "gone", l.release(ctx, hub, had) })
 		if err != nil {
 			return err
 		}
@@ -265,8 +273,9 @@ func (l *leave) leaveHub(ctx context.Context, hub *reached, had leaving, progres
 	return l.removeSecrets(ctx, hub, had.secrets, progress)
 }
 
-// release deletes a ClusterAccess, and waits until the fleet has let go of the member.
-func (l *leave) release(ctx context.Context, hub *reached, access *accessv1alpha1.ClusterAccess) error {
+// release deletes the ClusterAccess, and waits until the fleet has let go of the member. It is an error if that may have given up.
+func (l *leave) release(ctx context.Context, hub *reached, had leaving) error {
+	access, prunes := had.access, l.prunes(had)
 	before := access.DeepCopy()
 	if err := l.choose(ctx, hub, access); err != nil {
 		return err
@@ -285,8 +294,10 @@ func (l *leave) release(ctx context.Context, hub *reached, access *accessv1alpha
 		return fmt.Errorf("whether the controllers have let go of the member is not known after %s: %w", l.timeout, hub.failed("read", before, unread))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the controllers have not let go of the member after %s: mcctl describe %s --live tells what is left. Run mcctl leave again, "+
-			"which waits on; with --dependents=keep it leaves at once, and what they have put there stays", l.timeout, before.Name)
+		return l.unreleased(had, prunes)
+	}
+	if err == nil && prunes && deletedBefore(before, l.timeout) {
+		return l.unsure(hub, had, fmt.Sprintf("%s is gone, and that later than --timeout=%s after it was deleted", describe(before), l.timeout))
 	}
 	return err
 }
@@ -341,8 +352,12 @@ func (l *leave) leaveMember(
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("the hub is clean, but what mcctl join has made in the member stays; run mcctl leave again when it can be reached, "+
-			"or with --force for the commands to do it by hand: %w", err)
+		again := "mcctl leave again"
+		if l.dependents == pruneDependents { // which the next one could not be sure of
+			again = fmt.Sprintf("mcctl leave %s --dependents=keep", had.name)
+		}
+		return fmt.Errorf("the hub is clean, but what mcctl join has made in the member stays; run %s when it can be reached, "+
+			"or with --force for the commands to do it by hand: %w", again, err)
 	}
 	return nil
 }
