@@ -31,12 +31,12 @@ type applier struct {
 	mark     mark
 	dryRun   bool
 	progress progress
-	// imagined has what a dry run has not made, by the name of the side before that of the object.
-	imagined map[string]bool
+	// imagined has what a dry run would have done to objects, by the name of the side before theirs.
+	imagined map[string]string
 }
 
 func newApplier(mark mark, dryRun bool, progress progress) applier {
-	return applier{mark, dryRun, progress, map[string]bool{}}
+	return applier{mark, dryRun, progress, map[string]string{}}
 }
 
 func (a applier) apply(ctx context.Context, to *reached, objects ...client.Object) error {
@@ -49,28 +49,42 @@ func (a applier) apply(ctx context.Context, to *reached, objects ...client.Objec
 	return nil
 }
 
-// one applies one object. The server finds neither the namespace nor the role that this dry run would have made before it.
+// one applies one object. In a dry run the server finds neither the namespace nor the role that this would have made before it, and judges a
+// binding by the rules that its role has without it.
 func (a applier) one(ctx context.Context, to *reached, obj client.Object) (string, error) {
 	result, err := to.apply(ctx, obj, a.mark, a.dryRun)
-	imagined := func(o client.Object) bool { return a.imagined[to.name+" "+describe(o)] }
-	if a.dryRun && apierrors.IsNotFound(err) && slices.ContainsFunc(membership.Needs(obj), imagined) {
-		result, err = created, nil
+	if !a.dryRun {
+		return result, err
 	}
-	if a.dryRun && result == created {
-		a.imagined[to.name+" "+describe(obj)] = true
+	would := func(o client.Object) string { return a.imagined[to.name+" "+describe(o)] }
+	isCreated := func(o client.Object) bool { return would(o) == created }
+	role := membership.RoleOf(obj)
+	switch {
+	case apierrors.IsNotFound(err) && slices.ContainsFunc(membership.Needs(obj), isCreated):
+		result, err = created, nil
+	case apierrors.IsForbidden(err) && role != nil && would(role) == changed:
+		err = nil // the caller has been asked for the new rules: see mayGrant
+	}
+	if err == nil {
+		a.imagined[to.name+" "+describe(obj)] = result
 	}
 	return result, err
 }
 
 // takes makes sure that a side takes all objects, as far as dry runs tell. It writes nothing.
 func (r *reached) takes(ctx context.Context, objects []client.Object, mark mark) error {
-	if err := newApplier(mark, true, newProgress(io.Discard)).apply(ctx, r, objects...); err != nil {
+	if err := r.tries(ctx, objects, mark); err != nil {
 		return fmt.Errorf("nothing was written, since the %s refuses a part of it: %w", r.name, err)
 	}
 	return nil
 }
 
-// apply makes an object what obj says, and says what became of it. What was there before, and was not made for the member, stays
+// tries applies objects by dry runs.
+func (r *reached) tries(ctx context.Context, objects []client.Object, mark mark) error {
+	return newApplier(mark, true, newProgress(io.Discard)).apply(ctx, r, objects...)
+}
+
+// apply makes an object what obj says, and says what became of it, also what it has tried to do. What was there before, and was not made for the member, stays
 // without the labels by which it would be deleted when the member leaves.
 func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRun bool) (string, error) {
 	desired, err := applied(obj)
@@ -91,18 +105,17 @@ func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRu
 	if dryRun {
 		options = append(options, client.DryRunAll)
 	}
-	after := desired.DeepCopy()
+	after, result := desired.DeepCopy(), changed
+	if !exists {
+		result = created
+	}
 	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(after), options...); err != nil {
-		return "", r.failed("apply", desired, err)
+		return result, r.failed("apply", desired, err)
 	}
-	switch {
-	case !exists:
-		return created, nil
-	case !dryRun && after.GetResourceVersion() == before.GetResourceVersion(), dryRun && same(before, after):
-		return unchanged, nil
-	default:
-		return changed, nil
+	if exists && (!dryRun && after.GetResourceVersion() == before.GetResourceVersion() || dryRun && same(before, after)) {
+		result = unchanged
 	}
+	return result, nil
 }
 
 // same reports whether a dry run has changed nothing: it has no version of its own.

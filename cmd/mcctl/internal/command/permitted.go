@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -36,7 +37,7 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 	if err := member.mayApply(ctx, in, more...); err != nil {
 		return err
 	}
-	if err := member.mayGrant(ctx, p.member); err != nil {
+	if err := member.mayGrant(ctx, p.member, p.mark); err != nil {
 		return err
 	}
 	joined, err := hub.joined(ctx, p.target.Name)
@@ -136,7 +137,8 @@ func (r *reached) may(ctx context.Context, right rights.Right) (bool, error) {
 
 // mayGrant makes sure that the caller has all that the roles among objects give, and those to which bindings refer, as the API server wants
 // it of those that write them.
-func (r *reached) mayGrant(ctx context.Context, objects []client.Object) error {
+func (r *reached) mayGrant(ctx context.Context, objects []client.Object, mark mark) error {
+	objects = r.withoutSameRoles(ctx, objects, mark)
 	want, err := membership.WrittenBy(objects)
 	if err != nil {
 		return err
@@ -162,6 +164,18 @@ func (r *reached) mayGrant(ctx context.Context, objects []client.Object) error {
 		lines[i] = right.String()
 	}
 	return fmt.Errorf("you cannot give rights in the %s (%s) that you do not have, so nothing was written:\n  %s", r.name, r.config.Host, strings.Join(lines, "\n  "))
+}
+
+// withoutSameRoles leaves out the roles that are there as they are to be. To write them so takes none of what they give, and to bind them takes it
+// where they are bound.
+func (r *reached) withoutSameRoles(ctx context.Context, objects []client.Object, mark mark) []client.Object {
+	return slices.DeleteFunc(slices.Clone(objects), func(obj client.Object) bool {
+		if len(rulesOf(obj)) == 0 {
+			return false
+		}
+		result, err := r.apply(ctx, obj, mark, true)
+		return err == nil && result == unchanged // what an error is about is told by the dry run of all
+	})
 }
 
 // referred returns what roles of the cluster give that bindings refer to. Those that the caller may bind without having it are left out.

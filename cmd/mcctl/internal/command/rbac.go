@@ -97,7 +97,7 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err := member.mayApply(ctx, objects); err != nil {
 		return err
 	}
-	if err := member.mayGrant(ctx, objects); err != nil {
+	if err := member.mayGrant(ctx, objects, mark); err != nil {
 		return err
 	}
 	if err := member.takes(ctx, objects, mark); err != nil {

@@ -120,14 +120,14 @@ func Needs(obj client.Object) []client.Object {
 	if obj.GetNamespace() != "" {
 		all = append(all, newNamespace(obj.GetNamespace()))
 	}
-	if role := roleOf(obj); role != nil {
+	if role := RoleOf(obj); role != nil {
 		all = append(all, role)
 	}
 	return all
 }
 
-// roleOf returns the role that a binding is about, or nil.
-func roleOf(obj client.Object) client.Object {
+// RoleOf returns the role that a binding is about, or nil.
+func RoleOf(obj client.Object) client.Object {
 	switch in, ref := reference(obj); {
 	case ref.Name == "":
 		return nil
@@ -146,7 +146,7 @@ func References(objects []client.Object) []Reference {
 	}
 	var all []Reference
 	for _, obj := range objects {
-		if role := roleOf(obj); role != nil && !has[id(role)] {
+		if role := RoleOf(obj); role != nil && !has[id(role)] {
 			all = append(all, Reference{obj, role, obj.GetNamespace()})
 		}
 	}
