@@ -158,7 +158,7 @@ func (j *join) plan(target membership.Target, rights membership.Rights) joinPlan
 // needs no more goes after that.
 func (j *join) make(ctx context.Context, hub, member *reached, p joinPlan) error {
 	a := newApplier(p.mark, j.dryRun.server(), newProgress(j.streams.ErrOut))
-	if err := a.apply(ctx, member, p.member...); err != nil {
+	if err := a.applyWhole(ctx, member, p.member); err != nil {
 		return err
 	}
 	if p.minted {

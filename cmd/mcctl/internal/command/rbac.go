@@ -104,7 +104,7 @@ func (r *rbac) run(ctx context.Context, name string) error {
 		return err
 	}
 	a := newApplier(mark, r.dryRun.server(), newProgress(r.streams.ErrOut))
-	return a.apply(ctx, member, objects...)
+	return a.applyWhole(ctx, member, objects)
 }
 
 // joined returns what has joined under a name, which is the member for sure: whoever has rights there has them by the account of the fleet.

@@ -9,8 +9,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -30,6 +32,10 @@ func sound(objects []client.Object) ([]client.Object, error) {
 			return nil, fmt.Errorf("the %s %s has no namespace: write it down", kind, obj.GetName())
 		case wrongName(obj) != "":
 			return nil, fmt.Errorf("the %s %.64q cannot be called so: %s", kind, obj.GetName(), wrongName(obj))
+		case wrongMeta(obj) != nil:
+			return nil, fmt.Errorf("the %s %s cannot be applied: %w", kind, obj.GetName(), wrongMeta(obj))
+		case wrongReference(obj) != "":
+			return nil, fmt.Errorf("the %s %s cannot be applied, since %s", kind, obj.GetName(), wrongReference(obj))
 		case before == nil:
 			known[id(obj)] = obj
 			each = append(each, obj)
@@ -37,11 +43,8 @@ func sound(objects []client.Object) ([]client.Object, error) {
 			return nil, fmt.Errorf("the %s %s is there twice, and differs", kind, obj.GetName())
 		}
 		for _, subject := range subjectsOf(obj) {
-			if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == "" {
-				return nil, fmt.Errorf("the %s %s is for a service account %s without a namespace: write it down", kind, obj.GetName(), subject.Name)
-			}
-			if wrong := wrongName(AccountOf(subject)); subject.Kind == rbacv1.ServiceAccountKind && wrong != "" {
-				return nil, fmt.Errorf("the %s %s is for a ServiceAccount %.64q, which cannot be called so: %s", kind, obj.GetName(), subject.Name, wrong)
+			if err := soundSubject(subject); err != nil {
+				return nil, fmt.Errorf("the %s %s is for a %w", kind, obj.GetName(), err)
 			}
 		}
 		if role, is := obj.(*rbacv1.Role); is && slices.ContainsFunc(role.Rules, wrongRule) {
@@ -67,6 +70,59 @@ func wrongName(obj client.Object) string {
 		wrong = []string{fmt.Sprintf("no namespace has the name %.64q", obj.GetNamespace())}
 	}
 	return strings.Join(wrong, "; ")
+}
+
+// wrongMeta says what API servers do not take of an object's labels, annotations and the like.
+func wrongMeta(obj client.Object) error {
+	named := func(string, bool) []string { return nil } // wrongName tells
+	return apivalidation.ValidateObjectMetaAccessor(obj, namespaced(obj), named, field.NewPath("metadata")).ToAggregate()
+}
+
+// wrongReference says what API servers do not take of the role that a binding refers to.
+func wrongReference(obj client.Object) string {
+	kinds := []string{kindClusterRole, kindRole}
+	switch obj.(type) {
+	case *rbacv1.RoleBinding:
+	case *rbacv1.ClusterRoleBinding:
+		kinds = kinds[:1]
+	default:
+		return ""
+	}
+	_, ref := reference(obj)
+	switch wrong := content.IsPathSegmentName(ref.Name); {
+	case !slices.Contains(kinds, ref.Kind):
+		return fmt.Sprintf("the kind in its roleRef is %.64q, not %s", ref.Kind, strings.Join(kinds, " or "))
+	case ref.APIGroup != "" && ref.APIGroup != rbacv1.GroupName:
+		return fmt.Sprintf("the apiGroup in its roleRef is %.64q, not %s", ref.APIGroup, rbacv1.GroupName)
+	case ref.Name == "":
+		return "its roleRef has no name"
+	case len(wrong) > 0:
+		return fmt.Sprintf("no role has the name %.64q in its roleRef: %s", ref.Name, strings.Join(wrong, "; "))
+	default:
+		return ""
+	}
+}
+
+// soundSubject returns an error if API servers do not take a subject, which it names.
+func soundSubject(s rbacv1.Subject) error {
+	switch account := s.Kind == rbacv1.ServiceAccountKind; {
+	case account && s.Namespace == "":
+		return fmt.Errorf("service account %s without a namespace: write it down", s.Name)
+	case account && wrongName(AccountOf(s)) != "":
+		return fmt.Errorf("ServiceAccount %.64q, which cannot be called so: %s", s.Name, wrongName(AccountOf(s)))
+	case account && s.APIGroup != "":
+		return fmt.Errorf("ServiceAccount %.64q of the apiGroup %.64q: it has none", s.Name, s.APIGroup)
+	case account:
+		return nil
+	case s.Kind != rbacv1.UserKind && s.Kind != rbacv1.GroupKind:
+		return fmt.Errorf("subject %.64q whose kind is %.64q, not ServiceAccount, User or Group", s.Name, s.Kind)
+	case s.Name == "":
+		return fmt.Errorf("%s without a name", s.Kind)
+	case s.APIGroup != "" && s.APIGroup != rbacv1.GroupName:
+		return fmt.Errorf("%s %.64q of the apiGroup %.64q: it is %s", s.Kind, s.Name, s.APIGroup, rbacv1.GroupName)
+	default:
+		return nil
+	}
 }
 
 // wrongRule reports whether API servers refuse a rule in a Role, which a dry run does not tell either.
