@@ -143,8 +143,10 @@ func subjectOf(i *v1alpha1.ServiceAccountImport) string {
 }
 
 // errMinterImported is why a minter's account is imported nowhere, whatever an access allows.
-var errMinterImported = &Error{v1alpha1.ReasonNotAllowed,
-	"the account is the minter's, whose token would make tokens of the controllers' account, and of itself, for ever: import another one", nil}
+var errMinterImported = &Error{
+	v1alpha1.ReasonNotAllowed,
+	"the account is the minter's, whose token would make tokens of the controllers' account, and of itself, for ever: import another one", nil,
+}
 
 // imported asks the cluster for a token of the account of an import, in the way of the access.
 func (h *Hub) imported(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess) (Token, error) {

@@ -90,17 +90,20 @@ func TestAMemberOfAnotherProviderGetsRightsOnceItIsKnownWhichClusterItIs(t *test
 	if r := rbac(); r.code != 1 || !strings.Contains(r.errOut, "nobody has noted which cluster") || len(s.inMember(t)) > 0 {
 		t.Errorf("%+v, and the member has %v", r, s.inMember(t))
 	}
-	for identity, code := range map[string]int{"another": 1, string(systemNamespace(t, s.Members[0].Client()).UID): 0} {
+	for _, c := range []struct {
+		identity string
+		code     int
+	}{{"another", 1}, {string(systemNamespace(t, s.Members[0].Client()).UID), 0}} {
 		m := &membersv1alpha1.Member{}
 		if err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "east"}, m); err != nil {
 			t.Fatal(err)
 		}
-		m.Status.Identity = identity
+		m.Status.Identity = c.identity
 		if err := s.Local.Client().Status().Update(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		if r := rbac("--service-account", "team/worker"); r.code != code {
-			t.Errorf("where it is %s: %+v", identity, r)
+		if r := rbac("--service-account", "team/worker"); r.code != c.code {
+			t.Errorf("where it is %s: %+v", c.identity, r)
 		}
 	}
 	before := s.madeByMcctl(t)

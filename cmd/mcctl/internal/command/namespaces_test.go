@@ -97,7 +97,7 @@ func TestLeaveInANamespaceInWhichNothingHasJoinedChangesNothing(t *testing.T) {
 	if r := s.join(t, "--namespace", "kube-public"); r.code != 0 {
 		t.Fatalf("join: %+v", r)
 	}
-	s.create(t, newWebhooks("limits", "limits", s.addProgram(t, "limits"), "east"))
+	s.create(t, newWebhooks("limits", "limits", s.addProgram(t), "east"))
 	for _, name := range []string{"east", "kube-system/east"} {
 		s.changesNothing(t, "it may have joined as kube-public/east", "leave", name, "--member-context", "member")
 	}
@@ -113,7 +113,7 @@ func TestLeaveKeepsTheWebhooksOfANamesakeInAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.joinTwice(t)
-	id := s.addProgram(t, "limits") // in default
+	id := s.addProgram(t) // in default
 	s.create(t, newWebhooks("of-default", "limits", id, "east"), newWebhooks("of-kube-public", "limits", id, "kube-public/east"))
 	r := s.run(t, "leave", "east", "--namespace", "kube-public", "--member-context", "member")
 	if left := s.webhooksOf(t); r.code != 0 || !slices.Equal(left, []string{"of-default"}) || !strings.Contains(r.errOut, "may keep it for default/east") {
@@ -181,10 +181,9 @@ func TestAMemberOfAProviderOfOneNamespaceLeavesByTheNameWithTheNamespaceToo(t *t
 	if err := s.Local.Client().Create(t.Context(), of); err != nil {
 		t.Fatal(err)
 	}
-	s.create(t, newWebhooks("limits", "limits", s.addProgram(t, "limits"), "east"))
-	leave := []string{"leave", "kube-public/east", "--member-context", "member"}
-	s.changesNothing(t, "mcctl resume east --namespace kube-public", append(leave, "--dependents=prune")...)
-	r := s.run(t, leave...)
+	s.create(t, newWebhooks("limits", "limits", s.addProgram(t), "east"))
+	s.changesNothing(t, "mcctl resume east --namespace kube-public", "leave", "kube-public/east", "--member-context", "member", "--dependents=prune")
+	r := s.run(t, "leave", "kube-public/east", "--member-context", "member")
 	if r.code != 0 || !strings.Contains(r.errOut, "hub: ServiceAccountImport kube-public/lister: kept") {
 		t.Errorf("leave: %+v", r)
 	}

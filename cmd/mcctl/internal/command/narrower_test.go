@@ -29,13 +29,16 @@ func TestABindingIsJudgedByTheRulesThatItsRoleGets(t *testing.T) {
 	s.narrowUser(t, "narrow", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}})
 	narrower := write(t, roleDocument+"---\n"+fmt.Sprintf(bindingDocument, "ClusterRoleBinding", "checksums", "fleet-system")+
 		"- {kind: Group, name: onlookers, apiGroup: rbac.authorization.k8s.io}\n")
-	rbac := []string{"rbac", "east", "--member-context", "member", "--member-user", "member-1-narrow", "--rules", narrower}
-	r := s.run(t, append(rbac, "--dry-run=server")...)
+	rbac := func(more ...string) result {
+		t.Helper()
+		return s.run(t, append([]string{"rbac", "east", "--member-context", "member", "--member-user", "member-1-narrow", "--rules", narrower}, more...)...)
+	}
+	r := rbac("--dry-run=server")
 	if r.code != 0 || !strings.Contains(r.errOut, "ClusterRole checksums: changed") || !strings.Contains(r.errOut, "ClusterRoleBinding checksums: changed") {
 		t.Errorf("a dry run: %+v", r)
 	}
 	// The member may judge the binding before it has seen the role.
-	eventually(t, "the rights are given", func() bool { return s.run(t, rbac...).code == 0 })
+	eventually(t, "the rights are given", func() bool { return rbac().code == 0 })
 }
 
 func TestARoleThatIsThereTakesItsRightsWhereItIsBoundAlone(t *testing.T) {

@@ -59,11 +59,11 @@ webhooks:
 	start(t, hooks)
 }
 
-// addProgram plays a program of the hub that keeps webhooks in members, and returns its ID.
-func (s *stage) addProgram(t *testing.T, name string) string {
+// addProgram plays a program "limits" of the hub that keeps webhooks in members, and returns its ID.
+func (s *stage) addProgram(t *testing.T) string {
 	t.Helper()
-	id := "id-of-" + name
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-webhooks"}, Data: map[string][]byte{"id": []byte(id)}}
+	const id = "id-of-limits"
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "limits-webhooks"}, Data: map[string][]byte{"id": []byte(id)}}
 	if err := s.Local.Client().Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestWebhooksThatAreNotOfTheFleetStayAndAreNamed(t *testing.T) {
 	if r := s.join(t); r.code != 0 {
 		t.Fatalf("join: %+v", r)
 	}
-	id := s.addProgram(t, "limits")
+	id := s.addProgram(t)
 	unlabelled := newWebhooks("without-label", "limits", id, "east")
 	unlabelled.SetLabels(nil)
 	silent := newWebhooks("without-program", "limits", id, "east")
@@ -179,7 +179,7 @@ func TestWebhooksThatAreWrittenWhileAMemberLeavesGoToo(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s.addProgram(t, "limits")
+	s.addProgram(t)
 	write()
 	errOut := &writesOn{text: "MutatingWebhookConfiguration limits: deleted"}
 	errOut.then = func() { errOut.then = func() {}; write() }
@@ -196,7 +196,7 @@ func TestTheCommandsThatLeavePrintsShowTheWebhooksOfEachProgram(t *testing.T) {
 	if r := s.join(t); r.code != 0 {
 		t.Fatalf("join: %+v", r)
 	}
-	if err := s.Members[0].Client().Create(t.Context(), newWebhooks("limits", "limits", s.addProgram(t, "limits"), "east")); err != nil {
+	if err := s.Members[0].Client().Create(t.Context(), newWebhooks("limits", "limits", s.addProgram(t), "east")); err != nil {
 		t.Fatal(err)
 	}
 	forced := s.run(t, "leave", "east", "--force")
