@@ -70,6 +70,9 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	until := a.release()
 	a.addTargets(ctx)
 	held, unnoted := a.hold(ctx)
+	if unnoted != nil && a.plan.mode == retiring { // what the record has of clusters is known until it is noted what becomes of them
+		return reconcile.Result{}, a.unnoted(unnoted)
+	}
 	if err := a.keep(ctx, held); err != nil {
 		if (apierrors.IsConflict(err) || errors.Is(err, record.ErrOutdated)) && !mcreconcile.Leaving(ctx) {
 			return reconcile.Result{RequeueAfter: pauseAfter(o.outdated(true))}, nil // the cache has another version soon
@@ -124,7 +127,7 @@ func (a *accounting) hold(ctx context.Context) (bool, error) {
 	switch {
 	case len(a.record.Sites)+len(a.plan.targets) > 0:
 		return true, nil
-	case a.plan.mode == retiring && a.plan.propagation == "": // nobody may see how it is deleted
+	case a.plan.mode == retiring && a.plan.propagation == "" && a.engine.cfg.retire == "": // nobody may see how it is deleted
 		err := a.engine.bury(ctx, a.o.req, "")
 		return err != nil, err
 	case !a.record.GivenUp || a.plan.mode == retiring:

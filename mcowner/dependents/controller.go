@@ -99,6 +99,10 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	}
 	ref.Manager, ref.Controller = c.cfg.name, true
 	if err := c.bury(ctx, req, ref.UID); err != nil {
+		if before := c.ledger.get(req); before != nil {
+			before.tellRecord(err)
+			c.recordEvents(before, home, owner)
+		}
 		return err
 	}
 	o := c.ledger.of(req)

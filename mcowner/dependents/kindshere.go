@@ -94,7 +94,7 @@ func (o *ownerState) wants(name mcreconcile.ClusterName, kinds []schema.GroupVer
 	}
 }
 
-// sees notes that something of a kind was seen in a cluster.
+// sees notes that something of a kind was seen in a cluster, in whatever version: it is read in the one that was desired.
 func (o *ownerState) sees(name mcreconcile.ClusterName, gvk schema.GroupVersionKind) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +102,9 @@ func (o *ownerState) sees(name mcreconcile.ClusterName, gvk schema.GroupVersionK
 	if !ok {
 		return
 	}
-	p.present.add(gvk)
+	if !p.present.has(gvk.GroupKind()) {
+		p.present.add(gvk)
+	}
 	if !slices.Contains(p.present.seen, gvk.GroupKind()) {
 		p.present.seen = append(p.present.seen, gvk.GroupKind())
 	}

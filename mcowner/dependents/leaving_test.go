@@ -2,9 +2,11 @@ package dependents_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
@@ -263,21 +266,52 @@ func TestDependentsOfAnOwnerThatNobodySawGoStay(t *testing.T) {
 	w.isGone(two, before.Name)
 }
 
-// TestDependentsOfAnOwnerThatSaidBeforeThatTheyStay do, also if its cluster is one of owners again after nobody saw it go.
-func TestDependentsOfAnOwnerThatSaidBeforeThatTheyStay(t *testing.T) {
+// creatingLater refuses the first creations of ConfigMaps.
+type creatingLater struct {
+	through http.RoundTripper
+	left    *atomic.Int32
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c creatingLater) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/configmaps") && c.left.Add(-1) >= 0 {
+		return nil, errors.New("the test refuses that")
+	}
+	return c.through.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets idle connections of the transport be closed.
+func (c creatingLater) WrappedRoundTripper() http.RoundTripper { return c.through }
+
+// TestDependentsOfOwnersThatSaidBeforeThatTheyStay do, also if the cluster is one of owners again after nobody saw them go. Several are let go
+// at once, and each is noted, though the hub refuses that at first.
+func TestDependentsOfOwnersThatSaidBeforeThatTheyStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	r := w.fromMembers(dependents.LeaveAsIs)
 	r.Sweep = orphans.Sweep{Interval: 50 * time.Millisecond, Listing: 50 * time.Millisecond}
-	p, before := w.runFromMember(r)
-	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = "Orphan" })
+	cfg, left := w.Local.Config(), &atomic.Int32{}
+	left.Store(3)
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return creatingLater{through, left} })
+	p := w.runAs(cfg, func(mgr mcmanager.Manager) error { return r.SetupWithManager(mgr) })
+	owners, before := []string{"a", "b", "c"}, map[string]*corev1.ConfigMap{}
+	for _, name := range owners {
+		owner := w.owner(name, two.Name)
+		owner.Annotations[dependents.DeletionPolicyAnnotation] = "Orphan"
+		w.create(one, owner)
+		before[name] = w.isCopied(two, name)
+	}
 	p.relabel(one, "other")
-	eventually(t, "the owner has no finalizer", func() bool { return len(w.mustGet(one, "a").Finalizers) == 0 })
-	w.remove(one, "a")
-	w.isGone(one, "a")
+	for _, name := range owners {
+		eventually(t, name+" has no finalizer", func() bool { return len(w.mustGet(one, name).Finalizers) == 0 })
+		w.remove(one, name)
+		w.isGone(one, name)
+	}
 	p.relabel(one, one.Name)
-	w.isReleased(two, before)
+	for _, name := range owners {
+		w.isReleased(two, before[name])
+	}
 }
 
 // TestOwnersWhoseClusterWasRelabelledWhileNothingRan are let go: where it is declared, also those that have no dependents.

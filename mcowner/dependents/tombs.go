@@ -95,12 +95,15 @@ func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
 		cm.Data = map[string]string{}
 	}
 	cm.Data[entry(owner)] = string(content)
-	ctx, cancel := t.access.Bound(ctx)
+	bounded, cancel := t.access.Bound(ctx)
 	defer cancel()
 	if there {
-		return t.failed(owner, t.client.Patch(ctx, cm, client.MergeFrom(before)))
+		return t.failed(owner, t.client.Patch(bounded, cm, client.MergeFrom(before)))
 	}
-	return t.failed(owner, t.client.Create(ctx, cm))
+	if err = t.client.Create(bounded, cm); apierrors.IsAlreadyExists(err) { // for another owner, this very moment
+		return t.put(ctx, owner)
+	}
+	return t.failed(owner, err)
 }
 
 func (t tomb) has(owner mcowner.Reference) bool {

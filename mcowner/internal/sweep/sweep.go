@@ -237,7 +237,13 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
 		found.unidentified++
 	}
-	if s.isKnownAlive(ctx, owner, in, found) || found.cached && s.isAskedFor(owner) {
+	if s.isKnownAlive(ctx, owner, in, found) {
+		return ""
+	}
+	if found.cached && s.isAskedFor(owner) {
+		if s.unseen.has(owner) != nil {
+			found.unproven++
+		}
 		return ""
 	}
 	is, err := s.prove(ctx, owner, in, found)
@@ -260,10 +266,10 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	return ""
 }
 
-// isAskedFor reports whether an owner is in no cache here, as its cluster is another replica's, or none of owners. It is asked for when its
-// dependents are listed: with each look at what caches have, there would be no end of questions.
+// isAskedFor reports whether an owner is in no cache here, as its cluster is another replica's, or none of owners whose dependents go. It is
+// asked for when these are listed: with each look at what caches have, there would be no end of questions.
 func (s *Sweeper) isAskedFor(owner mcowner.Reference) bool {
-	return s.access.IsElsewhere(owner.Cluster) || !s.access.Within(s.OwnersIn, owner.Cluster) && !s.IsDecommissioned(owner)
+	return s.access.IsElsewhere(owner.Cluster) || s.isUnseen(owner)
 }
 
 // prove asks the API server of the owner's cluster, see [proof.orphaned]. That an owner is gone proves nothing if it might have been
