@@ -144,25 +144,21 @@ func (a *accounting) hold(ctx context.Context) (bool, error) {
 // retargeted finds the targets anew if members have changed.
 func (c *engine) retargeted(ctx context.Context, o *ownerState) error {
 	o.mu.Lock()
-	p, due := o.plan, o.retarget
-	o.retarget = false // a member that changes from now on asks again
+	p, due := o.plan, o.hasOldTargetsLocked()
 	o.mu.Unlock()
-	if p == nil || !due || p.mode != serving {
+	if !due {
 		return nil
 	}
 	now := *p
+	o.retargeting(&now)
 	err := c.aim(ctx, o, &now)
-	o.tellPlan(err)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if err != nil {
-		o.retarget = true
+	if o.tellPlan(err); err != nil {
 		return err
 	}
-	if o.plan == p {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.plan == p { // another one knows of when its targets are
 		o.plan = &now
-	} else {
-		o.retarget = true // the targets of that plan may have been found before members changed
 	}
 	return nil
 }

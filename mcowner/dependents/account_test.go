@@ -434,6 +434,35 @@ func TestAClusterThatIsNotDoneIsWorkedOnAgain(t *testing.T) {
 	}
 }
 
+// TestTargetsAreFoundAnewOfAPlanThatWasMadeMeanwhile: members have changed after its targets were found, and the account was kept before the
+// plan held.
+func TestTargetsAreFoundAnewOfAPlanThatWasMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{true, false} { // the owner had no plan before
+		a := newAccounting(t, config{}, &plan{})
+		asked := 0
+		a.engine.cfg.targets = func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) {
+			asked++
+			return []mcreconcile.ClusterName{"found"}, nil
+		}
+		before := a.o.plan
+		next := &plan{owner: before.owner, ref: before.ref}
+		if first {
+			a.o.plan = nil
+		}
+		a.o.retargeting(next)
+		a.o.wantTargets()
+		if err := a.engine.retargeted(t.Context(), a.o); err != nil {
+			t.Error(err)
+		}
+		asked = 0
+		a.engine.ledger.replan(a.o, next, testKeys)
+		if err := a.engine.retargeted(t.Context(), a.o); err != nil || asked != 1 || len(a.o.plan.targets) != 1 {
+			t.Errorf("the first plan: %t: it was asked %d times, with the targets %q then: %v", first, asked, a.o.plan.targets, err)
+		}
+	}
+}
+
 // TestTargetsAreFoundAnewOnce after members have changed, for the plan that there is then; and again if that fails, or if there is
 // another plan, of which nobody knows whether its targets were found before that.
 func TestTargetsAreFoundAnewOnce(t *testing.T) {
@@ -474,8 +503,8 @@ func TestTargetsAreFoundAnewOnce(t *testing.T) {
 			if err := a.engine.retargeted(t.Context(), a.o); !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
 				t.Errorf("it ends with %v, want %v", err, tc.err)
 			}
-			if asked != tc.asked || a.o.retarget != tc.left || (len(a.o.plan.targets) == 1) != tc.has {
-				t.Errorf("it was asked %d times, with the targets %q then, and is to be asked again: %t; want %+v", asked, a.o.plan.targets, a.o.retarget, tc)
+			if left := a.o.hasOldTargetsLocked(); asked != tc.asked || left != tc.left || (len(a.o.plan.targets) == 1) != tc.has {
+				t.Errorf("it was asked %d times, with the targets %q then, and is to be asked again: %t; want %+v", asked, a.o.plan.targets, left, tc)
 			}
 		})
 	}

@@ -129,7 +129,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 // fill fills a plan with what its owner asks for.
 func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool) error {
 	owner := p.owner
-	o.retargeting()
+	o.retargeting(p)
 	var said metav1.DeletionPropagation
 	said, p.unclear = saidPolicy(owner)
 	var senseless, unlimited error

@@ -27,7 +27,7 @@ type ownerState struct {
 	plan      *plan
 	record    record.Record                             // as far as it is certain to be stored: what is to be taken from it is taken at once
 	named     map[mcreconcile.ClusterName][]record.Site // the sites of the record
-	retarget  bool                                      // the targets may be others now
+	changes   uint64                                    // of members, that may have changed the targets
 	parts     map[mcreconcile.ClusterName]*part
 	told      map[topic]string // the last event, by what it is about
 	events    []ownerEvent     // to be recorded
@@ -52,6 +52,7 @@ type plan struct {
 	propagation metav1.DeletionPropagation                    // of dependents that are removed
 	unclear     error                                         // why it is not known what becomes of dependents when the owner goes
 	targets     []mcreconcile.ClusterName                     // ordered, each once
+	asOf        uint64                                        // the owner's changes just before the targets were found
 	usable      map[mcreconcile.ClusterName]*fleet.Engagement // that the owner may have dependents in, just before the targets were found
 }
 
@@ -349,18 +350,23 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 	o.plan, o.progress = p, o.progress.next(p.rollout, p.revision)
 }
 
-// retargeting notes that the targets are about to be found. A member that changes from now on asks for that again.
-func (o *ownerState) retargeting() {
+// retargeting has the targets of a plan count as found now. They are about to be: a member that changes from now on asks for that again.
+func (o *ownerState) retargeting(p *plan) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.retarget = false
+	p.asOf = o.changes
+}
+
+// hasOldTargetsLocked reports whether members have changed since the targets of the plan were found.
+func (o *ownerState) hasOldTargetsLocked() bool {
+	return o.plan != nil && o.plan.mode == serving && o.plan.asOf != o.changes
 }
 
 // wantTargets asks for the targets to be found anew.
 func (o *ownerState) wantTargets() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.retarget = true
+	o.changes++
 }
 
 // isNews reports whether something was not said last about the same thing. An empty message says that all is well.

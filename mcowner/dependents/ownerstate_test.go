@@ -317,7 +317,7 @@ func TestAnAccountOfTheOwnerBefore(t *testing.T) {
 		t.Error("an owner that has nothing left is remembered")
 	}
 	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "3"}}, testKeys)
-	if c.ledger.get(o.req) != o || !o.retarget {
+	if c.ledger.get(o.req) != o || !o.hasOldTargetsLocked() {
 		t.Error("the state was dropped while targets were found, and they are not found anew")
 	}
 }
