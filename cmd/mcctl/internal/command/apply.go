@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,13 +63,19 @@ func (a applier) one(ctx context.Context, to *reached, obj client.Object) (strin
 	switch {
 	case apierrors.IsNotFound(err) && slices.ContainsFunc(membership.Needs(obj), isCreated):
 		result, err = created, nil
-	case apierrors.IsForbidden(err) && role != nil && would(role) == changed:
+	case lacksGranted(err) && role != nil && would(role) == changed:
 		err = nil // the caller has been asked for the new rules: see mayGrant
 	}
 	if err == nil {
 		a.imagined[to.name+" "+describe(obj)] = result
 	}
 	return result, err
+}
+
+// lacksGranted reports whether a server has refused a role or binding, since the caller has not all that it gives. Anything else that is
+// forbidden has another message.
+func lacksGranted(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "attempting to grant RBAC permissions not currently held")
 }
 
 // takes makes sure that a side takes all objects, as far as dry runs tell. It writes nothing.

@@ -75,3 +75,19 @@ func TestARoleThatIsThereTakesItsRightsWhereItIsBoundAlone(t *testing.T) {
 		t.Errorf("with other rules: %+v", r)
 	}
 }
+
+func TestABindingThatIsRefusedForMoreThanItsRightsLeavesItsRoleAsItIs(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.joinBy(t, roleDocument); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	ends := &corev1.Namespace{ObjectMeta: named("ends")}
+	s.create(t, ends)
+	if err := s.Members[0].Client().Delete(t.Context(), ends); err != nil {
+		t.Fatal(err)
+	}
+	binding := strings.Replace(fmt.Sprintf(bindingDocument, "RoleBinding", "checksums", "fleet-system"), "{name:", "{namespace: ends, name:", 1)
+	changed := strings.Replace(roleDocument, "[get]", "[list]", 1)
+	s.changesNothing(t, "because it is being terminated", "rbac", "east", "--member-context", "member", "--rules", write(t, changed+"---\n"+binding))
+}
