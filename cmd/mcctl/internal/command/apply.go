@@ -2,8 +2,10 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -81,9 +83,19 @@ func lacksGranted(err error) bool {
 // takes makes sure that a side takes all objects, as far as dry runs tell. It writes nothing.
 func (r *reached) takes(ctx context.Context, objects []client.Object, mark mark) error {
 	if err := r.tries(ctx, objects, mark); err != nil {
-		return fmt.Errorf("nothing was written, since the %s refuses a part of it: %w", r.name, err)
+		return fmt.Errorf("nothing was written, since %s: %w", r.notTaken(err), err)
 	}
 	return nil
+}
+
+// notTaken says that a side has not taken all, by the error of that. Not each error is a refusal.
+func (r *reached) notTaken(err error) string {
+	status := apierrors.APIStatus(nil)
+	isStatus := errors.As(err, &status)
+	if isStatus && status.Status().Code >= http.StatusInternalServerError || !isStatus && !meta.IsNoMatchError(err) || apierrors.IsTooManyRequests(err) {
+		return "it is not known whether the " + r.name + " takes all of it"
+	}
+	return "the " + r.name + " refuses a part of it"
 }
 
 // tries applies objects by dry runs.

@@ -24,3 +24,6 @@ func Describe(member *membersv1alpha1.Member, access *accessv1alpha1.ClusterAcce
 func StepOnTerminal(to io.Writer, what string, run func() (string, error)) error {
 	return progress{to: to, terminal: true}.step(what, run)
 }
+
+// NotTaken says that a member has not taken all, by the error of that.
+func NotTaken(err error) string { return (&reached{name: memberSide}).notTaken(err) }

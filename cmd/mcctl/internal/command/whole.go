@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,44 +31,59 @@ func (a applier) applyWhole(ctx context.Context, to *reached, objects []client.O
 	return a.apply(ctx, to, rest...)
 }
 
-// namespaces applies namespaces, and returns those that were not there, also if it fails. A dry run has made none.
+// namespaces applies namespaces, and returns those that it has created, also if it fails. A dry run has made none.
 func (a applier) namespaces(ctx context.Context, to *reached, namespaces []*corev1.Namespace) (made []client.Object, err error) {
 	for _, namespace := range namespaces {
-		found := namespace.DeepCopy()
-		before, err := to.have(ctx, found)
-		if err == nil {
-			err = a.apply(ctx, to, namespace)
-		}
+		result := ""
+		err := a.progress.step(to.name+": "+describe(namespace), func() (_ string, err error) {
+			result, err = a.one(ctx, to, namespace)
+			return result, err
+		})
 		if err != nil {
 			return made, err
 		}
-		if before || a.dryRun {
+		if a.dryRun || result != created {
 			continue
 		}
+		found := namespace.DeepCopy()
 		if _, err := to.have(ctx, found); err != nil {
 			return made, err
 		}
-		if a.mark.isOn(found) { // else somebody else was faster
-			made = append(made, found)
-		}
+		made = append(made, found)
 	}
 	return made, nil
 }
 
-// takeBack deletes the namespaces that this run has made, since the rest is refused.
-func (a applier) takeBack(ctx context.Context, to *reached, made []client.Object, refused error) error {
+// takeBack deletes the namespaces that this run has made, since the rest cannot be made.
+func (a applier) takeBack(ctx context.Context, to *reached, made []client.Object, failed error) error {
+	if len(made) == 0 {
+		return failed
+	}
+	var stay []error
 	for _, obj := range made {
-		uid := obj.GetUID()
-		err := a.progress.step(to.name+": "+describe(obj), func() (string, error) {
-			return "deleted again", client.IgnoreNotFound(to.Delete(ctx, obj, client.Preconditions{UID: &uid}))
-		})
+		err := a.progress.step(to.name+": "+describe(obj), func() (string, error) { return "deleted again", to.removeUnused(ctx, obj) })
 		if err != nil {
-			return fmt.Errorf("the %s refuses a part of it, so nothing else was written: %w. %s stays: %w",
-				to.name, refused, describe(obj), to.failed("delete", obj, err))
+			stay = append(stay, err)
 		}
 	}
-	if len(made) == 0 {
-		return refused
+	if len(stay) > 0 {
+		return fmt.Errorf("nothing else was written, since %s: %w. %w", to.notTaken(failed), failed, errors.Join(stay...))
 	}
-	return fmt.Errorf("nothing of it was left written, since the %s refuses a part of it: %w", to.name, refused)
+	return fmt.Errorf("nothing of it was left written, since %s: %w", to.notTaken(failed), failed)
+}
+
+// removeUnused deletes a namespace, unless others have begun to use it.
+func (r *reached) removeUnused(ctx context.Context, namespace client.Object) error {
+	others, err := r.inhabited(ctx, namespace.GetName(), nil)
+	if err != nil {
+		return fmt.Errorf("%s stays, since others may be in it: %w", describe(namespace), err)
+	}
+	if others != "" {
+		return fmt.Errorf("%s stays, since %s is in it", describe(namespace), others)
+	}
+	uid := namespace.GetUID()
+	if err := r.Delete(ctx, namespace, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("%s stays: %w", describe(namespace), r.failed("delete", namespace, err))
+	}
+	return nil
 }
