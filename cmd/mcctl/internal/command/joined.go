@@ -83,7 +83,16 @@ func (r *reached) seen(ctx context.Context, access client.ObjectKey) ([]membersv
 			all.Items = append(all.Items, m)
 		}
 	}
-	return all.Items, nil
+	return slices.DeleteFunc(all.Items, func(m membersv1alpha1.Member) bool { return !r.isOf(access, &m) }), nil
+}
+
+// isOf reports whether a Member is of what has a ClusterAccess: it has the name of that, with its namespace or without. In the namespaces of
+// others it counts only with a status, which managers write, since anybody there may create a Member.
+func (r *reached) isOf(access client.ObjectKey, m *membersv1alpha1.Member) bool {
+	if m.Spec.ClusterName != access.Name && m.Spec.ClusterName != access.String() {
+		return false
+	}
+	return m.Namespace == r.namespace || m.Namespace == access.Namespace || m.Status.State != ""
 }
 
 // byName selects the objects of a name.

@@ -203,3 +203,25 @@ func TestTheCommandThatNotesTheIdentityNamesTheAccessAsKubectlDoes(t *testing.T)
 	s.changesNothing(t, "kubectl --namespace kube-public annotate clusteraccess.access.fleet-runtime.dev east ",
 		"rbac", "kube-public/east", "--member-context", "member", "--rules", rules(t))
 }
+
+func TestAMemberThatNoManagerHasWrittenKeepsNothingFromBeingPruned(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t, "--namespace", "kube-public"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	object := membersv1alpha1.ObjectName("kube-public/east")
+	for _, m := range []*membersv1alpha1.Member{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: object}, Spec: membersv1alpha1.Spec{ClusterName: "kube-public/east", Paused: true}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "east"}, Spec: membersv1alpha1.Spec{ClusterName: "x; rm -r .", Paused: true}},
+	} {
+		if err := s.Local.Client().Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Nobody takes the finalizer off.
+	r := s.run(t, "leave", "east", "--namespace", "kube-public", "--member-context", "member", "--dependents=prune", "--timeout=1ms")
+	if r.code != 1 || !strings.Contains(r.errOut, "have not let go of the member") && !strings.Contains(r.errOut, "is not known after") {
+		t.Errorf("%+v", r)
+	}
+}
