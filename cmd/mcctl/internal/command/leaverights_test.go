@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"bytes"
 	"maps"
 	"strings"
 	"testing"
@@ -9,11 +10,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/command"
 )
 
 func TestLeaveOfACallerThatMayNotLookIntoTheMemberChangesNothing(t *testing.T) {
@@ -72,6 +75,54 @@ func TestToLeaveTakesNoRightToDeleteANamespaceThatStays(t *testing.T) {
 	s.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-system", Name: "stays"}})
 	if r := s.run(t, leave...); r.code != 0 || !strings.Contains(r.errOut, "kept, since ConfigMap stays is in it") {
 		t.Errorf("where something of others is in it: %+v", r)
+	}
+	if left := s.madeByMcctl(t); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
+	}
+}
+
+func TestANamespaceThatTheCallerMayNotLookIntoOrDeleteStays(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addUser(t, s.Members[0], "blind",
+		rbacv1.PolicyRule{APIGroups: []string{"", rbacv1.GroupName, "admissionregistration.k8s.io"}, Resources: []string{
+			"namespaces", "serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "validatingadmissionpolicies",
+			"validatingadmissionpolicybindings", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+		}, Verbs: []string{"get", "list", "delete"}},
+	)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	r := s.run(t, "leave", "east", "--member-context", "member", "--member-user", "member-1-blind")
+	if r.code != 0 || !strings.Contains(r.errOut, "Namespace fleet-system: kept, since you may not look into it") {
+		t.Errorf("where the caller may not look into it: %+v", r)
+	}
+	if left := s.madeByMcctl(t); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
+	}
+	s.addUser(t, s.Members[0], "leaver",
+		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		rbacv1.PolicyRule{APIGroups: []string{"", rbacv1.GroupName, "admissionregistration.k8s.io"}, Resources: []string{
+			"serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings",
+			"validatingadmissionpolicies", "validatingadmissionpolicybindings",
+		}, Verbs: []string{"delete"}},
+	)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	used := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-system", Name: "pruned"}}
+	s.create(t, used)
+	errOut := &writesOn{text: "ClusterAccess default/east: gone"}
+	errOut.then = func() {
+		if err := s.Members[0].Client().Delete(t.Context(), used); err != nil {
+			t.Error(err)
+		}
+	}
+	code := command.Run(t.Context(), "v1.2.3", []string{
+		"mcctl", "leave", "east", "--kubeconfig", s.kubeconfig, "--member-kubeconfig", s.kubeconfig, "--member-context", "member", "--member-user", "member-1-leaver",
+	}, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: errOut})
+	if says := errOut.String(); code != 0 || !strings.Contains(says, "Namespace fleet-system: kept, since you may not delete it") {
+		t.Errorf("where what was in it is pruned meanwhile: exit code %d:\n%s", code, says)
 	}
 	if left := s.madeByMcctl(t); len(left) > 0 {
 		t.Errorf("it leaves %v", left)

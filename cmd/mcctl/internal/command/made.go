@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,25 +41,36 @@ func (r *reached) made(ctx context.Context, of mark, kinds []schema.GroupVersion
 // remove deletes objects one after the other. A namespace in which others have something stays.
 func (r *reached) remove(ctx context.Context, made []client.Object, progress progress) error {
 	for _, obj := range made {
-		err := progress.step(r.name+": "+describe(obj), func() (string, error) {
-			if obj.GetObjectKind().GroupVersionKind() == membership.NamespaceKind() {
-				others, err := r.inhabited(ctx, obj.GetName(), nil)
-				if err != nil || others != "" {
-					return "kept, since " + others + " is in it", err
-				}
-			}
-			uid := obj.GetUID()
-			err := r.Delete(ctx, obj, client.Preconditions{UID: &uid})
-			if client.IgnoreNotFound(err) != nil {
-				return "", r.failed("delete", obj, err)
-			}
-			return "deleted", nil
-		})
+		err := progress.step(r.name+": "+describe(obj), func() (string, error) { return r.removeOne(ctx, obj) })
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeOne deletes one object. A namespace stays too where the caller may not do that: it was not asked for, or something of others was in
+// the namespace when it was.
+func (r *reached) removeOne(ctx context.Context, obj client.Object) (string, error) {
+	isNamespace := obj.GetObjectKind().GroupVersionKind() == membership.NamespaceKind()
+	if isNamespace {
+		others, err := r.inhabited(ctx, obj.GetName(), nil)
+		if errors.Is(err, errMayNotLook) {
+			return "kept, since you may not look into it", nil
+		}
+		if err != nil || others != "" {
+			return "kept, since " + others + " is in it", err
+		}
+	}
+	uid := obj.GetUID()
+	err := r.Delete(ctx, obj, client.Preconditions{UID: &uid})
+	if isNamespace && apierrors.IsForbidden(err) {
+		return "kept, since you may not delete it", nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return "", r.failed("delete", obj, err)
+	}
+	return "deleted", nil
 }
 
 // mayRemove makes sure that the caller may delete what was made. A namespace in which others have something is not to be deleted.
@@ -84,6 +96,9 @@ func (r *reached) mayRemove(ctx context.Context, made []client.Object) error {
 	return r.mayDelete(ctx, asked)
 }
 
+// errMayNotLook is in the error of a namespace that may have something which the caller may not list.
+var errMayNotLook = errors.New("you may not look into the namespace")
+
 // inhabited names something in a namespace that Kubernetes has not put there itself, and that is not among what goes. It is empty where there is
 // no such thing.
 func (r *reached) inhabited(ctx context.Context, namespace string, goes map[types.UID]bool) (string, error) {
@@ -93,6 +108,9 @@ func (r *reached) inhabited(ctx context.Context, namespace string, goes map[type
 	}
 	for _, kind := range kinds {
 		name, err := r.first(ctx, kind, namespace, goes)
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w: %w", errMayNotLook, err)
+		}
 		if err != nil {
 			return "", fmt.Errorf("list each %s in the namespace %s of the %s (%s): %w", kind.Kind, namespace, r.name, r.config.Host, err)
 		}
