@@ -63,35 +63,26 @@ func TestAHubThatDoesNotAnswerSuspendsAndCostsNoTenure(t *testing.T) {
 	}
 }
 
-// The clock is set forward by so much that the session is over at once, and something else makes the replica look at its clock.
+// TestASuspensionByAClockThatWasSetIsTold, and its end. The clock is set forward by so much that the session is over at once, and something
+// else makes the replica look at its clock. If it is set back, the answer to the next renewal finds the session valid, and so is no news.
 func TestASuspensionByAClockThatWasSetIsTold(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 1)
-	c := newSkewed(1)
-	a := s.startWith("a", c)
-	s.becomesShared(a)
-	a.faults.all(freeze)
-	c.jump(time.Hour)
-	a.replica.arm.send()
-	stage.Eventually(t, "the suspension is told", func() bool { return !a.replica.Status().SuspendedSince.IsZero() })
-	a.faults.all(pass)
-	stage.Eventually(t, "its end is told", func() bool { return a.replica.Status().SuspendedSince.IsZero() })
-}
-
-// TestTheEndOfASuspensionByAClockThatWasSetBackIsTold: the answer to the next renewal finds the session valid, and so is no news.
-func TestTheEndOfASuspensionByAClockThatWasSetBackIsTold(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, 1)
-	c := newSkewed(1)
-	a := s.startWith("a", c)
-	s.becomesShared(a)
-	a.faults.all(freeze)
-	c.jump(time.Hour)
-	a.replica.arm.send()
-	stage.Eventually(t, "the suspension is told", func() bool { return !a.replica.Status().SuspendedSince.IsZero() })
-	c.jump(-time.Hour)
-	a.faults.all(pass)
-	stage.Eventually(t, "its end is told", func() bool { return a.replica.Status().SuspendedSince.IsZero() })
+	for end, back := range map[string]time.Duration{"the session is renewed": 0, "the clock is set back": -time.Hour} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, 1)
+			c := newSkewed(1)
+			a := s.startWith("a", c)
+			s.becomesShared(a)
+			a.faults.all(freeze)
+			c.jump(time.Hour)
+			a.replica.arm.send()
+			stage.Eventually(t, "the suspension is told", func() bool { return !a.replica.Status().SuspendedSince.IsZero() })
+			c.jump(back)
+			a.faults.all(pass)
+			stage.Eventually(t, "its end is told", func() bool { return a.replica.Status().SuspendedSince.IsZero() })
+		})
+	}
 }
 
 func TestAReplicaThatIsFencedWhileSuspendedBeginsAnew(t *testing.T) {

@@ -146,8 +146,8 @@ func (p *placement) keepIdentities(config *unstructured.Unstructured, existing c
 	return p.control(config)
 }
 
-// keepAdopted returns the configuration with what has an object stay that was there before it became the owner's, if others may have
-// something in it, or of it: a namespace, or a CRD.
+// keepAdopted adds to the configuration of a namespace, or a CRD, that it is to stay, if it was there before it became the owner's: others
+// may have something in it, or of it.
 func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured, existing client.Object) (*unstructured.Unstructured, error) {
 	if k.GroupKind() != namespaceKind && k.GroupKind() != crdKind {
 		return config, nil

@@ -350,7 +350,7 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 	o.plan, o.progress = p, o.progress.next(p.rollout, p.revision)
 }
 
-// retargeting has the targets of a plan count as found now. They are about to be: a member that changes from now on asks for that again.
+// retargeting notes that the targets of a plan are about to be found. A member that changes from now on asks for that again.
 func (o *ownerState) retargeting(p *plan) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -68,7 +68,7 @@ type ownerKey struct {
 	uid types.UID
 }
 
-func nameOf(owner mcowner.Reference) ownerKey { return ownerKey{owner.Key(), owner.UID} }
+func ownerKeyOf(owner mcowner.Reference) ownerKey { return ownerKey{owner.Key(), owner.UID} }
 
 // ownersOf are the owners of a kind in a cluster.
 type ownersOf struct {
@@ -259,7 +259,7 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil && !s.access.IsOthers(owner.Cluster):
 		s.Stray(owner, in)
 	case is.why == "" && !is.stray:
-		found.alive[nameOf(owner)] = struct{}{}
+		found.alive[ownerKeyOf(owner)] = struct{}{}
 	default:
 		return is.why
 	}
@@ -305,7 +305,7 @@ func (s *Sweeper) isUnseen(owner mcowner.Reference) bool {
 
 // isKnownAlive is isAlive, asked once for all dependents of an owner: what is noted on it may be a thousand clusters.
 func (s *Sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) bool {
-	this := nameOf(owner)
+	this := ownerKeyOf(owner)
 	_, alive := found.alive[this]
 	if !alive && s.isAlive(ctx, owner, in, found) {
 		found.alive[this] = struct{}{}

@@ -25,7 +25,7 @@ type unseen struct {
 func (u *unseen) has(owner mcowner.Reference) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	why, known := u.gone[nameOf(owner)]
+	why, known := u.gone[ownerKeyOf(owner)]
 	if !known {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (u *unseen) note(owner mcowner.Reference, why string) error {
 		u.gone = map[ownerKey]string{} // they are asked for again
 	}
 	if len(owner.UID) <= longestUID {
-		u.gone[nameOf(owner)] = why
+		u.gone[ownerKeyOf(owner)] = why
 	}
 	return unseenBecause(why)
 }

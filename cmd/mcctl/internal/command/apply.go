@@ -103,8 +103,8 @@ func (r *reached) tries(ctx context.Context, objects []client.Object, mark mark)
 	return newApplier(mark, true, newProgress(io.Discard)).apply(ctx, r, objects...)
 }
 
-// apply makes an object what obj says, and says what became of it, also what it has tried to do. What was there before, and was not made for the member, stays
-// without the labels by which it would be deleted when the member leaves.
+// apply makes an object what obj says, and says what became of it, or beside an error what was tried. What was there before, and was not
+// made for the member, stays without the labels by which it would be deleted when the member leaves.
 func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRun bool) (string, error) {
 	desired, err := applied(obj)
 	if err != nil {

@@ -113,8 +113,8 @@ func (j joined) heldBack() (how, cure string) {
 	return "", ""
 }
 
-// elsewhere says under which names the cluster may have joined in other namespaces.
-func (j joined) elsewhere() string {
+// hint says under which names the cluster may have joined in other namespaces.
+func (j joined) hint() string {
 	if len(j.namesakes) == 0 {
 		return ""
 	}

@@ -142,7 +142,7 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 	}
 	if nothing {
 		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q%s",
-			hub.config.Host, markedAs(hub.namespace, name).Namespace, member.config.Host, name, has.of.elsewhere())
+			hub.config.Host, markedAs(hub.namespace, name).Namespace, member.config.Host, name, has.of.hint())
 	}
 	return l.leaveMember(ctx, hub, member, has, unreached, mark, had, progress)
 }

@@ -55,12 +55,9 @@ func TestLeaveOfACallerThatMayNotLookIntoTheMemberChangesNothing(t *testing.T) {
 	}
 }
 
-func TestToLeaveTakesNoRightToDeleteANamespaceThatStays(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	if r := s.join(t); r.code != 0 {
-		t.Fatalf("join: %+v", r)
-	}
+// addLeaver adds the user member-1-leaver, that may delete in the member all that join makes but namespaces.
+func (s *stage) addLeaver(t *testing.T) {
+	t.Helper()
 	s.addUser(t, s.Members[0], "leaver",
 		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
 		rbacv1.PolicyRule{APIGroups: []string{"", rbacv1.GroupName, "admissionregistration.k8s.io"}, Resources: []string{
@@ -68,6 +65,15 @@ func TestToLeaveTakesNoRightToDeleteANamespaceThatStays(t *testing.T) {
 			"validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		}, Verbs: []string{"delete"}},
 	)
+}
+
+func TestToLeaveTakesNoRightToDeleteANamespaceThatStays(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addLeaver(t)
 	leave := []string{"leave", "east", "--member-context", "member", "--member-user", "member-1-leaver"}
 	if r := s.run(t, leave...); r.code != 1 || !strings.Contains(r.errOut, "delete namespaces fleet-system") {
 		t.Errorf("where nothing else is in it: %+v", r)
@@ -100,13 +106,7 @@ func TestANamespaceThatTheCallerMayNotLookIntoOrDeleteStays(t *testing.T) {
 	if left := s.madeByMcctl(t); len(left) > 0 {
 		t.Errorf("it leaves %v", left)
 	}
-	s.addUser(t, s.Members[0], "leaver",
-		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
-		rbacv1.PolicyRule{APIGroups: []string{"", rbacv1.GroupName, "admissionregistration.k8s.io"}, Resources: []string{
-			"serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings",
-			"validatingadmissionpolicies", "validatingadmissionpolicybindings",
-		}, Verbs: []string{"delete"}},
-	)
+	s.addLeaver(t)
 	if r := s.join(t); r.code != 0 {
 		t.Fatalf("join: %+v", r)
 	}
