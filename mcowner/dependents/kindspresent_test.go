@@ -118,3 +118,15 @@ func TestWhatAnOwnerNeedsOnceItWasLookedAt(t *testing.T) {
 		t.Error("in another engagement it is known what is there")
 	}
 }
+
+// TestAKindStaysInTheVersionThatWasDesired, whatever the version in which something of it is seen: both may be watched.
+func TestAKindStaysInTheVersionThatWasDesired(t *testing.T) {
+	t.Parallel()
+	kind := schema.GroupKind{Group: "example.com", Kind: "Gadget"}
+	o := newOwnerState(mcreconcile.Request{})
+	o.wants("one", []schema.GroupVersionKind{kind.WithVersion("v2")})
+	o.sees("one", kind.WithVersion("v1"))
+	if got, want := o.presentKinds("one"), []schema.GroupVersionKind{kind.WithVersion("v2")}; !slices.Equal(got, want) {
+		t.Errorf("there are %v, want %v", got, want)
+	}
+}

@@ -113,18 +113,25 @@ func TestLabelsOfASharedNamespaceAreNotFoughtForWithoutPause(t *testing.T) {
 	w.run(w.inNamespaces())
 	w.create(w.Local, w.ownerIn("a", name))
 	eventually(t, "the namespace has its labels", func() bool { return w.ownersOf(one, name) == 1 })
-	eventually(t, "it is told that others take them", func() bool {
+	take := func() {
 		if ns := w.namespace(one, name); ns.Labels[mcowner.FleetLabel] != "" {
 			delete(ns.Labels, mcowner.FleetLabel)
 			if err := one.Client().Update(t.Context(), ns); err != nil {
 				t.Log(err)
 			}
 		}
+	}
+	eventually(t, "it is told that others take them", func() bool {
+		take()
 		return w.has(w.Local, "a", dependents.EventContended, name)
 	})
-	w.create(w.Local, w.ownerIn("b", name))
+	inIt := &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf("a"))}
+	if err := one.Client().Delete(t.Context(), inIt); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "what is in the namespace does not wait for that", func() bool {
-		return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf("b"))})
+		take()
+		return w.isThere(one, inIt)
 	})
 }
 
