@@ -1,6 +1,7 @@
 package mcbuilder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/late"
 	"github.com/fleet-runtime/fleet-runtime/internal/life"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
@@ -36,11 +38,13 @@ type reconciler[request mcreconcile.ClusterAware[request]] struct {
 	handsOut *mcqueue.Queue[request]
 	// started is the context of the controller, nil before its start. It is set before the workers start.
 	started context.Context //nolint:containedctx // it is the life of the local cluster in the reconciles' contexts
+	// begun is when the controller started, zero before. It is set before the workers start.
+	begun time.Time
 }
 
 // start is told the controller's context and queue, which is nil if it is of another kind, before the workers start.
 func (r *reconciler[request]) start(ctx context.Context, queue *mcqueue.Queue[request]) {
-	r.started, r.handsOut = ctx, queue
+	r.started, r.handsOut, r.begun = ctx, queue, time.Now()
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -140,12 +144,22 @@ func (r *reconciler[request]) answer(ctx context.Context, req request, result re
 	switch {
 	case len(needs) < len(what.missing) && (known && own.State != fleet.Draining || req.Cluster() == mcreconcile.LocalCluster):
 		return r.again(req, result.Priority), nil // the queue is about to park it
+	case len(needs) == 0 && !what.kinds && r.mayCome(req.Cluster()):
+		log.FromContext(ctx).V(1).Info("Waiting, as a provider may report its cluster yet", "why", oneline.Text(err.Error(), maxError))
+		return reconcile.Result{RequeueAfter: cmp.Or(r.wait(req, []need{itself}, false), late.Most), Priority: result.Priority}, nil
 	case len(needs) == 0 && !what.kinds:
 		log.FromContext(ctx).Info("Dropped the request: what it needs is gone, or is no member", "why", oneline.Text(err.Error(), maxError))
 		return reconcile.Result{}, nil
 	}
 	log.FromContext(ctx).V(1).Info("Waiting", "why", oneline.Text(err.Error(), maxError))
 	return reconcile.Result{RequeueAfter: r.wait(req, needs, what.kinds), Priority: result.Priority}, nil
+}
+
+// mayCome reports whether a cluster is not known, and the program has started so lately that a provider may report it yet. Requests may come
+// from what strangers write, so that later none waits for whatever they name.
+func (r *reconciler[request]) mayCome(name fleet.ClusterName) bool {
+	_, err := r.mgr.GetFleet().Engagement(name)
+	return errors.Is(err, fleet.ErrUnknown) && time.Since(r.begun) < late.Most
 }
 
 // wait lets a request wait for what it needs. It returns when to try again in any case, zero for not.

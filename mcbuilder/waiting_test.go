@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/late"
 	"github.com/fleet-runtime/fleet-runtime/internal/life"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -138,6 +139,48 @@ func TestARequestIsTriedAgainWhenThatMayHelp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARequestOfAClusterThatIsNotReportedYetWaitsForIt after a start. One of a cluster that was removed, or is named once all should be
+// reported, does not wait.
+func TestARequestOfAClusterThatIsNotReportedYetWaitsForIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("left")
+		<-a.remove("left")
+		done := 0
+		r := a.reconciling(func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
+			done++
+			return reconcile.Result{}, nil
+		})
+		r.start(t.Context(), a.queue)
+		for name, want := range map[fleet.ClusterName]reconcile.Result{"left": {}, "late": {RequeueAfter: late.Most}, "never": {RequeueAfter: late.Most}} {
+			if got, err := r.Reconcile(t.Context(), request(name, "x")); err != nil || got != want {
+				t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
+			}
+		}
+		a.set(fleet.Member{Name: "late", Err: errors.New("no kubeconfig yet")})
+		if n := a.queue.Len(); n != 0 {
+			t.Errorf("%d are queued of a member that is Pending", n)
+		}
+		a.ready("late")
+		if n := a.queue.Len(); n != 1 {
+			t.Fatalf("%d are queued when the member is Ready, want the one", n)
+		}
+		req, _ := a.queue.Get()
+		if _, err := r.Reconcile(t.Context(), req); err != nil || done != 1 {
+			t.Errorf("%v was reconciled %d times: %v", req, done, err)
+		}
+		a.queue.Done(req)
+		<-time.After(late.Most)
+		if got, err := r.Reconcile(t.Context(), request("never", "x")); err != nil || got != (reconcile.Result{}) {
+			t.Errorf("after a minute: %+v, %v", got, err)
+		}
+		if len(a.waiting.needs) != 0 || len(a.waiting.requests) != 0 {
+			t.Errorf("there still wait %v", a.waiting.needs)
+		}
+	})
 }
 
 // TestARequestOfAMemberThatLeavesIsNotTriedAgain: the queue is about to be purged of it.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/inpod"
+	"github.com/fleet-runtime/fleet-runtime/internal/late"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
@@ -30,7 +31,6 @@ type Options struct {
 
 const (
 	controllerName = "members"
-	defaultForget  = time.Minute
 
 	// workers is how many Members are written at once, and requestsPerSecond how many requests are sent in a second, of each replica.
 	workers           = 4
@@ -47,7 +47,7 @@ func Setup(mgr mcmanager.Manager, opts Options) error {
 
 func setUp(mgr mcmanager.Manager, opts Options) error {
 	if opts.ForgetAfter <= 0 {
-		opts.ForgetAfter = defaultForget
+		opts.ForgetAfter = late.Most
 	}
 	if opts.Namespace == "" {
 		own, err := inpod.Namespace(inpod.NamespaceFile)

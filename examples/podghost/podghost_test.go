@@ -79,6 +79,20 @@ func TestEachPodHasAGhost(t *testing.T) {
 			return ghost != nil && ghost.Spec.UID == uid
 		})
 	})
+	t.Run("a Pod goes while the program does not run, and its cluster is reported late", func(t *testing.T) {
+		w.create(t, w.live, "default", "late")
+		w.haunts(t, "live", "default", "late")
+		p.Stop()
+		w.delete(t, w.live, "default", "late")
+		w.mustDelete(t, w.ghost, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "live"}})
+		p = w.run("--sweep", "1h")
+		w.create(t, w.live2, "default", "next")
+		w.haunts(t, "live2", "default", "next") // so what there was of ghosts at the start was handled
+		w.delete(t, w.live2, "default", "next")
+		stage.Join(t, w.ghost, "live", w.accounts[1].Kubeconfig(t), nil)
+		w.isGone(t, "default", "late")
+		w.isGone(t, "default", "next")
+	})
 	t.Run("meanwhile", func(t *testing.T) {
 		t.Run("the other ghosts stay", func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/late"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -174,14 +175,11 @@ func IsMissing(err error) bool {
 	return errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown)
 }
 
-// mostLate is how long a provider may take after a start until it has reported all members.
-const mostLate = time.Minute
-
 // ReportedLate returns for how long a cluster is to be missed until it counts as gone, by why it cannot be used: one that was not
 // reported may come yet.
 func ReportedLate(missing error) time.Duration {
 	if errors.Is(missing, fleet.ErrUnknown) {
-		return mostLate
+		return late.Most
 	}
 	return 0
 }
