@@ -29,8 +29,12 @@ func TestWhatAnAccountCostsGrowsWithTheClustersAlone(t *testing.T) {
 		a.settle()
 		return time.Since(start)
 	}
-	few := max(costs(500), costs(500)) // the machine may be busy with one of them
-	if many := costs(20_000); many > 200*few {
-		t.Errorf("40 times as many clusters take %.0f times as long", float64(many)/float64(few))
+	var times float64
+	for range 5 { // the machine may be busy with something else meanwhile
+		few := costs(500)
+		if times = float64(costs(20_000)) / float64(few); times < 200 {
+			return
+		}
 	}
+	t.Errorf("40 times as many clusters take %.0f times as long", times)
 }
