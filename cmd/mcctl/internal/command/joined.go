@@ -31,6 +31,8 @@ type joined struct {
 	identity string
 	// namesakes are the members of the same cluster that have the name in other namespaces of the hub.
 	namesakes []string
+	// traceless says that there is neither a ClusterAccess nor anything that mcctl has made in the member.
+	traceless bool
 }
 
 // joined asks the hub what has joined under a name. join has noted the identity on the ClusterAccess; for one that others have applied,
@@ -173,12 +175,13 @@ type presence struct {
 
 func (p presence) none() bool { return len(p.made)+len(p.others) == 0 }
 
-// presence reads what there is in a member. Without a ClusterAccess, only what mcctl and the programs of the fleet have made is known. Where
-// mcctl has made nothing either, the webhooks may be for a namesake.
+// presence reads what there is in a member. Without a ClusterAccess, only what mcctl and the programs of the fleet have made is known.
 func (r *reached) presence(ctx context.Context, hub *reached, mark mark, of joined) (presence, error) {
-	p, access := presence{of: of}, of.access
+	access := of.access
 	made, err := r.made(ctx, mark, membership.MemberKinds())
-	if err != nil || access == nil && len(made) == 0 && len(of.namesakes) > 0 {
+	of.traceless = access == nil && len(made) == 0
+	p := presence{of: of}
+	if err != nil {
 		return p, err
 	}
 	webhooks, kept, err := r.webhooks(ctx, hub, of)

@@ -248,7 +248,7 @@ func (l *leave) look(ctx context.Context, hub, member *reached, mark mark, had l
 	}
 	of := had.joined
 	if of.namesakes, err = hub.namesakes(ctx, of, identity); err != nil {
-		return presence{}, err
+		return presence{}, hubError{err}
 	}
 	has, err := member.presence(ctx, hub, mark, of)
 	if err == nil && has.none() && !had.none() && had.identity == "" && !l.force {

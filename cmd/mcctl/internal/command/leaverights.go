@@ -9,9 +9,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// hubError is what went wrong with the hub while the member was looked into. So the member is not taken for the one that cannot be reached.
+type hubError struct{ error }
+
+func (e hubError) Unwrap() error { return e.error }
+
 // mustSee returns why nothing may be changed after a look into the member has failed. A member that is merely away is none of that.
 func (l *leave) mustSee(member *reached, failed error) error {
+	_, ofHub := errors.AsType[hubError](failed)
 	switch {
+	case ofHub:
+		return fmt.Errorf("nothing was changed, since the hub has to be asked first what is of the member: %w", failed)
 	case errors.Is(failed, errSameCluster), errors.Is(failed, errOtherCluster):
 		return failed
 	case !l.force && (apierrors.IsForbidden(failed) || apierrors.IsUnauthorized(failed)):

@@ -22,6 +22,8 @@ import (
 // troubled is what stands before the hub.
 type troubled struct {
 	hub http.Handler
+	// fails chooses requests that are not answered. It may be nil.
+	fails func(*http.Request) bool
 	// read is called once the ClusterAccess was read, and before that is told. away is called when it is read after it was deleted, and that
 	// fails. Each is called once.
 	read, away            func()
@@ -32,6 +34,9 @@ type troubled struct {
 func (h *troubled) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	is := strings.HasSuffix(req.URL.Path, "/clusteraccesses/east")
 	switch {
+	case h.fails != nil && h.fails(req):
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
 	case is && req.Method == http.MethodDelete:
 		h.deleted.Store(true)
 	case is && req.Method == http.MethodGet && h.deleted.Load() && h.was.CompareAndSwap(false, true):
@@ -41,7 +46,7 @@ func (h *troubled) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	answer := httptest.NewRecorder()
 	h.hub.ServeHTTP(answer, req)
-	if is && req.Method == http.MethodGet && h.hasRead.CompareAndSwap(false, true) {
+	if h.read != nil && is && req.Method == http.MethodGet && h.hasRead.CompareAndSwap(false, true) {
 		h.read()
 	}
 	maps.Copy(w.Header(), answer.Header())
@@ -114,6 +119,29 @@ func TestLeaveGoesOnThroughWritesOfOthersAndErrorsOfTheHub(t *testing.T) {
 			r := s.run(t, append([]string{"leave", "east", "--context", "troubled", "--member-context", "member", "--timeout", "1m"}, args...)...)
 			if r.code != 0 || !strings.Contains(r.errOut, "ClusterAccess default/east: gone\n") {
 				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+func TestLeaveChangesNothingWhereTheHubDoesNotTellWhatIsOfTheMember(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{
+		"in which namespaces it has joined":   "/clusteraccesses",
+		"which programs keep webhooks for it": "/secrets",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			if r := s.join(t); r.code != 0 {
+				t.Fatalf("join: %+v", r)
+			}
+			s.create(t, newWebhooks("limits", "limits", s.addProgram(t), "east"))
+			s.addTroubled(t, &troubled{fails: func(req *http.Request) bool {
+				return strings.HasSuffix(req.URL.Path, path) && req.URL.Query().Has("fieldSelector")
+			}})
+			for _, force := range []string{"--force=false", "--force"} {
+				s.changesNothing(t, "nothing was changed, since the hub", "leave", "east", "--context", "troubled", "--member-context", "member", force)
 			}
 		})
 	}

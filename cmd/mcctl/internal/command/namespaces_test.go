@@ -124,6 +124,25 @@ func TestLeaveKeepsTheWebhooksOfANamesakeInAnotherNamespace(t *testing.T) {
 	}
 }
 
+// TestWebhooksOfAMemberOfWhichNothingElseIsLeftGo where the program says of which namespace it is: the cluster has joined in another one too.
+func TestWebhooksOfAMemberOfWhichNothingElseIsLeftGo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t, "--namespace", "kube-public"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	id := s.addProgram(t)
+	s.create(t, newWebhooks("of-default", "limits", id, "default/east"), newWebhooks("of-either", "limits", id, "east"))
+	before := s.madeByMcctl(t)
+	r := s.run(t, "leave", "east", "--member-context", "member")
+	if left := s.webhooksOf(t); r.code != 0 || !slices.Equal(left, []string{"of-either"}) || !strings.Contains(r.errOut, "may keep it for kube-public/east") {
+		t.Errorf("there are still %q: %+v", left, r)
+	}
+	if after := s.madeByMcctl(t); !maps.Equal(before, after) {
+		t.Errorf("of the other one there were\n%v\nand then\n%v", before, after)
+	}
+}
+
 func TestWhatIsPrintedSaysOfWhichNamespaceTheMemberIs(t *testing.T) {
 	t.Parallel()
 	for _, called := range [][]string{{"team-a/east"}, {"east", "--namespace", "team-a"}} {

@@ -148,7 +148,7 @@ var errSameCluster = errors.New("are the same cluster: the hub; nothing was chan
 func distinct(ctx context.Context, hub, member *reached) (identity string, err error) {
 	ours, err := hub.identity(ctx)
 	if err != nil {
-		return "", err
+		return "", hubError{err}
 	}
 	if identity, err = member.identity(ctx); err != nil {
 		return "", err

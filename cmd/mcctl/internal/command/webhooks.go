@@ -66,7 +66,7 @@ func (r *reached) webhooks(ctx context.Context, hub *reached, of joined) (ours [
 			why, err := hub.keepsFor(ctx, obj, of)
 			switch {
 			case err != nil:
-				return nil, nil, err
+				return nil, nil, hubError{err}
 			case why == "":
 				ours = append(ours, obj)
 			default:
@@ -89,7 +89,10 @@ func (r *reached) keepsFor(ctx context.Context, configuration metav1.Object, of 
 	secret := configuration.GetLabels()[membership.WebhooksLabel] + webhooksSecret
 	where := []string{markedAs(r.namespace, of.name).Namespace, r.namespace, metav1.NamespaceAll}
 	shared := len(of.namesakes) > 0 && !strings.Contains(by.Member, "/")
-	if shared { // a program elsewhere may mean one of these
+	switch { // a program may mean one of these
+	case shared && of.traceless:
+		where = nil
+	case shared:
 		where = where[:1]
 	}
 	for _, namespace := range where {
