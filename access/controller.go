@@ -2,7 +2,9 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -107,11 +109,11 @@ func (r *reconciler) check(ctx context.Context, a *v1alpha1.ClusterAccess) (agai
 	if life == (minterLife{}) {
 		return checkEvery, nil
 	}
-	return min(checkEvery, max(life.renewAt().Sub(clock()), renewFloor)), nil
+	return life.next(clock()), nil
 }
 
 // keepMinter notes the life of a minter's token, after that is renewed if it is time by the clock of the cluster. What keeps it from
-// being renewed shows once no tokens can be made with it, or in a message.
+// being renewed is logged, and shows once no tokens can be made with it.
 func (r *reconciler) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now time.Time) (minterLife, error) {
 	a.Status.ExpirationTime, a.Status.RenewTime = metav1.Time{}, metav1.Time{}
 	if a.Spec.Minter == nil {
@@ -154,15 +156,25 @@ func set(a *v1alpha1.ClusterAccess, kind string, status metav1.ConditionStatus, 
 	setCondition(&a.Status.Conditions, a.Generation, kind, status, why)
 }
 
-// setCondition sets a condition. A message alone is no news: it may have ports and times, which are others with each attempt.
+// setCondition sets a condition. What a message says of the cause alone is no news: it may have ports and times, which are others with each
+// attempt.
 func setCondition(conditions *[]metav1.Condition, generation int64, kind string, status metav1.ConditionStatus, why error) {
 	c := metav1.Condition{Type: kind, Status: status, Reason: v1alpha1.ReasonAsExpected, ObservedGeneration: generation}
 	if why != nil {
 		c.Reason, c.Message = reasonOf(why), why.Error()
 	}
-	if known := meta.FindStatusCondition(*conditions, kind); known != nil && known.Status == status && known.Reason == c.Reason {
+	if known := meta.FindStatusCondition(*conditions, kind); known != nil && known.Status == status && known.Reason == c.Reason && saysWhy(known, generation, why) {
 		known.ObservedGeneration = generation
 		return
 	}
 	meta.SetStatusCondition(conditions, c)
+}
+
+// saysWhy reports whether a condition says what an error does, but for its cause.
+func saysWhy(known *metav1.Condition, generation int64, why error) bool {
+	own, isOwn := errors.AsType[*Error](why)
+	if !isOwn {
+		return why == nil || known.ObservedGeneration == generation
+	}
+	return strings.Contains(known.Message, own.message)
 }

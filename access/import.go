@@ -50,7 +50,11 @@ func (r *importer) keep(ctx context.Context, i *v1alpha1.ServiceAccountImport) (
 	}
 	err = r.renew(ctx, i, a)
 	own, isOwn := errors.AsType[*Error](err)
-	r.lines.leave(line, time.Now(), ofCluster(own))
+	if isUnasked(own) {
+		r.lines.leaveUnasked(line)
+	} else {
+		r.lines.leave(line, time.Now(), ofCluster(err))
+	}
 	switch {
 	case isOwn:
 		return importNotReady(i, own), nil
@@ -61,18 +65,30 @@ func (r *importer) keep(ctx context.Context, i *v1alpha1.ServiceAccountImport) (
 	return wait.Jitter(r.pace.checkEvery, renewJitter), nil
 }
 
+// importedRefused says that a cluster does not accept a token that was just made for an import. That is about its account, which may be being
+// deleted.
+type importedRefused struct{ error }
+
+func (e importedRefused) Unwrap() error { return e.error }
+
+// isUnasked reports whether an error says nothing about the cluster, which was not asked.
+func isUnasked(err *Error) bool {
+	return err != nil && (err.reason == v1alpha1.ReasonSecretExists || err.reason == v1alpha1.ReasonHub || err == errMinterImported)
+}
+
 // ofCluster returns an error that all imports of the cluster have, nil for another. What an API server answers is about one import: a policy of
 // the cluster may refuse what that asks for.
-func ofCluster(err *Error) error {
-	if err == nil || err.isAnswer() {
+func ofCluster(err error) error {
+	own, isOwn := errors.AsType[*Error](err)
+	_, refused := errors.AsType[importedRefused](err)
+	if !isOwn || refused || own.isAnswer() {
 		return nil
 	}
-	switch err.reason {
-	case v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonAnotherUser, v1alpha1.ReasonSecretExists,
-		v1alpha1.ReasonHub:
+	switch own.reason {
+	case v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonAnotherUser:
 		return nil
 	}
-	return err
+	return own
 }
 
 // importNotReady sets the condition, and returns when to try again: the later, the longer it has not worked.
@@ -103,6 +119,9 @@ func (r *importer) renew(ctx context.Context, i *v1alpha1.ServiceAccountImport, 
 		return err
 	}
 	user, err := checkOwn(ctx, a, token)
+	if own, ok := errors.AsType[*Error](err); ok && own.reason == v1alpha1.ReasonTokenRefused {
+		return importedRefused{own}
+	}
 	if err != nil {
 		return err
 	}

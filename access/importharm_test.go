@@ -74,6 +74,25 @@ func TestAnImportThatAPolicyOfTheClusterRefusesHarmsNoOther(t *testing.T) {
 	w.waitForImport(t, "greedy", fleet.ReasonServerError)
 }
 
+// TestAnImportOfAnAccountThatIsBeingDeletedHarmsNoOther: Kubernetes makes tokens for one that a finalizer keeps, and accepts none of them.
+func TestAnImportOfAnAccountThatIsBeingDeletedHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	export(t, w.members[0], minterSubject(), lister, "going")
+	going := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "going", Finalizers: []string{"example.com/stays"}}}
+	accesstest.Create(t, w.members[0], going)
+	accesstest.Must(t, w.members[0].Client().Delete(t.Context(), going))
+	w.allowImports(t, a, lister, "going")
+	w.importQuickly(t)
+	accesstest.Create(t, w.hub, w.newImport("good", a.Name, lister))
+	w.waitForImport(t, "good", v1alpha1.ReasonAsExpected)
+	accesstest.Create(t, w.hub, w.newImport("going", a.Name, "going"))
+	// Until a minute after the deletion its tokens are accepted.
+	w.waitForImport(t, "going", v1alpha1.ReasonTokenRefused)
+	w.staysReady(t, "good")
+}
+
 func TestAnImportWhoseOwnersBreakItsSecretHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -50,6 +50,13 @@ func (l *lines) enter(a *v1alpha1.ClusterAccess, now time.Time) (in *line, later
 	return of, 0, nil
 }
 
+// leaveUnasked ends what enter began where the cluster was not asked, so that nothing is known of it that was not before.
+func (l *lines) leaveUnasked(of *line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of.inside--
+}
+
 // leave ends what enter began. The error is one that all imports of the cluster have.
 func (l *lines) leave(of *line, now time.Time, err error) {
 	l.mu.Lock()

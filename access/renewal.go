@@ -33,6 +33,15 @@ func lifeOf(token string) minterLife {
 	return minterLife{c.IssuedAt(), c.ExpiresAt(), renewJitter * float64(sum[0]) / (1 << 8)}
 }
 
+// next returns in how long to look at a minter's token again: when it is to be renewed, or, where that has failed, often enough before it expires.
+func (l minterLife) next(now time.Time) time.Duration {
+	next := l.renewAt().Sub(now)
+	if next <= 0 {
+		next = l.expires.Sub(now) / 4
+	}
+	return min(checkEvery, max(next, renewFloor))
+}
+
 // renewAt returns when the minter's token is to be renewed. One that does not say when it expires is renewed at once: it may
 // never expire, or soon.
 func (l minterLife) renewAt() time.Time {

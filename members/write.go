@@ -124,7 +124,7 @@ func (m *mirror) remove(ctx context.Context, known *v1alpha1.Member) error {
 // disown deals with a Member that is no member's. It is deleted if it was one's. It stays, and says what it is, if people hold the
 // member back, which may join again, or if it never was a member's.
 func (m *mirror) disown(ctx context.Context, known *v1alpha1.Member) (after time.Duration, err error) {
-	was := known.Status.State != "" && known.Status.State != v1alpha1.StateUnknown
+	was := known.Status.State != "" && known.Status.State != v1alpha1.StateUnknown || m.shown.isGone(known.Name)
 	if was && !m.shown.isGone(known.Name) {
 		if wait := m.opts.ForgetAfter - m.shown.keptFor(); wait > 0 {
 			return wait, nil
