@@ -83,7 +83,7 @@ func (p *placement) applyInWaves(
 			if why := s.lacking[w.obj.GetNamespace()]; why != nil {
 				result = p.later(w, found, why)
 			} else {
-				result = p.object(ctx, w, unknown[w.kind.GroupKind()])
+				result = p.object(ctx, w, p.comes(w.kind.GroupKind(), wants, unknown[w.kind.GroupKind()]))
 			}
 			s.note(p.at, w, result)
 			p.o.noteHung(key, remote.IsHung(result.Err))
@@ -229,10 +229,10 @@ func stateOf(err error) State {
 		return Conflict
 	case errors.Is(err, errContended):
 		return Drifted
-	case isUnserved(err):
-		return NotServed
 	case isPassing(err):
 		return Waiting
+	case isUnserved(err):
+		return NotServed
 	case apierrors.IsForbidden(err):
 		return Forbidden
 	default:

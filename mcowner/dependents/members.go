@@ -32,6 +32,7 @@ type memberSeen struct {
 	failing    bool  // something keeps it from being connected
 	epoch      int64 // in which it was this replica's last
 	leaving    bool
+	paused     bool
 	labels     map[string]string
 	owners     bool // may be in it
 }
@@ -65,7 +66,7 @@ func (m members) follow(ctx context.Context) {
 		}
 		m.ledger.present(record.Site{Name: name})
 		now := memberSeen{
-			engagement: change.Engagement, state: change.Status.State, leaving: change.Status.Leaving, labels: change.Status.Labels,
+			engagement: change.Engagement, state: change.Status.State, leaving: change.Status.Leaving, paused: change.Status.Paused, labels: change.Status.Labels,
 			failing: change.Status.State == fleet.Connecting && change.Status.Reason != "", owners: m.access.Within(m.cfg.ownersIn, name),
 		}
 		last := before[name]
@@ -112,7 +113,7 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 		m.access.Forget(name)
 	}
 	relabelled := last.state == "" || !maps.Equal(last.labels, now.labels) || last.leaving != now.leaving
-	if relabelled || last.state != now.state || last.failing != now.failing || last.engagement != now.engagement {
+	if relabelled || last.state != now.state || last.failing != now.failing || last.paused != now.paused || last.engagement != now.engagement {
 		m.changed(name, relabelled || (last.state == fleet.Ready) != (now.state == fleet.Ready))
 	}
 	given := now.state == fleet.NotOwned && last.state != now.state // nothing tells of what happened there until it is visited

@@ -81,8 +81,10 @@ type part struct {
 	again   bool                      // once the record is stored, there is more to do, whatever a run finds before that
 	applied map[dependentKey]fingerprint
 	// hung are objects about which a request got no answer when they were last looked at, and kinds, which have no name.
-	hung    map[dependentKey]bool
-	retries int // since an object was last as it was thought to be
+	hung map[dependentKey]bool
+	// unserved are kinds that should be served, by when it was seen first that they are not.
+	unserved map[schema.GroupKind]time.Time
+	retries  int // since an object was last as it was thought to be
 	// contests are about objects that others have changed of late.
 	contests map[dependentKey]contest
 	present  kindsPresent
@@ -341,6 +343,7 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 	case before.ref.UID != p.ref.UID:
 		o.recordLocked(o.readLocked(p.owner, keys))
 		o.parts, o.progress, p.seq = map[mcreconcile.ClusterName]*part{}, nil, before.seq+1
+		o.told, o.events = map[topic]string{}, nil // they were about the other one
 	default:
 		p.seq = before.seq + 1
 		if isOlder(p.owner, before.owner) {

@@ -40,7 +40,11 @@ func (a *accounting) results() []Result {
 	}
 	a.o.mu.Unlock()
 	for i, name := range names { // the fleet has a lock of its own
-		if err := a.engine.access.WhyNot(name); err != nil {
+		err := a.engine.access.WhyNot(name)
+		if err == nil && errors.Is(results[i].Err, ErrPending) {
+			err = a.engine.access.WhyPaused(name)
+		}
+		if err != nil {
 			results[i].Err, results[i].Since = err, awaySince(err, results[i].Since)
 		}
 		left, waits := a.plan.rollout.left(results[i])

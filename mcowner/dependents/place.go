@@ -41,6 +41,8 @@ type placement struct {
 	// read are the kinds whose dependents were read, each in a version, and over is why no others are.
 	read map[schema.GroupVersionKind]bool
 	over error
+	// coming says that something waits for a kind to be served.
+	coming bool
 }
 
 // isOver reports whether an error says that a request got no answer, and others got none before: the rest is left to the next
@@ -267,6 +269,8 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: p.untilRelease()}, nil
 	case remote.IsAway(err):
 		return reconcile.Result{}, err
+	case errors.Is(err, ErrWaiting) && p.coming:
+		return reconcile.Result{RequeueAfter: comingPause}, nil
 	case errors.Is(err, ErrWaiting): // whoever changes that tells of it
 		return reconcile.Result{RequeueAfter: mostPause + rand.N(mostPause/3)}, nil //nolint:gosec // it hides nothing
 	case first(each(err), isMore) == nil, errors.Is(err, errGoing), isTerminating(err):

@@ -128,11 +128,15 @@ func (p *progress) giveUpWaiting(name mcreconcile.ClusterName) {
 // away notes that a cluster cannot be used now. It asks again when it can.
 func (p *progress) away(name mcreconcile.ClusterName) {
 	p.absent[name] = true
-	begun, held := p.held[name]
-	switch {
-	case begun && p.policy.HaltAfter > 0:
+	if p.held[name] && p.policy.HaltAfter > 0 {
 		p.fail(name)
-	case held && !begun:
+	}
+	p.pass(name)
+}
+
+// pass gives a cluster's turn to others while nothing can be begun there. It asks again when that is over.
+func (p *progress) pass(name mcreconcile.ClusterName) {
+	if begun, held := p.held[name]; held && !begun {
 		delete(p.held, name)
 	}
 	p.giveUpWaiting(name)

@@ -114,7 +114,7 @@ func outcomeOf(r report, current bool) outcome {
 func (c *engine) advance(o *ownerState) {
 	waits, unseen, targets := o.waits()
 	isUsable := func(name mcreconcile.ClusterName) bool {
-		return c.access.WhyNot(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name))
+		return c.access.WhyNot(name) == nil && c.access.WhyPaused(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name))
 	}
 	if !waits || slices.ContainsFunc(unseen, isUsable) {
 		return
@@ -155,10 +155,12 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 	return o.progress.grant(targets)
 }
 
-// takeBack takes permits from clusters that are no targets any more, or cannot be used. Those that are no targets have not failed either.
+// takeBack takes permits from clusters that are no targets any more, or cannot be used. Those that are no targets have not failed either, nor
+// have those that are paused.
 func (c *engine) takeBack(o *ownerState) {
 	names := o.involved()
 	away := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyNot(name) == nil })
+	paused := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyPaused(name) == nil })
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.progress == nil {
@@ -166,6 +168,9 @@ func (c *engine) takeBack(o *ownerState) {
 	}
 	for _, name := range away {
 		o.progress.away(name)
+	}
+	for _, name := range paused {
+		o.progress.pass(name)
 	}
 	for _, name := range names {
 		if _, targeted := slices.BinarySearch(o.plan.targets, name); !targeted || o.plan.mode != serving {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,6 +83,16 @@ func (a *Access) WhyNot(name mcreconcile.ClusterName) error {
 		return nil
 	}
 	return err
+}
+
+// WhyPaused returns what says that people hold a member back, so that this replica works on nothing there for now. It is nil if they do not,
+// and where replicas share the members: a visit is no reconcile of the member.
+func (a *Access) WhyPaused(name mcreconcile.ClusterName) error {
+	status, _ := a.Manager.GetFleet().Status(name)
+	if !status.Paused || a.IsShared() {
+		return nil
+	}
+	return &fleet.StateError{Err: fleet.ErrNotReady, Status: status}
 }
 
 // Current returns the session of the cluster of a reconcile's context, which ends with the reconcile. The error wraps
@@ -164,10 +175,19 @@ func (a *Access) UIDNow(ctx context.Context, at Session) (types.UID, error) {
 	return now.UID, err
 }
 
-// IsAway reports whether an error says that a cluster cannot be used now. It is no fault of what was tried there.
+// IsAway reports whether an error says that a cluster cannot be used now. It is no fault of what was tried there. One in which only a kind
+// cannot be read is not away: that error is a [fleet.ErrNotReady] as well, but has none below it.
 func IsAway(err error) bool {
-	_, state := errors.AsType[*fleet.StateError](err)
-	return state || errors.Is(err, errNoVisit) || errors.Is(err, fleet.ErrDisengaged) || errors.Is(err, fleet.ErrNotReady)
+	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself
+	case *fleet.StateError:
+		return true
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), IsAway)
+	case interface{ Unwrap() error }:
+		return IsAway(e.Unwrap())
+	default:
+		return slices.Contains([]error{errNoVisit, fleet.ErrDisengaged, fleet.ErrNotReady}, err)
+	}
 }
 
 // IsMissing reports whether an error says that a cluster is not in the fleet.

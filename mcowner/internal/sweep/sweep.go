@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -121,7 +122,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	switch {
 	case ctx.Err() != nil:
 		return
-	case remote.IsAway(err):
+	case errors.Is(err, fleet.ErrNotReady), remote.IsAway(err):
 		s.log.V(1).Info("Not swept", "cluster", name, "why", err.Error())
 		return
 	case err != nil:

@@ -1,0 +1,70 @@
+package dependents
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+const (
+	// mostComing is for how long a kind may still be not served once its CustomResourceDefinition is ready.
+	mostComing = 30 * time.Second
+	// comingPause is after which time it is looked for again.
+	comingPause = 2 * time.Second
+)
+
+// comes returns why a kind cannot be read. One that is not served is waited for a while if the owner brings its CustomResourceDefinition too:
+// that is ready by the time at which anything of the kind has its turn, and discovery follows it.
+func (p *placement) comes(kind schema.GroupKind, wants []wanted, unknown error) error {
+	if !isUnserved(unknown) || !slices.ContainsFunc(wants, func(w wanted) bool { return w.defines(kind) }) {
+		p.o.served(p.at.Name(), kind)
+		return unknown
+	}
+	if p.o.unservedFor(p.at.Name(), kind) >= mostComing {
+		return unknown
+	}
+	p.coming = true
+	return fmt.Errorf("%s is not served yet by %s, and its CustomResourceDefinition is ready: %w: %w", kind, remote.ClusterText(p.at.Name()), ErrWaiting, unknown)
+}
+
+// defines reports whether an object is the CustomResourceDefinition of a kind.
+func (w wanted) defines(kind schema.GroupKind) bool {
+	if w.kind.GroupKind() != crdKind {
+		return false
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w.obj)
+	if err != nil {
+		return false
+	}
+	group, _, _ := unstructured.NestedString(content, "spec", "group")
+	name, _, _ := unstructured.NestedString(content, "spec", "names", "kind")
+	return kind == schema.GroupKind{Group: group, Kind: name}
+}
+
+// unservedFor returns for how long it is known that a kind is not served in a cluster although it should be.
+func (o *ownerState) unservedFor(name mcreconcile.ClusterName, kind schema.GroupKind) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.partLocked(name)
+	if _, is := p.unserved[kind]; !is {
+		if p.unserved == nil {
+			p.unserved = map[schema.GroupKind]time.Time{}
+		}
+		p.unserved[kind] = time.Now()
+	}
+	return time.Since(p.unserved[kind])
+}
+
+// served notes that a kind is served in a cluster, or need not be.
+func (o *ownerState) served(name mcreconcile.ClusterName, kind schema.GroupKind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.partLocked(name).unserved, kind)
+}

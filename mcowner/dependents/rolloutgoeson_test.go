@@ -1,0 +1,119 @@
+package dependents_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+)
+
+// TestARolloutGoesOnBesideAKindThatIsNotServed by one of its clusters: that one gets the rest, and the others get all.
+func TestARolloutGoesOnBesideAKindThatIsNotServed(t *testing.T) {
+	t.Parallel()
+	for name, rollout := range map[string]dependents.Rollout{
+		"all at once":           {MaxParallel: intstr.FromString("100%")},
+		"one after the other":   {MaxParallel: intstr.FromInt32(1), HaltAfter: 2},
+		"until there is a halt": {HaltAfter: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			lacking, serving := w.Members[0], w.Members[1]
+			crd := w.gadgetCRD("v1")
+			w.create(serving, crd)
+			r := w.spread()
+			r.Rollout = rollout
+			gadget := w.gadget("v1")
+			r.Kinds = append(r.Kinds, gadget.DeepCopy())
+			desired := r.Desired
+			r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+				all, err := desired(ctx, owner, target)
+				return append([]client.Object{gadget.DeepCopy()}, all...), err
+			}
+			told := listen(r)
+			w.run(r)
+			w.create(w.Local, w.owner("a", lacking.Name, serving.Name))
+			w.isCopied(lacking, "a")
+			w.isCopied(serving, "a")
+			eventually(t, "what is served is made", func() bool { return w.isThere(serving, gadget.DeepCopy()) })
+			eventually(t, "the one cluster has failed", func() bool {
+				s := dependents.Summarize(told.of("a"))
+				return s.Failed == 1 && s.Done == 1
+			})
+			w.remove(w.Local, "a")
+			w.isGone(w.Local, "a")
+			if err := serving.Client().Delete(t.Context(), crd); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestAKindThatAnOwnerBringsItselfHaltsNoRollout: it is not served at once when its CustomResourceDefinition is ready.
+func TestAKindThatAnOwnerBringsItselfHaltsNoRollout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	crd, gadget := w.gadgetCRD("v1"), w.gadget("v1")
+	r := w.spread()
+	r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
+	r.Kinds = nil
+	r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
+	r.Desired = func(context.Context, *corev1.ConfigMap, dependents.Target) ([]client.Object, error) {
+		return []client.Object{gadget.DeepCopy(), crd.DeepCopy()}, nil
+	}
+	told := listen(r)
+	w.run(r)
+	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
+	for _, cp := range w.Members {
+		eventually(t, "the object is there", func() bool { return w.isThere(cp, gadget.DeepCopy()) })
+	}
+	eventually(t, "all is done", func() bool { return dependents.Summarize(told.of("a")).Done == 3 })
+	if notes := w.notes(w.Local, "a"); slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, "Gadget") && strings.Contains(note, "no matches") }) {
+		t.Errorf("the owner has the events %q", notes)
+	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+}
+
+// TestARolloutPassesOverAMemberThatIsPaused, and what it waits for is told.
+func TestARolloutPassesOverAMemberThatIsPaused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	paused, other := w.Members[0], w.Members[1]
+	var resumed atomic.Bool
+	r := w.spread()
+	r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1)}
+	told := listen(r)
+	p := w.runWith(func(mgr mcmanager.Manager) error {
+		mgr.GetFleet().HoldBy(func(name fleet.ClusterName) fleet.Hold {
+			return fleet.Hold{Paused: name == fleet.ClusterName(paused.Name) && !resumed.Load()}
+		})
+		return r.SetupWithManager(mgr)
+	})
+	w.create(w.Local, w.owner("a", paused.Name, other.Name))
+	w.isCopied(other, "a")
+	eventually(t, "the result says so", func() bool {
+		s := dependents.Summarize(told.of("a"))
+		return s.Done == 1 && s.Unreachable == 1
+	})
+	if w.isThere(paused, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: copyOf("a")}}) {
+		t.Error("the member that is paused has a copy")
+	}
+	resumed.Store(true)
+	p.GetFleet().HoldChanged(fleet.ClusterName(paused.Name))
+	w.isCopied(paused, "a")
+	eventually(t, "all is done", func() bool {
+		return !slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool { return r.Err != nil })
+	})
+}
