@@ -159,7 +159,7 @@ func (r *reconciler[request]) answer(ctx context.Context, req request, result re
 // from what strangers write, so that later none waits for whatever they name.
 func (r *reconciler[request]) mayCome(name fleet.ClusterName) bool {
 	_, err := r.mgr.GetFleet().Engagement(name)
-	return errors.Is(err, fleet.ErrUnknown) && time.Since(r.begun) < late.Most
+	return name != mcreconcile.LocalCluster && errors.Is(err, fleet.ErrUnknown) && time.Since(r.begun) < late.Most
 }
 
 // wait lets a request wait for what it needs. It returns when to try again in any case, zero for not.
