@@ -37,8 +37,6 @@ const (
 
 	// ReasonDeadlineExceeded says that a target waits, or is not ready, for longer than the rollout's progressDeadlineSeconds.
 	ReasonDeadlineExceeded = "ProgressDeadlineExceeded"
-	// ReasonInvalid says that the Replicator cannot be followed as it is, in all targets or in some.
-	ReasonInvalid = "Invalid"
 	// ReasonNoTargets says that no cluster is chosen.
 	ReasonNoTargets = "NoTargets"
 	// ReasonNotReady says that all is as desired, and something of it is not ready.
