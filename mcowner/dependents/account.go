@@ -134,7 +134,7 @@ func (a *accounting) hold(ctx context.Context) (bool, error) {
 		return false, nil
 	case a.plan.mode == serving, a.plan.isUnclear():
 		return true, nil
-	case a.plan.propagation != metav1.DeletePropagationOrphan:
+	case a.plan.propagation != metav1.DeletePropagationOrphan && !a.plan.policy.Keep:
 		return false, nil
 	}
 	err := a.engine.tombs.put(ctx, a.plan.ref)

@@ -225,6 +225,7 @@ func TestWhenAnOwnerKeepsTheFinalizer(t *testing.T) {
 		"given up, and it is let go":      {plan: plan{mode: retiring, propagation: metav1.DeletePropagationOrphan}, record: record.Record{GivenUp: true}},
 		"given up, and it is deleted":     {plan: plan{mode: finishing, propagation: metav1.DeletePropagationBackground}, record: record.Record{GivenUp: true}},
 		"given up, and it is unclear":     {plan: plan{mode: finishing, propagation: metav1.DeletePropagationBackground, unclear: errPolicy}, record: record.Record{GivenUp: true}, held: true},
+		"given up, kept, and not told":    {plan: plan{mode: finishing, propagation: metav1.DeletePropagationBackground, policy: Policy{Keep: true}}, record: record.Record{GivenUp: true}, held: true, unnoted: true},
 		"given up, to stay, and not told": {plan: plan{mode: finishing, propagation: metav1.DeletePropagationOrphan}, record: record.Record{GivenUp: true}, held: true, unnoted: true},
 	} {
 		t.Run(name, func(t *testing.T) {

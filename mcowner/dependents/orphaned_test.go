@@ -107,6 +107,50 @@ func TestWhatWasOrphanedWhileItsClusterWasAwayStays(t *testing.T) {
 	}
 }
 
+// TestWhatIsToStaySinceItsClusterWasAwayStays: its policy is to keep it, which could not be written there. Its owner goes with the finalizer
+// or without.
+func TestWhatIsToStaySinceItsClusterWasAwayStays(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		leave func(*world, *process)
+		ends  func(*world)
+	}{
+		"Given up": {
+			leave: func(w *world, p *process) { p.leave(w.Members[0]) },
+			ends:  func(w *world) { w.remove(w.Local, "a") },
+		},
+		"Finalizers": {
+			leave: func(_ *world, p *process) { <-p.members.Remove("member-1") },
+			ends: func(w *world) {
+				w.remove(w.Local, "a")
+				w.told(w.Local, "a", dependents.EventClusterNotReady, "member-1")
+				w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			r := w.orphaning()
+			r.PolicyOf = func(owner *corev1.ConfigMap) dependents.Policy {
+				return dependents.Policy{Keep: owner.Data["keep"] != ""}
+			}
+			p := w.run(r)
+			w.create(w.Local, w.owner("a", one.Name))
+			before := w.isCopied(one, "a")
+			tc.leave(w, p)
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["keep"] = "yes" })
+			tc.ends(w)
+			w.isGone(w.Local, "a")
+			if err := p.members.Set(p.member(one)); err != nil {
+				t.Fatal(err)
+			}
+			w.isReleased(one, before)
+		})
+	}
+}
+
 // TestWhatWasLeftInAMemberIsCollectedWhenItIsBack, also if its owner went meanwhile, and it was away for less time than there is
 // between two lists.
 func TestWhatWasLeftInAMemberIsCollectedWhenItIsBack(t *testing.T) {

@@ -163,7 +163,7 @@ func (o *ownerState) leavesBehind() (owner mcowner.Reference, stay bool) {
 	}
 	said, unclear := saidPolicy(o.plan.owner)
 	orphaning := o.plan.mode == finishing && o.plan.propagation == metav1.DeletePropagationOrphan
-	return o.plan.ref, orphaning || said == metav1.DeletePropagationOrphan || unclear != nil || o.plan.isUnclear()
+	return o.plan.ref, orphaning || said == metav1.DeletePropagationOrphan || unclear != nil || o.plan.isUnclear() || o.plan.policy.Keep
 }
 
 // follows reports whether a plan is the last one.
