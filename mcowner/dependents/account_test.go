@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/sweep"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -47,6 +49,7 @@ func newAccounting(t *testing.T, cfg config, p *plan, sites ...mcreconcile.Clust
 	testKeys.Write(owner, r, true)
 	p.owner, p.ref = owner, mcowner.Reference{UID: "1"}
 	c := &engine{cfg: cfg, keys: testKeys, ledger: newLedger(), access: remote.NewAccess(mgr, "test", time.Second, true), works: &feed[work]{}}
+	c.deletions, c.collector = &deletions{}, &sweep.Sweeper{}
 	o := c.ledger.of(mcreconcile.Request{})
 	c.ledger.replan(o, p, testKeys)
 	return &accounting{engine: c, o: o}
@@ -598,7 +601,7 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAccounting(t, tc.cfg, &tc.plan, tc.sites...)
-			a.engine.deletions = &deletions{seen: map[origin]deletion{{a.o.req.ClusterName, "1"}: {}}}
+			a.engine.deletions = &deletions{seen: map[mcreconcile.Request]map[types.UID]deletion{a.o.req: {"1": {}}}}
 			a.engine.tombs = &tombs{access: a.engine.access, name: "test", namespace: func() (string, error) { return "", refused }}
 			home := a.hears(t)
 			if tc.givenUp {

@@ -80,6 +80,7 @@ func (c *engine) gone(ctx context.Context, req mcreconcile.Request) error {
 	if err := c.bury(ctx, req, ""); err != nil {
 		return err
 	}
+	c.deletions.forgetGone(req, "")
 	if c.cfg.slices != nil && c.ledger.get(req) != nil {
 		c.works.add(work{req, req.ClusterName, discard})
 	}
@@ -91,8 +92,7 @@ func (c *engine) gone(ctx context.Context, req mcreconcile.Request) error {
 
 // replan notes what an owner asks for, if it asks for anything. stays says whether its cluster remains one of owners.
 func (c *engine) replan(ctx context.Context, home remote.Session, owner client.Object, stays bool) error {
-	req := mcreconcile.Request{ClusterName: home.Name()}
-	req.NamespacedName = client.ObjectKeyFromObject(owner)
+	req := requestOf(home.Name(), owner)
 	ref, err := mcowner.ReferenceTo(c.cfg.fleet, home.ID, owner, c.access.Manager.GetScheme())
 	if err != nil {
 		return err
@@ -105,7 +105,9 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 		}
 		return err
 	}
+	c.deletions.forgetGone(req, ref.UID)
 	o := c.ledger.of(req)
+	o.isRead(ref, owner, c.keys)
 	if err := c.openBook(ctx, o, home, ref, owner); err != nil {
 		o.tellRecord(err)
 		c.recordEvents(o, home, owner)

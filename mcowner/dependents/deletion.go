@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,10 +28,11 @@ import (
 // no controller runs cannot be told from one with the policy Background. To be sure, set the annotation before.
 const DeletionPolicyAnnotation = mcowner.DeletionPolicyAnnotation
 
-// deletions remembers how owners are being deleted, from events that it sees as a predicate.
+// deletions remembers how owners are being deleted, from events that it sees as a predicate, until they are gone and what that means for
+// their dependents is noted.
 type deletions struct {
-	mu   sync.Mutex // guards seen
-	seen map[origin]deletion
+	mu   sync.Mutex                                     // guards seen
+	seen map[mcreconcile.Request]map[types.UID]deletion // by the name, which several owners may have had in turn
 }
 
 // origin is an owner of one cluster. Another cluster may have one of the same UID, as it was made from a backup of the first.
@@ -43,6 +45,14 @@ type origin struct {
 type deletion struct {
 	policy metav1.DeletionPropagation
 	by     cluster.Cluster
+	gone   bool // the owner is
+}
+
+// requestOf returns what an owner in a cluster is called.
+func requestOf(in mcreconcile.ClusterName, owner client.Object) mcreconcile.Request {
+	req := mcreconcile.Request{ClusterName: in}
+	req.NamespacedName = client.ObjectKeyFromObject(owner)
+	return req
 }
 
 // errPolicy says that it is not known what is to become of dependents.
@@ -61,12 +71,14 @@ func saidPolicy(owner client.Object) (policy metav1.DeletionPropagation, err err
 // policyOf returns what becomes of the dependents of an owner that is being deleted, and whose annotation says nothing.
 func (d *deletions) policyOf(in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object) metav1.DeletionPropagation {
 	d.note(in, cl, owner)
+	return cmp.Or(d.policy(requestOf(in, owner), owner.GetUID()), metav1.DeletePropagationBackground)
+}
+
+// policy returns how an owner was seen to be deleted, empty if that was not seen.
+func (d *deletions) policy(req mcreconcile.Request, uid types.UID) metav1.DeletionPropagation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if seen, ok := d.seen[origin{in, owner.GetUID()}]; ok {
-		return seen.policy
-	}
-	return metav1.DeletePropagationBackground
+	return d.seen[req][uid].policy
 }
 
 // note remembers what the owner's finalizers say.
@@ -86,15 +98,44 @@ func (d *deletions) note(in mcreconcile.ClusterName, cl cluster.Cluster, owner c
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.seen == nil {
-		d.seen = map[origin]deletion{}
+		d.seen = map[mcreconcile.Request]map[types.UID]deletion{}
 	}
-	d.seen[origin{in, owner.GetUID()}] = deletion{policy, cl}
+	req := requestOf(in, owner)
+	if d.seen[req] == nil {
+		d.seen[req] = map[types.UID]deletion{}
+	}
+	d.seen[req][owner.GetUID()] = deletion{policy: policy, by: cl}
 }
 
-func (d *deletions) forget(in mcreconcile.ClusterName, owner client.Object) {
+// noteGone notes that an owner is gone. How it was deleted is forgotten once it was seen to its dependents.
+func (d *deletions) noteGone(req mcreconcile.Request, uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.seen, origin{in, owner.GetUID()})
+	if seen, ok := d.seen[req][uid]; ok {
+		seen.gone = true
+		d.seen[req][uid] = seen
+	}
+}
+
+// forget drops how an owner is being deleted.
+func (d *deletions) forget(req mcreconcile.Request, uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dropLocked(req, func(is types.UID, _ deletion) bool { return is == uid })
+}
+
+// forgetGone drops the owners of a name that are gone, but for the one of this UID.
+func (d *deletions) forgetGone(req mcreconcile.Request, but types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dropLocked(req, func(uid types.UID, seen deletion) bool { return seen.gone && uid != but })
+}
+
+func (d *deletions) dropLocked(req mcreconcile.Request, is func(types.UID, deletion) bool) {
+	maps.DeleteFunc(d.seen[req], is)
+	if len(d.seen[req]) == 0 {
+		delete(d.seen, req)
+	}
 }
 
 // forgetOrigin drops the owners of a name that is no member's any more, or another cluster's. What the cluster has said that has the
@@ -102,7 +143,11 @@ func (d *deletions) forget(in mcreconcile.ClusterName, owner client.Object) {
 func (d *deletions) forgetOrigin(in mcreconcile.ClusterName, now cluster.Cluster) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.seen, func(o origin, seen deletion) bool { return o.in == in && seen.by != now })
+	for req := range d.seen {
+		if req.ClusterName == in {
+			d.dropLocked(req, func(_ types.UID, seen deletion) bool { return seen.by != now })
+		}
+	}
 }
 
 // predicate lets every event of a cluster pass, and sees it.
@@ -117,7 +162,7 @@ func (d *deletions) predicate(in mcreconcile.ClusterName, cl cluster.Cluster) pr
 			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			d.forget(in, e.Object)
+			d.noteGone(requestOf(in, e.Object), e.Object.GetUID())
 			return true
 		},
 	}

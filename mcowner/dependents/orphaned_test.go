@@ -1,6 +1,8 @@
 package dependents_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
@@ -146,6 +149,44 @@ func TestWhatIsToStaySinceItsClusterWasAwayStays(t *testing.T) {
 			if err := p.members.Set(p.member(one)); err != nil {
 				t.Fatal(err)
 			}
+			w.isReleased(one, before)
+		})
+	}
+}
+
+// TestAnOwnerThatIsNotPlannedKeepsWhatItSaysIsToStay: somebody takes the finalizer while its targets cannot be found. There is the plan
+// from before it said so, or none.
+func TestAnOwnerThatIsNotPlannedKeepsWhatItSaysIsToStay(t *testing.T) {
+	t.Parallel()
+	for name, restarts := range map[string]bool{"A plan before": false, "No plan": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			r := w.orphaning()
+			targets, fails := r.Targets, &atomic.Bool{}
+			r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+				if fails.Load() {
+					return nil, errors.New("the test knows no targets of " + owner.Annotations[dependents.DeletionPolicyAnnotation])
+				}
+				return targets(ctx, owner)
+			}
+			p := w.run(r)
+			w.create(w.Local, w.owner("a", one.Name))
+			before := w.isCopied(one, "a")
+			fails.Store(true)
+			if restarts {
+				p.stop()
+			}
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+				cm.Annotations[dependents.DeletionPolicyAnnotation], cm.Finalizers = "Orphan", nil
+			})
+			if restarts {
+				w.run(r)
+			}
+			w.told(w.Local, "a", dependents.EventFailed, "no targets of Orphan")
+			w.remove(w.Local, "a")
+			w.isGone(w.Local, "a")
 			w.isReleased(one, before)
 		})
 	}

@@ -25,6 +25,7 @@ type ownerState struct {
 
 	mu        sync.Mutex // guards what follows; nothing remote is asked while it is held
 	plan      *plan
+	unplanned *unplanned                                // the owner as it was read last, nil if the plan is of that
 	record    record.Record                             // as far as it is certain to be stored: what is to be taken from it is taken at once
 	named     map[mcreconcile.ClusterName][]record.Site // the sites of the record
 	changes   uint64                                    // of members, that may have changed the targets
@@ -54,6 +55,21 @@ type plan struct {
 	targets     []mcreconcile.ClusterName                     // ordered, each once
 	asOf        uint64                                        // the owner's changes just before the targets were found
 	usable      map[mcreconcile.ClusterName]*fleet.Engagement // that the owner may have dependents in, just before the targets were found
+}
+
+// unplanned is an owner as it was read, while no plan could be made of that.
+type unplanned struct {
+	owner client.Object
+	ref   mcowner.Reference
+	left  bool // there may be dependents
+}
+
+// keeps reports whether dependents of the owner of this UID are to stay by the plan, or that is not known.
+func (p *plan) keeps(uid types.UID) bool {
+	if p == nil || p.ref.UID != uid {
+		return false
+	}
+	return p.mode == finishing && p.propagation == metav1.DeletePropagationOrphan || p.isUnclear() || p.policy.Keep
 }
 
 // isUnclear reports whether it is not known what becomes of dependents when the owner goes.
@@ -153,17 +169,41 @@ func (o *ownerState) uid() types.UID {
 	return o.plan.ref.UID
 }
 
-// leavesBehind reports whether dependents of the owner may be left that are to stay, were it gone now, and returns a reference to it.
-// While it is not known whether they are, they are.
-func (o *ownerState) leavesBehind() (owner mcowner.Reference, stay bool) {
+// isRead notes the owner as it was read. That holds until there is a plan of it.
+func (o *ownerState) isRead(ref mcowner.Reference, owner client.Object, keys record.Keys) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.plan == nil || len(o.record.Sites) == 0 && !o.record.GivenUp {
+	o.unplanned = &unplanned{owner: owner, ref: ref, left: keys.On(owner) || keys.Read(owner).GivenUp}
+}
+
+// leavesBehind reports whether dependents of the owner may be left that are to stay, were it gone now, and returns a reference to it.
+// While it is not known whether they are, they are.
+func (o *ownerState) leavesBehind(seen *deletions) (owner mcowner.Reference, stay bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	last := o.lastReadLocked()
+	if !last.left {
 		return owner, false
 	}
-	said, unclear := saidPolicy(o.plan.owner)
-	orphaning := o.plan.mode == finishing && o.plan.propagation == metav1.DeletePropagationOrphan
-	return o.plan.ref, orphaning || said == metav1.DeletePropagationOrphan || unclear != nil || o.plan.isUnclear() || o.plan.policy.Keep
+	said, unclear := saidPolicy(last.owner)
+	if said == "" {
+		said = seen.policy(o.req, last.ref.UID)
+	}
+	return last.ref, said == metav1.DeletePropagationOrphan || unclear != nil || o.plan.keeps(last.ref.UID)
+}
+
+// lastReadLocked returns the owner as it was read last. Whether there may be dependents says the record, if there is a plan of this owner.
+func (o *ownerState) lastReadLocked() (last unplanned) {
+	switch {
+	case o.unplanned != nil && (o.plan == nil || !isOlder(o.unplanned.owner, o.plan.owner)):
+		last = *o.unplanned
+	case o.plan != nil:
+		last = unplanned{owner: o.plan.owner, ref: o.plan.ref}
+	}
+	if o.plan != nil && o.plan.ref.UID == last.ref.UID {
+		last.left = len(o.record.Sites) > 0 || o.record.GivenUp
+	}
+	return last
 }
 
 // follows reports whether a plan is the last one.
@@ -350,7 +390,7 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 			p.owner = before.owner // the cache does not have yet what was written last
 		}
 	}
-	o.plan, o.progress = p, o.progress.next(p.rollout, p.revision)
+	o.plan, o.unplanned, o.progress = p, nil, o.progress.next(p.rollout, p.revision)
 }
 
 // retargeting notes that the targets of a plan are about to be found. A member that changes from now on asks for that again.

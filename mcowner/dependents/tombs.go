@@ -39,23 +39,25 @@ type tomb struct {
 // bury notes that the dependents are to stay of an owner that is known, unless it is the one with this UID: its finalizer may have been
 // taken before they were released.
 func (c *engine) bury(ctx context.Context, req mcreconcile.Request, but types.UID) error {
-	o := c.ledger.get(req)
-	if o == nil || o.uid() == but {
-		return nil
-	}
-	owner, stay := o.leavesBehind()
-	if !stay {
+	owner, stay := c.leavesBehind(req)
+	if !stay || owner.UID == but {
 		return nil
 	}
 	return c.tombs.put(ctx, owner)
 }
 
+// leavesBehind reports whether dependents of an owner may be left that are to stay, as far as it is known, and returns a reference to it.
+func (c *engine) leavesBehind(req mcreconcile.Request) (owner mcowner.Reference, stay bool) {
+	if o := c.ledger.get(req); o != nil {
+		return o.leavesBehind(c.deletions)
+	}
+	return owner, false
+}
+
 // isToStay reports whether the dependents of an owner that is gone are to stay, as is noted, or is about to be.
 func (c *engine) isToStay(ctx context.Context, gone mcowner.Reference) (bool, error) {
-	if o := c.ledger.get(gone.Request()); o != nil && o.uid() == gone.UID {
-		if _, stay := o.leavesBehind(); stay {
-			return true, nil
-		}
+	if owner, stay := c.leavesBehind(gone.Request()); stay && owner.UID == gone.UID {
+		return true, nil
 	}
 	return c.tombs.has(ctx, gone)
 }
