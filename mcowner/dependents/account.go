@@ -122,16 +122,16 @@ func (a *accounting) unnoted(err error) error {
 var errHeld = errors.New("the owner still waits for dependents in other clusters, and its own cluster is about to leave the fleet")
 
 // hold reports whether the owner keeps the finalizer: it waits for clusters, or, where something was left in one that was given
-// up, it is to be seen how it is deleted. The error says why it waits, although no cluster is in the way.
+// up, it is to be seen how it is deleted, or noted of one that is let go that its dependents are to stay. The error says why it waits, although no cluster is in the way.
 func (a *accounting) hold(ctx context.Context) (bool, error) {
 	switch {
 	case len(a.record.Sites)+len(a.plan.targets) > 0:
 		return true, nil
-	case a.plan.mode == retiring && a.plan.propagation == "" && a.engine.cfg.retire == "": // nobody may see how it is deleted
+	case !a.record.GivenUp:
+		return false, nil
+	case a.plan.mode == retiring: // nobody may see how it is deleted
 		err := a.engine.bury(ctx, a.o.req, "")
 		return err != nil, err
-	case !a.record.GivenUp || a.plan.mode == retiring:
-		return false, nil
 	case a.plan.mode == serving, a.plan.isUnclear():
 		return true, nil
 	case a.plan.propagation != metav1.DeletePropagationOrphan && !a.plan.policy.Keep:

@@ -244,6 +244,45 @@ func TestWhenAnOwnerKeepsTheFinalizer(t *testing.T) {
 	}
 }
 
+// TestAnOwnerIsLetGoOnceItIsNotedThatItsDependentsAreToStay: nobody may see how it is deleted, and it may be the controller's again.
+func TestAnOwnerIsLetGoOnceItIsNotedThatItsDependentsAreToStay(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		cfg     config
+		plan    plan
+		says    metav1.DeletionPropagation
+		givenUp bool // where it has dependents, before it is let go
+		noted   bool
+		left    bool
+	}{
+		"as they are":                            {says: metav1.DeletePropagationOrphan, noted: true, left: true},
+		"as they are, by a controller that goes": {cfg: config{retire: LeaveAsIs}, says: metav1.DeletePropagationOrphan, noted: true, left: true},
+		"as they are, and they are not to stay":  {left: true},
+		"released, but for a cluster":            {plan: plan{propagation: metav1.DeletePropagationOrphan}, says: metav1.DeletePropagationOrphan, givenUp: true, noted: true, left: true},
+		"deleted, but for a cluster":             {plan: plan{propagation: metav1.DeletePropagationBackground}, says: metav1.DeletePropagationOrphan, givenUp: true, noted: true, left: true},
+		"all released":                           {plan: plan{propagation: metav1.DeletePropagationOrphan}, says: metav1.DeletePropagationOrphan},
+		"deleted, and the rest is not to stay":   {plan: plan{propagation: metav1.DeletePropagationBackground}, givenUp: true, left: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.plan.mode = retiring
+			tc.plan.owner = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{DeletionPolicyAnnotation: string(tc.says)}}}
+			a := newAccounting(t, tc.cfg, &tc.plan, "a")
+			if tc.plan.propagation != "" {
+				testKeys.Write(a.o.plan.owner, record.Record{GivenUp: tc.givenUp}, true)
+			}
+			a.engine.tombs = (&shelf{there: &corev1.ConfigMap{}}).tombs()
+			a.mustOpen(t)
+			if held, err := a.hold(t.Context()); held || err != nil || a.record.GivenUp != tc.left {
+				t.Errorf("it is held: %t, %v; there are dependents left: %t", held, err, a.record.GivenUp)
+			}
+			if noted, err := a.engine.tombs.has(t.Context(), a.plan.ref); noted != tc.noted || err != nil {
+				t.Errorf("it is noted that they stay: %t, %v", noted, err)
+			}
+		})
+	}
+}
+
 // TestWhatTheOwnerIsToldOfItsClusters: what is not done yet is pending, what has failed says so, and what is away is away.
 func TestWhatTheOwnerIsToldOfItsClusters(t *testing.T) {
 	t.Parallel()

@@ -54,13 +54,14 @@ func (w *world) becomes(cp *mctest.ControlPlane, before *corev1.ConfigMap, polic
 	}
 }
 
-// hasNothing waits until an owner has neither the finalizer nor annotations of the controller.
+// hasNothing waits until an owner has neither the finalizer nor annotations of the controller, but for the one that says that dependents
+// were left.
 func (w *world) hasNothing(cp *mctest.ControlPlane, name string) {
 	w.t.Helper()
 	eventually(w.t, name+" has nothing of the controller", func() bool {
 		owner := w.mustGet(cp, name)
 		for key := range owner.Annotations {
-			if strings.HasPrefix(key, domain) {
+			if strings.HasPrefix(key, domain) && key != domain+"/given-up" {
 				return false
 			}
 		}
@@ -312,6 +313,52 @@ func TestDependentsOfOwnersThatSaidBeforeThatTheyStay(t *testing.T) {
 	for _, name := range owners {
 		w.isReleased(two, before[name])
 	}
+}
+
+// TestWhatWasLetGoAsItIsStaysWithAnOwnerThatIsOrphanedLater: its cluster is one of owners again, and that of the dependent is away.
+func TestWhatWasLetGoAsItIsStaysWithAnOwnerThatIsOrphanedLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.fromMembers(dependents.LeaveAsIs)
+	r.Sweep = orphans.Sweep{Interval: 50 * time.Millisecond, Listing: 50 * time.Millisecond}
+	p, before := w.runFromMember(r)
+	p.relabel(one, "other")
+	w.hasNothing(one, "a")
+	<-p.members.Remove("member-2")
+	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	p.relabel(one, one.Name)
+	eventually(t, "the owner has the finalizer", func() bool { return holds(w.mustGet(one, "a")) })
+	w.remove(one, "a", client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	w.letGo(one, "a", metav1.FinalizerOrphanDependents)
+	w.isGone(one, "a")
+	if err := p.members.Set(p.member(two)); err != nil {
+		t.Fatal(err)
+	}
+	w.isReleased(two, before)
+}
+
+// TestWhatIsToStayDoesSoAfterItsControllerHadRetired: its owner went meanwhile, and the controller is there again.
+func TestWhatIsToStayDoesSoAfterItsControllerHadRetired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.orphaning()
+	p := w.run(r)
+	owner := w.owner("a", one.Name)
+	owner.Annotations[dependents.DeletionPolicyAnnotation] = "Orphan"
+	w.create(w.Local, owner)
+	before := w.isCopied(one, "a")
+	p.stop()
+	r.Retire = dependents.LeaveAsIs
+	p = w.run(r)
+	w.hasNothing(w.Local, "a")
+	p.stop()
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	r.Retire = ""
+	w.run(r)
+	w.isReleased(one, before)
 }
 
 // TestOwnersWhoseClusterWasRelabelledWhileNothingRan are let go: where it is declared, also those that have no dependents.

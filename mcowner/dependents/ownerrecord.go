@@ -62,6 +62,7 @@ func (a *accounting) open() bool {
 		}
 	}
 	if a.plan.mode == retiring && a.plan.propagation == "" { // everything is to be kept as it is
+		a.record.GivenUp = a.record.GivenUp || len(a.record.Sites) > 0
 		a.record.Sites = nil
 	}
 	return true

@@ -81,7 +81,7 @@ type mode int8
 const (
 	serving   mode = iota
 	finishing      // it is being deleted
-	retiring       // it is no longer the controller's, and keeps nothing of it
+	retiring       // it is no longer the controller's, and is let go
 )
 
 // part is an owner's part in one cluster.

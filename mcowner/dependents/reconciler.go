@@ -112,8 +112,9 @@ type Reconciler[T client.Object] struct {
 	// is LeaveDeleted, the dependents of one that is gone stay.
 	OnOwnersLeaving LeavePolicy
 
-	// Retire ends the controller's work for good: owners lose the finalizer and all that was noted on them, and dependents
-	// become what it says. The controller can be removed once no owner has the finalizer. Default: it works.
+	// Retire ends the controller's work for good: owners lose the finalizer and what was noted on them, and dependents become what
+	// it says. Where some are left, an annotation goes on to say so. The controller can be removed once no owner has the finalizer.
+	// Default: it works.
 	Retire LeavePolicy
 
 	// OwnersDecommissioned are clusters of owners that are no more, for which nobody can be asked whether owners are there:

@@ -173,13 +173,14 @@ func (k Keys) Read(owner client.Object) Record {
 	return r
 }
 
-// Write changes the owner's metadata: it has the record, and keeps the finalizer if held. Without the finalizer, it has none.
+// Write changes the owner's metadata: it has the record, and keeps the finalizer if held. Without the finalizer, all that it has of the
+// record is that clusters were given up: the owner may be the controller's again.
 func (k Keys) Write(owner client.Object, r Record, held bool) {
 	if held {
 		controllerutil.AddFinalizer(owner, k.Finalizer)
 	} else {
 		controllerutil.RemoveFinalizer(owner, k.Finalizer)
-		r = Record{}
+		r = Record{GivenUp: r.GivenUp}
 	}
 	known := map[mcreconcile.ClusterName][]types.UID{}
 	for _, s := range r.Sites {

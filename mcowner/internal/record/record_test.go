@@ -47,7 +47,7 @@ func FuzzRecord(f *testing.F) {
 		if diff := cmp.Diff(setOf(r), setOf(got)); diff != "" || got.Nonsense {
 			t.Fatalf("the record (-written, +read):\n%s", diff)
 		}
-		keys.Write(owner, r, false)
+		keys.Write(owner, Record{Sites: r.Sites, Kinds: r.Kinds, Slices: r.Slices}, false)
 		if len(owner.Annotations)+len(owner.Finalizers) > 0 {
 			t.Fatalf("the record was removed, and is there: %v", owner.ObjectMeta)
 		}
@@ -103,6 +103,11 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	if only := Changed(changed, func(obj client.Object) { obj.SetFinalizers(nil) }); only == nil {
 		t.Error("the finalizers alone have changed, and it is not to be stored")
 	}
+	letGo := Changed(changed, func(obj client.Object) { keys.Write(obj, want, false) })
+	if diff := cmp.Diff(Record{GivenUp: true}, keys.Read(letGo)); diff != "" || keys.On(letGo) {
+		t.Errorf("an owner that is let go has a record (-want, +read):\n%s", diff)
+	}
+	want.GivenUp = false
 	gone := Changed(changed, func(obj client.Object) { keys.Write(obj, want, false) })
 	if diff := cmp.Diff(owner.ObjectMeta, gone.(*corev1.ConfigMap).ObjectMeta); diff != "" {
 		t.Errorf("an owner without the finalizer has a record (-before, +after):\n%s", diff)
