@@ -689,7 +689,8 @@ func TestAConflictIsTriedAgainLaterEachTime(t *testing.T) {
 	}
 }
 
-// TestARecordThatCannotBeReadMeansEveryCluster: there may be dependents in any, and what is stored is what can be read again.
+// TestARecordThatCannotBeReadMeansEveryCluster: there may be dependents in any, also in one that is not in the fleet, and what is stored is
+// what can be read again.
 func TestARecordThatCannotBeReadMeansEveryCluster(t *testing.T) {
 	t.Parallel()
 	a := newAccounting(t, config{dependentsIn: mcowner.Clusters{Local: true}}, &plan{}, "a")
@@ -697,6 +698,9 @@ func TestARecordThatCannotBeReadMeansEveryCluster(t *testing.T) {
 	a.mustOpen(t)
 	if want := []record.Site{{Name: mcreconcile.LocalCluster}}; !slices.Equal(a.record.Sites, want) || !slices.Equal(a.o.record.Sites, want) {
 		t.Errorf("there may be dependents in %v, want %v", a.record.Sites, want)
+	}
+	if !a.record.GivenUp || !a.o.record.GivenUp {
+		t.Error("nothing says that there may be dependents elsewhere")
 	}
 }
 

@@ -29,6 +29,7 @@ func (a *accounting) open() bool {
 	a.plan, a.record = o.plan, o.readLocked(o.plan.owner, a.engine.keys)
 	a.record.Slices = nil // that is found anew
 	if a.record.Nonsense {
+		a.record.GivenUp = true // a cluster that is not in the fleet may have been in it
 		for _, name := range a.engine.access.Names(a.engine.cfg.dependentsIn) {
 			a.record.Sites = append(a.record.Sites, record.Site{Name: name})
 		}
