@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -41,7 +42,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	wants := p.wantedOf(ctx, desired)
 	s := p.sequenceOf(wants, unclear == nil)
 	wants = p.withNamespaces(wants)
-	if done.kinds = newKinds(p.asked.noted, wants); len(done.kinds) > 0 {
+	if done.kinds = p.kindsToNote(wants); len(done.kinds) > 0 {
 		done.Objects, done.Err, done.again = there(target), ErrPending, true
 		return // nothing is created of a kind that was not noted
 	}
@@ -159,6 +160,22 @@ func (c *engine) kindOf(ctx context.Context, obj client.Object) (remote.Kind, er
 		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired: %w", gvk, err)
 	}
 	return remote.Untyped(gvk), nil
+}
+
+// kindsToNote returns the kinds of what is wanted that are to be noted first. It refuses what is of another kind than those that were noted,
+// if these are as many as an owner can note.
+func (p *placement) kindsToNote(wants []wanted) []schema.GroupVersionKind {
+	more := newKinds(p.asked.noted, wants)
+	if len(p.asked.noted) < record.MostKinds {
+		return more
+	}
+	for i, w := range wants {
+		if w.err == nil && hasKind(more, w.kind.GroupKind()) {
+			wants[i].err = fmt.Errorf("%s of %s is desired, and the owner has dependents of %d other kinds already, which is the most",
+				w.kind.Describe(w.obj), p.at, record.MostKinds)
+		}
+	}
+	return nil
 }
 
 // newKinds returns the kinds of what is wanted, and can be had, that are not among those that were noted.

@@ -199,10 +199,10 @@ func isOlder(one, other client.Object) bool {
 	return err == nil && order < 0 && one.GetUID() == other.GetUID()
 }
 
-// kindsOf returns the kinds of both, each once.
+// kindsOf returns the kinds of both, each once, and of the last ones no more than an owner can note.
 func kindsOf(a, b []schema.GroupVersionKind) []schema.GroupVersionKind {
 	for _, kind := range b {
-		if !slices.Contains(a, kind) {
+		if len(a) < record.MostKinds && !slices.Contains(a, kind) {
 			a = append(slices.Clone(a), kind)
 		}
 	}

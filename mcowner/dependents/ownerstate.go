@@ -125,31 +125,27 @@ func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {
 	return p
 }
 
-// needs returns of which kinds the owner has, or is to have, something in which clusters. Until a cluster was looked at, all that were
-// noted count for it, and a pair without a kind is of any.
-func (o *ownerState) needs() (pairs []watchKey) {
+// needs returns of which kinds the owner has, or is to have, something in a cluster of it. Until that was looked at, all that were noted
+// count, and an empty kind is any.
+func (o *ownerState) needs(name mcreconcile.ClusterName) (kinds []schema.GroupVersionKind) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, name := range o.clustersLocked() {
-		p, kinds := o.parts[name], o.record.Kinds
-		if p != nil && p.present.in != nil {
-			kinds = p.kinds
-		} else if p != nil {
-			kinds = kindsOf(kinds, p.kinds)
-		}
-		if len(kinds) == 0 && (p == nil || p.present.in == nil) {
-			pairs = append(pairs, watchKey{in: name})
-		}
-		for _, gvk := range kinds {
-			pairs = append(pairs, watchKey{name, gvk})
-		}
-		if p != nil {
-			for _, gvk := range p.present.kinds {
-				pairs = append(pairs, watchKey{name, gvk})
-			}
-		}
+	p := o.parts[name]
+	switch {
+	case p == nil:
+		kinds = o.record.Kinds
+	case p.present.in != nil:
+		return slices.Concat(p.kinds, p.present.kinds)
+	default:
+		kinds = kindsOf(o.record.Kinds, p.kinds)
 	}
-	return pairs
+	if len(kinds) == 0 {
+		kinds = []schema.GroupVersionKind{{}}
+	}
+	if p != nil {
+		kinds = slices.Concat(kinds, p.present.kinds)
+	}
+	return kinds
 }
 
 // isAtHome reports whether the plan was made in an engagement of a member that goes on.

@@ -335,8 +335,10 @@ func TestWhatAnOwnerNeeds(t *testing.T) {
 		t.Errorf("of the cluster %v are noted", v.sites)
 	}
 	o.report("noted", v, report{kinds: []schema.GroupVersionKind{pod}})
-	if got, want := o.needs(), []watchKey{{"noted", pod}, {in: "other"}, {in: "target"}}; !slices.Equal(got, want) {
-		t.Errorf("it needs %v, want %v", got, want)
+	for name, want := range map[mcreconcile.ClusterName][]schema.GroupVersionKind{"noted": {pod}, "other": {{}}, "target": {{}}} {
+		if got := o.needs(name); !slices.Equal(got, want) || !slices.Contains(o.clusters(), name) {
+			t.Errorf("in %s it needs %v, want %v", name, got, want)
+		}
 	}
 	for name, want := range map[mcreconcile.ClusterName]bool{"noted": true, "target": true, "else": false} {
 		if o.concerns(name) != want {

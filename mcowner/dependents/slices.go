@@ -94,9 +94,15 @@ func (o *ownerState) read(owner client.Object, keys record.Keys) record.Record {
 	return o.readLocked(owner, keys)
 }
 
-// openBook reads the slices of an owner, unless they are known, or there are none. It is called before the record is needed.
+// openBook reads the slices of an owner, unless they are known, or there are none. It is called before the record is needed, and fails
+// where that has more kinds than can be noted: there may be dependents of those that are not read.
 func (c *engine) openBook(ctx context.Context, o *ownerState, home remote.Session, ref mcowner.Reference, owner client.Object) error {
-	said := c.keys.Read(owner).Slices
+	noted := c.keys.Read(owner)
+	if noted.Crowded {
+		return fmt.Errorf("reading which kinds of dependents there may be: the annotation %s has more than %d, where nobody but the controller "+
+			"is to write; take out those of which nothing is left", c.keys.Kinds, record.MostKinds)
+	}
+	said := noted.Slices
 	o.mu.Lock()
 	before, doubts := o.known.book, o.known.doubts
 	again := doubts != o.known.read

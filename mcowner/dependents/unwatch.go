@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -56,20 +57,34 @@ func (c *engine) unneeded() map[watchKey]watched {
 	return left
 }
 
-// needless takes from what is watched all that owners need.
+// needless takes from what is watched all that owners need. It passes over clusters in which nothing is watched: an owner's record may
+// name any, and as many kinds for each.
 func (c *engine) needless(left map[watchKey]watched) {
+	in := map[mcreconcile.ClusterName]bool{}
+	for key := range left {
+		in[key.in] = true
+	}
 	for _, o := range c.ledger.all() {
 		if len(left) == 0 {
 			break
 		}
-		for _, needed := range o.needs() {
-			if needed.kind.Empty() { // of an owner of an earlier version, or one that is new, any kind may be there
-				for _, k := range c.kinds {
-					delete(left, watchKey{needed.in, k.GroupVersionKind})
-				}
+		for _, name := range o.clusters() {
+			if in[name] {
+				c.needlessIn(name, o.needs(name), left)
 			}
-			delete(left, watchKey{needed.in, c.kindNoted(needed.kind).GroupVersionKind})
 		}
+	}
+}
+
+// needlessIn takes these kinds from what is watched in a cluster.
+func (c *engine) needlessIn(name mcreconcile.ClusterName, kinds []schema.GroupVersionKind, left map[watchKey]watched) {
+	for _, kind := range kinds {
+		if kind.Empty() { // of an owner of an earlier version, or one that is new, any kind may be there
+			for _, k := range c.kinds {
+				delete(left, watchKey{name, k.GroupVersionKind})
+			}
+		}
+		delete(left, watchKey{name, c.kindNoted(kind).GroupVersionKind})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -35,6 +36,8 @@ type Record struct {
 	Sites []Site
 	// Kinds are those that were desired, and of which there may be some left.
 	Kinds []schema.GroupVersionKind
+	// Crowded says that somebody has written more kinds than [MostKinds]: Kinds lacks some, of which there may be dependents.
+	Crowded bool
 	// GivenUp says that dependents may have been left in clusters that are not in the record any more.
 	GivenUp bool
 	// Nonsense says that somebody has written what cannot be read in place of the clusters: there may be dependents anywhere.
@@ -58,6 +61,19 @@ type Site struct {
 // MostSites is how many clusters of one name an owner knows. A name can be led to as many as somebody likes, and what an owner
 // can note is bounded.
 const MostSites = 16
+
+// MostKinds is how many kinds an owner can note. Each costs requests in each of its clusters, and whoever may edit an owner may note
+// any.
+const MostKinds = 256
+
+// IsKind reports whether a kind can be noted. API servers take no other names for kinds, versions and groups.
+func IsKind(kind schema.GroupVersionKind) bool {
+	names := append(validation.IsDNS1035Label(strings.ToLower(kind.Kind)), validation.IsDNS1035Label(kind.Version)...)
+	if kind.Group != "" {
+		names = append(names, validation.IsDNS1123Subdomain(kind.Group)...)
+	}
+	return len(names) == 0
+}
 
 // MostName is how long the name of a cluster may be, in bytes: fleet.MaxNameLength, since members alone are noted.
 const MostName = 63 + 1 + 253
@@ -136,15 +152,11 @@ func (k Keys) Holds(owner client.Object) bool {
 }
 
 // Read returns the record of an owner. Identities that cannot be read are not known, and of a name the last are read, see
-// [MostSites]: somebody has written the others. Kinds that cannot be read are left out.
+// [MostSites]: somebody has written the others. Kinds that cannot be read are left out, and each is read once.
 func (k Keys) Read(owner client.Object) Record {
 	annotations := owner.GetAnnotations()
 	r := Record{GivenUp: annotations[k.GivenUp] != ""}
-	for text := range strings.SplitSeq(annotations[k.Kinds], ",") {
-		if gvk, _ := schema.ParseKindArg(text); gvk != nil {
-			r.Kinds = append(r.Kinds, *gvk)
-		}
-	}
+	r.Kinds, r.Crowded = kindsIn(annotations[k.Kinds])
 	if content, ok := annotations[k.Slices]; ok {
 		r.Slices = &Slices{}
 		r.Nonsense = json.Unmarshal([]byte(content), r.Slices) != nil
@@ -212,6 +224,23 @@ func put(annotations map[string]string, key, value string, there bool) {
 func asJSON(value any) string {
 	content, _ := json.Marshal(value) //nolint:errchkjson // names and identities always have a JSON
 	return string(content)
+}
+
+// kindsIn reads what kindsText has written, and reports whether there are more than [MostKinds].
+func kindsIn(text string) (kinds []schema.GroupVersionKind, more bool) {
+	seen := map[schema.GroupVersionKind]bool{}
+	for text := range strings.SplitSeq(text, ",") {
+		kind, _ := schema.ParseKindArg(text)
+		if kind == nil || seen[*kind] || !IsKind(*kind) {
+			continue
+		}
+		if len(kinds) == MostKinds {
+			return kinds, true
+		}
+		seen[*kind] = true
+		kinds = append(kinds, *kind)
+	}
+	return kinds, false
 }
 
 // kindsText writes kinds as kubectl's arguments do: Deployment.v1.apps.

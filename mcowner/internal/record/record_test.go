@@ -158,6 +158,58 @@ func TestWhatSomebodyNotesOnAnOwnerCostsLittle(t *testing.T) {
 	}
 }
 
+// TestTheKindsThatSomebodyNotesOnAnOwnerCostLittle: no more are read than an owner can note, which is told, and each once.
+func TestTheKindsThatSomebodyNotesOnAnOwnerCostLittle(t *testing.T) {
+	t.Parallel()
+	numbered := func(n int) (kinds []schema.GroupVersionKind) {
+		for i := range n {
+			kinds = append(kinds, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: fmt.Sprintf("Kind%d", i)})
+		}
+		return kinds
+	}
+	for name, c := range map[string]struct {
+		text    string
+		want    int
+		crowded bool
+	}{
+		"as many as can be noted":  {kindsText(numbered(MostKinds)), MostKinds, false},
+		"one more":                 {kindsText(numbered(MostKinds + 1)), MostKinds, true},
+		"many":                     {kindsText(numbered(10_000)), MostKinds, true},
+		"one time and again":       {strings.Repeat("Pod.v1.,", 30_000), 1, false},
+		"many that are no kinds":   {strings.Repeat("a..,", 60_000) + strings.Repeat("Pod.v1.../,", 1000) + "Pod.v1.", 1, false},
+		"commas":                   {strings.Repeat(",", 250_000), 0, false},
+		"a long name":              {strings.Repeat("a", 64) + ".v1.apps", 0, false},
+		"a version with a capital": {"Pod.V1.", 0, false},
+	} {
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{keys.Kinds: c.text}}}
+		if r := keys.Read(owner); len(r.Kinds) != c.want || r.Crowded != c.crowded {
+			t.Errorf("%s: %d kinds were read, and there are more: %t; want %d and %t", name, len(r.Kinds), r.Crowded, c.want, c.crowded)
+		}
+	}
+}
+
+// TestAKindThatCanBeNotedIsReadAsItWasWritten, and what the annotation would make another of cannot be noted.
+func TestAKindThatCanBeNotedIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[schema.GroupVersionKind]bool{
+		{Version: "v1", Kind: "ConfigMap"}:                                           true,
+		{Group: "autoscaling.k8s.io", Version: "v1beta2", Kind: "Scaler2"}:           true,
+		{Version: "v1.1", Kind: "ConfigMap"}:                                         false,
+		{Group: "apps", Version: "v1,x", Kind: "Deployment"}:                         false,
+		{Group: "apps", Version: "", Kind: "Deployment"}:                             false,
+		{Group: "apps", Version: "v1", Kind: "De.ployment"}:                          false,
+		{Group: "a,Pod.v1.", Version: "v1", Kind: "Deployment"}:                      false,
+		{Group: strings.Repeat("a.", 200) + "com", Version: "v1", Kind: "Far"}:       false,
+		{Group: "../api", Version: "v1", Kind: "Deployment"}:                         false,
+		{Group: "apps", Version: "v1", Kind: "Deployment" + strings.Repeat("x", 54)}: false,
+	} {
+		read, _ := kindsIn(kindsText([]schema.GroupVersionKind{kind}))
+		if IsKind(kind) != want || want && !slices.Equal(read, []schema.GroupVersionKind{kind}) {
+			t.Errorf("%s can be noted: %t, and is read as %v", kind, IsKind(kind), read)
+		}
+	}
+}
+
 // TestAnOwnerCanNoteAFleet of 3000 clusters: the API server takes 256 KiB of annotations.
 func TestAnOwnerCanNoteAFleet(t *testing.T) {
 	t.Parallel()

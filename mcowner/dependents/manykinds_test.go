@@ -1,0 +1,103 @@
+package dependents
+
+import (
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// numberedKinds returns so many kinds.
+func numberedKinds(n int) []schema.GroupVersionKind {
+	kinds := make([]schema.GroupVersionKind, n)
+	for i := range kinds {
+		kinds[i] = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: fmt.Sprintf("Kind%03d", i)}
+	}
+	return kinds
+}
+
+// allocated returns how many megabytes something takes in passing.
+func allocated(do func()) uint64 {
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	do()
+	goruntime.ReadMemStats(&after)
+	return (after.TotalAlloc - before.TotalAlloc) >> 20
+}
+
+// TestWhatAnOwnerNeedsCostsLittle, whatever somebody notes on it: as many clusters as there is room for, and for each as many kinds.
+func TestWhatAnOwnerNeedsCostsLittle(t *testing.T) {
+	r := record.Record{Kinds: numberedKinds(record.MostKinds), Sites: []record.Site{{Name: "member"}}}
+	for i := range 20_000 {
+		r.Sites = append(r.Sites, record.Site{Name: mcreconcile.ClusterName(fmt.Sprint(i))})
+	}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	testKeys.Write(owner, r, true)
+	c := &engine{ledger: newLedger()}
+	c.ledger.replan(c.ledger.of(mcreconcile.Request{}), &plan{owner: owner, ref: mcowner.Reference{UID: "1"}}, testKeys)
+	other := watchKey{"member", schema.GroupVersionKind{Version: "v1", Kind: "Pod"}}
+	left := map[watchKey]watched{{"member", r.Kinds[0]}: {}, other: {}}
+	if megabytes := allocated(func() { c.needless(left) }); megabytes > 50 {
+		t.Errorf("it took %d MB", megabytes)
+	}
+	if _, is := left[other]; !is || len(left) != 1 {
+		t.Errorf("needless are %v, want %v alone", left, other)
+	}
+}
+
+// TestAnOwnerWithTooManyKindsIsTold, and nothing is done for it: there may be dependents of kinds that are not read.
+func TestAnOwnerWithTooManyKindsIsTold(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, &plan{}, "a")
+	texts := make([]string, record.MostKinds+1)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("Kind%d.v1.example.com", i)
+	}
+	a.o.plan.owner.GetAnnotations()[testKeys.Kinds] = strings.Join(texts, ",")
+	hub := a.hears(t)
+	for range 2 {
+		_, err := a.engine.account(t.Context(), a.o, remote.Session{Cluster: hub})
+		if err == nil || !strings.Contains(err.Error(), testKeys.Kinds) {
+			t.Errorf("the account ended with %v", err)
+		}
+	}
+	if !slices.Equal(hub.reasons, []string{EventFailed}) || hub.owner.ResourceVersion != "1" || len(a.engine.works.early) > 0 {
+		t.Errorf("the events are %q, the owner is of version %s, and %d are worked on", hub.reasons, hub.owner.ResourceVersion, len(a.engine.works.early))
+	}
+}
+
+// TestNoMoreKindsAreNotedThanAreRead: what is of another one is refused, as nothing may be created of a kind that is not noted.
+func TestNoMoreKindsAreNotedThanAreRead(t *testing.T) {
+	t.Parallel()
+	all := numberedKinds(record.MostKinds + 1)
+	a := newAccounting(t, config{}, &plan{}, "a")
+	v, _ := a.o.begin("a")
+	a.o.report("a", v, report{kinds: all, again: true})
+	a.mustOpen(t)
+	if n := len(a.record.Kinds); n != record.MostKinds {
+		t.Errorf("%d kinds are to be stored, want %d", n, record.MostKinds)
+	}
+	wants := func() []wanted {
+		return []wanted{{kind: remote.Untyped(all[0]), obj: &corev1.ConfigMap{}}, {kind: remote.Untyped(all[record.MostKinds]), obj: &corev1.ConfigMap{}}}
+	}
+	full := &placement{asked: view{noted: all[:record.MostKinds]}}
+	refused := wants()
+	if more := full.kindsToNote(refused); len(more) > 0 || refused[0].err != nil || refused[1].err == nil {
+		t.Errorf("%v are to be noted, what is noted has the error %v, and what is not %v", more, refused[0].err, refused[1].err)
+	}
+	room := &placement{asked: view{noted: all[1:record.MostKinds]}}
+	last := wants()
+	if more := room.kindsToNote(last); !slices.Equal(more, []schema.GroupVersionKind{all[0], all[record.MostKinds]}) || last[1].err != nil {
+		t.Errorf("%v are to be noted, and there is the error %v", more, last[1].err)
+	}
+}
