@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,6 +73,7 @@ func (a *accounting) open() bool {
 // release takes clusters from the record that hold up nothing any more, as the declared policy says. It returns when to look
 // again, zero for never.
 func (a *accounting) release() (until time.Duration) {
+	givenUp := sync.OnceValue(a.plan.givenUp) // there may be thousands of clusters, and as many names in the annotation
 	targeted := func(s record.Site) bool { _, is := slices.BinarySearch(a.plan.targets, s.Name); return is }
 	a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool {
 		err := a.engine.access.WhyNot(s.Name)
@@ -81,12 +83,12 @@ func (a *accounting) release() (until time.Duration) {
 		missing := a.engine.ledger.missingFor(record.Site{Name: s.Name})
 		late, after := remote.ReportedLate(err)-missing, a.engine.cfg.releaseAfter
 		switch {
-		case a.plan.isGivenUp(s.Name) && late <= 0:
+		case late <= 0 && givenUp()[s.Name]:
 			a.tellReleased(s, fmt.Errorf("the annotation %s of the owner says so: %w", GiveUpAnnotation, err))
 		case after > 0 && missing >= after:
 			a.tellReleased(s, fmt.Errorf("it has not been in the fleet for %s: %w", after, err))
 		default:
-			if a.plan.isGivenUp(s.Name) {
+			if givenUp()[s.Name] {
 				until = sooner(until, late)
 			}
 			if after > 0 {

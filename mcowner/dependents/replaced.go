@@ -2,7 +2,6 @@ package dependents
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -69,9 +68,13 @@ func (c *engine) replaced(at remote.Session, before []record.Site) error {
 
 // unreleased returns those clusters that still hold up the owner.
 func (p *placement) unreleased(sites []record.Site) (held, released []record.Site) {
+	if len(sites) == 0 {
+		return nil, nil
+	}
+	givenUp := p.asked.givenUp()
 	for _, s := range sites {
 		switch {
-		case p.asked.isGivenUp(s.Name):
+		case givenUp[s.Name]:
 			p.o.tellReleased(s, fmt.Errorf("the annotation %s of the owner says so", GiveUpAnnotation))
 		case p.engine.cfg.releaseAfter > 0 && p.engine.ledger.missingFor(s) >= p.engine.cfg.releaseAfter:
 			p.o.tellReleased(s, fmt.Errorf("for %s another cluster has had the name of the one with the identity %.64q", p.engine.cfg.releaseAfter, string(s.Identity)))
@@ -99,8 +102,13 @@ func (a *accounting) withinBounds(named []record.Site) []record.Site {
 // another cluster now. One that no provider has reported since the program began counts as not in the fleet after a minute.
 const GiveUpAnnotation = "fleet-runtime.dev/give-up-clusters"
 
-// isGivenUp reports whether the owner says that a cluster is gone for good.
-func (p *plan) isGivenUp(name mcreconcile.ClusterName) bool {
-	given := strings.Split(p.owner.GetAnnotations()[GiveUpAnnotation], ",")
-	return slices.ContainsFunc(given, func(s string) bool { return strings.TrimSpace(s) == string(name) && name != mcreconcile.LocalCluster })
+// givenUp returns the clusters of which the owner says that they are gone for good.
+func (p *plan) givenUp() map[mcreconcile.ClusterName]bool {
+	given := map[mcreconcile.ClusterName]bool{}
+	for name := range strings.SplitSeq(p.owner.GetAnnotations()[GiveUpAnnotation], ",") {
+		if name = strings.TrimSpace(name); name != string(mcreconcile.LocalCluster) {
+			given[mcreconcile.ClusterName(name)] = true
+		}
+	}
+	return given
 }
