@@ -156,6 +156,9 @@ func (c *engine) kindOf(ctx context.Context, obj client.Object) (remote.Kind, er
 	if c.cfg.moreKinds == nil {
 		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired, which is not one of the controller's Kinds", gvk)
 	}
+	if !record.IsKind(gvk) { // it would not be read as it was noted, and noted again and again
+		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired, which is no name that an API server has for a kind", gvk)
+	}
 	if err := c.cfg.moreKinds(ctx, gvk); err != nil {
 		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired: %w", gvk, err)
 	}

@@ -1,14 +1,45 @@
 package dependents
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// TestAKindThatCannotBeNotedIsRefused, whatever MoreKinds allows, and is none of the likely ones: it would be noted for ever.
+func TestAKindThatCannotBeNotedIsRefused(t *testing.T) {
+	t.Parallel()
+	var desired []client.Object
+	for _, version := range []string{"v1", "v1.1", "apps/v1.1", "v1,x", "a,b/v1"} {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion(version)
+		u.SetKind("Gadget")
+		desired = append(desired, u)
+	}
+	a := newAccounting(t, config{
+		moreKinds: func(context.Context, schema.GroupVersionKind) error { return nil },
+		desired:   func(context.Context, client.Object, Target) ([]client.Object, error) { return desired, nil },
+	}, &plan{})
+	for i, obj := range desired {
+		_, err := a.engine.kindOf(t.Context(), obj)
+		if refused := err != nil; refused != (i > 0) {
+			t.Errorf("%s is refused: %t, want %t: %v", obj.GetObjectKind().GroupVersionKind(), refused, i > 0, err)
+		}
+	}
+	gadget := desired[0].GetObjectKind().GroupVersionKind()
+	if likely := a.engine.likelyKinds(t.Context(), &corev1.ConfigMap{}, "a"); !slices.Equal(likely, []schema.GroupVersionKind{gadget}) {
+		t.Errorf("%v are likely, want %v", likely, gadget)
+	}
+}
 
 // TestTheStateOfADependentSaysWhatIsWrong: whose fault it is, and whether it passes by itself.
 func TestTheStateOfADependentSaysWhatIsWrong(t *testing.T) {

@@ -159,6 +159,9 @@ func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
 		if _, ok := k.Proto.(*metav1.PartialObjectMetadata); ok {
 			return nil, errors.New("the field Kinds has kinds of whole objects, not of their metadata")
 		}
+		if !record.IsKind(k.GroupVersionKind) {
+			return nil, fmt.Errorf("the field Kinds has %s, which is no name that an API server has for a kind", k.GroupVersionKind)
+		}
 	}
 	owners, err := remote.KindsOf([]client.Object{cfg.newOwner()}, mgr.GetScheme())
 	if err != nil {
