@@ -125,6 +125,15 @@ func (j joined) hint() string {
 
 var errOtherCluster = errors.New("nothing was changed")
 
+// stays makes sure that the ClusterAccess, if there is one, is not being deleted: it would go with what is written into it.
+func (j joined) stays(hub *reached) error {
+	if j.access == nil || j.access.DeletionTimestamp == nil {
+		return nil
+	}
+	return fmt.Errorf("%s in the hub (%s) is being deleted, and the member is leaving: nothing was written. Run mcctl leave %s, with the context of "+
+		"the member and the --dependents of before: it waits until the ClusterAccess is gone. Join then", describe(j.access), hub.config.Host, called(j.access))
+}
+
 // isCluster makes sure that a member is the cluster that has joined, if it is known which one that was.
 func (j joined) isCluster(member *reached, identity string) error {
 	if j.identity == "" || j.identity == identity {

@@ -40,14 +40,7 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 	if err := member.mayGrant(ctx, p.member, p.mark); err != nil {
 		return err
 	}
-	joined, err := hub.joined(ctx, p.target.Name)
-	if err != nil {
-		return err
-	}
-	if err := joined.isCluster(member, p.target.Identity); err != nil {
-		return err
-	}
-	if err := joined.leadsTo(p.target, "join", "Join under another name"); err != nil {
+	if err := p.mayHaveName(ctx, hub, member); err != nil {
 		return err
 	}
 	if err := member.unclaimed(ctx, in, p.mark); err != nil {
@@ -57,6 +50,21 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 		return err
 	}
 	return p.hubTakes(ctx, hub)
+}
+
+// mayHaveName makes sure that no other cluster has joined under the name, and that none is leaving.
+func (p joinPlan) mayHaveName(ctx context.Context, hub, member *reached) error {
+	joined, err := hub.joined(ctx, p.target.Name)
+	if err != nil {
+		return err
+	}
+	if err := joined.stays(hub); err != nil {
+		return err
+	}
+	if err := joined.isCluster(member, p.target.Identity); err != nil {
+		return err
+	}
+	return joined.leadsTo(p.target, "join", "Join under another name")
 }
 
 // bootstrapLabel is on the roles and bindings that API servers make themselves.
