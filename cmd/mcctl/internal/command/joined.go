@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -168,6 +169,23 @@ func (j joined) leadsTo(target membership.Target, command, instead string) error
 		accessv1alpha1.GroupVersion().Group, j.access.Name, membership.IdentityAnnotation, target.Identity)
 }
 
+// leadsHere is leadsTo for the cluster to which a context of the caller leads.
+func (j joined) leadsHere(member *reached, identity, command, instead string) error {
+	if j.access == nil || j.identity != "" {
+		return nil
+	}
+	target := membership.Target{Identity: identity}
+	server, _, err := rest.DefaultServerUrlFor(member.config)
+	if err == nil {
+		target.Server = strings.TrimRight(server.String(), "/")
+		target.CABundle, err = authority(member.config, memberSide)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, errOtherCluster)
+	}
+	return j.leadsTo(target, command, instead)
+}
+
 // presence is what there is in a member of what it takes to be one.
 type presence struct {
 	// made is by mcctl, in the order in which it is removed. Before it come the webhooks that programs of the fleet keep there.
@@ -183,6 +201,11 @@ type presence struct {
 }
 
 func (p presence) none() bool { return len(p.made)+len(p.others) == 0 }
+
+// named reports whether something says that it is of the member: mcctl has made it, or printed it. Other members have accounts of the same name.
+func (p presence) named(mark mark) bool {
+	return len(p.made) > 0 || slices.ContainsFunc(p.others, func(obj client.Object) bool { return mark.printedOn(obj) })
+}
 
 // presence reads what there is in a member. Without a ClusterAccess, only what mcctl and the programs of the fleet have made is known.
 func (r *reached) presence(ctx context.Context, hub *reached, mark mark, of joined) (presence, error) {

@@ -48,7 +48,8 @@ was applied from what mcctl join --dry-run=client prints. ServiceAccountImports 
 In the member, the configurations of webhooks go first that programs of this hub keep there for it, whatever --dependents says: such a program
 is known by its Secret NAME-webhooks in the hub. Those of other programs stay, and are named.
 
-A cluster that is not the one that has joined under the name is refused, and nothing is changed.
+A cluster that is not the one that has joined under the name is refused, and nothing is changed. Where nobody has noted which one that is, what is
+there must say that it is of the member, or the ClusterAccess must lead to the server of your context, by the same CA.
 
 NAME is that of the ClusterAccess in the namespace of --namespace, or NAMESPACE/NAME. Its Member, if that is called NAMESPACE/NAME, is looked for
 in all namespaces. If you may not list these, it is looked for in those of --namespace and of the ClusterAccess alone: name that of the Members with
@@ -251,11 +252,23 @@ func (l *leave) look(ctx context.Context, hub, member *reached, mark mark, had l
 		return presence{}, hubError{err}
 	}
 	has, err := member.presence(ctx, hub, mark, of)
-	if err == nil && has.none() && !had.none() && had.identity == "" && !l.force {
-		err = fmt.Errorf("the cluster at %s has nothing that makes it the member %s, so it may be another one: %w. Name the context of the member. "+
-			"If this is it, run mcctl leave %s --force", member.config.Host, had.name, errOtherCluster, had.name)
+	if err != nil || l.force {
+		return has, err
 	}
-	return has, err
+	return has, had.isOf(member, identity, mark, has)
+}
+
+// isOf makes sure that a cluster is the member by what is there, where it is not known which one has joined.
+func (l leaving) isOf(member *reached, identity string, mark mark, has presence) error {
+	if has.none() && !l.none() && l.identity == "" {
+		return fmt.Errorf("the cluster at %s has nothing that makes it the member %s, so it may be another one: %w. Name the context of the member. "+
+			"If this is it, run mcctl leave %s --force", member.config.Host, l.name, errOtherCluster, l.name)
+	}
+	if has.named(mark) {
+		return nil
+	}
+	return l.leadsHere(member, identity, "leave", fmt.Sprintf("Name the context of the member. If that one is no more, run mcctl leave %s --force, "+
+		"without a context of the member", l.name))
 }
 
 // leaveHub removes what is in the hub.

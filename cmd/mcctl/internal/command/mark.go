@@ -62,6 +62,12 @@ func (m mark) printed() string {
 	return labels.Set{namespaceLabel: m[namespaceLabel], memberLabel: m[memberLabel]}.String() + "," + managedByLabel + "!=" + managedBy
 }
 
+// printedOn reports whether others have applied an object of what mcctl prints for a member of that name, whatever its hub.
+func (m mark) printedOn(obj metav1.Object) bool {
+	of := obj.GetLabels()
+	return of[managedByLabel] != managedBy && of[namespaceLabel] == m[namespaceLabel] && of[memberLabel] == m[memberLabel]
+}
+
 // isOn reports whether an object was made for the member.
 func (m mark) isOn(obj metav1.Object) bool { return m.selector().Matches(labels.Set(obj.GetLabels())) }
 

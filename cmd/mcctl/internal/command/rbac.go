@@ -3,11 +3,9 @@ package command
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
@@ -127,15 +125,7 @@ func (r *rbac) joined(ctx context.Context, hub, member *reached, name, identity 
 		return has, fmt.Errorf("nobody has noted which cluster the member %s is, so it may be another one than %s: %w. A manager notes it in the "+
 			"Member that may get the namespace kube-system there: give its account that right by kubectl first", name, member.config.Host, errOtherCluster)
 	}
-	server, _, err := rest.DefaultServerUrlFor(member.config)
-	if err != nil {
-		return has, err
-	}
-	target := membership.Target{Server: strings.TrimRight(server.String(), "/"), Identity: identity}
-	if target.CABundle, err = authority(member.config, memberSide); err != nil {
-		return has, err
-	}
-	return has, has.leadsTo(target, "rbac", "Name the context of the member")
+	return has, has.leadsHere(member, identity, "rbac", "Name the context of the member")
 }
 
 // of returns what gives the rights to those as which the controllers come to a member.
