@@ -54,7 +54,7 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 
 // mayHaveName makes sure that no other cluster has joined under the name, and that none is leaving.
 func (p joinPlan) mayHaveName(ctx context.Context, hub, member *reached) error {
-	joined, err := hub.joined(ctx, p.target.Name)
+	joined, err := p.joined(ctx, hub)
 	if err != nil {
 		return err
 	}
@@ -65,6 +65,26 @@ func (p joinPlan) mayHaveName(ctx context.Context, hub, member *reached) error {
 		return err
 	}
 	return joined.leadsTo(p.target, "join", "Join under another name")
+}
+
+// joined returns what has joined under the name. Without a ClusterAccess, as after a leave that was interrupted, the minter's Secret says which
+// cluster that was.
+func (p joinPlan) joined(ctx context.Context, hub *reached) (joined, error) {
+	j, err := hub.joined(ctx, p.target.Name)
+	if err != nil || j.access != nil {
+		return j, err
+	}
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(membership.SecretKind())
+	secret.Namespace, secret.Name = p.target.Namespace, membership.MinterSecretName(p.target.Name)
+	found, err := hub.have(ctx, secret)
+	if apierrors.IsForbidden(err) && !p.minted {
+		return j, nil // it takes no right to Secrets to join without one
+	}
+	if found && p.mark.isOn(secret) {
+		j.identity = secret.Annotations[membership.IdentityAnnotation]
+	}
+	return j, err
 }
 
 // bootstrapLabel is on the roles and bindings that API servers make themselves.
