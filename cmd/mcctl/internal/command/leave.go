@@ -142,10 +142,20 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 		return nil
 	}
 	if nothing {
-		return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q%s",
-			hub.config.Host, markedAs(hub.namespace, name).Namespace, member.config.Host, name, has.of.hint())
+		return nothingToUndo(hub, member, has, name, progress)
 	}
 	return l.leaveMember(ctx, hub, member, has, unreached, mark, had, progress)
+}
+
+// nothingToUndo is the error of a leave that finds nothing that goes. The webhooks that stay are named, if they are for the member.
+func nothingToUndo(hub, member *reached, has presence, name string, progress progress) error {
+	for _, one := range has.kept {
+		if slices.Contains(hub.names(name), programOf(one).Member) {
+			progress.keep(member, one, one.why)
+		}
+	}
+	return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q%s",
+		hub.config.Host, markedAs(hub.namespace, name).Namespace, member.config.Host, name, has.of.hint())
 }
 
 // leaving is what goes from the hub, and what stays there since others have made it.

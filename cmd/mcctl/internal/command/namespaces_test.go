@@ -100,6 +100,7 @@ func TestLeaveInANamespaceInWhichNothingHasJoinedChangesNothing(t *testing.T) {
 	s.create(t, newWebhooks("limits", "limits", s.addProgram(t), "east"))
 	for _, name := range []string{"east", "kube-system/east"} {
 		s.changesNothing(t, "it may have joined as kube-public/east", "leave", name, "--member-context", "member")
+		s.changesNothing(t, "MutatingWebhookConfiguration limits: kept, since the program", "leave", name, "--member-context", "member")
 	}
 	if r := s.run(t, "leave", "east", "--namespace", "kube-public", "--member-context", "member"); r.code != 0 {
 		t.Errorf("leave: %+v", r)

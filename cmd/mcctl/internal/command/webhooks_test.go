@@ -205,3 +205,15 @@ func TestTheCommandsThatLeavePrintsShowTheWebhooksOfEachProgram(t *testing.T) {
 		t.Errorf("they show\n%s\nby\n%s", out, forced.out)
 	}
 }
+
+func TestWebhooksThatAloneAreLeftOfAMemberStayAndAreNamed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.create(t, newWebhooks("of-east", "limits", "id-of-another", "east"), newWebhooks("of-west", "limits", "id-of-another", "west"))
+	leave := []string{"leave", "east", "--member-context", "member"}
+	s.changesNothing(t, "nothing to undo", leave...)
+	s.changesNothing(t, "MutatingWebhookConfiguration of-east: kept, since the program at https://limits.example.com keeps it, and no Secret limits-webhooks", leave...)
+	if r := s.run(t, leave...); strings.Contains(r.errOut, "of-west") {
+		t.Errorf("it names those of another member:\n%s", r.errOut)
+	}
+}
