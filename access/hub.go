@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/internal/vantage"
 )
 
 // timeout bounds one request.
@@ -51,7 +52,7 @@ func (h *Hub) Token(ctx context.Context, a *v1alpha1.ClusterAccess) (Token, erro
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if a.Spec.Minter != nil {
-		return h.minted(ctx, cfg, a)
+		return h.minted(ctx, vantage.Config(ctx, cfg), a)
 	}
 	return h.federated(ctx, a)
 }

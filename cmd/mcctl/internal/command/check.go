@@ -16,9 +16,11 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/access"
 	"github.com/fleet-runtime/fleet-runtime/access/rights"
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/internal/vantage"
 )
 
 type check struct {
@@ -34,7 +36,7 @@ type asking struct {
 
 func (a *asking) addFlags(to *pflag.FlagSet) {
 	a.rights.addFlags(to)
-	to.StringVar(&a.server, "member-server", "", "The URL at which you reach the member, if the hub has another one")
+	to.StringVar(&a.server, "member-server", "", "The URL at which you reach the member, if the hub has another one, or a proxy")
 }
 
 func newCheck(s *shared) *cobra.Command {
@@ -68,7 +70,7 @@ func (k *check) run(ctx context.Context, name string) error {
 	config, expires, err := k.config(ctx, hub, found, name)
 	if err != nil {
 		if reason := fleet.ReasonOf(err); found.access != nil && reason != "" {
-			err = &exitError{code: codeNotReady, err: fmt.Errorf("%w\nDo this: %s", err, cureOf(reason, found.access))}
+			err = &exitError{code: codeNotReady, err: fmt.Errorf("%w\nDo this: %s", err, cureFromHere(reason, found.access))}
 		}
 		return err
 	}
@@ -101,6 +103,15 @@ func (k *check) run(ctx context.Context, name string) error {
 	return &exitError{code: codeNotReady, err: errors.New("rights are missing; mcctl rbac gives them")}
 }
 
+// cureFromHere is cureOf where a token was asked for from here: the hub may reach a member that the caller does not.
+func cureFromHere(reason string, a *accessv1alpha1.ClusterAccess) string {
+	cure := cureOf(reason, a)
+	if reason == fleet.ReasonDNS || reason == fleet.ReasonRefused || reason == fleet.ReasonTimeout {
+		return "say with --member-server at which URL you reach the member from here. If you reach it nowhere, " + cure
+	}
+	return cure
+}
+
 // validate refuses an address to which no token may go.
 func (a *asking) validate() error {
 	if a.server != "" && !secure(a.server) {
@@ -111,6 +122,7 @@ func (a *asking) validate() error {
 
 // config returns the way to a member from here, with a token of the account of the controllers, which [access.Call] sends there alone.
 func (a *asking) config(ctx context.Context, hub *reached, k known, name string) (config *rest.Config, expires time.Time, err error) {
+	ctx = vantage.With(ctx, a.server)
 	token, err := mint(ctx, hub, k, name)
 	if err != nil {
 		return nil, expires, err
@@ -118,8 +130,8 @@ func (a *asking) config(ctx context.Context, hub *reached, k known, name string)
 	if config, err = access.Config(k.access.Spec); err != nil {
 		return nil, expires, err
 	}
+	config = vantage.Config(ctx, config)
 	config.BearerToken = token.Value()
-	config.Host = orElse(a.server, config.Host)
 	return config, token.Expires, nil
 }
 

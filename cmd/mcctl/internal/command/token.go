@@ -17,7 +17,8 @@ func newToken(s *shared) *cobra.Command {
 		Use:   "token NAME",
 		Short: "Print a token for a member, as a credential plugin of kubectl",
 		Long: `Makes a token of the account of the controllers in a member, in the way of its ClusterAccess, and prints it as an ExecCredential. As
-the exec plugin of a kubeconfig, it lets kubectl see what the controllers see. It takes the rights of the manager in the hub.
+the exec plugin of a kubeconfig, it lets kubectl see what the controllers see. It takes the rights of the manager in the hub,
+and, for a member with a minter, a way from here to the server of its ClusterAccess.
 
 This is the only command that prints a token.`,
 		Args: cobra.ExactArgs(1),

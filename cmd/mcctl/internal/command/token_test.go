@@ -132,3 +132,25 @@ func TestDescribeAsksForTheRightsThatAreNeeded(t *testing.T) {
 		t.Errorf("where it is not reached from here: %+v", r)
 	}
 }
+
+func TestAMemberIsAskedWhereTheCallerReachesIt(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t, "--advertise-server", "https://east.invalid:6443", "--advertise-proxy-url", "http://proxy.invalid:3128"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addMember(t, "east", wellAt("https://east.invalid:6443"))
+	here := s.Members[0].Config().Host
+	for _, command := range []string{"check", "describe"} {
+		if r := s.run(t, command, "east", "--rules", rules(t), "--member-server", here); r.code != 0 || !strings.Contains(r.out, "all 3 are there") {
+			t.Errorf("%s: %+v", command, r)
+		}
+	}
+	if r := s.run(t, "check", "east"); r.code != 3 || !strings.Contains(r.errOut, "Do this: say with --member-server") {
+		t.Errorf("check where the hub reaches it: %+v", r)
+	}
+	elsewhere := s.Local.Config().Host
+	if r := s.run(t, "check", "east", "--member-server", elsewhere); r.code != 3 || !strings.Contains(r.errOut, "certificate") {
+		t.Errorf("check at a server with another CA: %+v", r)
+	}
+}
