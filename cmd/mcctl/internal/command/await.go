@@ -35,7 +35,7 @@ func awaitReady(ctx context.Context, hub *reached, target membership.Target, tim
 		tellf(to, "%s is Ready\n", name)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return &exitError{code: codeNotReady, err: fmt.Errorf("%s is not Ready after %s: %s; see mcctl describe %s", name, timeout, cmp.Or(why, unread), name)}
+		return &exitError{code: codeNotReady, err: fmt.Errorf("%s is not Ready after %s: %s; see mcctl describe %s%s", name, timeout, cmp.Or(why, unread), name, inNamespace(target.Namespace))}
 	default:
 		return err
 	}

@@ -20,7 +20,10 @@ func cureOf(reason string, a *accessv1alpha1.ClusterAccess) string {
 }
 
 // called is a member for join and federate, which take no name with a namespace.
-func called(a *accessv1alpha1.ClusterAccess) string { return a.Name + " --namespace " + a.Namespace }
+func called(a *accessv1alpha1.ClusterAccess) string { return a.Name + inNamespace(a.Namespace) }
+
+// inNamespace ends a command that is told to people. Without it, a command for a member may go to one of the same name in another namespace.
+func inNamespace(namespace string) string { return " --namespace " + namespace }
 
 // cureOfTokens says what to do where no tokens can be made for a ClusterAccess.
 func cureOfTokens(reason string, a *accessv1alpha1.ClusterAccess) string {

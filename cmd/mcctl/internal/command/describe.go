@@ -136,7 +136,7 @@ func (d *describing) ask(ctx context.Context, hub *reached, k known, name string
 	for _, right := range lacking {
 		f.says += "\n" + right.String()
 	}
-	f.cure = "give them: mcctl rbac " + name
+	f.cure = "give them: mcctl rbac " + name + inNamespace(hub.namespace)
 	return f, nil
 }
 
@@ -332,18 +332,18 @@ func owner(m *membersv1alpha1.Member) finding {
 
 func controls(m *membersv1alpha1.Member) finding {
 	f := finding{about: "Paused", says: "no"}
-	why := ""
+	why, called := "", m.Spec.ClusterName+inNamespace(m.Namespace)
 	if m.Spec.Reason != "" {
 		why = ": " + m.Spec.Reason
 	}
 	switch {
 	case m.Spec.Drained:
-		f.says, f.cure = "drained"+why, "mcctl undrain "+m.Spec.ClusterName
+		f.says, f.cure = "drained"+why, "mcctl undrain "+called
 	case m.Spec.Leave:
 		f.says = "no, but it is to leave, and to be drained then" + why
-		f.cure = "mcctl undrain " + m.Spec.ClusterName + ", if it is to stay"
+		f.cure = "mcctl undrain " + called + ", if it is to stay"
 	case m.Spec.Paused:
-		f.says, f.cure = "yes"+why, "mcctl resume "+m.Spec.ClusterName
+		f.says, f.cure = "yes"+why, "mcctl resume "+called
 	case m.Status.Leaving:
 		f.says = "no, but it is leaving"
 	}

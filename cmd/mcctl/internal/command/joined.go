@@ -24,6 +24,8 @@ import (
 // joined is what the hub knows of a member that has joined.
 type joined struct {
 	name string
+	// namespace is the one in which it was looked for.
+	namespace string
 	// access is nil if there is none.
 	access *accessv1alpha1.ClusterAccess
 	// members has the Members of it: none where there is no ClusterAccess, or the caller may not read them.
@@ -39,7 +41,7 @@ type joined struct {
 // joined asks the hub what has joined under a name. join has noted the identity on the ClusterAccess; for one that others have applied,
 // the Member has what a manager has seen.
 func (r *reached) joined(ctx context.Context, name string) (joined, error) {
-	j := joined{name: name}
+	j := joined{name: name, namespace: r.namespace}
 	access := &accessv1alpha1.ClusterAccess{}
 	access.SetGroupVersionKind(accessv1alpha1.GroupVersion().WithKind(accessv1alpha1.KindClusterAccess))
 	key, mayBe := r.accessOf(name)
@@ -110,10 +112,18 @@ func (j joined) heldBack() (how, cure string) {
 	}
 	for i := range j.members {
 		if m := &j.members[i]; (m.Spec.Paused || m.Spec.Drained) && !m.Spec.Leave { // which goes before both
-			return "the Member " + m.Namespace + "/" + m.Name + " is paused or drained", controls(m).cure + " --namespace " + m.Namespace
+			return "the Member " + m.Namespace + "/" + m.Name + " is paused or drained", controls(m).cure
 		}
 	}
 	return "", ""
+}
+
+// shownAs returns how describe calls it: a provider of all namespaces has the Member elsewhere, under the name with the namespace.
+func (j joined) shownAs() (name, namespace string) {
+	if len(j.members) > 0 {
+		return j.members[0].Spec.ClusterName, j.members[0].Namespace
+	}
+	return j.name, j.namespace
 }
 
 // hint says under which names the cluster may have joined in other namespaces.
@@ -145,7 +155,7 @@ func (j joined) isCluster(member *reached, identity string) error {
 		at = " at " + j.access.Spec.Server
 	}
 	return fmt.Errorf("%s is another cluster than the one%s that has joined as %s: %w. Name the context of that one, or another member. "+
-		"If that one is no more, run mcctl leave %s --force, without a context of the member", member.config.Host, at, j.name, errOtherCluster, j.name)
+		"If that one is no more, run mcctl leave %s --force%s, without a context of the member", member.config.Host, at, j.name, errOtherCluster, j.name, inNamespace(j.namespace))
 }
 
 // leadsTo makes sure that an access leads to a cluster, where it is not known which one has joined. Otherwise the error says what to do

@@ -220,7 +220,7 @@ func (l leaving) permitted(ctx context.Context, hub, member *reached, has presen
 		err = member.mayRemove(ctx, has.made)
 	}
 	if err != nil {
-		return fmt.Errorf("%w\nWith --force mcctl leave %s goes as far as you may, and prints the commands for the rest", err, l.name)
+		return fmt.Errorf("%w\nWith --force mcctl leave %s%s goes as far as you may, and prints the commands for the rest", err, l.name, inNamespace(l.namespace))
 	}
 	return nil
 }
@@ -272,13 +272,13 @@ func (l *leave) look(ctx context.Context, hub, member *reached, mark mark, had l
 func (l leaving) isOf(member *reached, identity string, mark mark, has presence) error {
 	if has.none() && !l.none() && l.identity == "" {
 		return fmt.Errorf("the cluster at %s has nothing that makes it the member %s, so it may be another one: %w. Name the context of the member. "+
-			"If this is it, run mcctl leave %s --force", member.config.Host, l.name, errOtherCluster, l.name)
+			"If this is it, run mcctl leave %s --force%s", member.config.Host, l.name, errOtherCluster, l.name, inNamespace(l.namespace))
 	}
 	if has.named(mark) {
 		return nil
 	}
-	return l.leadsHere(member, identity, "leave", fmt.Sprintf("Name the context of the member. If that one is no more, run mcctl leave %s --force, "+
-		"without a context of the member", l.name))
+	return l.leadsHere(member, identity, "leave", fmt.Sprintf("Name the context of the member. If that one is no more, run mcctl leave %s --force%s, "+
+		"without a context of the member", l.name, inNamespace(l.namespace)))
 }
 
 // leaveHub removes what is in the hub.
@@ -377,7 +377,7 @@ func (l *leave) leaveMember(
 	if err != nil {
 		again := "mcctl leave again"
 		if l.dependents == pruneDependents { // which the next one could not be sure of
-			again = fmt.Sprintf("mcctl leave %s --dependents=keep", had.name)
+			again = fmt.Sprintf("mcctl leave %s --dependents=keep%s", had.name, inNamespace(had.namespace))
 		}
 		return fmt.Errorf("the hub is clean, but what mcctl join has made in the member stays; run %s when it can be reached, "+
 			"or with --force for the commands to do it by hand: %w", again, err)

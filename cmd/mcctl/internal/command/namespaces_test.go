@@ -179,7 +179,7 @@ func TestAPausedMemberOfAProviderOfAllNamespacesIsFoundByEitherName(t *testing.T
 		t.Errorf("resume: %+v", r)
 	}
 	r := s.run(t, "leave", "east", "--namespace", "kube-public", "--member-context", "member", "--dependents=prune", "--timeout=3s")
-	if r.code != 1 || !strings.Contains(r.errOut, "mcctl describe east --live") {
+	if r.code != 1 || !strings.Contains(r.errOut, "mcctl describe kube-public/east --live --namespace default") {
 		t.Errorf("where no controller takes back anything: %+v", r)
 	}
 }
@@ -210,6 +210,40 @@ func TestAMemberOfAProviderOfOneNamespaceLeavesByTheNameWithTheNamespaceToo(t *t
 	if left, webhooks := s.madeByMcctl(t), s.webhooksOf(t); len(left)+len(webhooks) > 0 {
 		t.Errorf("it leaves %v, and the webhooks %q", left, webhooks)
 	}
+}
+
+// TestCommandsThatAreToldDoNotGoToANamesake of the namespace of the reader's context.
+func TestCommandsThatAreToldDoNotGoToANamesake(t *testing.T) {
+	t.Parallel()
+	s := newStageOfThree(t)
+	if r := s.join(t, "--namespace", "kube-public"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	in := func(args ...string) []string {
+		return append(args, "--namespace", "kube-public", "--member-context")
+	}
+	leave := in("leave", "east")
+	s.addUser(t, s.Members[0], "reader", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}})
+	s.changesNothing(t, "mcctl leave east --force --namespace kube-public", append(leave, "other")...)
+	s.changesNothing(t, "mcctl leave east --force --namespace kube-public", append(in("rbac", "east", "--rules", rules(t)), "other")...)
+	s.changesNothing(t, "mcctl leave east --namespace kube-public goes as far", append(leave, "member", "--member-user", "member-1-reader")...)
+	m := &membersv1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "east"}, Spec: membersv1alpha1.Spec{ClusterName: "east", Paused: true}}
+	if err := s.Local.Client().Create(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	more := write(t, strings.Replace(roleDocument, "[get]", "[create]", 1))
+	r := s.run(t, "describe", "east", "--namespace", "kube-public", "--rules", more)
+	if !strings.Contains(r.out, "mcctl rbac east --namespace kube-public\n") {
+		t.Errorf("describe, where a right is missing: %+v", r)
+	}
+	if r = s.run(t, "describe", "east", "--namespace", "kube-public", "--rules", rules(t)); !strings.Contains(r.out, "mcctl resume east --namespace kube-public\n") {
+		t.Errorf("describe of one that is paused: %+v", r)
+	}
+	a := &accessv1alpha1.ClusterAccess{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "east"}}
+	if err := s.Local.Client().Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	s.changesNothing(t, "mcctl leave east --dependents=keep --namespace kube-public", append(leave, "member", "--dependents=prune")...)
 }
 
 func TestTheCommandThatNotesTheIdentityNamesTheAccessAsKubectlDoes(t *testing.T) {

@@ -29,15 +29,16 @@ func deletedBefore(access *accessv1alpha1.ClusterAccess, timeout time.Duration) 
 func (l *leave) unsure(hub *reached, had leaving, why string) error {
 	return fmt.Errorf("it is not known whether the controllers have taken back what they had put into the member %s: in the hub (%s) %s. "+
 		"If the fleet gave up, the log of its manager has the problem LeftUndone. The rights in the member stay. Look there for what is left, "+
-		"and run mcctl leave %s --dependents=keep then, which removes them", had.name, hub.config.Host, why, had.name)
+		"and run mcctl leave %s --dependents=keep%s then, which removes them", had.name, hub.config.Host, why, had.name, inNamespace(had.namespace))
 }
 
 // unreleased is the error of a leave for which the controllers have not let go of the member.
 func (l *leave) unreleased(had leaving, prunes bool) error {
 	again, on := "again", ""
+	name, namespace := had.shownAs()
 	if prunes {
-		again, on = had.name+" --dependents=prune", " as long as the fleet does, and says if it cannot tell whether that gave up"
+		again, on = had.name+" --dependents=prune"+inNamespace(had.namespace), " as long as the fleet does, and says if it cannot tell whether that gave up"
 	}
-	return fmt.Errorf("the controllers have not let go of the member after %s: mcctl describe %s --live tells what is left. Run mcctl leave %s, "+
-		"which waits on%s; with --dependents=keep it leaves at once, and what they have put there stays", l.timeout, had.name, again, on)
+	return fmt.Errorf("the controllers have not let go of the member after %s: mcctl describe %s --live%s tells what is left. Run mcctl leave %s, "+
+		"which waits on%s; with --dependents=keep it leaves at once, and what they have put there stays", l.timeout, name, inNamespace(namespace), again, on)
 }
