@@ -32,8 +32,10 @@ type joined struct {
 	members []membersv1alpha1.Member
 	// identity is that of the cluster that has joined, and empty if it is not known.
 	identity string
-	// namesakes are the members of the same cluster that have the name in other namespaces of the hub.
+	// namesakes are the members of the same cluster that have the name in other namespaces of the hub. unlisted says that there may be more,
+	// as the caller may not list them.
 	namesakes []string
+	unlisted  bool
 	// traceless says that there is neither a ClusterAccess nor anything that mcctl has made in the member.
 	traceless bool
 }
@@ -55,12 +57,20 @@ func (r *reached) joined(ctx context.Context, name string) (joined, error) {
 	}
 	j.access, j.identity = access, access.Annotations[membership.IdentityAnnotation]
 	j.members, err = r.seen(ctx, key)
-	for i := range j.members {
-		if m := &j.members[i]; j.identity == "" && (m.Namespace == r.namespace || m.Namespace == access.Namespace) {
-			j.identity = m.Status.Identity
-		}
+	if j.identity == "" {
+		j.identity = r.seenAs(key, j.members)
 	}
 	return j, err
+}
+
+// seenAs returns which cluster a manager has seen, as Members of an access say it in namespaces that are not of others.
+func (r *reached) seenAs(access client.ObjectKey, members []membersv1alpha1.Member) (identity string) {
+	for i := range members {
+		if m := &members[i]; identity == "" && (m.Namespace == r.namespace || m.Namespace == access.Namespace) {
+			identity = m.Status.Identity
+		}
+	}
+	return identity
 }
 
 // seen returns the Members that managers have written of what has a ClusterAccess. A provider of one namespace has its Member there, under

@@ -83,30 +83,45 @@ func (r *reached) names(member string) []string {
 	return []string{key.Name, key.String()}
 }
 
-// namesakes returns the members of the same cluster that have the name of another in other namespaces of the hub, as far as the caller may
-// list ClusterAccesses.
-func (r *reached) namesakes(ctx context.Context, of joined, identity string) (all []string, err error) {
+// namesakes returns the members of the same cluster that have the name of another in other namespaces of the hub. unlisted says that the caller
+// may not list ClusterAccesses, so that it is not known whether there are such.
+func (r *reached) namesakes(ctx context.Context, of joined, identity string) (all []string, unlisted bool, err error) {
 	key, mayBe := r.accessOf(of.name)
 	if !mayBe {
-		return nil, nil
+		return nil, false, nil
 	}
 	list := &accessv1alpha1.ClusterAccessList{}
 	err = r.List(ctx, list, byName(key.Name))
 	if apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
-		return nil, nil
+		return nil, apierrors.IsForbidden(err), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list the ClusterAccesses %s in the %s (%s): %w", key.Name, r.name, r.config.Host, err)
+		return nil, false, fmt.Errorf("list the ClusterAccesses %s in the %s (%s): %w", key.Name, r.name, r.config.Host, err)
 	}
 	for i := range list.Items {
 		one := &list.Items[i]
-		noted := one.Annotations[membership.IdentityAnnotation]
-		is := noted == identity || noted == "" && (of.access == nil || of.access.Spec.Server == one.Spec.Server)
-		if is && one.Namespace != key.Namespace {
+		if one.Namespace == key.Namespace {
+			continue
+		}
+		noted, err := r.noted(ctx, one)
+		if err != nil {
+			return nil, false, err
+		}
+		if noted == identity || noted == "" && (of.access == nil || of.access.Spec.Server == one.Spec.Server) {
 			all = append(all, client.ObjectKeyFromObject(one).String())
 		}
 	}
-	return all, nil
+	return all, false, nil
+}
+
+// noted returns which cluster an access leads to, as join has noted it there or a manager in the Member. It is empty if neither has.
+func (r *reached) noted(ctx context.Context, access *accessv1alpha1.ClusterAccess) (string, error) {
+	if identity := access.Annotations[membership.IdentityAnnotation]; identity != "" {
+		return identity, nil
+	}
+	key := client.ObjectKeyFromObject(access)
+	members, err := r.seen(ctx, key)
+	return r.seenAs(key, members), err
 }
 
 // have reads an object, and reports whether it is there. A kind that is not served has no objects.

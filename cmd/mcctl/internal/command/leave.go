@@ -258,7 +258,7 @@ func (l *leave) look(ctx context.Context, hub, member *reached, mark mark, had l
 		return presence{}, err
 	}
 	of := had.joined
-	if of.namesakes, err = hub.namesakes(ctx, of, identity); err != nil {
+	if of.namesakes, of.unlisted, err = hub.namesakes(ctx, of, identity); err != nil {
 		return presence{}, hubError{err}
 	}
 	has, err := member.presence(ctx, hub, mark, of)

@@ -279,3 +279,33 @@ func TestAMemberThatNoManagerHasWrittenKeepsNothingFromBeingPruned(t *testing.T)
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestLeaveKeepsTheWebhooksOfANamesakeThatIsNotSeenAtOnce: the caller may not list ClusterAccesses, or its own Member alone says which cluster it is.
+func TestLeaveKeepsTheWebhooksOfANamesakeThatIsNotSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.joinTwice(t)
+	id := s.addProgram(t) // in default
+	s.create(t, newWebhooks("of-default", "limits", id, "east"), newWebhooks("of-kube-public", "limits", id, "kube-public/east"))
+	s.addUser(t, s.Local, "narrow",
+		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "delete", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
+	leave := []string{"leave", "east", "--namespace", "kube-public", "--member-context", "member"}
+	r := s.run(t, append(leave, "--user", "local-narrow")...)
+	if left := s.webhooksOf(t); r.code != 0 || !slices.Equal(left, []string{"of-default"}) || !strings.Contains(r.errOut, "you may not list") {
+		t.Errorf("of a caller that may not list ClusterAccesses: there are still %q: %+v", left, r)
+	}
+	if r := s.joinIn(t, "kube-public", "of-c", "c/fleet"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	a := s.access(t)
+	a.Annotations, a.Spec.Server = nil, "https://east.vpn.example.com"
+	if err := s.Local.Client().Update(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	s.addMember(t, "east", membersv1alpha1.Status{Identity: string(systemNamespace(t, s.Members[0].Client()).UID)})
+	r = s.run(t, leave...)
+	if left := s.webhooksOf(t); r.code != 0 || !slices.Equal(left, []string{"of-default"}) || !strings.Contains(r.errOut, "may keep it for default/east") {
+		t.Errorf("where its Member says that it is the same cluster: there are still %q: %+v", left, r)
+	}
+}

@@ -88,7 +88,7 @@ func (r *reached) keepsFor(ctx context.Context, configuration metav1.Object, of 
 	}
 	secret := configuration.GetLabels()[membership.WebhooksLabel] + webhooksSecret
 	where := []string{markedAs(r.namespace, of.name).Namespace, r.namespace, metav1.NamespaceAll}
-	shared := len(of.namesakes) > 0 && !strings.Contains(by.Member, "/")
+	shared := (of.unlisted || len(of.namesakes) > 0) && !strings.Contains(by.Member, "/")
 	switch { // a program may mean one of these
 	case shared && of.traceless:
 		where = nil
@@ -100,6 +100,9 @@ func (r *reached) keepsFor(ctx context.Context, configuration metav1.Object, of 
 		if err != nil || is {
 			return "", err
 		}
+	}
+	if shared && of.unlisted {
+		return fmt.Sprintf("the program at %s may keep it for a member %s of another namespace, and you may not list the ClusterAccesses of all", by.URL, by.Member), nil
 	}
 	if shared {
 		return fmt.Sprintf("the program at %s may keep it for %s, which has joined too", by.URL, strings.Join(of.namesakes, ", ")), nil
