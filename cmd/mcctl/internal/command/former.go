@@ -25,89 +25,94 @@ type former struct {
 }
 
 // formerOf returns what goes once the member has joined. It is an error if the caller may not remove all of it. Nothing is written.
-func (p joinPlan) formerOf(ctx context.Context, hub, member *reached) (former, error) {
-	if p.minted {
-		return p.formerMinters(ctx, hub, member)
+func (p joinPlan) formerOf(ctx context.Context, hub, member *reached) (f former, err error) {
+	var ofSecret map[string]bool
+	if !p.minted {
+		if f, ofSecret, err = p.formerSecret(ctx, hub); err != nil {
+			return f, err
+		}
 	}
-	return p.formerMinter(ctx, hub, member)
+	if f.member, err = p.formerMinters(ctx, hub, member, ofSecret); err != nil {
+		return f, err
+	}
+	if err := hub.mayDelete(ctx, f.hub); err != nil {
+		return f, err
+	}
+	return f, member.mayDelete(ctx, f.member)
 }
 
-// formerMinters returns what a member with a minter has of those for other accounts. The member tells, so that a join that was interrupted
-// is gone on with: the hub knows the account by then that is the right one now.
-func (p joinPlan) formerMinters(ctx context.Context, hub, member *reached) (former, error) {
-	var f former
+// formerMinters returns what the member has of minters that it needs no more: those for other accounts, and all of one that is federated. The
+// member tells, so that a join that was interrupted is gone on with: the hub knows by then what is right now. What the Secret of one names goes too.
+func (p joinPlan) formerMinters(ctx context.Context, hub, member *reached, ofSecret map[string]bool) (goes []client.Object, err error) {
 	made, err := member.made(ctx, p.mark, membership.MemberKinds())
 	if forbidden := err; apierrors.IsForbidden(err) {
 		before, err := hub.joined(ctx, p.target.Name)
-		if err == nil && before.access != nil && before.access.Spec.Minter != nil && workerOf(before.access.Spec.Minter) != p.rights.Account {
+		if err == nil && (len(ofSecret) > 0 || p.replaces(before.access)) {
 			err = forbidden
 		}
-		return f, err // it takes no right to list to join with the account of before
+		return nil, err // it takes no right to list to join as before, or without a minter
 	}
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	has, goes := names(made), map[string]bool{}
+	needed := names(p.member)
+	if p.minted {
+		maps.Copy(needed, names(minterOf(p.rights.Account)))
+	}
+	ofMinters := mintersAmong(made)
+	return slices.DeleteFunc(made, func(obj client.Object) bool {
+		name := describe(obj)
+		return !ofMinters[name] && !ofSecret[name] || needed[name]
+	}), nil
+}
+
+// replaces reports whether an access says of a minter that is none of the plan.
+func (p joinPlan) replaces(before *accessv1alpha1.ClusterAccess) bool {
+	return before != nil && before.Spec.Minter != nil && !(p.minted && workerOf(before.Spec.Minter) == p.rights.Account)
+}
+
+// mintersAmong returns the names of what minters consist of, with their accounts.
+func mintersAmong(made []client.Object) map[string]bool {
+	has, all := names(made), map[string]bool{}
 	for _, obj := range made {
 		worker := types.NamespacedName{Namespace: obj.GetNamespace(), Name: membership.WorkerOf(obj.GetName())}
-		if isMinter := !slices.ContainsFunc(membership.MinterObjects(worker), func(o client.Object) bool { return !has[describe(o)] }); isMinter {
-			maps.Copy(goes, names(minterOf(worker)))
+		if !slices.ContainsFunc(membership.MinterObjects(worker), func(o client.Object) bool { return !has[describe(o)] }) {
+			maps.Copy(all, names(minterOf(worker)))
 		}
 	}
-	needed := names(slices.Concat(p.member, minterOf(p.rights.Account)))
-	for _, obj := range made {
-		if name := describe(obj); goes[name] && !needed[name] {
-			f.member = append(f.member, obj)
-		}
-	}
-	return f, member.mayDelete(ctx, f.member)
+	return all
 }
 
 func workerOf(m *accessv1alpha1.Minter) types.NamespacedName {
 	return types.NamespacedName{Namespace: m.ServiceAccountNamespace, Name: m.ServiceAccountName}
 }
 
-// formerMinter returns what goes once a member is federated. The Secret goes last, so that a join that was interrupted is gone on with.
-func (p joinPlan) formerMinter(ctx context.Context, hub, member *reached) (former, error) {
-	var f former
+// formerSecret returns the Secret of a minter, which goes once a member is federated, and the names of what it says of the member.
+func (p joinPlan) formerSecret(ctx context.Context, hub *reached) (f former, ofSecret map[string]bool, err error) {
 	secret := &corev1.Secret{}
 	secret.SetGroupVersionKind(membership.SecretKind())
 	secret.Namespace, secret.Name = p.target.Namespace, membership.MinterSecretName(p.target.Name)
 	found, err := hub.have(ctx, secret)
 	if forbidden := err; apierrors.IsForbidden(err) {
 		before, err := hub.joined(ctx, p.target.Name)
-		if err == nil && before.access != nil && before.access.Spec.Minter != nil {
+		if err == nil && p.replaces(before.access) {
 			err = forbidden
 		}
-		return f, err // it takes no right to Secrets to join without one
+		return f, nil, err // it takes no right to Secrets to join without one
 	}
 	switch {
 	case err != nil || !found:
-		return f, err
-	case !p.mark.isOn(secret):
-		if ofMinter(secret) {
-			f.kept = []client.Object{secret}
-		}
-		return f, nil
+		return f, nil, err
+	case p.mark.isOn(secret):
+		f.hub = []client.Object{secret}
+		ofSecret = names(minterOf(types.NamespacedName{
+			Namespace: string(secret.Data[accessv1alpha1.MinterNamespace]),
+			Name:      membership.WorkerOf(string(secret.Data[accessv1alpha1.MinterServiceAccount])),
+		}))
+	case ofMinter(secret):
+		f.kept = []client.Object{secret}
 	}
-	f.hub = []client.Object{secret}
-	made, err := member.made(ctx, p.mark, membership.MemberKinds())
-	if err != nil {
-		return f, err
-	}
-	goes := names(minterOf(types.NamespacedName{
-		Namespace: string(secret.Data[accessv1alpha1.MinterNamespace]),
-		Name:      membership.WorkerOf(string(secret.Data[accessv1alpha1.MinterServiceAccount])),
-	}))
-	for _, obj := range made {
-		if goes[describe(obj)] {
-			f.member = append(f.member, obj)
-		}
-	}
-	if err := hub.mayDelete(ctx, f.hub); err != nil {
-		return f, err
-	}
-	return f, member.mayDelete(ctx, f.member)
+	return f, ofSecret, nil
 }
 
 // minterOf returns what is in a member of the minter of an account, and that account.

@@ -109,3 +109,66 @@ func TestAnotherAccountTakesThePlaceOfTheFormerOne(t *testing.T) {
 		}
 	})
 }
+
+func TestAMinterGoesWhereItsSecretIsGoneOrOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, theirs := range map[string]*corev1.Secret{
+		"gone": nil,
+		"of others": {
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east-minter"},
+			StringData: map[string]string{"token": "of-others", "server": "https://east.example.com", "namespace": "fleet-system", "serviceAccount": "fleet-minter"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			if r := s.join(t); r.code != 0 {
+				t.Fatalf("join: %+v", r)
+			}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east-minter"}}
+			if err := s.Local.Client().Delete(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+			if theirs != nil {
+				if err := s.Local.Client().Create(t.Context(), theirs); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := s.join(t, "--federated", "operator")
+			if r.code != 0 {
+				t.Fatalf("join: %+v", r)
+			}
+			for _, gone := range []string{
+				"ServiceAccount fleet-system/fleet", "ServiceAccount fleet-system/fleet-minter", "Role fleet-system/fleet-minter", "RoleBinding fleet-system/fleet-minter",
+				"ValidatingAdmissionPolicy fleet-runtime.fleet-system.fleet-minter", "ValidatingAdmissionPolicyBinding fleet-runtime.fleet-system.fleet-minter",
+			} {
+				if !strings.Contains(r.errOut, "member: "+gone+": deleted\n") {
+					t.Errorf("%s stays:\n%s", gone, r.errOut)
+				}
+			}
+			if kept := strings.Contains(r.errOut, "Secret default/east-minter: kept"); kept != (theirs != nil) {
+				t.Errorf("it names the Secret of others: %t\n%s", kept, r.errOut)
+			}
+		})
+	}
+}
+
+func TestToJoinFederatedTakesNoRightToListWhereThereWasNoMinter(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addUser(t, s.Members[0], "writer",
+		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "create", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}})
+	federated := []string{"--federated", "operator", "--member-user", "member-1-writer"}
+	for range 2 {
+		if r := s.join(t, federated...); r.code != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	if r := s.join(t, federated...); r.code != 1 || !strings.Contains(r.errOut, "forbidden") {
+		t.Errorf("of one with a minter: %+v", r)
+	}
+}
