@@ -71,12 +71,17 @@ func (p joinPlan) replaces(before *accessv1alpha1.ClusterAccess) bool {
 	return before != nil && before.Spec.Minter != nil && !(p.minted && workerOf(before.Spec.Minter) == p.rights.Account)
 }
 
-// mintersAmong returns the names of what minters consist of, with their accounts.
+// mintersAmong returns the names of what minters consist of, with their accounts. The policy about a minter goes last, so it tells of one of which
+// a part is gone.
 func mintersAmong(made []client.Object) map[string]bool {
 	has, all := names(made), map[string]bool{}
 	for _, obj := range made {
-		worker := types.NamespacedName{Namespace: obj.GetNamespace(), Name: membership.WorkerOf(obj.GetName())}
-		if !slices.ContainsFunc(membership.MinterObjects(worker), func(o client.Object) bool { return !has[describe(o)] }) {
+		minter, isMinter := membership.BoundBy(obj)
+		if !isMinter {
+			minter = client.ObjectKeyFromObject(obj)
+		}
+		worker := types.NamespacedName{Namespace: minter.Namespace, Name: membership.WorkerOf(minter.Name)}
+		if isMinter || !slices.ContainsFunc(membership.MinterObjects(worker), func(o client.Object) bool { return !has[describe(o)] }) {
 			maps.Copy(all, names(minterOf(worker)))
 		}
 	}

@@ -172,3 +172,35 @@ func TestToJoinFederatedTakesNoRightToListWhereThereWasNoMinter(t *testing.T) {
 		t.Errorf("of one with a minter: %+v", r)
 	}
 }
+
+func TestAJoinGoesOnRemovingTheFormerMinterAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t, "--service-account", "team/former"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	// The join with another account has got as far as the accounts.
+	for _, name := range []string{"former", "former-minter"} {
+		s.delete(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}})
+	}
+	r := s.join(t, "--service-account", "team/now")
+	if r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	for _, gone := range []string{
+		"RoleBinding team/former-minter", "Role team/former-minter", "ValidatingAdmissionPolicyBinding fleet-runtime.team.former-minter",
+		"ValidatingAdmissionPolicy fleet-runtime.team.former-minter",
+	} {
+		if !strings.Contains(r.errOut, "member: "+gone+": deleted\n") {
+			t.Errorf("%s stays:\n%s", gone, r.errOut)
+		}
+	}
+}
+
+// delete deletes an object of the member.
+func (s *stage) delete(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := s.Members[0].Client().Delete(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}

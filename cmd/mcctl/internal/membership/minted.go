@@ -57,9 +57,25 @@ func MinterObjects(account types.NamespacedName) []client.Object {
 	}
 }
 
+const (
+	kindPolicy = "ValidatingAdmissionPolicy"
+	// policyPrefix begins the name of each policy about a minter.
+	policyPrefix = "fleet-runtime."
+)
+
 // policyName is that of the policy about a minter, which has no namespace.
 func policyName(minter types.NamespacedName) string {
-	return "fleet-runtime." + minter.Namespace + "." + minter.Name
+	return policyPrefix + minter.Namespace + "." + minter.Name
+}
+
+// BoundBy returns the minter that a policy is about, by its name. No name of a namespace has a dot.
+func BoundBy(policy client.Object) (minter types.NamespacedName, is bool) {
+	name, is := strings.CutPrefix(policy.GetName(), policyPrefix)
+	if !is || policy.GetObjectKind().GroupVersionKind().Kind != kindPolicy {
+		return minter, false
+	}
+	minter.Namespace, minter.Name, is = strings.Cut(name, ".")
+	return minter, is
 }
 
 // LeavesRoom returns an error if the name of an account is too long for those of its minter and of the policy about that.
@@ -82,7 +98,7 @@ func MinterPolicy(account types.NamespacedName, audiences []string) []client.Obj
 	}
 	return []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta:   typed("ValidatingAdmissionPolicy"),
+			TypeMeta:   typed(kindPolicy),
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: admissionv1.ValidatingAdmissionPolicySpec{
 				FailurePolicy: new(admissionv1.Fail),
