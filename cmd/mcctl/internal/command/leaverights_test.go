@@ -149,3 +149,19 @@ func TestLeaveByForceGoesOnPastASecretOfTheHubThatStays(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRightToDeleteANamespaceIsListedWhereTheCallerMayNotLookIntoIt(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addUser(t, s.Members[0], "blind",
+		rbacv1.PolicyRule{APIGroups: []string{"", rbacv1.GroupName, "admissionregistration.k8s.io"}, Resources: []string{
+			"serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "validatingadmissionpolicies",
+			"validatingadmissionpolicybindings", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+		}, Verbs: []string{"get", "list", "delete"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list"}},
+	)
+	s.changesNothing(t, "delete namespaces fleet-system", "leave", "east", "--member-context", "member", "--member-user", "member-1-blind")
+}
