@@ -165,6 +165,8 @@ type leaving struct {
 	secrets, others []client.Object
 	// imports are of accounts of the member.
 	imports []keptObject
+	// unasked says that the caller may not list Secrets, of which a federated member needs none.
+	unasked bool
 }
 
 func (l leaving) none() bool { return l.access == nil && len(l.secrets) == 0 }
@@ -177,7 +179,9 @@ func (r *reached) leaving(ctx context.Context, name string, mark mark) (leaving,
 		return l, err
 	}
 	if key, mayBe := r.accessOf(name); mayBe {
-		if l.secrets, err = r.made(ctx, mark, membership.HubKinds(), client.InNamespace(key.Namespace)); err != nil {
+		l.secrets, err = r.made(ctx, mark, membership.HubKinds(), client.InNamespace(key.Namespace))
+		l.unasked = apierrors.IsForbidden(err) && l.access != nil && l.access.Spec.Federated != nil
+		if err != nil && !l.unasked {
 			return l, err
 		}
 	}
@@ -290,6 +294,9 @@ func (l *leave) leaveHub(ctx context.Context, hub *reached, had leaving, progres
 		}
 	}
 	progress.kept(hub, had.others)
+	if had.unasked {
+		tellf(progress.to, "%s: Secrets: not looked for, since you may not list them, and a federated member needs none\n", hub.name)
+	}
 	for _, one := range had.imports {
 		progress.keep(hub, one, one.why)
 	}

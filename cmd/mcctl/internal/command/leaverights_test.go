@@ -165,3 +165,24 @@ func TestTheRightToDeleteANamespaceIsListedWhereTheCallerMayNotLookIntoIt(t *tes
 	)
 	s.changesNothing(t, "delete namespaces fleet-system", "leave", "east", "--member-context", "member", "--member-user", "member-1-blind")
 }
+
+func TestAFederatedMemberLeavesByACallerThatMayNotListSecrets(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addUser(t, s.Local, "accesses", rbacv1.PolicyRule{APIGroups: []string{accessv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
+	as := []string{"--member-context", "member", "--user", "local-accesses"}
+	if r := s.join(t, "--federated", "operator", "--user", "local-accesses"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	if r := s.run(t, append(as, "leave", "east")...); r.code != 0 || !strings.Contains(r.errOut, "hub: Secrets: not looked for, since you may not list them") {
+		t.Errorf("leave: %+v", r)
+	}
+	if left := s.madeByMcctl(t); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
+	}
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.changesNothing(t, "list each Secret in the hub", append(as, "leave", "east")...)
+}
