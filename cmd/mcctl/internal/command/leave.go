@@ -381,6 +381,11 @@ func (l *leave) leaveMember(
 		l.manual(mark, had)
 		return nil
 	}
+	if _, ofHub := errors.AsType[hubError](err); ofHub {
+		return fmt.Errorf("the hub is clean, and all that mcctl join has made in the member is deleted. Programs may have written webhooks there "+
+			"meanwhile, and the hub does not tell which are of the member %s. Run this in the member, and delete what it shows of programs of this hub "+
+			"for that one: %s: %w", had.name, membership.ManualLook, err)
+	}
 	if err != nil {
 		again := "mcctl leave again"
 		if l.dependents == pruneDependents { // which the next one could not be sure of

@@ -146,3 +146,29 @@ func TestLeaveChangesNothingWhereTheHubDoesNotTellWhatIsOfTheMember(t *testing.T
 		})
 	}
 }
+
+func TestLeaveSaysThatTheMemberIsCleanWhereTheHubFailsAfterThat(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	// Another configuration is written once the first is deleted, of which the hub does not tell.
+	s.create(t, newWebhooks("limits", "limits", s.addProgram(t), "east"))
+	var asked atomic.Int32
+	s.addTroubled(t, &troubled{away: func() {}, fails: func(req *http.Request) bool {
+		is := strings.HasSuffix(req.URL.Path, "/secrets") && req.URL.Query().Has("fieldSelector")
+		if is && asked.Add(1) == 1 {
+			s.create(t, newWebhooks("meanwhile", "limits", "id-of-limits", "east"))
+		}
+		return is && asked.Load() > 1
+	}})
+	r := s.run(t, "leave", "east", "--context", "troubled", "--member-context", "member")
+	if r.code != 1 || strings.Contains(r.errOut, "in the member stays") || !strings.Contains(r.errOut, "all that mcctl join has made in the member is deleted") ||
+		!strings.Contains(r.errOut, "kubectl get validatingwebhookconfigurations") {
+		t.Errorf("%+v", r)
+	}
+	if left := s.madeByMcctl(t); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
+	}
+}
