@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -104,7 +105,8 @@ func (r *reached) tries(ctx context.Context, objects []client.Object, mark mark)
 }
 
 // apply makes an object what obj says, and says what became of it, or beside an error what was tried. What was there before, and was not
-// made for the member, stays without the labels by which it would be deleted when the member leaves.
+// made for the member, stays without the labels by which it would be deleted when the member leaves. A role or binding of others that is not
+// as obj says is an error.
 func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRun bool) (string, error) {
 	desired, err := applied(obj)
 	if err != nil {
@@ -120,7 +122,11 @@ func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRu
 	if _, is := obj.(*accessv1alpha1.ClusterAccess); !is && (!exists || mark.isOn(before)) { // its labels are the member's
 		mark.put(desired)
 	}
-	options := []client.ApplyOption{fieldManager, client.ForceOwnership}
+	ofOthers := exists && !mark.isOn(before) && givesRights(obj)
+	options := []client.ApplyOption{fieldManager}
+	if !ofOthers { // what is as it is to be is nothing to be forced
+		options = append(options, client.ForceOwnership)
+	}
 	if dryRun {
 		options = append(options, client.DryRunAll)
 	}
@@ -128,13 +134,23 @@ func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRu
 	if !exists {
 		result = created
 	}
-	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(after), options...); err != nil {
+	err = r.Apply(ctx, client.ApplyConfigurationFromUnstructured(after), options...)
+	if ofOthers && apierrors.IsConflict(err) {
+		return result, fmt.Errorf("others have made %s, and otherwise than FILE or mcctl would; give yours another name, or delete that one: %w",
+			describe(desired), r.failed("apply", desired, err))
+	}
+	if err != nil {
 		return result, r.failed("apply", desired, err)
 	}
 	if exists && (!dryRun && after.GetResourceVersion() == before.GetResourceVersion() || dryRun && same(before, after)) {
 		result = unchanged
 	}
 	return result, nil
+}
+
+// givesRights reports whether an object is a role or a binding. Whoever has made it may rely on what it gives.
+func givesRights(obj client.Object) bool {
+	return obj.GetObjectKind().GroupVersionKind().Group == rbacv1.GroupName
 }
 
 // same reports whether a dry run has changed nothing: it has no version of its own.

@@ -168,3 +168,67 @@ func TestLeaveNamesWhatItCannotReach(t *testing.T) {
 		t.Errorf("when it is back: %+v", again)
 	}
 }
+
+func TestRolesAndBindingsOfOthersAreNotWrittenOver(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	theirs := &rbacv1.ClusterRole{ObjectMeta: named("checksums"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: named("more"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "more"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "somebody"}},
+	}
+	s.create(t, theirs, binding)
+	join := func(role string) []string {
+		rules := write(t, strings.Replace(roleDocument, "checksums", role, 1))
+		return []string{"join", "east", "--member-context", "member", "--advertise-server", s.Members[0].Config().Host, "--rules", rules}
+	}
+	for role, what := range map[string]string{"checksums": "ClusterRole checksums", "more": "ClusterRoleBinding more"} {
+		for _, says := range []string{"nothing was written", what, "give yours another name", "delete that one"} {
+			s.changesNothing(t, says, join(role)...)
+		}
+		s.untouched(t)
+	}
+	for _, obj := range []client.Object{theirs, binding} {
+		before := obj.GetResourceVersion()
+		if err := s.Members[0].Client().Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil || obj.GetResourceVersion() != before {
+			t.Errorf("%T %s was written, or: %v", obj, obj.GetName(), err)
+		}
+	}
+	if r := s.run(t, join("own")...); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	rbac := []string{"rbac", "east", "--member-context", "member", "--rules", write(t, roleDocument)}
+	s.changesNothing(t, "give yours another name", rbac...)
+	s.delete(t, theirs)
+	if r := s.run(t, rbac...); r.code != 0 {
+		t.Errorf("once the role of others is deleted: %+v", r)
+	}
+	own := &rbacv1.ClusterRole{}
+	if err := s.Members[0].Client().Get(t.Context(), client.ObjectKey{Name: "own"}, own); err != nil {
+		t.Fatal(err)
+	}
+	own.Rules = nil
+	if err := s.Members[0].Client().Update(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.run(t, join("own")...); r.code != 0 || !strings.Contains(r.errOut, "ClusterRole own: changed") {
+		t.Errorf("what mcctl has made is made right again: %+v", r)
+	}
+}
+
+func TestAMemberJoinsThatHasWhatJoinPrintsByOthers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	printed := s.joinBy(t, roleDocument, "--dry-run=client")
+	if printed.code != 0 {
+		t.Fatalf("%+v", printed)
+	}
+	s.applyPrinted(t, printed.out)
+	if r := s.joinBy(t, roleDocument); r.code != 0 {
+		t.Errorf("join: %+v", r)
+	}
+	again := s.joinBy(t, roleDocument)
+	if again.code != 0 || !strings.Contains(again.errOut, "ClusterRole checksums: unchanged") || !strings.Contains(again.errOut, "ClusterRoleBinding checksums: unchanged") {
+		t.Errorf("join again: %+v", again)
+	}
+}
