@@ -45,12 +45,23 @@ func newApplier(mark mark, dryRun bool, progress progress) applier {
 
 func (a applier) apply(ctx context.Context, to *reached, objects ...client.Object) error {
 	for _, obj := range objects {
-		err := a.progress.step(to.name+": "+describe(obj), func() (string, error) { return a.one(ctx, to, obj) })
+		err := a.progress.step(to.name+": "+describe(obj), func() (string, error) {
+			result, err := a.one(ctx, to, obj)
+			return a.told(result), err
+		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// told is a result as kubectl tells it.
+func (a applier) told(result string) string {
+	if a.dryRun {
+		return result + " (server dry run)"
+	}
+	return result
 }
 
 // one applies one object. In a dry run the server finds neither the namespace nor the role that this would have made before it, and judges a

@@ -37,7 +37,7 @@ func (a applier) namespaces(ctx context.Context, to *reached, namespaces []*core
 		result := ""
 		err := a.progress.step(to.name+": "+describe(namespace), func() (_ string, err error) {
 			result, err = a.one(ctx, to, namespace)
-			return result, err
+			return a.told(result), err
 		})
 		if err != nil {
 			return made, err

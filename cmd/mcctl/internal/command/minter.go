@@ -33,7 +33,7 @@ func (j *join) giveMinter(ctx context.Context, hub, member *reached, p joinPlan,
 	}
 	kept := err == nil && current(found, wanted) && accepted(ctx, member.config, found)
 	if !kept && a.dryRun {
-		return a.progress.step(hub.name+": "+describe(wanted), func() (string, error) { return "would get a new token", nil })
+		return j.wouldGive(ctx, hub, member, wanted, p, a)
 	}
 	token, err := minterToken(ctx, member, p) // also beside one that is kept: the member may have got other audiences since that was made
 	if err != nil {
@@ -47,6 +47,28 @@ func (j *join) giveMinter(ctx context.Context, hub, member *reached, p joinPlan,
 		return err
 	}
 	return a.apply(ctx, hub, membership.MinterSecret(p.target, p.rights.Account, token))
+}
+
+// wouldGive says in a dry run what becomes of a Secret and of the policy about the minter. It makes no token, which alone tells the audiences.
+func (j *join) wouldGive(ctx context.Context, hub, member *reached, secret client.Object, p joinPlan, a applier) error {
+	say := func(what, would string) error {
+		return a.progress.step(what, func() (string, error) { return would, nil })
+	}
+	if err := say(hub.name+": "+describe(secret), "would get a new token"); err != nil {
+		return err
+	}
+	policy := membership.MinterPolicy(p.rights.Account, nil)
+	found, err := member.have(ctx, policy[0].DeepCopyObject().(client.Object)) //nolint:forcetypeassert // it was one
+	if err != nil {
+		return err
+	}
+	if found {
+		if err := say(member.name+": "+describe(policy[0]), "would be for the audiences of the new token"); err != nil {
+			return err
+		}
+		policy = policy[1:]
+	}
+	return j.bound(ctx, member, policy, a)
 }
 
 // bound applies the policy about the minter, which clusters before Kubernetes 1.30 do not serve.

@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -73,7 +74,11 @@ func TestJoinWritesNothingThatTheCallerMayNotWriteWhole(t *testing.T) {
 	})
 	t.Run("a dry run of the servers", func(t *testing.T) {
 		r := s.join(t, "--dry-run=server")
-		for _, says := range []string{"Namespace fleet-system: created", "ServiceAccount fleet-system/fleet: created", "ClusterAccess default/east: created"} {
+		for _, says := range []string{
+			"Namespace fleet-system: created (server dry run)\n", "ServiceAccount fleet-system/fleet: created (server dry run)\n", "ClusterAccess default/east: created",
+			"ValidatingAdmissionPolicy fleet-runtime.fleet-system.fleet-minter: created (server dry run)\n",
+			"ValidatingAdmissionPolicyBinding fleet-runtime.fleet-system.fleet-minter: created (server dry run)\n",
+		} {
 			if r.code != 0 || !strings.Contains(r.errOut, says) {
 				t.Errorf("%q is not in %d:\n%s", says, r.code, r.errOut)
 			}
@@ -213,6 +218,27 @@ func TestRolesAndBindingsOfOthersAreNotWrittenOver(t *testing.T) {
 	}
 	if r := s.run(t, join("own")...); r.code != 0 || !strings.Contains(r.errOut, "ClusterRole own: changed") {
 		t.Errorf("what mcctl has made is made right again: %+v", r)
+	}
+}
+
+func TestADryRunSaysWhatBecomesOfAMinterWithoutASecret(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	if err := s.Local.Client().Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east-minter"}}); err != nil {
+		t.Fatal(err)
+	}
+	r := s.join(t, "--dry-run=server")
+	for _, says := range []string{
+		"hub: Secret default/east-minter: would get a new token\n",
+		"ValidatingAdmissionPolicy fleet-runtime.fleet-system.fleet-minter: would be for the audiences of the new token\n",
+		"ValidatingAdmissionPolicyBinding fleet-runtime.fleet-system.fleet-minter: unchanged (server dry run)\n",
+	} {
+		if r.code != 0 || !strings.Contains(r.errOut, says) {
+			t.Errorf("%q is not in %d:\n%s", says, r.code, r.errOut)
+		}
 	}
 }
 
