@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 )
@@ -24,9 +26,15 @@ func TestAConditionSaysWhatIsWrongNow(t *testing.T) {
 		generation  int64 // now, and 1 before
 		says        error
 	}{
-		"another message":                 {before: because(hub, "a"), now: because(member, "a"), generation: 1, says: because(member, "a")},
-		"another cause":                   {before: because(hub, "a"), now: because(hub, "b"), generation: 1, says: because(hub, "a")},
-		"another cause, of what was said": {before: because(hub, "a"), now: because(hub, "b"), generation: 2, says: because(hub, "a")},
+		"another message":                {before: because(hub, "a"), now: because(member, "a"), generation: 1, says: because(member, "a")},
+		"another cause":                  {before: because(hub, "a"), now: because(hub, "b"), generation: 1, says: because(hub, "a")},
+		"another cause, of another spec": {before: because(hub, "a"), now: because(hub, "b"), generation: 2, says: because(hub, "b")},
+		"a longer name":                  {before: because(hub+"2", "a"), now: because(hub, "a"), generation: 1, says: because(hub, "a")},
+		"another answer": {
+			before: &Error{v1alpha1.ReasonNotAllowed, member, apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("rbac"))},
+			now:    &Error{v1alpha1.ReasonNotAllowed, member, apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("a policy"))}, generation: 1,
+			says: &Error{v1alpha1.ReasonNotAllowed, member, apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("a policy"))},
+		},
 		"what others say":                 {before: errors.New("port 1"), now: errors.New("port 2"), generation: 1, says: errors.New("port 1")},
 		"what others say of another spec": {before: errors.New("port 1"), now: errors.New("port 2"), generation: 2, says: errors.New("port 2")},
 	} {

@@ -170,11 +170,19 @@ func setCondition(conditions *[]metav1.Condition, generation int64, kind string,
 	meta.SetStatusCondition(conditions, c)
 }
 
-// saysWhy reports whether a condition says what an error does, but for its cause.
+// saysWhy reports whether a condition says of this generation what an error does, but for its cause. What an API server has answered counts too.
 func saysWhy(known *metav1.Condition, generation int64, why error) bool {
 	own, isOwn := errors.AsType[*Error](why)
-	if !isOwn {
-		return why == nil || known.ObservedGeneration == generation
+	switch {
+	case why == nil:
+		return true
+	case known.ObservedGeneration != generation:
+		return false
+	case !isOwn:
+		return true
+	case own.isAnswer():
+		return known.Message == why.Error()
+	default:
+		return strings.Contains(known.Message+": ", own.message+": ")
 	}
-	return strings.Contains(known.Message, own.message)
 }
