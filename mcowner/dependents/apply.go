@@ -84,9 +84,10 @@ func (p *placement) applyInWaves(
 			if why := s.lacking[w.obj.GetNamespace()]; why != nil {
 				result = p.later(w, found, why)
 			} else {
-				result = p.object(ctx, w, p.comes(w.kind.GroupKind(), wants, unknown[w.kind.GroupKind()]))
+				result = p.object(ctx, w, p.comes(w, wants, unknown[w.kind.GroupKind()]))
 			}
 			s.note(p.at, w, result)
+			p.noteReady(w, result)
 			p.o.noteHung(key, remote.IsHung(result.Err))
 			if p.isOver(result.Err) {
 				over = fmt.Errorf("%w: %s gave no answer about %s", ErrWaiting, p.at, w.kind.Describe(w.obj))

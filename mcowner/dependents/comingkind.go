@@ -20,18 +20,34 @@ const (
 	comingPause = 2 * time.Second
 )
 
-// comes returns why a kind cannot be read. One that is not served is waited for a while if the owner brings its CustomResourceDefinition too:
-// that is ready by the time at which anything of the kind has its turn, and discovery follows it.
-func (p *placement) comes(kind schema.GroupKind, wants []wanted, unknown error) error {
-	if !isUnserved(unknown) || !slices.ContainsFunc(wants, func(w wanted) bool { return w.defines(kind) }) {
+// comes returns why the kind of an object cannot be read. One that is not served is waited for if the owner brings its CustomResourceDefinition
+// too: until that is ready, and for a while then, as discovery follows it.
+func (p *placement) comes(w wanted, wants []wanted, unknown error) error {
+	kind := w.kind.GroupKind()
+	i := -1
+	if isUnserved(unknown) {
+		i = slices.IndexFunc(wants, func(crd wanted) bool { return crd.wave <= w.wave && crd.defines(kind) })
+	}
+	switch {
+	case i < 0:
 		p.o.served(p.at.Name(), kind)
 		return unknown
-	}
-	if p.o.unservedFor(p.at.Name(), kind) >= mostComing {
+	case !slices.Contains(p.ready, wants[i].obj.GetName()):
+		p.o.served(p.at.Name(), kind)
+	case p.o.unservedFor(p.at.Name(), kind) >= mostComing:
 		return unknown
+	default:
+		p.coming = true
 	}
-	p.coming = true
-	return fmt.Errorf("%s is not served yet by %s, and its CustomResourceDefinition is ready: %w: %w", kind, remote.ClusterText(p.at.Name()), ErrWaiting, unknown)
+	return fmt.Errorf("%s is not served yet by %s, and its CustomResourceDefinition is desired there: %w: %w",
+		kind, remote.ClusterText(p.at.Name()), ErrWaiting, unknown)
+}
+
+// noteReady notes that a CustomResourceDefinition is ready.
+func (p *placement) noteReady(w wanted, result ObjectResult) {
+	if w.kind.GroupKind() == crdKind && result.Err == nil && result.Object != nil && unready(w.kind, result.Object) == nil {
+		p.ready = append(p.ready, w.obj.GetName())
+	}
 }
 
 // defines reports whether an object is the CustomResourceDefinition of a kind.

@@ -119,7 +119,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 		c.recordEvents(o, home, owner)
 		return err
 	}
-	if p.mode != serving && !c.keys.On(owner) {
+	if p.mode != serving && !c.keys.On(owner) && (p.mode == retiring || !c.keys.Read(owner).GivenUp) {
 		c.ledger.forget(req)
 		return nil
 	}

@@ -8,8 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // Errors as they are met, about one object each.
@@ -26,6 +30,17 @@ var (
 	}}
 	errTaken = &ConflictError{Object: "ConfigMap default/b", Why: errNoReference}
 )
+
+// unsynced says that a kind cannot be read from a cache, as a fleet does.
+type unsynced struct{ error }
+
+func (e *unsynced) Is(target error) bool { return target == fleet.ErrNotReady }
+func (e *unsynced) Unwrap() error        { return e.error }
+func (e *unsynced) NotSynced() (mcreconcile.ClusterName, schema.GroupKind) {
+	return "a", schema.GroupKind{}
+}
+
+var errUnserved = &meta.NoKindMatchError{}
 
 // TestWhatIsWrongCountsBesideWhatIsWaitedFor, in whatever order objects have these errors.
 func TestWhatIsWrongCountsBesideWhatIsWaitedFor(t *testing.T) {
@@ -102,6 +117,8 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"refused, without a permit":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}, refused: true}, is: failed, once: other},
 		"refused, and a wave waits":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}}, is: failed, once: other},
 		"not answered":                 {report: report{Result: Result{Err: errUnanswered}}, is: other, once: other},
+		"a kind is not answered":       {report: report{Result: Result{Err: together(errOther, &unsynced{errUnanswered})}}, is: unread, once: unread},
+		"a kind is not served":         {report: report{Result: Result{Err: &unsynced{errUnserved}}}, is: failed, once: other},
 		"it leaves":                    {report: report{Result: Result{Err: errLeaving}}, is: other, once: other},
 		"others change it":             {report: report{Result: Result{Err: errOther}}, is: other, once: other},
 		"the old one is being deleted": {report: report{Result: Result{Err: errOld}}, is: other, once: other},

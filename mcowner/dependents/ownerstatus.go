@@ -57,7 +57,7 @@ func (a *accounting) results() []Result {
 
 // awaySince returns since when a cluster cannot be used, as far as the fleet knows.
 func awaySince(err error, otherwise time.Time) time.Time {
-	if state, ok := errors.AsType[*fleet.StateError](err); ok && !state.Status.Since.IsZero() {
+	if state, ok := errors.AsType[*fleet.StateError](err); ok && !state.Status.Since.IsZero() && !state.Status.Paused {
 		return state.Status.Since
 	}
 	return otherwise

@@ -41,8 +41,9 @@ type placement struct {
 	// read are the kinds whose dependents were read, each in a version, and over is why no others are.
 	read map[schema.GroupVersionKind]bool
 	over error
-	// coming says that something waits for a kind to be served.
+	// coming says that something waits for a kind to be served, and ready are the CustomResourceDefinitions that are.
 	coming bool
+	ready  []string
 }
 
 // isOver reports whether an error says that a request got no answer, and others got none before: the rest is left to the next

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -21,6 +22,8 @@ type progress struct {
 	policy   Rollout
 	revision hash                                 // of the owner, which was changed if it is another
 	seen     map[mcreconcile.ClusterName]bool     // looked at since the program began
+	read     map[mcreconcile.ClusterName]bool     // so, and all kinds could be read
+	unread   map[mcreconcile.ClusterName]int      // how often some kind could not be read before it counts as looked at
 	held     map[mcreconcile.ClusterName]bool     // permits, by whether anything was begun
 	failed   map[mcreconcile.ClusterName]struct{} // since the owner was changed
 	waiting  []mcreconcile.ClusterName            // for a permit, in this order
@@ -36,8 +39,13 @@ const (
 	notReady                 // nothing is to be written, and something is not ready
 	stalled                  // so, and it will not be
 	failed                   // see Rollout.HaltAfter
+	unread                   // a kind got no answer, or none for now
 	other
 )
+
+// mostUnread is after how many looks a cluster counts as looked at in which a kind gets no answer: at a start it may come, and where it never
+// does, other clusters wait no longer.
+const mostUnread = 4
 
 // next returns the progress of an owner that asks for something, nil if nothing is limited. The policy may be another one. If what is
 // asked for is another thing than before, failures do not count any more, and all clusters are looked at again.
@@ -48,6 +56,7 @@ func (p *progress) next(policy Rollout, revision hash) *progress {
 	if p == nil {
 		return &progress{
 			policy: policy, revision: revision, seen: map[mcreconcile.ClusterName]bool{},
+			read: map[mcreconcile.ClusterName]bool{}, unread: map[mcreconcile.ClusterName]int{},
 			held: map[mcreconcile.ClusterName]bool{}, failed: map[mcreconcile.ClusterName]struct{}{}, absent: map[mcreconcile.ClusterName]bool{},
 		}
 	}
@@ -96,11 +105,12 @@ func (p *progress) anyFailed() string {
 
 // note notes what came of a cluster.
 func (p *progress) note(name mcreconcile.ClusterName, what outcome) {
-	if what == notLooked {
+	if what == notLooked || what == unread && p.isSpared(name) {
 		return
 	}
-	first := !p.seen[name]
+	first := !p.read[name]
 	p.seen[name] = true
+	p.read[name] = p.read[name] || what != unread
 	delete(p.absent, name)
 	begun, held := p.held[name]
 	switch {
@@ -114,6 +124,12 @@ func (p *progress) note(name mcreconcile.ClusterName, what outcome) {
 	case held && !begun: // it asks again once it can begin
 		delete(p.held, name)
 	}
+}
+
+// isSpared reports whether a cluster that could not be read is to be looked at once more before others are changed.
+func (p *progress) isSpared(name mcreconcile.ClusterName) bool {
+	p.unread[name]++
+	return !p.seen[name] && p.unread[name] < mostUnread
 }
 
 func (p *progress) fail(name mcreconcile.ClusterName) {
@@ -146,6 +162,8 @@ func (p *progress) pass(name mcreconcile.ClusterName) {
 func (p *progress) left(name mcreconcile.ClusterName) {
 	delete(p.held, name)
 	delete(p.seen, name)
+	delete(p.read, name)
+	delete(p.unread, name)
 	delete(p.absent, name)
 	delete(p.failed, name)
 	p.giveUpWaiting(name)
@@ -176,6 +194,17 @@ func (p *progress) grant(targets int) []mcreconcile.ClusterName {
 func isFailure(err error) bool {
 	return first(each(err), func(one error) bool {
 		return errors.Is(one, errStalled) || !isPassing(one) && !errors.Is(one, errLeaving) && !isUnanswered(one)
+	}) != nil
+}
+
+// isUnread reports whether an error says that a kind cannot be read, and nothing about whether it can be had.
+func isUnread(err error) bool {
+	return first(each(err), func(one error) bool {
+		_, is := errors.AsType[interface {
+			error
+			NotSynced() (mcreconcile.ClusterName, schema.GroupKind)
+		}](one)
+		return is && isUnanswered(one)
 	}) != nil
 }
 

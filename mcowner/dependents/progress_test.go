@@ -102,6 +102,27 @@ func TestARolloutChangesSoManyClustersAtOnceAndAllAtLast(t *testing.T) {
 	}
 }
 
+// TestAClusterThatCannotBeReadAtFirstCountsOnceItIs, as one that is being changed, and is not waited for without end.
+func TestAClusterThatCannotBeReadAtFirstCountsOnceItIs(t *testing.T) {
+	t.Parallel()
+	var none *progress
+	p := none.next(Rollout{MaxParallel: intstr.FromInt32(1)}, hash{1})
+	for range mostUnread - 1 {
+		if p.note("a", unread); p.seen["a"] {
+			t.Fatal("it counts as looked at")
+		}
+	}
+	if p.note("a", unread); !p.seen["a"] {
+		t.Error("it is waited for without end")
+	}
+	if p.note("a", notReady); !p.held["a"] {
+		t.Error("it is not being changed")
+	}
+	if p.left("a"); len(p.seen)+len(p.read)+len(p.unread)+len(p.held) > 0 {
+		t.Errorf("something is left of it: %+v", p)
+	}
+}
+
 func TestAClusterThatNeverGetsReadyHoldsItsPermitAlone(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))

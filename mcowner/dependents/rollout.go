@@ -104,6 +104,8 @@ func outcomeOf(r report, current bool) outcome {
 		return notReady
 	case current && isFailure(r.Err):
 		return failed
+	case isUnread(r.Err):
+		return unread
 	default:
 		return other
 	}

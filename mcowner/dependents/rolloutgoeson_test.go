@@ -79,7 +79,9 @@ func TestAKindThatAnOwnerBringsItselfHaltsNoRollout(t *testing.T) {
 		eventually(t, "the object is there", func() bool { return w.isThere(cp, gadget.DeepCopy()) })
 	}
 	eventually(t, "all is done", func() bool { return dependents.Summarize(told.of("a")).Done == 3 })
-	if notes := w.notes(w.Local, "a"); slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, "Gadget") && strings.Contains(note, "no matches") }) {
+	if notes := w.notes(w.Local, "a"); slices.ContainsFunc(notes, func(note string) bool {
+		return strings.Contains(note, "Gadget") && strings.Contains(note, "no matches")
+	}) {
 		t.Errorf("the owner has the events %q", notes)
 	}
 	w.remove(w.Local, "a")

@@ -19,7 +19,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// tombs remember owners that went, or were let go, with the policy Orphan while they had dependents: such as in a cluster that was given
+// tombs remember owners that went, or were let go, with the policy Orphan or Keep while they had dependents: such as in a cluster that was given
 // up. If that is back one day, what the user asked to keep is not taken for an orphan. They are entries of a ConfigMap in the local
 // cluster.
 type tombs struct {
