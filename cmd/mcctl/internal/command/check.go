@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,7 +71,7 @@ func (k *check) run(ctx context.Context, name string) error {
 	config, expires, err := k.config(ctx, hub, found, name)
 	if err != nil {
 		if reason := fleet.ReasonOf(err); found.access != nil && reason != "" {
-			err = &exitError{code: codeNotReady, err: fmt.Errorf("%w\nDo this: %s", err, cureFromHere(reason, found.access))}
+			err = &exitError{code: codeNotReady, err: fmt.Errorf("%w\nDo this: %s", err, k.cureFromHere(reason, found.access))}
 		}
 		return err
 	}
@@ -103,9 +104,16 @@ func (k *check) run(ctx context.Context, name string) error {
 	return &exitError{code: codeNotReady, err: errors.New("rights are missing; mcctl rbac gives them")}
 }
 
-// cureFromHere is cureOf where a token was asked for from here: the hub may reach a member that the caller does not.
-func cureFromHere(reason string, a *accessv1alpha1.ClusterAccess) string {
-	cure := cureOf(reason, a)
+// cureFromHere is cureOf where a token was asked for from here: the hub may reach a member that the caller does not. Of what another address
+// answers than that of the ClusterAccess, nothing follows for that.
+func (a *asking) cureFromHere(reason string, access *accessv1alpha1.ClusterAccess) string {
+	cure := cureOf(reason, access)
+	ofSecret := []string{
+		accessv1alpha1.ReasonSecretNotFound, accessv1alpha1.ReasonSecretInvalid, accessv1alpha1.ReasonMismatch, accessv1alpha1.ReasonInvalid, accessv1alpha1.ReasonHub,
+	}
+	if a.server != "" && access.Spec.Minter != nil && !slices.Contains(ofSecret, reason) {
+		return fmt.Sprintf("see that %s, of --member-server, is the member's API server; %s, which the hub uses, was not asked", a.server, access.Spec.Server)
+	}
 	if reason == fleet.ReasonDNS || reason == fleet.ReasonRefused || reason == fleet.ReasonTimeout {
 		return "say with --member-server at which URL you reach the member from here. If you reach it nowhere, " + cure
 	}

@@ -216,6 +216,8 @@ type presence struct {
 	kept []keptObject
 	// others has the accounts of the controllers that others have made, and the bindings that give these rights.
 	others []client.Object
+	// marked says that mcctl has made some of it. Webhooks may be a namesake's.
+	marked bool
 	// of is what the hub knows of it.
 	of joined
 }
@@ -224,7 +226,7 @@ func (p presence) none() bool { return len(p.made)+len(p.others) == 0 }
 
 // named reports whether something says that it is of the member: mcctl has made it, or printed it. Other members have accounts of the same name.
 func (p presence) named(mark mark) bool {
-	return len(p.made) > 0 || slices.ContainsFunc(p.others, func(obj client.Object) bool { return mark.printedOn(obj) })
+	return p.marked || slices.ContainsFunc(p.others, func(obj client.Object) bool { return mark.printedOn(obj) })
 }
 
 // presence reads what there is in a member. Without a ClusterAccess, only what mcctl and the programs of the fleet have made is known.
@@ -232,7 +234,7 @@ func (r *reached) presence(ctx context.Context, hub *reached, mark mark, of join
 	access := of.access
 	made, err := r.made(ctx, mark, membership.MemberKinds())
 	of.traceless = access == nil && len(made) == 0
-	p := presence{of: of}
+	p := presence{of: of, marked: len(made) > 0}
 	if err != nil {
 		return p, err
 	}

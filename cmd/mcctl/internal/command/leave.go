@@ -180,7 +180,7 @@ func (r *reached) leaving(ctx context.Context, name string, mark mark) (leaving,
 	}
 	if key, mayBe := r.accessOf(name); mayBe {
 		l.secrets, err = r.made(ctx, mark, membership.HubKinds(), client.InNamespace(key.Namespace))
-		l.unasked = apierrors.IsForbidden(err) && l.access != nil && l.access.Spec.Federated != nil
+		l.unasked = apierrors.IsForbidden(err) && (l.access == nil || l.access.Spec.Federated != nil)
 		if err != nil && !l.unasked {
 			return l, err
 		}
@@ -295,7 +295,7 @@ func (l *leave) leaveHub(ctx context.Context, hub *reached, had leaving, progres
 	}
 	progress.kept(hub, had.others)
 	if had.unasked {
-		tellf(progress.to, "%s: Secrets: not looked for, since you may not list them, and a federated member needs none\n", hub.name)
+		tellf(progress.to, "%s: Secrets: not looked for, since you may not list them; a federated member needs none\n", hub.name)
 	}
 	for _, one := range had.imports {
 		progress.keep(hub, one, one.why)

@@ -181,6 +181,20 @@ func TestAFederatedMemberLeavesByACallerThatMayNotListSecrets(t *testing.T) {
 	if left := s.madeByMcctl(t); len(left) > 0 {
 		t.Errorf("it leaves %v", left)
 	}
+	if r := s.join(t, "--federated", "operator", "--user", "local-accesses"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.Members[0].Stop(t)
+	if r := s.run(t, append(as, "leave", "east")...); r.code != 1 || !strings.Contains(r.errOut, "the hub is clean") {
+		t.Errorf("leave while the member is away: %+v", r)
+	}
+	s.Members[0].Restart(t)
+	if r := s.run(t, append(as, "leave", "east")...); r.code != 0 {
+		t.Errorf("leave again: %+v", r)
+	}
+	if left := s.madeByMcctl(t); len(left) > 0 {
+		t.Errorf("it leaves then %v", left)
+	}
 	if r := s.join(t); r.code != 0 {
 		t.Fatalf("join: %+v", r)
 	}

@@ -258,3 +258,23 @@ func TestAMemberJoinsThatHasWhatJoinPrintsByOthers(t *testing.T) {
 		t.Errorf("join again: %+v", again)
 	}
 }
+
+// TestAMemberJoinsOverABindingThatLeavesOutItsGroups: API servers write them down.
+func TestAMemberJoinsOverABindingThatLeavesOutItsGroups(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: named("people"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "checksums"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "somebody"}, {Kind: rbacv1.GroupKind, Name: "some"}},
+	})
+	r := s.joinBy(t, roleDocument+`---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: people}
+roleRef: {kind: ClusterRole, name: checksums}
+subjects: [{kind: User, name: somebody}, {kind: Group, name: some}]
+`)
+	if r.code != 0 {
+		t.Errorf("join: %+v", r)
+	}
+}

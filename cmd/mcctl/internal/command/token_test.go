@@ -149,8 +149,10 @@ func TestAMemberIsAskedWhereTheCallerReachesIt(t *testing.T) {
 	if r := s.run(t, "check", "east"); r.code != 3 || !strings.Contains(r.errOut, "Do this: say with --member-server") {
 		t.Errorf("check where the hub reaches it: %+v", r)
 	}
-	elsewhere := s.Local.Config().Host
-	if r := s.run(t, "check", "east", "--member-server", elsewhere); r.code != 3 || !strings.Contains(r.errOut, "certificate") {
-		t.Errorf("check at a server with another CA: %+v", r)
+	for name, elsewhere := range map[string]string{"another CA": s.Local.Config().Host, "no server": "https://127.0.0.1:1"} {
+		r := s.run(t, "check", "east", "--member-server", elsewhere)
+		if r.code != 3 || !strings.Contains(r.errOut, "make a token") || !strings.Contains(r.errOut, "Do this: see that "+elsewhere+", of --member-server") {
+			t.Errorf("check where there is %s: %+v", name, r)
+		}
 	}
 }

@@ -42,3 +42,17 @@ func TestAMemberThatOthersHaveAppliedIsNotTakenForAnotherMember(t *testing.T) {
 		})
 	}
 }
+
+// TestWebhooksOfANamesakeDoNotMakeItsClusterTheMember that leaves: others have applied both.
+func TestWebhooksOfANamesakeDoNotMakeItsClusterTheMember(t *testing.T) {
+	t.Parallel()
+	s := newStageOfThree(t)
+	const label = "    access.fleet-runtime.dev/member: east\n"
+	printed := s.join(t, "--dry-run=client", "--namespace", "kube-public", "--advertise-server", "https://east.example.com")
+	if printed.code != 0 {
+		t.Fatalf("%+v", printed)
+	}
+	s.applyPrinted(t, strings.ReplaceAll(printed.out, label, ""))
+	s.create(t, newWebhooks("of-default", "limits", s.addProgram(t), "east")) // where the member is another cluster
+	s.changesNothing(t, "nothing was changed", "leave", "east", "--namespace", "kube-public", "--member-context", "member")
+}

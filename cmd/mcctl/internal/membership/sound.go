@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ func sound(objects []client.Object) ([]client.Object, error) {
 		if !namespaced(obj) {
 			obj.SetNamespace("") // as API servers do
 		}
+		writeGroups(obj)
 		switch before := known[id(obj)]; {
 		case obj.GetName() == "":
 			return nil, fmt.Errorf("there is a %s without a name", kind)
@@ -52,6 +54,25 @@ func sound(objects []client.Object) ([]client.Object, error) {
 		}
 	}
 	return each, nil
+}
+
+// writeGroups writes down what a binding may leave out, as API servers do. They compare it with what others have applied before they do so.
+func writeGroups(obj client.Object) {
+	var role *rbacv1.RoleRef
+	switch b := obj.(type) {
+	case *rbacv1.RoleBinding:
+		role = &b.RoleRef
+	case *rbacv1.ClusterRoleBinding:
+		role = &b.RoleRef
+	default:
+		return
+	}
+	role.APIGroup = cmp.Or(role.APIGroup, rbacv1.GroupName)
+	for i, subject := range subjectsOf(obj) {
+		if subject.Kind == rbacv1.UserKind || subject.Kind == rbacv1.GroupKind {
+			subjectsOf(obj)[i].APIGroup = cmp.Or(subject.APIGroup, rbacv1.GroupName)
+		}
+	}
 }
 
 // wrongName says what API servers do not take of an object's name and namespace. A dry run does not tell where the namespace is not made
