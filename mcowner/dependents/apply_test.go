@@ -18,8 +18,9 @@ import (
 // TestAKindThatCannotBeNotedIsRefused, whatever MoreKinds allows, and is none of the likely ones: it would be noted for ever.
 func TestAKindThatCannotBeNotedIsRefused(t *testing.T) {
 	t.Parallel()
-	var desired []client.Object
-	for _, version := range []string{"v1", "v1.1", "apps/v1.1", "v1,x", "a,b/v1"} {
+	versions := []string{"v1", "v1.1", "apps/v1.1", "v1,x", "a,b/v1"}
+	desired := make([]client.Object, 0, len(versions))
+	for _, version := range versions {
 		u := &unstructured.Unstructured{}
 		u.SetAPIVersion(version)
 		u.SetKind("Gadget")

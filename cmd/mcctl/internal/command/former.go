@@ -68,7 +68,7 @@ func (p joinPlan) formerMinters(ctx context.Context, hub, member *reached, ofSec
 
 // replaces reports whether an access says of a minter that is none of the plan.
 func (p joinPlan) replaces(before *accessv1alpha1.ClusterAccess) bool {
-	return before != nil && before.Spec.Minter != nil && !(p.minted && workerOf(before.Spec.Minter) == p.rights.Account)
+	return before != nil && before.Spec.Minter != nil && (!p.minted || workerOf(before.Spec.Minter) != p.rights.Account)
 }
 
 // mintersAmong returns the names of what minters consist of, with their accounts. The policy about a minter goes last, so it tells of one of which

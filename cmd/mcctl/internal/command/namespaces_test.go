@@ -291,7 +291,7 @@ func TestLeaveKeepsTheWebhooksOfANamesakeThatIsNotSeenAtOnce(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "delete", "patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
 	leave := []string{"leave", "east", "--namespace", "kube-public", "--member-context", "member"}
-	r := s.run(t, append(leave, "--user", "local-narrow")...)
+	r := s.run(t, slices.Concat(leave, []string{"--user", "local-narrow"})...)
 	if left := s.webhooksOf(t); r.code != 0 || !slices.Equal(left, []string{"of-default"}) || !strings.Contains(r.errOut, "you may not list") {
 		t.Errorf("of a caller that may not list ClusterAccesses: there are still %q: %+v", left, r)
 	}

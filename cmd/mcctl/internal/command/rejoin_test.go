@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -19,7 +20,7 @@ func TestAMemberJoinsAgainOnlyOnceItsClusterAccessIsGone(t *testing.T) {
 	s.leavingWith(t, objects.LeaveFinalizer)
 	again := []string{"join", "east", "--member-context", "member", "--rules", rules(t), "--advertise-server", s.Members[0].Config().Host}
 	for _, more := range []string{"--minted", "--federated=operator", "--dry-run=server"} {
-		s.changesNothing(t, "mcctl leave east --namespace default", append(again, more)...)
+		s.changesNothing(t, "mcctl leave east --namespace default", slices.Concat(again, []string{more})...)
 	}
 	a := s.access(t)
 	a.Finalizers = nil
