@@ -71,7 +71,7 @@ type importedRefused struct{ error }
 
 func (e importedRefused) Unwrap() error { return e.error }
 
-// isUnasked reports whether an error says nothing about the cluster, which was not asked.
+// isUnasked reports whether an error says nothing about the cluster: the hub is what refuses.
 func isUnasked(err *Error) bool {
 	return err != nil && (err.reason == v1alpha1.ReasonSecretExists || err.reason == v1alpha1.ReasonHub || err == errMinterImported)
 }

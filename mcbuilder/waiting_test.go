@@ -160,6 +160,11 @@ func TestARequestOfAClusterThatIsNotReportedYetWaitsForIt(t *testing.T) {
 				t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 			}
 		}
+		local := a.reconciling(failing(missing(fleet.ErrGone, "left")))
+		local.start(t.Context(), a.queue)
+		if got, err := local.Reconcile(t.Context(), request(mcreconcile.LocalCluster, "x")); err != nil || got != (reconcile.Result{}) {
+			t.Errorf("of the local cluster, about one that was removed: %+v, %v", got, err)
+		}
 		a.set(fleet.Member{Name: "late", Err: errors.New("no kubeconfig yet")})
 		if n := a.queue.Len(); n != 0 {
 			t.Errorf("%d are queued of a member that is Pending", n)

@@ -122,7 +122,8 @@ func (a *accounting) unnoted(err error) error {
 var errHeld = errors.New("the owner still waits for dependents in other clusters, and its own cluster is about to leave the fleet")
 
 // hold reports whether the owner keeps the finalizer: it waits for clusters, or, where something was left in one that was given
-// up, it is to be seen how it is deleted, or noted of one that is let go that its dependents are to stay. The error says why it waits, although no cluster is in the way.
+// up, it is to be seen how it is deleted. Of one that is let go, it is noted first if its dependents are to stay. The error says why it waits,
+// although no cluster is in the way.
 func (a *accounting) hold(ctx context.Context) (bool, error) {
 	switch {
 	case len(a.record.Sites)+len(a.plan.targets) > 0:

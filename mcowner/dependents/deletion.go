@@ -35,12 +35,6 @@ type deletions struct {
 	seen map[mcreconcile.Request]map[types.UID]deletion // by the name, which several owners may have had in turn
 }
 
-// origin is an owner of one cluster. Another cluster may have one of the same UID, as it was made from a backup of the first.
-type origin struct {
-	in  mcreconcile.ClusterName
-	uid types.UID
-}
-
 // deletion is how an owner is being deleted, as a cluster has said while it was engaged.
 type deletion struct {
 	policy metav1.DeletionPropagation

@@ -34,6 +34,12 @@ type dependentKey struct {
 	name    types.NamespacedName
 }
 
+// origin is an owner of one cluster. Another cluster may have one of the same UID, as it was made from a backup of the first.
+type origin struct {
+	in  mcreconcile.ClusterName
+	uid types.UID
+}
+
 func newLedger() *ledger {
 	return &ledger{
 		owners:   map[mcreconcile.Request]*ownerState{},

@@ -333,6 +333,14 @@ func (o *ownerState) keep(name mcreconcile.ClusterName, wanted map[dependentKey]
 	p := o.partLocked(name)
 	maps.DeleteFunc(p.applied, func(key dependentKey, _ fingerprint) bool { return !wanted[key] })
 	maps.DeleteFunc(p.contests, func(key dependentKey, _ contest) bool { return !wanted[key] })
+	maps.DeleteFunc(p.unserved, func(kind schema.GroupKind, _ time.Time) bool {
+		for key := range wanted {
+			if key.kind == kind {
+				return false
+			}
+		}
+		return true
+	})
 	maps.DeleteFunc(p.hung, func(key dependentKey, _ bool) bool { return key.name.Name != "" && !wanted[key] })
 }
 

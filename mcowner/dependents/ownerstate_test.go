@@ -72,7 +72,11 @@ func TestAPlanKnowsWhatWasWrittenLast(t *testing.T) {
 		t.Errorf("the plan is of version %s, the %dth, with the sites %v", v.owner.GetResourceVersion(), v.seq, v.sites)
 	}
 	o.remember(dependentKey{cluster: "a"}, fingerprint{})
+	o.told[topic{topicCluster, "a"}], o.events = "wrong", []ownerEvent{{}}
 	o.replan(owner("2", "8", "b"), testKeys)
+	if len(o.told)+len(o.events) > 0 {
+		t.Errorf("of another owner there is %v, and %v to be recorded", o.told, o.events)
+	}
 	if v, _ := o.in("b"); v.seq != 3 || len(v.sites) != 1 || len(o.parts) != 0 || o.concerns("a") || !o.concerns("b") {
 		t.Errorf("another owner has the %dth plan, with %v and %d parts of the one before", v.seq, v.sites, len(o.parts))
 	}
@@ -351,6 +355,20 @@ func TestWhatAnOwnerNeeds(t *testing.T) {
 	o.replan(&plan{owner: other, ref: mcowner.Reference{UID: "2"}, rollout: Rollout{HaltAfter: 1}}, testKeys)
 	if o.progress == nil || o.progress == before {
 		t.Errorf("another owner of the name has the progress %+v", o.progress)
+	}
+}
+
+// TestAKindIsWaitedForAnewOnceItIsWantedAgain: its CustomResourceDefinition may be another one then.
+func TestAKindIsWaitedForAnewOnceItIsWantedAgain(t *testing.T) {
+	t.Parallel()
+	o, kind := newOwnerState(mcreconcile.Request{}), schema.GroupKind{Kind: "Gadget"}
+	first := o.unservedFor("a", kind)
+	o.keep("a", map[dependentKey]bool{{cluster: "a", kind: kind}: true})
+	if again := o.unservedFor("a", kind); again <= first {
+		t.Errorf("while it is wanted, it is waited for since %s, then since %s", first, again)
+	}
+	if o.keep("a", nil); len(o.parts["a"].unserved) > 0 {
+		t.Error("it is still waited for, although it is not wanted")
 	}
 }
 

@@ -132,6 +132,17 @@ func (w *world) gadget(version string) *unstructured.Unstructured {
 	return obj
 }
 
+// withGadget lets a reconciler bring a gadget too, and returns that.
+func (w *world) withGadget(r *dependents.Reconciler[*corev1.ConfigMap]) *unstructured.Unstructured {
+	gadget, desired := w.gadget("v1"), r.Desired
+	r.Kinds = append(r.Kinds, gadget.DeepCopy())
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		return append([]client.Object{gadget.DeepCopy()}, all...), err
+	}
+	return gadget
+}
+
 // isThere reports whether an object is in a cluster, and reads it.
 func (w *world) isThere(cp *mctest.ControlPlane, obj client.Object) bool {
 	return cp.Client().Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj) == nil
@@ -144,13 +155,7 @@ func TestAKindThatIsNotServedBlocksOnlyWhatNeedsIt(t *testing.T) {
 	one := w.Members[0]
 	var results latest
 	r := w.spread()
-	gadget := w.gadget("v1")
-	r.Kinds = append(r.Kinds, gadget.DeepCopy())
-	desired := r.Desired
-	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
-		all, err := desired(ctx, owner, target)
-		return append([]client.Object{gadget.DeepCopy()}, all...), err
-	}
+	gadget := w.withGadget(r)
 	r.Status = results.note
 	w.run(r)
 	w.create(w.Local, w.owner("a", one.Name))

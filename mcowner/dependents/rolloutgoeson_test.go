@@ -34,13 +34,7 @@ func TestARolloutGoesOnBesideAKindThatIsNotServed(t *testing.T) {
 			w.create(serving, crd)
 			r := w.spread()
 			r.Rollout = rollout
-			gadget := w.gadget("v1")
-			r.Kinds = append(r.Kinds, gadget.DeepCopy())
-			desired := r.Desired
-			r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
-				all, err := desired(ctx, owner, target)
-				return append([]client.Object{gadget.DeepCopy()}, all...), err
-			}
+			gadget := w.withGadget(r)
 			told := listen(r)
 			w.run(r)
 			w.create(w.Local, w.owner("a", lacking.Name, serving.Name))

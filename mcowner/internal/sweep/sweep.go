@@ -122,7 +122,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	switch {
 	case ctx.Err() != nil:
 		return
-	case errors.Is(err, fleet.ErrNotReady), remote.IsAway(err):
+	case errors.Is(err, fleet.ErrNotReady), remote.IsAway(err): // also where a kind cannot be read, which the fleet tells
 		s.log.V(1).Info("Not swept", "cluster", name, "why", err.Error())
 		return
 	case err != nil:
