@@ -123,6 +123,29 @@ func TestAClusterThatCannotBeReadAtFirstCountsOnceItIs(t *testing.T) {
 	}
 }
 
+// TestAClusterInWhichNothingCanBeBegunGivesItsTurnToOthers, and one that was begun is being changed all the while.
+func TestAClusterInWhichNothingCanBeBegunGivesItsTurnToOthers(t *testing.T) {
+	t.Parallel()
+	var none *progress
+	p := none.next(Rollout{MaxParallel: intstr.FromInt32(1)}, hash{1})
+	for _, name := range []mcreconcile.ClusterName{"a", "b"} {
+		if err := p.ask(name, 2); !errors.Is(err, ErrWaiting) {
+			t.Fatalf("%s has a permit: %v", name, err)
+		}
+	}
+	p.grant(2)
+	if p.pass("a"); len(p.held) > 0 {
+		t.Errorf("%v hold a permit", p.held)
+	}
+	p.grant(2)
+	if err := p.ask("b", 2); err != nil {
+		t.Errorf("the other one has none: %v", err)
+	}
+	if p.pass("b"); !p.held["b"] {
+		t.Error("one that was begun has given it back")
+	}
+}
+
 func TestAClusterThatNeverGetsReadyHoldsItsPermitAlone(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
