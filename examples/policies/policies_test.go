@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,8 +48,7 @@ func TestPoliciesApplyWhereTheyAreMeantTo(t *testing.T) {
 	}
 	stage.Soon(t, "the policies are gone with their ConfigMap", func() bool { return !refused(t, production) && !seen(t, production) })
 	stage.Soon(t, "the ConfigMap is gone", func() bool {
-		return client.IgnoreNotFound(f.Local.Client().Get(t.Context(), client.ObjectKeyFromObject(policies), policies)) == nil &&
-			policies.DeletionTimestamp == nil
+		return apierrors.IsNotFound(f.Local.Client().Get(t.Context(), client.ObjectKeyFromObject(policies), policies))
 	})
 	local.NeedsAll(t)
 	member.NeedsAll(t)
