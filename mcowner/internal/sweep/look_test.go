@@ -107,6 +107,7 @@ type known struct {
 
 	owner              *corev1.ConfigMap
 	reads, gets, lists atomic.Int32 // from the cache, and from the API server; slices are listed there
+	stray              func(mcowner.Reference, mcreconcile.ClusterName)
 }
 
 // GetProvider implements mcmanager.Manager.
@@ -159,6 +160,7 @@ func (c knownCache) Get(ctx context.Context, key client.ObjectKey, obj client.Ob
 func (k *known) sweepDependents(t *testing.T, controller string, of func(*sweepMemory) *pass) {
 	t.Helper()
 	s := knownSweeper(k)
+	s.Stray = k.stray
 	in := mcowner.ClusterID{UID: "here"}
 	owner, err := mcowner.ReferenceTo("payments", in, k.owner, scheme.Scheme)
 	if err != nil {

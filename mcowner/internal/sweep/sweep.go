@@ -53,14 +53,37 @@ type Sweeper struct {
 type findings struct {
 	*pass
 	tally           // of the kind that is looked at
-	errs    []error // of single dependents
+	errs    []error // of single dependents, the first of them
+	more    int     // errors besides
 	hanging int     // removals of the kind that is looked at
 	cached  bool    // what caches have is looked at
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	unheard  map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
-	// alive are owners that were found to be there, by a cache or an API server, and may have dependents in the cluster.
+	// alive are owners that were found to be there, by a cache or an API server, and may have dependents in the cluster, or whose
+	// controller was told of those.
 	alive map[ownerKey]struct{}
+}
+
+// mostTold is how many errors of single dependents are told of a sweep. Where removals are refused, each dependent has one.
+const mostTold = 10
+
+// failed notes an error of a single dependent.
+func (f *findings) failed(err error) {
+	if len(f.errs) >= mostTold {
+		f.more++
+		return
+	}
+	f.errs = append(f.errs, err)
+}
+
+// failures returns the errors of single dependents.
+func (f *findings) failures() error {
+	all := f.errs
+	if f.more > 0 {
+		all = append(slices.Clone(all), fmt.Errorf("and %d more", f.more))
+	}
+	return errors.Join(all...)
 }
 
 // ownerKey is an owner as its cluster has it. What references say besides may be anything, however long.
@@ -117,7 +140,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 				break
 			}
 		}
-		return errors.Join(append(errs, found.errs...)...)
+		return errors.Join(append(errs, found.failures())...)
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -223,7 +246,7 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 	}
 	if len(gone) > 0 {
 		if err := s.remove(ctx, at, k, obj, gone, removal); err != nil {
-			found.errs = append(found.errs, err)
+			found.failed(err)
 			if remote.IsHung(err) {
 				found.hanging++
 				found.noteHung(k.GroupVersionKind, obj.GetUID())
@@ -259,7 +282,8 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	case err != nil:
 	case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil && !s.access.IsOthers(owner.Cluster):
 		s.Stray(owner, in)
-	case is.why == "" && !is.stray:
+		found.alive[ownerKeyOf(owner)] = struct{}{}
+	case is.why == "":
 		found.alive[ownerKeyOf(owner)] = struct{}{}
 	default:
 		return is.why
