@@ -16,7 +16,7 @@ import (
 // Collector removes dependents whose owner is gone, or has another UID, or no longer has dependents in their cluster. It
 // finds what no event has told of: the finalizer of the owner was taken by hand, or the program did not run.
 //
-// It sweeps each member that is ready, lists the metadata of dependents page by page from the API server, and asks the
+// It sweeps each member that is ready and not paused, lists the metadata of dependents page by page from the API server, and asks the
 // API server of the owner's cluster for the owner just before it deletes. It deletes nothing that it cannot prove to be
 // orphaned: not while the owner's cluster is not ready, forbids to get the owner, does not serve its kind, or is
 // another one than when the reference was written. Deletions have UID and resource version as preconditions. A

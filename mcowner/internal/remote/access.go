@@ -88,8 +88,19 @@ func (a *Access) WhyNot(name mcreconcile.ClusterName) error {
 // WhyPaused returns what says that people hold a member back, so that this replica works on nothing there for now. It is nil if they do not,
 // and where replicas share the members: a visit is no reconcile of the member.
 func (a *Access) WhyPaused(name mcreconcile.ClusterName) error {
+	if a.IsShared() {
+		return nil
+	}
+	return a.WhyHeld(name)
+}
+
+// WhyHeld returns what says that people have paused a cluster, so that nothing of its own begins there. It is nil if they have not.
+func (a *Access) WhyHeld(name mcreconcile.ClusterName) error {
+	if name == mcreconcile.LocalCluster {
+		return nil
+	}
 	status, _ := a.Manager.GetFleet().Status(name)
-	if !status.Paused || a.IsShared() {
+	if !status.Paused {
 		return nil
 	}
 	return &fleet.StateError{Err: fleet.ErrNotReady, Status: status}

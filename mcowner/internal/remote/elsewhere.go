@@ -117,8 +117,11 @@ func (a *Access) enterAsGuest(ctx context.Context, name mcreconcile.ClusterName)
 }
 
 // VisitOwn is Visit for a cluster that is this replica's to work on. Where several replicas share the clusters, the local one is that of
-// one of them too, and what is done there is gated as a reconcile is.
+// one of them too, and what is done there is gated as a reconcile is. Nothing is done in a member that is paused.
 func (a *Access) VisitOwn(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, Session) error) error {
+	if err := a.WhyHeld(name); err != nil {
+		return err
+	}
 	switch {
 	case !a.IsShared():
 		return a.Visit(ctx, name, do)

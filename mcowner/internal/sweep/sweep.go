@@ -400,6 +400,9 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	if err := s.limit.Wait(ctx); err != nil {
 		return err
 	}
+	if err := s.access.WhyHeld(at.Name()); err != nil {
+		return err // since the sweep began
+	}
 	writer, err := s.writers.At(ctx, at, gone[0].Request())
 	if err != nil {
 		return err
