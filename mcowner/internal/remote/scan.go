@@ -31,23 +31,32 @@ const mostListed = 1_000_000
 // ErrEndless says that a list was given up, as there were still more pages after a million objects.
 var ErrEndless = errors.New("the list has no end")
 
-// Each calls do with the metadata of every object of a kind that the selector matches. The cache is not asked. A kind that
-// the cluster does not serve has no objects. The error wraps ErrEndless if there are more than a million, or pages for as many.
+// Each calls do with the metadata of every object of a kind that the selector matches, until that returns an error. The cache is not
+// asked. A kind that the cluster does not serve has no objects. A namespace that cannot be listed holds up no other, unless there is no
+// answer in time. The error wraps ErrEndless if there are more than a million in one, or pages for as many.
 func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
 	namespaces := s.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
+	var errs []error
+	stopped := false
 	for _, namespace := range namespaces {
-		err := s.eachIn(ctx, a, at, k, client.ListOptions{Namespace: namespace, LabelSelector: selector, Limit: s.pageSize()}, do)
-		if errors.Is(err, errUnserved) {
-			return nil
-		}
-		if err != nil {
+		options := client.ListOptions{Namespace: namespace, LabelSelector: selector, Limit: s.pageSize()}
+		err := s.eachIn(ctx, a, at, k, options, func(obj *metav1.PartialObjectMetadata) error {
+			err := do(obj)
+			stopped = err != nil
 			return err
+		})
+		if errors.Is(err, errUnserved) {
+			break
+		}
+		errs = append(errs, err)
+		if stopped || IsHung(err) || ctx.Err() != nil {
+			break
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // errUnserved says that the cluster does not serve a kind.

@@ -11,9 +11,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -89,4 +94,56 @@ func TestWhatFailedInASweepIsToldInFewWords(t *testing.T) {
 	if len(logged) != 1 || len(all) > 4000 || !strings.Contains(all, "dependent-0 is to stay: refused") || !strings.Contains(all, "990 more") {
 		t.Errorf("the log has %d lines, which begin with %.300s", len(logged), all)
 	}
+}
+
+// TestANamespaceThatCannotBeListedHoldsUpNoOther: rights are often of single namespaces, and not all of them are in each member.
+func TestANamespaceThatCannotBeListedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"forbidden":           {apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil), []string{"a", "b"}},
+		"broken in one":       {apierrors.NewBadRequest("on purpose"), []string{"a", "b"}},
+		"without an answer":   {apierrors.NewTimeoutError("on purpose", 1), []string{"a"}},
+		"without such a kind": {&meta.NoKindMatchError{}, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mgr := &namespaced{errs: map[string]error{"a": tc.err}}
+			s := knownSweeper(mgr)
+			s.Namespaces, s.limit, s.listing = []string{"a", "b"}, newLimit(1000), make(chan struct{}, 1)
+			found := 0
+			err := s.scan(t.Context(), remote.Session{Cluster: mgr}, s.kinds[0], func(client.Object) error {
+				found++
+				return nil
+			})
+			if !slices.Equal(mgr.asked, tc.want) || found != len(tc.want)-1 || err == nil && !meta.IsNoMatchError(tc.err) {
+				t.Errorf("the namespaces %v were listed, want %v, with %d objects: %v", mgr.asked, tc.want, found, err)
+			}
+		})
+	}
+}
+
+// namespaced is a manager in whose local cluster each namespace has an object, unless listing it is an error.
+type namespaced struct {
+	mcmanager.Manager
+	client.Reader
+
+	errs  map[string]error
+	asked []string
+}
+
+// GetProvider implements mcmanager.Manager.
+func (*namespaced) GetProvider() fleet.Provider { return nil }
+
+// GetAPIReader implements cluster.Cluster.
+func (n *namespaced) GetAPIReader() client.Reader { return n }
+
+// List implements client.Reader.
+func (n *namespaced) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(opts)
+	n.asked = append(n.asked, o.Namespace)
+	list.(*metav1.PartialObjectMetadataList).Items = make([]metav1.PartialObjectMetadata, 1) //nolint:forcetypeassert // of nothing else
+	return n.errs[o.Namespace]
 }
