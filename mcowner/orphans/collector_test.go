@@ -3,6 +3,7 @@ package orphans_test
 import (
 	"context"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,4 +106,30 @@ func TestNothingIsRemovedInAMemberThatIsPaused(t *testing.T) {
 	resumed.Store(true)
 	mgr.GetFleet().HoldChanged(fleet.ClusterName(paused.Name))
 	stage.Eventually(t, "the orphan is removed after the pause", func() bool { return isGone(t, paused, stays) })
+}
+
+// TestACollectorThatCouldCollectNothingDoesNotStart: nobody would notice that it does nothing.
+func TestACollectorThatCouldCollectNothingDoesNotStart(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{})
+	mgr, err := mcmanager.New(f.Local.Config(), nil, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for want, change := range map[string]func(*orphans.Collector){
+		"":       func(*orphans.Collector) {},
+		"Fleet":  func(c *orphans.Collector) { c.Fleet = "" },
+		"Owners": func(c *orphans.Collector) { c.Owners = nil },
+		"Kinds":  func(c *orphans.Collector) { c.Kinds = nil },
+		`"old"`:  func(c *orphans.Collector) { c.Decommissioned = []mcowner.ClusterID{{Name: "old"}} },
+	} {
+		configMaps := []client.Object{&corev1.ConfigMap{}}
+		c := &orphans.Collector{Name: "validated", Manager: mgr, Fleet: "test", Owners: configMaps, Kinds: configMaps}
+		change(c)
+		if err := c.Start(ended); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error about %q, got %v", want, err)
+		}
+	}
 }

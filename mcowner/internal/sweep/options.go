@@ -3,10 +3,13 @@ package sweep
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,8 +88,30 @@ func newLimit(qps float32) flowcontrol.RateLimiter {
 	return flowcontrol.NewTokenBucketRateLimiter(qps, 1)
 }
 
+// validate returns an error for options by which nothing would ever be found.
+func (o Options) validate() error {
+	switch {
+	case len(validation.IsDNS1123Label(o.Fleet)) > 0:
+		return fmt.Errorf("the field Fleet is %.64q, and has to be a DNS label", o.Fleet)
+	case len(o.Owners) == 0:
+		return errors.New("the field Owners has to have the kinds of owners")
+	case len(o.Kinds) == 0 && o.MoreKinds == nil:
+		return errors.New("the field Kinds has to have the kinds of dependents")
+	}
+	for _, c := range o.OwnersDecommissioned {
+		if c.UID == "" && !c.ByName {
+			return fmt.Errorf("it is not said which cluster called %.64q was decommissioned: give its UID, which references to its owners "+
+				"have, or set ByName for references without one", string(c.Name))
+		}
+	}
+	return nil
+}
+
 // New returns a Sweeper, which runs once.
 func New(o Options) (*Sweeper, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
 	o.Pace = o.withDefaults(o.Watched != nil)
 	o.Name = cmp.Or(o.Name, "collector")
 	s := &Sweeper{Options: o, listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{}}
