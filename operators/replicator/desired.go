@@ -24,10 +24,12 @@ const mostBytes = 1 << 20
 
 // desired returns the objects that a Replicator has for a target. One that is wrong is an error, and the others are returned.
 func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target dependents.Target) (all []client.Object, _ error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, mostTimeOfAll, errTooLong)
+	defer cancel()
 	var errs []error
 	add := func(where string, obj *unstructured.Unstructured, err error) {
 		if err == nil {
-			obj, err = c.forTarget(ctx, r, obj, target)
+			obj, err = c.forTarget(bounded, r, obj, target)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))
@@ -82,6 +84,9 @@ func (c *controller) forTarget(
 	}
 	before := identityOf(obj)
 	for i, o := range r.Spec.Overrides {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		changed, err := c.override(ctx, o, obj, target)
 		if err != nil {
 			return nil, fmt.Errorf("spec.overrides[%d] of %s %s: %w", i, obj.GetKind(), obj.GetName(), err)

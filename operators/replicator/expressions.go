@@ -24,6 +24,8 @@ const (
 	mostCost = 100_000
 	// mostTime bounds how long it may take where the cost says little.
 	mostTime = time.Second
+	// mostTimeOfAll bounds how long all overrides of a Replicator may take for one target: it has room for thousands of expressions.
+	mostTimeOfAll = 10 * time.Second
 	// mostPrograms are kept. Each is good for all targets.
 	mostPrograms = 1024
 )
@@ -51,6 +53,9 @@ func (e *expressions) apply(
 ) (*unstructured.Unstructured, error) {
 	changed := obj.DeepCopy()
 	for i, x := range all {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		value, err := e.value(ctx, x.Expression, changed, target)
 		if err == nil {
 			err = set(changed.Object, x.Path, value)
@@ -94,6 +99,9 @@ func (e *expressions) value(ctx context.Context, text string, obj *unstructured.
 	err = json.Unmarshal(written, &plain)
 	return plain, err
 }
+
+// errTooLong ends the overrides of a Replicator for a target.
+var errTooLong = fmt.Errorf("the overrides take more than %s for one cluster", mostTimeOfAll)
 
 var errTooMuch = fmt.Errorf("it makes more than %d bytes", mostBytes)
 

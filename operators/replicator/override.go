@@ -39,6 +39,9 @@ func (c *controller) override(
 	if err != nil {
 		return nil, told(obj, err)
 	}
+	if len(after) > mostBytes {
+		return nil, errTooMuch // each could add as much, and all that follow read it
+	}
 	changed := &unstructured.Unstructured{}
 	if err := changed.UnmarshalJSON(after); err != nil {
 		return nil, told(obj, fmt.Errorf("what it makes is no object: %w", err)) // the error has all of it

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -127,6 +129,42 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 		}
 		if len(all) != 1 || all[0].GetName() != "plain" {
 			t.Errorf("%s: %d others proceed", name, len(all))
+		}
+	}
+}
+
+// TestAnObjectIsBoundedAfterEachOverride, and not after the last alone: each of fifty could add a megabyte, which all that follow read.
+func TestAnObjectIsBoundedAfterEachOverride(t *testing.T) {
+	t.Parallel()
+	grow := v1alpha1.Override{JSONPatch: []v1alpha1.Operation{{Op: "copy", From: "/data", Path: "/more"}}}
+	shrink := v1alpha1.Override{MergePatch: rawJSON(`{"more":null}`)}
+	r := replicator("r", nil, configMap("large", "a", strings.Repeat("a", mostBytes*3/4)))
+	r.Spec.Overrides = []v1alpha1.Override{grow, shrink}
+	if all, err := desiredOf(t, r, nil); err == nil || !strings.Contains(err.Error(), "spec.overrides[0]") || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("there are %d objects, and the error is %.300v", len(all), err)
+	}
+}
+
+// TestOverridesEndWithTheirTime: an object has 50 overrides with 50 expressions each, of which each may take a second.
+func TestOverridesEndWithTheirTime(t *testing.T) {
+	t.Parallel()
+	expressions, err := newExpressions()
+	must(t, err)
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(errTooLong)
+	for name, o := range map[string]v1alpha1.Override{
+		"a patch": {MergePatch: rawJSON(`{}`)},
+		"CEL":     {CEL: []v1alpha1.Expression{{Path: "/data/a", Expression: `"b"`}}},
+	} {
+		r := replicator("r", nil, configMap("plain"))
+		r.Spec.Overrides = []v1alpha1.Override{o}
+		c := &controller{expressions: expressions}
+		if all, err := c.desired(over, r, dependents.Target{Cluster: "east"}); !errors.Is(err, errTooLong) || len(all) > 0 {
+			t.Errorf("%s: there are %d objects, and the error is %v", name, len(all), err)
+		}
+		_, err := c.override(over, o, &unstructured.Unstructured{Object: map[string]any{}}, dependents.Target{})
+		if name == "CEL" && !errors.Is(err, errTooLong) {
+			t.Errorf("%s goes on: %v", name, err)
 		}
 	}
 }
