@@ -380,17 +380,12 @@ func (s *Sweeper) isPlaced(obj client.Object, owner mcowner.Reference, in mcreco
 // remove removes what was proved to be orphaned, or lets it stay if an owner's deletion asked for that.
 func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, gone []mcowner.Reference, log logr.Logger) error {
 	policy := metav1.DeletePropagationBackground
-	for _, owner := range gone {
-		if s.Keep == nil {
-			break
-		}
-		keep, err := s.Keep(ctx, owner)
-		if err != nil {
-			return fmt.Errorf("finding out whether %s is to stay: %w", k.Describe(obj), err)
-		}
-		if keep {
-			policy = metav1.DeletePropagationOrphan
-		}
+	keep, err := s.isToStay(ctx, gone)
+	if err != nil {
+		return fmt.Errorf("finding out whether %s is to stay: %w", k.Describe(obj), err)
+	}
+	if keep {
+		policy = metav1.DeletePropagationOrphan
 	}
 	if s.DryRun {
 		log.Info("Would remove an orphan")
@@ -418,4 +413,23 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	s.metrics.removed(at.Name(), action)
 	log.Info("Removed an orphan", "action", action)
 	return nil
+}
+
+// isToStay reports whether the deletion of an owner asked for its dependents to stay. Of several owners, each but the first waits for the
+// limit: strangers name as many as they like.
+func (s *Sweeper) isToStay(ctx context.Context, gone []mcowner.Reference) (bool, error) {
+	if s.Keep == nil {
+		return false, nil
+	}
+	for i, owner := range gone {
+		if i > 0 {
+			if err := s.limit.Wait(ctx); err != nil {
+				return false, err
+			}
+		}
+		if keep, err := s.Keep(ctx, owner); keep || err != nil {
+			return keep, err
+		}
+	}
+	return false, nil
 }

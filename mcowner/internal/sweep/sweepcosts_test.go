@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -93,6 +95,29 @@ func TestWhatFailedInASweepIsToldInFewWords(t *testing.T) {
 	all := strings.Join(logged, "\n")
 	if len(logged) != 1 || len(all) > 4000 || !strings.Contains(all, "dependent-0 is to stay: refused") || !strings.Contains(all, "990 more") {
 		t.Errorf("the log has %d lines, which begin with %.300s", len(logged), all)
+	}
+}
+
+// TestWhetherADependentIsToStayIsAskedWithinTheLimit: it is asked for each owner that is gone, and strangers name hundreds.
+func TestWhetherADependentIsToStayIsAskedWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := knownSweeper(&ownerless{})
+			s.DryRun = true
+			asked := 0
+			s.Keep = func(context.Context, mcowner.Reference) (bool, error) {
+				asked++
+				return keep, nil
+			}
+			before := time.Now()
+			if err := s.remove(t.Context(), remote.Session{}, s.kinds[0], &corev1.ConfigMap{}, make([]mcowner.Reference, 101), s.log); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(before); !keep && (asked != 101 || took < 4*time.Second) || keep && asked != 1 {
+				t.Errorf("where the answer is %t, it was asked %d times within %s", keep, asked, took)
+			}
+		})
 	}
 }
 
