@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -92,6 +94,18 @@ func TestTheStatusOfATestThatIsBeingDeletedStays(t *testing.T) {
 	must(t, status(t.Context(), test, []dependents.Result{result("", batchv1.JobFailed)}))
 	if diff := cmp.Diff(before, test); diff != "" {
 		t.Errorf("the status has changed (-before, +after):\n%s", diff)
+	}
+}
+
+// TestWhatAClusterSaysHasBoundedRoom: a status has a megabyte for all clusters, and whoever writes Jobs in one says what he likes.
+func TestWhatAClusterSaysHasBoundedRoom(t *testing.T) {
+	said := result("sub", batchv1.JobFailed)
+	conditions := said.Dependents()[0].(*batchv1.Job).Status.Conditions //nolint:forcetypeassert // result has made it
+	conditions[len(conditions)-1].Message = strings.Repeat("ä", 1_000_000)
+	test := newTest("a")
+	must(t, status(t.Context(), test, []dependents.Result{said}))
+	if message := test.Status.Results[0].Message; len(message) < 1000 || len(message) > 4096 || !utf8.ValidString(message) {
+		t.Errorf("the message has %d bytes", len(message))
 	}
 }
 
