@@ -184,6 +184,7 @@ func (a *accounting) distribute() {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		p := a.o.parts[name]
 		switch {
+		case remote.IsMissing(a.engine.access.WhyNot(name)): // it is worked on when it joins
 		case p == nil || !p.done || p.seq != a.plan.seq || p.result.Targeted != targeted || a.again[name]:
 			a.engine.works.add(a.engine.placing(a.o.req, name))
 		case a.asked[name]: // in vain so far, perhaps

@@ -135,7 +135,7 @@ func TestAnOwnerThatIsLetGoWhileItsRecordIsStoredIsLookedAtOnceMore(t *testing.T
 	for name, forgotten := range map[string]bool{"It is let go": true, "It is not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newAccounting(t, config{}, &plan{}, "a")
+			a := newAccounting(t, config{}, &plan{}, mcreconcile.LocalCluster)
 			home := remote.Session{Cluster: a.hears(t)}
 			if forgotten {
 				a.engine.ledger.forget(a.o.req)
@@ -324,29 +324,36 @@ func TestWhatTheOwnerIsToldOfItsClusters(t *testing.T) {
 // TestWhichClustersAreWorkedOn after the account: those that have something to do, and no others.
 func TestWhichClustersAreWorkedOn(t *testing.T) {
 	t.Parallel()
+	const here = mcreconcile.LocalCluster
 	for name, tc := range map[string]struct {
 		change     func(*accounting, *part)
 		now, later int
+		missing    bool // the cluster is not in the fleet
 	}{
 		"nothing is to be done":    {change: func(*accounting, *part) {}},
 		"it was never done":        {change: func(_ *accounting, p *part) { p.done = false }, now: 1},
 		"it was for another plan":  {change: func(_ *accounting, p *part) { p.seq++ }, now: 1},
 		"it was no target":         {change: func(_ *accounting, p *part) { p.result.Targeted = false }, now: 1},
-		"it is in the record now":  {change: func(a *accounting, _ *part) { a.again["a"] = true }, now: 1},
-		"it has asked for that":    {change: func(a *accounting, _ *part) { a.asked["a"] = true }, later: 1},
+		"it is in the record now":  {change: func(a *accounting, _ *part) { a.again[here] = true }, now: 1},
+		"it has asked for that":    {change: func(a *accounting, _ *part) { a.asked[here] = true }, later: 1},
 		"another cluster has that": {change: func(a *accounting, _ *part) { a.asked["b"], a.again["b"] = true, true }},
+		"it is not in the fleet":   {change: func(_ *accounting, p *part) { p.done = false }, missing: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{"a"}}, "a")
+			in := here
+			if tc.missing {
+				in = "a"
+			}
+			a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{in}}, in)
 			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[work]())
 			defer queue.ShutDown()
 			if err := a.engine.works.Start(t.Context(), queue); err != nil {
 				t.Fatal(err)
 			}
-			a.o.report("a", view{plan: a.o.plan}, report{Result: Result{Targeted: true}})
+			a.o.report(in, view{plan: a.o.plan}, report{Result: Result{Targeted: true}})
 			a.mustOpen(t)
-			tc.change(a, a.o.parts["a"])
+			tc.change(a, a.o.parts[in])
 			a.o.partLocked("gone")
 			a.o.partLocked("stray").stray = &record.Site{Name: "stray"}
 			a.o.partLocked("left").drop = []record.Site{{Name: "left"}}
@@ -355,11 +362,11 @@ func TestWhichClustersAreWorkedOn(t *testing.T) {
 				t.Fatalf("%d pieces of work are to be done now, want %d", n, tc.now)
 			}
 			if tc.now+tc.later > 0 {
-				if w, _ := queue.Get(); w.in != "a" || w.task != place {
+				if w, _ := queue.Get(); w.in != in || w.task != place {
 					t.Errorf("%s is to be done", w)
 				}
 			}
-			if a.o.parts["gone"] != nil || a.o.parts["stray"] == nil || a.o.parts["left"] == nil || a.o.parts["a"] == nil {
+			if a.o.parts["gone"] != nil || a.o.parts["stray"] == nil || a.o.parts["left"] == nil || a.o.parts[in] == nil {
 				t.Errorf("the parts are %v", a.o.parts)
 			}
 		})
@@ -445,10 +452,10 @@ func TestAnAccountOfManyClustersWaits(t *testing.T) {
 // cache shows a dependent that is about to go, and then none.
 func TestAClusterThatIsNotDoneIsWorkedOnAgain(t *testing.T) {
 	t.Parallel()
-	a := newAccounting(t, config{}, &plan{mode: finishing}, "a")
-	site := record.Site{Name: "a", Identity: "1"}
+	a := newAccounting(t, config{}, &plan{mode: finishing}, mcreconcile.LocalCluster)
+	site := record.Site{Name: mcreconcile.LocalCluster, Identity: "1"}
 	look := func(seen bool) {
-		v, _ := a.o.begin("a")
+		v, _ := a.o.begin(site.Name)
 		var r report
 		switch {
 		case seen:
@@ -458,7 +465,7 @@ func TestAClusterThatIsNotDoneIsWorkedOnAgain(t *testing.T) {
 		default:
 			r.drop = v.dropped
 		}
-		a.o.report("a", v, r)
+		a.o.report(site.Name, v, r)
 	}
 	look(false)
 	a.mustOpen(t)
