@@ -107,14 +107,15 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	}
 	c.deletions.forgetGone(req, ref.UID)
 	o := c.ledger.of(req)
-	o.isRead(ref, owner, c.keys)
+	policy, senseless := c.cfg.policyOf(ctx, owner)
+	o.isRead(unplanned{owner: owner, ref: ref, left: c.mayLeave(owner), keep: policy.Keep || senseless != nil})
 	if err := c.openBook(ctx, o, home, ref, owner); err != nil {
 		o.tellRecord(err)
 		c.recordEvents(o, home, owner)
 		return err
 	}
-	p := &plan{home: home, owner: owner, ref: ref, propagation: metav1.DeletePropagationBackground}
-	err = c.fill(ctx, o, p, stays)
+	p := &plan{home: home, owner: owner, ref: ref, policy: policy, propagation: metav1.DeletePropagationBackground}
+	err = c.fill(ctx, o, p, stays, senseless)
 	if o.tellPlan(err); err != nil {
 		c.recordEvents(o, home, owner)
 		return err
@@ -128,14 +129,13 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	return nil
 }
 
-// fill fills a plan with what its owner asks for.
-func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool) error {
+// fill fills a plan with what its owner asks for. senseless is why it is not known which policy the owner has.
+func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, senseless error) error {
 	owner := p.owner
 	o.retargeting(p)
 	var said metav1.DeletionPropagation
 	said, p.unclear = saidPolicy(owner)
-	var senseless, unlimited error
-	p.policy, senseless = c.cfg.policyOf(ctx, owner)
+	var unlimited error
 	switch {
 	case !owner.GetDeletionTimestamp().IsZero():
 		p.mode = finishing

@@ -62,6 +62,7 @@ type unplanned struct {
 	owner client.Object
 	ref   mcowner.Reference
 	left  bool // there may be dependents
+	keep  bool // they are to stay by its policy, or that is not known
 }
 
 // keeps reports whether dependents of the owner of this UID are to stay by the plan, or that is not known.
@@ -166,10 +167,10 @@ func (o *ownerState) uid() types.UID {
 }
 
 // isRead notes the owner as it was read. That holds until there is a plan of it.
-func (o *ownerState) isRead(ref mcowner.Reference, owner client.Object, keys record.Keys) {
+func (o *ownerState) isRead(now unplanned) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.unplanned = &unplanned{owner: owner, ref: ref, left: keys.On(owner) || keys.Read(owner).GivenUp}
+	o.unplanned = &now
 }
 
 // leavesBehind reports whether dependents of the owner may be left that are to stay, were it gone now, and returns a reference to it.
@@ -185,7 +186,7 @@ func (o *ownerState) leavesBehind(seen *deletions) (owner mcowner.Reference, sta
 	if said == "" {
 		said = seen.policy(o.req, last.ref.UID)
 	}
-	return last.ref, said == metav1.DeletePropagationOrphan || unclear != nil || o.plan.keeps(last.ref.UID)
+	return last.ref, said == metav1.DeletePropagationOrphan || unclear != nil || last.keep || o.plan.keeps(last.ref.UID)
 }
 
 // lastReadLocked returns the owner as it was read last. Whether there may be dependents says the record, if there is a plan of this owner.

@@ -54,6 +54,11 @@ func (c *engine) leavesBehind(req mcreconcile.Request) (owner mcowner.Reference,
 	return owner, false
 }
 
+// mayLeave reports whether an owner says that there may be dependents of it.
+func (c *engine) mayLeave(owner client.Object) bool {
+	return c.keys.On(owner) || c.keys.Read(owner).GivenUp
+}
+
 // isToStay reports whether the dependents of an owner that is gone are to stay, as is noted, or is about to be.
 func (c *engine) isToStay(ctx context.Context, gone mcowner.Reference) (bool, error) {
 	if owner, stay := c.leavesBehind(gone.Request()); stay && owner.UID == gone.UID {

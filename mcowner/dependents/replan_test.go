@@ -1,0 +1,120 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// errNoTargets is why an owner is not planned.
+var errNoTargets = errors.New("there are no targets")
+
+// newPlanning returns an engine that has read no owner yet, and can plan none: its targets cannot be found. Its owners are of this policy.
+func newPlanning(t *testing.T, policy func() (Policy, error)) (*engine, remote.Session, *heard) {
+	t.Helper()
+	a := newAccounting(t, config{
+		fleet: "payments", name: "copier",
+		policyOf:  func(context.Context, client.Object) (Policy, error) { return policy() },
+		rolloutOf: func(context.Context, client.Object) (Rollout, error) { return Rollout{}, nil },
+		targets: func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) {
+			return nil, errNoTargets
+		},
+	}, &plan{})
+	home := a.hears(t)
+	a.engine.ledger.forget(a.o.req)
+	a.engine.tombs = (&shelf{there: &corev1.ConfigMap{}}).tombs()
+	return a.engine, remote.Session{ID: mcowner.ByName(mcreconcile.LocalCluster), Cluster: home}, home
+}
+
+func noPolicy() (Policy, error) { return Policy{}, nil }
+
+// ownerWith returns an owner with a record.
+func ownerWith(r record.Record, held bool) *corev1.ConfigMap {
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "1"}}
+	testKeys.Write(owner, r, held)
+	return owner
+}
+
+// TestAnOwnerThatIsFirstReadAsItGoes is planned if something may have been left in a cluster that was given up, although it has no
+// finalizer: it is to be noted that that stays.
+func TestAnOwnerThatIsFirstReadAsItGoes(t *testing.T) {
+	t.Parallel()
+	for name, givenUp := range map[string]bool{"something was left": true, "nothing was": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, at, home := newPlanning(t, noPolicy)
+			owner := ownerWith(record.Record{GivenUp: givenUp}, false)
+			owner.DeletionTimestamp, owner.Finalizers = new(metav1.Now()), []string{"example.com/held"}
+			owner.Annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+			home.owner = owner.DeepCopy()
+			if err := c.replan(t.Context(), at, owner, true); err != nil {
+				t.Fatal(err)
+			}
+			o := c.ledger.get(requestOf(at.Name(), owner))
+			if o == nil {
+				if givenUp {
+					t.Error("nothing is known of it")
+				}
+				return
+			}
+			ref := o.plan.ref
+			if _, err := c.account(t.Context(), o, at); err != nil {
+				t.Fatal(err)
+			}
+			if noted, err := c.tombs.has(t.Context(), ref); noted != givenUp || err != nil {
+				t.Errorf("it is noted that its dependents stay: %t, %v, want %t", noted, err, givenUp)
+			}
+		})
+	}
+}
+
+// TestTheDependentsOfAnOwnerThatCannotBePlannedStay if its policy, as it was read last, says so or makes no sense.
+func TestTheDependentsOfAnOwnerThatCannotBePlannedStay(t *testing.T) {
+	t.Parallel()
+	senseless := errors.New("senseless")
+	for name, tc := range map[string]struct {
+		policy Policy
+		err    error
+		stay   bool
+	}{
+		"they are to go":       {},
+		"they are to stay":     {policy: Policy{Keep: true}, stay: true},
+		"nobody can tell that": {err: senseless, stay: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, at, _ := newPlanning(t, func() (Policy, error) { return tc.policy, tc.err })
+			owner := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}}, true)
+			if err := c.replan(t.Context(), at, owner, true); !errors.Is(err, errNoTargets) && !errors.Is(err, senseless) {
+				t.Fatal(err)
+			}
+			if _, stay := c.leavesBehind(requestOf(at.Name(), owner)); stay != tc.stay {
+				t.Errorf("they stay: %t, want %t", stay, tc.stay)
+			}
+		})
+	}
+}
+
+// TestAnOwnerThatGetsTooManyKindsIsTold while its plan from before goes on.
+func TestAnOwnerThatGetsTooManyKindsIsTold(t *testing.T) {
+	t.Parallel()
+	c, at, home := newPlanning(t, noPolicy)
+	owner := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}, Kinds: numberedKinds(record.MostKinds + 1)}, true)
+	if err := c.replan(t.Context(), at, owner, true); err == nil || !strings.Contains(err.Error(), testKeys.Kinds) {
+		t.Errorf("it is planned, with the error %v", err)
+	}
+	if want := []string{EventFailed}; !slices.Equal(home.reasons, want) {
+		t.Errorf("the events are %q, want %q", home.reasons, want)
+	}
+}
