@@ -66,15 +66,22 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet:
 		return nil, Unchanged, nil
 	}
-	p.o.remember(key, fingerprint{uid: existing.GetUID()})
+	_, known := p.o.was(key)
 	references, err := mcowner.References(existing, p.at.ID)
-	if err != nil {
-		return nil, Unchanged, nil //nolint:nilerr // what cannot be read is nobody's, and it is there
+	isJoined := slices.ContainsFunc(references, p.asked.ref.Same)
+	if err == nil && !w.Suspend && !isJoined && !known { // else somebody has taken the owner from it
+		if err := p.permit(); err != nil {
+			return nil, "", err
+		}
 	}
-	if w.Suspend {
+	p.o.remember(key, fingerprint{uid: existing.GetUID()})
+	switch {
+	case err != nil:
+		return nil, Unchanged, nil //nolint:nilerr // what cannot be read is nobody's, and it is there
+	case w.Suspend:
 		return existing, Unchanged, nil
 	}
-	return p.joinNamespace(ctx, w, existing, slices.ContainsFunc(references, p.asked.ref.Same))
+	return p.joinNamespace(ctx, w, existing, isJoined)
 }
 
 // refer adds the owner to a namespace, and no native reference: Kubernetes' garbage collector does not look whether it is empty.

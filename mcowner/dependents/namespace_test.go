@@ -6,15 +6,18 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
@@ -55,7 +58,7 @@ func (w *world) ownersOf(cp *mctest.ControlPlane, namespace string) int {
 	if ns == nil {
 		return 0
 	}
-	references, err := mcowner.References(ns, mcowner.ByName("member-1"))
+	references, err := mcowner.References(ns, mcowner.ByName(mcreconcile.ClusterName(cp.Name)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -88,6 +91,48 @@ func TestNamespacesAreCreatedSharedAndDeletedWithTheLastOwner(t *testing.T) {
 	eventually(t, "the first namespace is gone", func() bool { return w.namespace(one, ns) == nil })
 	w.change(w.Local, "b", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
 	eventually(t, "the other namespace is gone", func() bool { return w.namespace(one, other) == nil })
+}
+
+// TestANamespaceIsJoinedOnceTheClusterMayBeChanged: another owner has created it, and to join it is a change of the cluster.
+func TestANamespaceIsJoinedOnceTheClusterMayBeChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	ns := w.ns + "-new"
+	r := w.inNamespaces()
+	r.Kinds = append(r.Kinds, &batchv1.Job{})
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		if owner.Name == "b" { // which is not ready before the test finishes it
+			all = append(all, w.job(jobOf(owner)))
+		}
+		return all, err
+	}
+	r.RolloutOf = func(owner *corev1.ConfigMap) dependents.Rollout {
+		if owner.Name == "b" {
+			return dependents.Rollout{MaxParallel: intstr.FromInt32(1)}
+		}
+		return dependents.Rollout{}
+	}
+	told := listen(r)
+	w.run(r)
+	w.create(w.Local, w.ownerIn("a", ns))
+	for _, cp := range w.Members {
+		eventually(t, "the namespace is there", func() bool { return w.ownersOf(cp, ns) == 1 })
+	}
+	b := w.ownerIn("b", ns)
+	w.create(w.Local, b)
+	first := w.next(jobOf(b))
+	eventually(t, "the other one waits", func() bool { return told.waiting("b") == 1 })
+	other := w.Members[0]
+	if first == other {
+		other = w.Members[1]
+	}
+	if n := w.ownersOf(other, ns); n != 1 {
+		t.Errorf("in the cluster that waits, %d owners have the namespace", n)
+	}
+	w.finish(first, jobOf(b))
+	eventually(t, "it is joined in the other one", func() bool { return w.ownersOf(other, ns) == 2 })
 }
 
 // TestANamespaceWithObjectsOfOthersStays: whether it was there before, or was created for dependents (AS-9.6).
