@@ -83,7 +83,6 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	o.tellRecord(nil)
 	if a.plan.mode != serving && !held {
 		a.tellAll(nil)
-		c.deletions.forget(o.req, a.plan.ref.UID)
 		c.ledger.finished(o, a.plan)
 		return reconcile.Result{}, nil
 	}

@@ -31,6 +31,9 @@ const DeletionPolicyAnnotation = mcowner.DeletionPolicyAnnotation
 // deletions remembers how owners are being deleted, from events that it sees as a predicate, until they are gone and what that means for
 // their dependents is noted.
 type deletions struct {
+	// mayLeave reports whether there may be dependents of an owner in this cluster, and this replica sees to them. Nil is never.
+	mayLeave func(in mcreconcile.ClusterName, owner client.Object) bool
+
 	mu   sync.Mutex                                     // guards seen
 	seen map[mcreconcile.Request]map[types.UID]deletion // by the name, which several owners may have had in turn
 }
@@ -39,7 +42,10 @@ type deletions struct {
 type deletion struct {
 	policy metav1.DeletionPropagation
 	by     cluster.Cluster
-	gone   bool // the owner is
+	gone   bool          // the owner is
+	last   client.Object // the owner that is gone, nil if it had no dependents
+	// settled says that all was done for the owner, which goes now: nothing is left, whatever late events say that it had.
+	settled bool
 }
 
 // requestOf returns what an owner in a cluster is called.
@@ -91,31 +97,65 @@ func (d *deletions) note(in mcreconcile.ClusterName, cl cluster.Cluster, owner c
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	req := requestOf(in, owner)
+	seen := d.seen[req][owner.GetUID()]
+	seen.policy, seen.by = policy, cl
+	d.putLocked(req, owner.GetUID(), seen)
+}
+
+func (d *deletions) putLocked(req mcreconcile.Request, uid types.UID, seen deletion) {
 	if d.seen == nil {
 		d.seen = map[mcreconcile.Request]map[types.UID]deletion{}
 	}
-	req := requestOf(in, owner)
 	if d.seen[req] == nil {
 		d.seen[req] = map[types.UID]deletion{}
 	}
-	d.seen[req][owner.GetUID()] = deletion{policy: policy, by: cl}
+	d.seen[req][uid] = seen
 }
 
 // noteGone notes that an owner is gone. How it was deleted is forgotten once it was seen to its dependents.
-func (d *deletions) noteGone(req mcreconcile.Request, uid types.UID) {
+func (d *deletions) noteGone(in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object) {
+	req, uid := requestOf(in, owner), owner.GetUID()
+	left := d.mayLeave != nil && d.mayLeave(in, owner)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if seen, ok := d.seen[req][uid]; ok {
+	seen, known := d.seen[req][uid]
+	if seen.settled {
+		d.dropLocked(req, func(is types.UID, _ deletion) bool { return is == uid })
+		return
+	}
+	if left {
+		seen.by, seen.last = cl, owner
+	}
+	if known || left {
 		seen.gone = true
-		d.seen[req][uid] = seen
+		d.putLocked(req, uid, seen)
 	}
 }
 
-// forget drops how an owner is being deleted.
-func (d *deletions) forget(req mcreconcile.Request, uid types.UID) {
+// settle notes that all was done for an owner, which may go. That is known until it is gone.
+func (d *deletions) settle(req mcreconcile.Request, uid types.UID, by cluster.Cluster) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.dropLocked(req, func(is types.UID, _ deletion) bool { return is == uid })
+	seen := d.seen[req][uid]
+	if seen.gone {
+		d.dropLocked(req, func(is types.UID, _ deletion) bool { return is == uid })
+		return
+	}
+	seen.settled, seen.by = true, by
+	d.putLocked(req, uid, seen)
+}
+
+// lost returns the owners of a name that went with dependents, as they were last.
+func (d *deletions) lost(req mcreconcile.Request) (owners []client.Object) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, seen := range d.seen[req] {
+		if seen.last != nil {
+			owners = append(owners, seen.last)
+		}
+	}
+	return owners
 }
 
 // forgetGone drops the owners of a name that are gone, but for the one of this UID.
@@ -156,7 +196,7 @@ func (d *deletions) predicate(in mcreconcile.ClusterName, cl cluster.Cluster) pr
 			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			d.noteGone(requestOf(in, e.Object), e.Object.GetUID())
+			d.noteGone(in, cl, e.Object)
 			return true
 		},
 	}

@@ -14,8 +14,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
@@ -190,6 +192,39 @@ func TestAnOwnerThatIsNotPlannedKeepsWhatItSaysIsToStay(t *testing.T) {
 			w.isReleased(one, before)
 		})
 	}
+}
+
+// TestAnOwnerThatGoesBeforeItIsReadKeepsWhatIsToStay: it is not known which cluster it is in, so nothing is done for it, and somebody takes
+// its finalizer.
+func TestAnOwnerThatGoesBeforeItIsReadKeepsWhatIsToStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	p := w.run(w.orphaning())
+	w.create(w.Local, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	p.stop()
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
+	}
+	var seen atomic.Bool
+	see := func(b *mcbuilder.Builder) {
+		b.WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool {
+			seen.Store(seen.Load() || obj.GetName() == "a")
+			return true
+		}))
+	}
+	w.runAs(w.Local.AddUser(t, "no-identity", rules...), func(mgr mcmanager.Manager) error { return w.orphaning().SetupWithManager(mgr, see) })
+	eventually(t, "what happens to it from now on is seen", seen.Load)
+	w.removeAsOrphan("a")
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+	w.isGone(w.Local, "a")
+	w.Local.AddUser(t, "no-identity", append(rules, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
+	})...)
+	w.isReleased(one, before)
 }
 
 // TestWhatWasLeftInAMemberIsCollectedWhenItIsBack, also if its owner went meanwhile, and it was away for less time than there is

@@ -189,6 +189,13 @@ func (o *ownerState) leavesBehind(seen *deletions) (owner mcowner.Reference, sta
 	return last.ref, said == metav1.DeletePropagationOrphan || unclear != nil || last.keep || o.plan.keeps(last.ref.UID)
 }
 
+// knows reports whether this is the owner that is planned, or was read last.
+func (o *ownerState) knows(uid types.UID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.plan != nil && o.plan.ref.UID == uid || o.unplanned != nil && o.unplanned.ref.UID == uid
+}
+
 // lastReadLocked returns the owner as it was read last. Whether there may be dependents says the record, if there is a plan of this owner.
 func (o *ownerState) lastReadLocked() (last unplanned) {
 	switch {

@@ -206,6 +206,9 @@ func (a *accounting) bookOf() *record.Book {
 
 // keep stores the record, and notes that it is stored.
 func (a *accounting) keep(ctx context.Context, held bool) error {
+	if a.plan.mode == finishing && !held {
+		a.engine.deletions.settle(a.o.req, a.plan.ref.UID, a.home.Cluster)
+	}
 	err := a.write(ctx, held)
 	if err == nil {
 		a.settle()

@@ -36,22 +36,45 @@ type tomb struct {
 	UIDs  []string `json:"uids"`
 }
 
-// bury notes that the dependents are to stay of an owner that is known, unless it is the one with this UID: its finalizer may have been
-// taken before they were released.
+// bury notes that the dependents are to stay of the owners of a name that are known, but for the one with this UID: their finalizer may have
+// been taken before they were released.
 func (c *engine) bury(ctx context.Context, req mcreconcile.Request, but types.UID) error {
-	owner, stay := c.leavesBehind(req)
-	if !stay || owner.UID == but {
-		return nil
+	for _, owner := range c.leftBehind(ctx, req) {
+		if owner.UID == but {
+			continue
+		}
+		if err := c.tombs.put(ctx, owner); err != nil {
+			return err
+		}
 	}
-	return c.tombs.put(ctx, owner)
+	return nil
 }
 
-// leavesBehind reports whether dependents of an owner may be left that are to stay, as far as it is known, and returns a reference to it.
-func (c *engine) leavesBehind(req mcreconcile.Request) (owner mcowner.Reference, stay bool) {
-	if o := c.ledger.get(req); o != nil {
-		return o.leavesBehind(c.deletions)
+// leftBehind returns references to the owners of a name of which dependents may be left that are to stay, as far as it is known. They are in
+// the ledger, or went before they were read.
+func (c *engine) leftBehind(ctx context.Context, req mcreconcile.Request) (owners []mcowner.Reference) {
+	states := []*ownerState{}
+	o := c.ledger.get(req)
+	if o != nil {
+		states = append(states, o)
 	}
-	return owner, false
+	for _, last := range c.deletions.lost(req) {
+		ref, err := mcowner.ReferenceTo(c.cfg.fleet, mcowner.ByName(req.ClusterName), last, c.access.Manager.GetScheme())
+		if err != nil || o != nil && o.knows(ref.UID) {
+			continue
+		}
+		ref.Manager = c.cfg.name
+		policy, senseless := c.cfg.policyOf(ctx, last)
+		unread := newOwnerState(req)
+		unread.isRead(unplanned{owner: last, ref: ref, left: true, keep: policy.Keep || senseless != nil})
+		states = append(states, unread)
+	}
+	for _, o := range states {
+		if owner, stay := o.leavesBehind(c.deletions); stay {
+			owners = append(owners, owner)
+		}
+	}
+	return owners
 }
 
 // mayLeave reports whether an owner says that there may be dependents of it.
@@ -59,9 +82,14 @@ func (c *engine) mayLeave(owner client.Object) bool {
 	return c.keys.On(owner) || c.keys.Read(owner).GivenUp
 }
 
+// mayLeaveIn is mayLeave for an owner that this replica sees to. Each hears of those in the local cluster.
+func (c *engine) mayLeaveIn(in mcreconcile.ClusterName, owner client.Object) bool {
+	return c.mayLeave(owner) && !c.access.IsOthers(in)
+}
+
 // isToStay reports whether the dependents of an owner that is gone are to stay, as is noted, or is about to be.
 func (c *engine) isToStay(ctx context.Context, gone mcowner.Reference) (bool, error) {
-	if owner, stay := c.leavesBehind(gone.Request()); stay && owner.UID == gone.UID {
+	if slices.ContainsFunc(c.leftBehind(ctx, gone.Request()), func(owner mcowner.Reference) bool { return owner.UID == gone.UID }) {
 		return true, nil
 	}
 	return c.tombs.has(ctx, gone)

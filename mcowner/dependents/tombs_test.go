@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -118,6 +120,65 @@ func TestHowAnOwnerWentCountsUntilThatIsNoted(t *testing.T) {
 			c.tombs.namespace = noted
 			if is, err := c.isToStay(t.Context(), owner); is != tc.stay || err != nil {
 				t.Errorf("once it is gone they are to stay: %t, %v, want %t", is, err, tc.stay)
+			}
+		})
+	}
+}
+
+// TestAnOwnerThatWasNeverReadLeavesWhatIsToStay: it went before it could be planned, as when it is not known which cluster it is in, and
+// somebody took its finalizer.
+func TestAnOwnerThatWasNeverReadLeavesWhatIsToStay(t *testing.T) {
+	t.Parallel()
+	placed := record.Record{Sites: []record.Site{{Name: "a"}}}
+	for name, tc := range map[string]struct {
+		finalizer string
+		says      metav1.DeletionPropagation
+		policy    Policy
+		record    record.Record
+		done      bool // all was done for it
+		stay      bool
+	}{
+		"it was deleted so":              {finalizer: metav1.FinalizerOrphanDependents, record: placed, stay: true},
+		"it said so":                     {says: metav1.DeletePropagationOrphan, record: placed, stay: true},
+		"nobody can tell what it said":   {says: "Orphans", record: placed, stay: true},
+		"its policy says so":             {policy: Policy{Keep: true}, record: placed, stay: true},
+		"it was given up somewhere":      {policy: Policy{Keep: true}, record: record.Record{GivenUp: true}, stay: true},
+		"it was deleted with them":       {finalizer: metav1.FinalizerDeleteDependents, record: placed},
+		"nothing says so":                {record: placed},
+		"it had none":                    {finalizer: metav1.FinalizerOrphanDependents},
+		"it was the controller that did": {finalizer: metav1.FinalizerOrphanDependents, record: placed, done: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, at, _ := newPlanning(t, func() (Policy, error) { return tc.policy, nil })
+			c.deletions.mayLeave = c.mayLeaveIn
+			owner := ownerWith(tc.record, len(tc.record.Sites) > 0)
+			if tc.says != "" {
+				owner.Annotations[DeletionPolicyAnnotation] = string(tc.says)
+			}
+			going := owner.DeepCopy()
+			going.DeletionTimestamp, going.Finalizers = new(metav1.Now()), []string{tc.finalizer}
+			req := requestOf(at.Name(), owner)
+			sees := c.deletions.predicate(at.Name(), at.Cluster)
+			sees.Create(event.CreateEvent{Object: owner})
+			sees.Update(event.UpdateEvent{ObjectOld: owner, ObjectNew: going})
+			if tc.done {
+				c.deletions.settle(req, owner.UID, at.Cluster)
+				sees.Update(event.UpdateEvent{ObjectOld: owner, ObjectNew: going}) // it comes late
+			}
+			sees.Delete(event.DeleteEvent{Object: owner})
+			ref, err := mcowner.ReferenceTo(c.cfg.fleet, at.ID, owner, c.access.Manager.GetScheme())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref.Manager = c.cfg.name
+			for _, noted := range []bool{false, true} {
+				if is, err := c.isToStay(t.Context(), ref); is != tc.stay || err != nil {
+					t.Errorf("its dependents are to stay: %t, %v, want %t; noted is %t", is, err, tc.stay, noted)
+				}
+				if err := c.gone(t.Context(), req); err != nil || len(c.deletions.seen) > 0 {
+					t.Errorf("it is forgotten with the error %v, and known of %d names", err, len(c.deletions.seen))
+				}
 			}
 		})
 	}
