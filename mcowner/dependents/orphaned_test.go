@@ -227,6 +227,27 @@ func TestAnOwnerThatGoesBeforeItIsReadKeepsWhatIsToStay(t *testing.T) {
 	w.isReleased(one, before)
 }
 
+// TestAnOwnerIsFreeOnceItIsSaidThatNothingIsLeft in the clusters that were given up.
+func TestAnOwnerIsFreeOnceItIsSaidThatNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	r := w.orphaning()
+	r.ReleaseAfter, r.Targets = time.Millisecond, nil
+	p := w.run(r)
+	w.create(w.Local, w.owner("a"))
+	w.isCopied(w.Members[0], "a")
+	<-p.members.Remove("member-1")
+	eventually(t, "the owner has no clusters", func() bool { return placedIn(w.mustGet(w.Local, "a")) == "" })
+	if owner := w.mustGet(w.Local, "a"); !holds(owner) || owner.Annotations[keysDomain+"/given-up"] == "" {
+		t.Fatalf("the owner is %v", owner)
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { delete(cm.Annotations, keysDomain+"/given-up") })
+	eventually(t, "the owner has nothing of the controller", func() bool {
+		owner := w.mustGet(w.Local, "a")
+		return !holds(owner) && len(owner.Annotations) == 1 // its own
+	})
+}
+
 // TestWhatWasLeftInAMemberIsCollectedWhenItIsBack, also if its owner went meanwhile, and it was away for less time than there is
 // between two lists.
 func TestWhatWasLeftInAMemberIsCollectedWhenItIsBack(t *testing.T) {

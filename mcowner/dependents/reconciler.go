@@ -128,7 +128,7 @@ type Reconciler[T client.Object] struct {
 	// here. Default: such a cluster is not worked on, and its [Result] says why.
 	ByName bool
 
-	// StateNamespace is the namespace of the local cluster in which a ConfigMap remembers owners with the policy Orphan that went, or
+	// StateNamespace is the namespace of the local cluster in which ConfigMaps remember owners with the policy Orphan that went, or
 	// were let go, before their dependents could be released, such as in a cluster that was given up. It has to stay the same, or what was noted to move with it. Default: the namespace
 	// that the program runs in.
 	StateNamespace string

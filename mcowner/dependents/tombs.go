@@ -20,8 +20,8 @@ import (
 )
 
 // tombs remember owners that went, or were let go, with the policy Orphan or Keep while they had dependents: such as in a cluster that was given
-// up. If that is back one day, what the user asked to keep is not taken for an orphan. They are entries of a ConfigMap in the local
-// cluster.
+// up. If that is back one day, what the user asked to keep is not taken for an orphan. They are entries of ConfigMaps in the local
+// cluster: sixteen, by how the key of an owner begins, since one has room for about 5000 owners. An earlier version had one.
 type tombs struct {
 	access    *remote.Access
 	client    client.Client
@@ -95,14 +95,20 @@ func (c *engine) isToStay(ctx context.Context, gone mcowner.Reference) (bool, er
 	return c.tombs.has(ctx, gone)
 }
 
-func (t *tombs) get(ctx context.Context) (*corev1.ConfigMap, error) {
+// earlier is what the ConfigMap of an earlier version is called.
+func (t *tombs) earlier() string { return t.name + ".fleet-runtime.dev" }
+
+// place returns what the ConfigMap is called that has an owner.
+func (t *tombs) place(owner mcowner.Reference) string { return t.earlier() + "-" + entry(owner)[:1] }
+
+func (t *tombs) get(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	ctx, cancel := t.access.Bound(ctx)
 	defer cancel()
 	namespace, err := t.namespace()
 	if err != nil {
 		return nil, err
 	}
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: t.name + ".fleet-runtime.dev"}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	return cm, t.reader.Get(ctx, client.ObjectKeyFromObject(cm), cm)
 }
 
@@ -111,7 +117,7 @@ func entry(owner mcowner.Reference) string { return strings.TrimPrefix(owner.Key
 
 // put remembers an owner. Nobody else writes its entry.
 func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
-	cm, err := t.get(ctx)
+	cm, err := t.get(ctx, t.place(owner))
 	there := err == nil
 	if err != nil && !apierrors.IsNotFound(err) {
 		return t.failed(owner, err)
@@ -149,22 +155,27 @@ func (t *tombs) failed(owner mcowner.Reference, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("noting in the local cluster that the dependents of %s are to stay, in the ConfigMap %s.fleet-runtime.dev: %w", owner, t.name, err)
+	return fmt.Errorf("noting in the local cluster that the dependents of %s are to stay, in the ConfigMap %s: %w", owner, t.place(owner), err)
 }
 
 // has reports whether the dependents of an owner that is gone are to stay.
 func (t *tombs) has(ctx context.Context, gone mcowner.Reference) (bool, error) {
-	cm, err := t.get(ctx)
-	if apierrors.IsNotFound(err) || errors.Is(err, errNoNamespace) {
-		return false, nil // nothing was ever noted
+	for _, name := range []string{t.place(gone), t.earlier()} {
+		cm, err := t.get(ctx, name)
+		if apierrors.IsNotFound(err) || errors.Is(err, errNoNamespace) {
+			continue // nothing was ever noted
+		}
+		if err != nil {
+			return false, err
+		}
+		this := tomb{}
+		noted, there := cm.Data[entry(gone)]
+		readable := json.Unmarshal([]byte(noted), &this) == nil
+		if there && (!readable || this.has(gone)) { // somebody may have written to it: nothing is deleted for that
+			return true, nil
+		}
 	}
-	if err != nil {
-		return false, err
-	}
-	this := tomb{}
-	noted, there := cm.Data[entry(gone)]
-	readable := json.Unmarshal([]byte(noted), &this) == nil
-	return there && (!readable || this.has(gone)), nil // somebody may have written to it: nothing is deleted for that
+	return false, nil
 }
 
 // errNoNamespace says that nothing can be noted in the local cluster.

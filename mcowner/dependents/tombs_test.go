@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -73,6 +74,65 @@ func TestTwoOwnersAreNotedAtOnce(t *testing.T) {
 	if is, err := ts.has(t.Context(), ownerNamed("a")); !is || err != nil || to.there.Data["another"] != "1" {
 		t.Errorf("the owner is noted: %t, beside %v: %v", is, to.there.Data, err)
 	}
+}
+
+// TestManyOwnersAreNoted: not all in one ConfigMap, which has no room for them, and what an earlier version noted in one counts.
+func TestManyOwnersAreNoted(t *testing.T) {
+	t.Parallel()
+	to := &drawer{there: map[string]*corev1.ConfigMap{}}
+	ts := (&shelf{}).tombs()
+	ts.client, ts.reader = to, to
+	const all = 200
+	for i := range all {
+		if err := ts.put(t.Context(), ownerNamed(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range all {
+		if is, err := ts.has(t.Context(), ownerNamed(strconv.Itoa(i))); !is || err != nil {
+			t.Errorf("owner %d is noted: %t, %v", i, is, err)
+		}
+	}
+	for name, cm := range to.there {
+		if n := len(cm.Data); n > all/5 {
+			t.Errorf("%d of %d are in %s", n, all, name)
+		}
+	}
+	early := ownerNamed("early")
+	to.there["test.fleet-runtime.dev"] = &corev1.ConfigMap{Data: map[string]string{entry(early): `{"uids":["1"]}`}}
+	if is, err := ts.has(t.Context(), early); !is || err != nil {
+		t.Errorf("what an earlier version noted counts: %t, %v", is, err)
+	}
+	if is, err := ts.has(t.Context(), ownerNamed("alive")); is || err != nil {
+		t.Errorf("one that nobody noted is: %t, %v", is, err)
+	}
+}
+
+// drawer has ConfigMaps by their names.
+type drawer struct {
+	client.Client
+
+	there map[string]*corev1.ConfigMap
+}
+
+// Get implements client.Reader.
+func (d *drawer) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if d.there[key.Name] == nil {
+		return apierrors.NewNotFound(configMaps, key.Name)
+	}
+	d.there[key.Name].DeepCopyInto(obj.(*corev1.ConfigMap)) //nolint:forcetypeassert // nothing else is read
+	return nil
+}
+
+// Create implements client.Writer.
+func (d *drawer) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
+	d.there[obj.GetName()] = obj.(*corev1.ConfigMap) //nolint:forcetypeassert // nothing else is written
+	return nil
+}
+
+// Patch implements client.Writer.
+func (d *drawer) Patch(ctx context.Context, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	return d.Create(ctx, obj)
 }
 
 // TestHowAnOwnerWentCountsUntilThatIsNoted, although no plan was made of that, and is forgotten then.
