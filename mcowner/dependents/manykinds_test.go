@@ -55,6 +55,32 @@ func TestWhatAnOwnerNeedsCostsLittle(t *testing.T) {
 	}
 }
 
+// TestTheKindsOfManyOwnersAreSweptInTurn: somebody may note on each as many as an owner can note, and each costs a list in each cluster.
+func TestTheKindsOfManyOwnersAreSweptInTurn(t *testing.T) {
+	t.Parallel()
+	const owners = 3
+	c := &engine{ledger: newLedger()}
+	all := numberedKinds(owners * record.MostKinds)
+	for i := range owners {
+		owner := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}, Kinds: all[i*record.MostKinds : (i+1)*record.MostKinds]}, true)
+		req := mcreconcile.Request{ClusterName: mcreconcile.ClusterName(fmt.Sprint(i))}
+		c.ledger.replan(c.ledger.of(req), &plan{owner: owner, ref: mcowner.Reference{UID: "1"}}, testKeys)
+	}
+	swept := map[string]bool{}
+	for range 100 {
+		now := c.moreKindsInTurn()
+		if len(now) != record.MostKinds {
+			t.Fatalf("%d kinds are swept at once, want %d", len(now), record.MostKinds)
+		}
+		for _, proto := range now {
+			swept[proto.GetObjectKind().GroupVersionKind().Kind] = true
+		}
+	}
+	if len(swept) != len(all) {
+		t.Errorf("%d kinds of %d had their turn", len(swept), len(all))
+	}
+}
+
 // TestAnOwnerWithTooManyKindsIsTold, and nothing is done for it: there may be dependents of kinds that are not read.
 func TestAnOwnerWithTooManyKindsIsTold(t *testing.T) {
 	t.Parallel()

@@ -110,11 +110,18 @@ func TestTheDependentsOfAnOwnerThatCannotBePlannedStay(t *testing.T) {
 func TestAnOwnerThatGetsTooManyKindsIsTold(t *testing.T) {
 	t.Parallel()
 	c, at, home := newPlanning(t, noPolicy)
-	owner := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}, Kinds: numberedKinds(record.MostKinds + 1)}, true)
+	placed := []record.Site{{Name: "a"}}
+	before := &plan{owner: ownerWith(record.Record{Sites: placed}, true), ref: mcowner.Reference{UID: "1"}}
+	owner := ownerWith(record.Record{Sites: placed, Kinds: numberedKinds(record.MostKinds + 1)}, true)
+	o := c.ledger.of(requestOf(at.Name(), owner))
+	c.ledger.replan(o, before, testKeys)
 	if err := c.replan(t.Context(), at, owner, true); err == nil || !strings.Contains(err.Error(), testKeys.Kinds) {
 		t.Errorf("it is planned, with the error %v", err)
 	}
 	if want := []string{EventFailed}; !slices.Equal(home.reasons, want) {
 		t.Errorf("the events are %q, want %q", home.reasons, want)
+	}
+	if o.plan != before {
+		t.Errorf("it has the plan %v", o.plan)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -196,7 +197,7 @@ func (c *engine) newCollector() (*sweep.Sweeper, error) {
 	}
 	return sweep.New(sweep.Options{
 		Manager: c.access.Manager, Fleet: c.cfg.fleet, Controller: c.cfg.name, Owners: []client.Object{c.owner.Proto}, OwnersIn: c.cfg.ownersIn,
-		Kinds: kinds, MoreKinds: c.moreKindsFound, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Pace: pace,
+		Kinds: kinds, MoreKinds: c.moreKindsInTurn, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Pace: pace,
 		User: c.cfg.user, ByName: c.cfg.byName, OwnersDecommissioned: c.cfg.decommissioned,
 		Watched: c.watches.isWatched, Stray: c.stray, Keep: c.isToStay, Placed: c.isPlaced,
 		KeepUnseen: c.cfg.onOwnersLeaving != LeaveDeleted,
@@ -218,6 +219,14 @@ func (c *engine) moreKindsFound() []client.Object {
 		}
 	}
 	return slices.Collect(maps.Values(found))
+}
+
+// moreKindsInTurn is moreKindsFound, for one sweep. It has others each time if there are more than one owner can note: each costs a list
+// in each cluster, and whoever may edit owners may note as many on each.
+func (c *engine) moreKindsInTurn() []client.Object {
+	kinds := c.moreKindsFound()
+	rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	return kinds[:min(len(kinds), record.MostKinds)]
 }
 
 func (c *engine) isFixed(k remote.Kind) bool {

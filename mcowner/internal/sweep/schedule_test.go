@@ -261,6 +261,24 @@ func TestAListThatBreaksOffSaysNothingOfHowManyAreUnproven(t *testing.T) {
 	})
 }
 
+// TestKindsThatAreNotSweptAnyMoreAreForgotten: whoever may edit an owner may note others time and again.
+func TestKindsThatAreNotSweptAnyMoreAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1, 1)
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil}
+		c := s.memory("member-0")
+		for round := range 3 {
+			s.kinds[0].Kind = fmt.Sprint("Another", round)
+			s.sweep(t.Context(), c, by)
+			<-time.After(2 * s.Listing)
+		}
+		if len(c.due) != 1 {
+			t.Errorf("%d kinds are known, of which one is swept", len(c.due))
+		}
+	})
+}
+
 // TestAMemberThatGivesNoAnswerHoldsAWorkerForOneTimeout in each round, whether lists or removals get none. All kinds have their turn.
 func TestAMemberThatGivesNoAnswerHoldsAWorkerForOneTimeout(t *testing.T) {
 	t.Parallel()

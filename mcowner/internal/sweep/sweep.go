@@ -119,6 +119,9 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		var errs []error
 		kinds := s.allKinds()
 		c.keep(kinds)
+		if !found.cached {
+			c.forgetDue()
+		}
 		for _, k := range found.inTurn(kinds) {
 			found.hanging, found.tally = 0, tally{strange: map[mcreconcile.ClusterName]int{}}
 			did, err := by.each(ctx, at, k, c, func(obj client.Object) error {

@@ -92,6 +92,12 @@ func (c *sweepMemory) keep(kinds []remote.Kind) {
 	})
 }
 
+// forgetDue forgets of which kinds a list is due. It is for the pass that lists.
+func (c *sweepMemory) forgetDue() {
+	now := time.Now()
+	maps.DeleteFunc(c.due, func(_ schema.GroupVersionKind, due time.Time) bool { return !now.Before(due) })
+}
+
 // tell shows what a sweep came to. How many dependents have owners in another cluster than the one that has its name is logged
 // if that is news.
 func (s *Sweeper) tell(c *sweepMemory, err error) {
