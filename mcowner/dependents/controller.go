@@ -126,6 +126,9 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	}
 	c.ledger.replan(o, p, c.keys)
 	c.works.add(accountOf(req))
+	if p.mode == serving && c.isTakenBack(owner) {
+		c.gleanIn(req, c.gleaned())
+	}
 	return nil
 }
 
@@ -200,6 +203,9 @@ type worker struct{ *engine }
 func (c worker) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
 	if w.task == visit {
 		return c.visit(ctx, w)
+	}
+	if w.task == glean {
+		return reconcile.Result{}, c.glean(ctx, w)
 	}
 	if w.task == hold {
 		return reconcile.Result{}, c.holdUp(ctx, w.in)

@@ -66,6 +66,45 @@ func (c *engine) visit(ctx context.Context, w work) (result reconcile.Result, er
 	return result, err
 }
 
+// isTakenBack reports whether an owner was let go while it had dependents, and is the controller's again. Where replicas share the members,
+// another one may sweep what it left, and could tell nobody.
+func (c *engine) isTakenBack(owner client.Object) bool {
+	return c.access.IsShared() && !c.keys.Holds(owner) && c.keys.Read(owner).GivenUp
+}
+
+// gleaned returns the clusters in which an owner may have left something, ordered.
+func (c *engine) gleaned() []mcreconcile.ClusterName {
+	return union(c.access.Names(c.cfg.dependentsIn), nil)
+}
+
+// gleanIn has the first of these clusters gleaned. The others come after it: there may be thousands, for thousands of owners.
+func (c *engine) gleanIn(owner mcreconcile.Request, names []mcreconcile.ClusterName) {
+	if len(names) > 0 {
+		c.works.addLow(work{owner, names[0], glean})
+	}
+}
+
+// glean looks whether an owner has left something in a cluster, and goes on with the next one. Where the owner has something by its record
+// is looked at anyway, and a cluster that cannot be visited now is visited when it can.
+func (c *engine) glean(ctx context.Context, w work) error {
+	if o := c.ledger.get(w.owner); o != nil && !o.concerns(w.in) {
+		_, err := c.visit(ctx, work{w.owner, w.in, visit})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			c.works.addLow(c.placing(w.owner, w.in))
+		}
+	}
+	names := c.gleaned()
+	at, found := slices.BinarySearch(names, w.in)
+	if found {
+		at++
+	}
+	c.gleanIn(w.owner, names[at:])
+	return nil
+}
+
 // inTenure forgets what is known of a cluster's owners from the time before this replica owned it last.
 func (c *engine) inTenure(ctx context.Context, origin mcreconcile.ClusterName) {
 	if c.access.IsShared() {

@@ -273,3 +273,25 @@ func TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack(t *testing.T) {
 	}
 	w.isGone(away, copyOf("a"))
 }
+
+// TestWhatAnOwnerLeftIsFoundWhenItIsTakenBack, although its cluster and that of the dependent are different replicas': it was let go, and has
+// other targets since.
+func TestWhatAnOwnerLeftIsFoundWhenItIsTakenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	from, to := w.Members[0], w.Members[1]
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] { return w.fromMembers(dependents.LeaveAsIs) })
+	relabel := func(name string) {
+		for _, p := range []*process{home, other} {
+			p.relabel(from, name)
+		}
+	}
+	w.create(from, w.owner("a", to.Name))
+	before := w.isCopied(to, "a")
+	relabel("another")
+	w.hasNothing(from, "a")
+	w.becomes(to, before, dependents.LeaveAsIs)
+	w.change(from, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	relabel(from.Name)
+	w.isGone(to, before.Name)
+}

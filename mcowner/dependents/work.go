@@ -29,6 +29,8 @@ const (
 	// visit is place for an owner whose cluster this replica works on, where several replicas share the members: whoever works on the
 	// owner's cluster does it, and it ends with that.
 	visit
+	// glean is visit for an owner that may have left something in any cluster, in one after the other.
+	glean
 	// hold, in a member that leaves, waits until visits have done what is to be done there.
 	hold
 	// review has the owners in the local cluster planned that its cache has.
@@ -41,7 +43,7 @@ const (
 
 // Cluster implements mcreconcile.ClusterAware.
 func (w work) Cluster() mcreconcile.ClusterName {
-	if w.task == visit {
+	if w.task == visit || w.task == glean {
 		return w.owner.ClusterName
 	}
 	return w.in
@@ -49,7 +51,7 @@ func (w work) Cluster() mcreconcile.ClusterName {
 
 // WithCluster implements mcreconcile.ClusterAware.
 func (w work) WithCluster(name mcreconcile.ClusterName) work {
-	if w.task == visit {
+	if w.task == visit || w.task == glean {
 		w.owner.ClusterName = name
 	} else {
 		w.in = name
@@ -70,7 +72,7 @@ func (w work) String() string {
 		return "the review of owners"
 	case hold:
 		return "the wait until owners elsewhere have nothing left"
-	case place, visit:
+	case place, visit, glean:
 	}
 	return "the dependents of " + w.owner.String()
 }
