@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
@@ -69,6 +71,7 @@ func (p *placement) configuration(w wanted) (*unstructured.Unstructured, error) 
 		return nil, err
 	}
 	obj := w.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	p.disown(obj)
 	if w.Keep {
 		keep(obj)
 	}
@@ -88,6 +91,21 @@ func (p *placement) configuration(w wanted) (*unstructured.Unstructured, error) 
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
 	return u, nil
+}
+
+// disown takes from an object that is desired what says whose it is, and what it owns. It may be a copy of its owner, which may be a
+// dependent itself: none of that holds for the copy.
+func (p *placement) disown(obj client.Object) {
+	p.engine.keys.Write(obj, record.Record{}, false)
+	annotations := obj.GetAnnotations() // which is a copy by now
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return strings.HasPrefix(key, mcowner.KeyPrefix) || key == mcowner.DesiredAnnotation || key == mcowner.CreatedByAnnotation || key == mcowner.AdoptedAnnotation
+	})
+	labels := maps.Clone(obj.GetLabels())
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		return strings.HasPrefix(key, mcowner.KeyPrefix) || key == mcowner.FleetLabel || key == mcowner.OwnerClusterLabel
+	})
+	obj.SetLabels(labels)
 }
 
 // keep has an object that is desired say that it is to stay, unless it says something else.
