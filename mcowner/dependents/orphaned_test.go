@@ -199,10 +199,10 @@ func TestAnOwnerThatIsNotPlannedKeepsWhatItSaysIsToStay(t *testing.T) {
 func TestAnOwnerThatGoesBeforeItIsReadKeepsWhatIsToStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	one := w.Members[0]
+	one, name := w.Members[0], "unread"
 	p := w.run(w.orphaning())
-	w.create(w.Local, w.owner("a", one.Name))
-	before := w.isCopied(one, "a")
+	w.create(w.Local, w.owner(name, one.Name))
+	before := w.isCopied(one, name)
 	p.stop()
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
@@ -212,18 +212,18 @@ func TestAnOwnerThatGoesBeforeItIsReadKeepsWhatIsToStay(t *testing.T) {
 	var seen atomic.Bool
 	see := func(b *mcbuilder.Builder) {
 		b.WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool {
-			seen.Store(seen.Load() || obj.GetName() == "a")
+			seen.Store(seen.Load() || obj.GetName() == name)
 			return true
 		}))
 	}
 	w.runAs(w.Local.AddUser(t, "no-identity", rules...), func(mgr mcmanager.Manager) error { return w.orphaning().SetupWithManager(mgr, see) })
 	eventually(t, "what happens to it from now on is seen", seen.Load)
-	w.removeAsOrphan("a")
-	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
-	w.isGone(w.Local, "a")
-	w.Local.AddUser(t, "no-identity", append(rules, rbacv1.PolicyRule{
+	w.removeAsOrphan(name)
+	w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+	w.isGone(w.Local, name)
+	w.Local.AddUser(t, "no-identity", slices.Concat(rules, []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
-	})...)
+	}})...)
 	w.isReleased(one, before)
 }
 

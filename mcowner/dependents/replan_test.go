@@ -47,7 +47,7 @@ func ownerWith(r record.Record, held bool) *corev1.ConfigMap {
 }
 
 // TestAnOwnerThatIsFirstReadAsItGoes is planned if something may have been left in a cluster that was given up, although it has no
-// finalizer: it is to be noted that that stays.
+// finalizer: it is to be noted that this stays.
 func TestAnOwnerThatIsFirstReadAsItGoes(t *testing.T) {
 	t.Parallel()
 	for name, givenUp := range map[string]bool{"something was left": true, "nothing was": false} {

@@ -225,7 +225,7 @@ func (c *engine) moreKindsFound() []client.Object {
 // in each cluster, and whoever may edit owners may note as many on each.
 func (c *engine) moreKindsInTurn() []client.Object {
 	kinds := c.moreKindsFound()
-	rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] }) //nolint:gosec // it hides nothing
 	return kinds[:min(len(kinds), record.MostKinds)]
 }
 
