@@ -3,6 +3,7 @@ package members_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,34 @@ func TestAMemberSaysWhatIsToBeLookedAfter(t *testing.T) {
 	if is := got.Status.Expires.Unix(); is != expires.Unix() {
 		t.Errorf("its credentials end at %s, want %s", got.Status.Expires, expires)
 	}
+}
+
+// forbidsStatus refuses what writes the status of Members.
+type forbidsStatus struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (f forbidsStatus) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodGet && strings.HasSuffix(req.URL.Path, "/status") {
+		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+	}
+	return f.RoundTripper.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets client-go find the transport.
+func (f forbidsStatus) WrappedRoundTripper() http.RoundTripper { return f.RoundTripper }
+
+// TestAMemberWithoutAStatusGoesWithItsCluster, though nothing but this replica's memory tells it from one that never was a member's.
+func TestAMemberWithoutAStatusGoesWithItsCluster(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 0)
+	cfg := s.Local.Config()
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return forbidsStatus{rt} })
+	m := s.newManager(cfg)
+	m.set(fleet.Member{Name: "east", Err: errors.New("it does not parse")})
+	m.start()
+	s.becomes("east", "is there, without a status", func(m *v1alpha1.Member) bool { return m.Status.State == "" })
+	<-m.Remove("east")
+	s.eventually("the Member of a member that has left is gone", func() bool { return s.get("east") == nil })
 }
 
 func TestADeletedMemberComesBack(t *testing.T) {

@@ -164,8 +164,8 @@ func (m *mirror) look(ctx context.Context, object string) (after time.Duration, 
 	case !is && known != nil && m.shown.keeps():
 		return m.disown(ctx, known)
 	case !is && known == nil:
-		m.shown.forget(object)
 		m.versions.forget(object)
+		return m.shown.forget(object), nil
 	}
 	return 0, nil
 }

@@ -100,14 +100,20 @@ func (s *shown) all() []string {
 	return all
 }
 
-// forget forgets a Member that is not there, and is not to be.
-func (s *shown) forget(object string) {
+// forget forgets a Member that is not there, and is not to be. It returns how long to wait for that: the watch may still bring one that was
+// written, which nothing else may tell from one that never was a member's.
+func (s *shown) forget(object string) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.strangers, object)
-	if r := s.of[object]; r != nil && !r.is {
+	r := s.of[object]
+	if r == nil || r.is {
+		return 0
+	}
+	if wait = awaitFor - time.Since(r.written); wait <= 0 {
 		delete(s.of, object)
 	}
+	return max(0, wait)
 }
 
 // keep notes whether this replica is the keeper, and returns whether it has become so.
