@@ -91,7 +91,7 @@ func (r *reconciler) check(ctx context.Context, a *v1alpha1.ClusterAccess) (agai
 	}
 	token, err := r.hub.Token(ctx, a)
 	clock := clockOf(token)
-	life, conflict := r.keepMinter(ctx, a, clock())
+	life, notRenewed, conflict := r.keepMinter(ctx, a, clock())
 	if conflict != nil {
 		return 0, conflict
 	}
@@ -105,33 +105,34 @@ func (r *reconciler) check(ctx context.Context, a *v1alpha1.ClusterAccess) (agai
 		return notReady(a, err), nil
 	}
 	a.Status.Subject = oneline.Text(user, maxSubject) // the cluster may call it anything
-	set(a, v1alpha1.ConditionReady, metav1.ConditionTrue, nil)
+	set(a, v1alpha1.ConditionReady, metav1.ConditionTrue, notRenewed)
 	if life == (minterLife{}) {
 		return checkEvery, nil
 	}
 	return life.next(clock()), nil
 }
 
-// keepMinter notes the life of a minter's token, after that is renewed if it is time by the clock of the cluster. What keeps it from
-// being renewed is logged, and shows once no tokens can be made with it.
-func (r *reconciler) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now time.Time) (minterLife, error) {
+// keepMinter notes the life of a minter's token, after that is renewed if it is time by the clock of the cluster. notRenewed is why that
+// has failed: the cluster can be used for as long as the token lives that there is. err is a conflict.
+func (r *reconciler) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now time.Time) (life minterLife, notRenewed, err error) {
 	a.Status.ExpirationTime, a.Status.RenewTime = metav1.Time{}, metav1.Time{}
 	if a.Spec.Minter == nil {
-		return minterLife{}, nil
+		return life, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	life, err := r.hub.keepMinter(ctx, a, now)
+	life, err = r.hub.keepMinter(ctx, a, now)
 	if apierrors.IsConflict(err) {
-		return life, err
+		return life, nil, err
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("The minter's token is not renewed", "reason", reasonOf(err), "error", err.Error())
+		notRenewed = life.endsFor(err)
 	}
 	if !life.expires.IsZero() {
 		a.Status.ExpirationTime, a.Status.RenewTime = metav1.NewTime(life.expires), metav1.NewTime(life.made)
 	}
-	return life, nil
+	return life, notRenewed, nil
 }
 
 // authorized is what an error on the way to a token says of whether tokens may be made.

@@ -261,6 +261,43 @@ func TestAMintersTokenIsRenewedByTheClockOfTheMember(t *testing.T) {
 	}
 }
 
+func TestAnAccessSaysThatItsMintersTokenIsNotRenewedBeforeThatExpires(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	now := time.Now()
+	expires := now.Add(5 * time.Minute).Truncate(time.Second)
+	var asked atomic.Int32
+	a := w.hostile(t, "east", calls("worker", grants(t, fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Unix(), now.Add(time.Hour).Unix()), time.Hour, &asked)))
+	secret := w.secret(t, a)
+	secret.Data[v1alpha1.MinterToken] = []byte(tokenThatSays(fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Add(-55*time.Minute).Unix(), expires.Unix())))
+	accesstest.Must(t, w.hub.Client().Update(t.Context(), secret))
+	reader := w.hub.AddUser(t, "reader", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}})
+	refused, err := access.NewHub(reader, nil)
+	accesstest.Must(t, err)
+	versions := map[string]bool{}
+	for range 3 {
+		_, err := access.NewReconciler(refused, w.hub.Client()).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+		accesstest.Must(t, err)
+		is := w.waitFor(t, a.Name, v1alpha1.ReasonNotRenewed)
+		ready := meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionReady)
+		if ready.Status != metav1.ConditionTrue || !is.Status.ExpirationTime.Time.Equal(expires) {
+			t.Errorf("it can be used until %s, and is %+v", is.Status.ExpirationTime, ready)
+		}
+		for _, says := range []string{"(NotAllowed), and expires at " + expires.UTC().Format(time.RFC3339), "secrets \"east-minter\" is forbidden"} {
+			if !strings.Contains(ready.Message, says) {
+				t.Errorf("%q is not in %q", says, ready.Message)
+			}
+		}
+		versions[is.ResourceVersion] = true
+	}
+	if len(versions) != 1 {
+		t.Errorf("one outcome was written %d times", len(versions))
+	}
+	_, err = access.NewReconciler(w.client(t), w.hub.Client()).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+	accesstest.Must(t, err)
+	w.waitFor(t, a.Name, v1alpha1.ReasonAsExpected)
+}
+
 func TestAMintersTokenIsKeptWhereTheMemberGrantsLessThanItHas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

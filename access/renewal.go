@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/internal/jwt"
@@ -47,6 +45,15 @@ func (l minterLife) next(now time.Time) time.Duration {
 func (l minterLife) renewAt() time.Time {
 	granted := l.expires.Sub(l.made)
 	return l.made.Add(max(renewFloor, time.Duration((renewAfter+l.jitter)*float64(granted))))
+}
+
+// endsFor returns an error that says until when a cluster can be used with a minter's token, and why that is not renewed.
+func (l minterLife) endsFor(why error) error {
+	end := "; it does not say when it expires"
+	if !l.expires.IsZero() {
+		end = ", and expires at " + l.expires.UTC().Format(time.RFC3339)
+	}
+	return &Error{v1alpha1.ReasonNotRenewed, fmt.Sprintf("the minter's own token is not renewed (%s)%s", reasonOf(why), end), why}
 }
 
 // clockOf returns the clock of the cluster that has just made a token, or that of this machine where the token does not say when it
@@ -88,11 +95,7 @@ func (h *Hub) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now tim
 	secret := m.secret.DeepCopy() // with its resource version
 	secret.Data[v1alpha1.MinterToken] = []byte(token.Value())
 	if _, err := h.core.Secrets(secret.Namespace).Update(quiet(ctx), secret, metav1.UpdateOptions{}); err != nil {
-		if apierrors.IsConflict(err) {
-			return before, err
-		}
-		return before, &Error{v1alpha1.ReasonHub, fmt.Sprintf(
-			"the minter's token is not renewed in the Secret %s", client.ObjectKeyFromObject(secret)), err}
+		return before, fromHub("written", secret.Namespace, secret.Name, err)
 	}
 	return after, nil
 }

@@ -43,7 +43,7 @@ const (
 // Reasons of the conditions. The reasons of package fleet are used beside them, such as Refused for a server at whose address
 // nothing listens.
 const (
-	// ReasonAsExpected is for conditions that are true.
+	// ReasonAsExpected is for conditions that are true, where nothing is to be looked after.
 	ReasonAsExpected = "AsExpected"
 	// ReasonPaused is for what spec.paused keeps from being used.
 	ReasonPaused = "Paused"
@@ -63,6 +63,8 @@ const (
 	ReasonMismatch = "Mismatch"
 	// ReasonMinterExpired is for a minter whose own token has expired, or is not accepted any more.
 	ReasonMinterExpired = "MinterExpired"
+	// ReasonNotRenewed is for a cluster that can be used until its minter's own token expires, as that cannot be renewed.
+	ReasonNotRenewed = "NotRenewed"
 	// ReasonHub is for a hub that does not answer, or answers with an error.
 	ReasonHub = "HubError"
 	// ReasonEqualIssuers is for a cluster that calls itself by the same issuer as the hub does, and so takes the hub's tokens

@@ -46,6 +46,9 @@ func cureOfTokens(reason string, a *accessv1alpha1.ClusterAccess) string {
 		return "undo what was edited in the ClusterAccess or in the minter's Secret, or run " + join + " again with what is right now"
 	case accessv1alpha1.ReasonMinterExpired:
 		return "run " + join + " again with the same flags: it makes the minter a new token"
+	case accessv1alpha1.ReasonNotRenewed:
+		return "mend what the message names before the token expires: in the hub the manager gets and updates the minter's Secret; in the member " + join +
+			" gives the minter its rights again"
 	case accessv1alpha1.ReasonHub:
 		return "see that the hub's API server answers the manager; it heals by itself then"
 	default:

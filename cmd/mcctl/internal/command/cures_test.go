@@ -154,3 +154,19 @@ func TestAMemberWithoutAnObjectWhoseAccessIsReadyComesWithNothingToDo(t *testing
 		t.Errorf("describe exits with 0 (%t), and says:\n%s", ready, text)
 	}
 }
+
+func TestAMintersTokenThatIsNotRenewedIsShownWithOneThingToDo(t *testing.T) {
+	t.Parallel()
+	access := accessOf("minted", "")
+	access.Status.Conditions = []metav1.Condition{{
+		Type: accessv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: accessv1alpha1.ReasonNotRenewed, Message: "it expires at noon: forbidden",
+	}}
+	member := memberOf("Ready", "")
+	member.Status.Conditions = []metav1.Condition{{Type: membersv1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	for _, of := range []*membersv1alpha1.Member{nil, member} {
+		text, ready := command.Describe(of, access)
+		if !ready || !strings.Contains(text, "NotRenewed: it expires at noon: forbidden\n") || !strings.Contains(text, "mend what the message names") {
+			t.Errorf("describe exits with 0 (%t), and says:\n%s", ready, text)
+		}
+	}
+}
