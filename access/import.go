@@ -48,13 +48,13 @@ func (r *importer) keep(ctx context.Context, i *v1alpha1.ServiceAccountImport) (
 		}
 		return later, nil
 	}
-	err = r.renew(ctx, i, a)
-	own, isOwn := errors.AsType[*Error](err)
-	if isUnasked(own) {
-		r.lines.leaveUnasked(line)
+	asked, err := r.renew(ctx, i, a)
+	if of := ofCluster(err); asked || of != nil {
+		r.lines.leave(line, time.Now(), of)
 	} else {
-		r.lines.leave(line, time.Now(), ofCluster(err))
+		r.lines.leaveUnasked(line)
 	}
+	own, isOwn := errors.AsType[*Error](err)
 	switch {
 	case isOwn:
 		return importNotReady(i, own), nil
@@ -71,13 +71,8 @@ type importedRefused struct{ error }
 
 func (e importedRefused) Unwrap() error { return e.error }
 
-// isUnasked reports whether an error says nothing about the cluster: the hub is what refuses.
-func isUnasked(err *Error) bool {
-	return err != nil && (err.reason == v1alpha1.ReasonSecretExists || err.reason == v1alpha1.ReasonHub || err == errMinterImported)
-}
-
-// ofCluster returns an error that all imports of the cluster have, nil for another. What an API server answers is about one import: a policy of
-// the cluster may refuse what that asks for.
+// ofCluster returns an error that all imports of the cluster have, nil for another, such as one of the hub's. What an API server answers is about
+// one import: a policy of the cluster may refuse what that asks for.
 func ofCluster(err error) error {
 	own, isOwn := errors.AsType[*Error](err)
 	_, refused := errors.AsType[importedRefused](err)
@@ -85,7 +80,7 @@ func ofCluster(err error) error {
 		return nil
 	}
 	switch own.reason {
-	case v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonAnotherUser:
+	case v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonAnotherUser, v1alpha1.ReasonSecretExists, v1alpha1.ReasonHub:
 		return nil
 	}
 	return own
@@ -99,25 +94,36 @@ func importNotReady(i *v1alpha1.ServiceAccountImport, err error) time.Duration {
 }
 
 // renew makes a token if the one in the Secret does not serve any more, and writes the Secret at once, whole. Until then, the
-// Secret stays as it is.
-func (r *importer) renew(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess) error {
+// Secret stays as it is. asked says that the cluster was asked for something: where the hub refuses first, nothing is known of it.
+func (r *importer) renew(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess) (asked bool, err error) {
 	secret, err := r.secretOf(ctx, i, secretName(i))
 	if err != nil {
-		return err
+		return false, err
 	}
 	if secret != nil && !metav1.IsControlledBy(secret, i) {
-		return &Error{v1alpha1.ReasonSecretExists, fmt.Sprintf(
+		return false, &Error{v1alpha1.ReasonSecretExists, fmt.Sprintf(
 			"the Secret %s/%s exists and is not of this import: delete it, or give spec.secretName another name", secret.Namespace, secret.Name), nil}
 	}
 	if secret != nil {
-		if serves, err := r.serves(ctx, i, a, secret); serves || err != nil {
-			return err
+		if serves, asked, err := r.serves(ctx, i, a, secret); serves || err != nil {
+			return asked, err
 		}
 	}
-	token, err := r.hub.imported(ctx, i, a)
+	ask, err := r.hub.importing(ctx, i, a)
 	if err != nil {
-		return err
+		return false, err
 	}
+	token, err := ask(ctx)
+	if err != nil {
+		return true, err
+	}
+	return true, r.take(ctx, i, a, secret, token)
+}
+
+// take writes a token into the Secret of an import, once the cluster accepts it.
+func (r *importer) take(
+	ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, secret *corev1.Secret, token Token,
+) error {
 	user, err := checkOwn(ctx, a, token)
 	if own, ok := errors.AsType[*Error](err); ok && own.reason == v1alpha1.ReasonTokenRefused {
 		return importedRefused{own}
@@ -139,21 +145,23 @@ func (r *importer) renew(ctx context.Context, i *v1alpha1.ServiceAccountImport, 
 
 // serves reports whether the Secret is as it should be, and the cluster accepts its token, which is not sent elsewhere: not to a
 // server that was edited.
-func (r *importer) serves(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, secret *corev1.Secret) (bool, error) {
+func (r *importer) serves(
+	ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess, secret *corev1.Secret,
+) (serves, asked bool, err error) {
 	granted := i.Status.ExpirationTime.Sub(i.Status.RenewTime.Time)
 	if !time.Now().Before(i.Status.RenewTime.Add(r.pace.keepFor(granted))) {
-		return false, nil
+		return false, false, nil
 	}
 	value := string(secret.Data[v1alpha1.ImportToken])
 	whole, err := isWhole(secret, i, a, value)
 	if err != nil || !whole || !isSendable(value) { // a Secret is its owners' to change
-		return false, err
+		return false, false, err
 	}
 	user, err := checkOwn(ctx, a, Token{value: &value, Subject: jwt.ClaimsOf(value).Subject})
 	if reasonOf(err) == v1alpha1.ReasonTokenRefused {
-		return false, nil
+		return false, true, nil
 	}
-	return user == subjectOf(i), err
+	return user == subjectOf(i), true, err
 }
 
 // subjectOf returns the user that an import is for.
@@ -167,33 +175,34 @@ var errMinterImported = &Error{
 	"the account is the minter's, whose token would make tokens of the controllers' account, and of itself, for ever: import another one", nil,
 }
 
-// imported asks the cluster for a token of the account of an import, in the way of the access.
-func (h *Hub) imported(ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess) (Token, error) {
+// importing returns what asks the cluster for a token of the account of an import, in the way of the access. The hub has been asked by then for
+// what that takes.
+func (h *Hub) importing(
+	ctx context.Context, i *v1alpha1.ServiceAccountImport, a *v1alpha1.ClusterAccess,
+) (ask func(ctx context.Context) (Token, error), err error) {
 	cfg, err := Config(a.Spec)
 	if err != nil {
-		return Token{}, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if a.Spec.Minter != nil {
 		m, err := h.minterOf(ctx, a)
-		if err != nil {
-			return Token{}, err
+		if err == nil && jwt.ClaimsOf(m.token).Subject == subjectOf(i) {
+			err = errMinterImported
 		}
-		if jwt.ClaimsOf(m.token).Subject == subjectOf(i) {
-			return Token{}, errMinterImported
-		}
-		return m.request(ctx, cfg, i.Spec.Namespace, i.Spec.Name, i.Spec.ExpirationSeconds)
+		return func(ctx context.Context) (Token, error) {
+			return m.request(ctx, cfg, i.Spec.Namespace, i.Spec.Name, i.Spec.ExpirationSeconds)
+		}, err
 	}
 	own, err := h.federated(ctx, a)
-	if err != nil {
-		return Token{}, err
-	}
-	token, err := minter{token: own.Value()}.request(ctx, cfg, i.Spec.Namespace, i.Spec.Name, i.Spec.ExpirationSeconds)
-	if reasonOf(err) == v1alpha1.ReasonMinterExpired {
-		return Token{}, refused(ctx, a, cfg, own)
-	}
-	return token, err
+	return func(ctx context.Context) (Token, error) {
+		token, err := minter{token: own.Value()}.request(ctx, cfg, i.Spec.Namespace, i.Spec.Name, i.Spec.ExpirationSeconds)
+		if reasonOf(err) == v1alpha1.ReasonMinterExpired {
+			return Token{}, refused(ctx, a, cfg, own)
+		}
+		return token, err
+	}, err
 }
 
 // takeBack deletes the Secret of an import that is not allowed. While it cannot, the condition says so, and it tries again.
