@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
@@ -60,5 +62,47 @@ func TestACallerWhoseRightsAreOfOneNamespaceSeesMembersOfOtherProviders(t *testi
 	s.addUser(t, s.Local, "members", rbacv1.PolicyRule{APIGroups: []string{membersv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"get"}})
 	if r := s.run(t, "describe", "team/north", "--user", s.Local.Name+"-members"); r.code != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestACallerWhoseRightsAreOfOneNamespaceGivesThoseThatItHas: it reads no ClusterAccess, and writes neither namespaces nor accounts.
+func TestACallerWhoseRightsAreOfOneNamespaceGivesThoseThatItHas(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t, "--namespace", "kube-public"); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	well := wellAt(s.Members[0].Config().Host)
+	well.Identity = string(systemNamespace(t, s.Members[0].Client()).UID)
+	s.addMember(t, "kube-public/east", well)
+	see := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}
+	s.addUser(t, s.Local, "narrow", see, rbacv1.PolicyRule{APIGroups: []string{membersv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"get"}})
+	see.Resources = append(see.Resources, "serviceaccounts")
+	s.addUser(t, s.Members[0], "narrow", see)
+	s.create(t, &corev1.Namespace{ObjectMeta: named("team")},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "own"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
+			{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: []string{"get", "create", "patch"}},
+		}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "own"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "own"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "narrow"}},
+		},
+	)
+	role := strings.NewReplacer("ClusterRole", "Role", "name: checksums", "namespace: team, name: checksums").Replace(roleDocument)
+	rbac := func(role string) result {
+		return s.run(t, "rbac", "kube-public/east", "--user", s.Local.Name+"-narrow", "--member-context", "member", "--member-user", "member-1-narrow",
+			"--service-account", "fleet-system/fleet", "--rules", write(t, role))
+	}
+	if r := rbac(strings.Replace(role, "configmaps", "secrets", 1)); r.code != 1 || !strings.Contains(r.errOut, "get secrets in team") {
+		t.Errorf("rights that the caller has not: %+v", r)
+	}
+	eventually(t, "the caller gives what it has", func() bool { return rbac(role).code == 0 })
+	if r := rbac(role); r.code != 0 || !strings.Contains(r.errOut, "RoleBinding team/checksums: unchanged") || !strings.Contains(r.errOut, "ServiceAccount fleet-system/fleet: unchanged") {
+		t.Errorf("once more: %+v", r)
+	}
+	if r := rbac(strings.Replace(role, "team", "other", 1)); r.code != 1 || !strings.Contains(r.errOut, "create namespaces") {
+		t.Errorf("in another namespace: %+v", r)
 	}
 }

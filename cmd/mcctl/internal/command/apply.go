@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,6 +103,9 @@ func (r *reached) takes(ctx context.Context, objects []client.Object, mark mark)
 
 // notTaken says that a side has not taken all, by the error of that. Not each error is a refusal.
 func (r *reached) notTaken(err error) string {
+	if errors.Is(err, errTheirs) {
+		return "the " + r.name + " has something in the way"
+	}
 	status := apierrors.APIStatus(nil)
 	isStatus := errors.As(err, &status)
 	if isStatus && status.Status().Code >= http.StatusInternalServerError || !isStatus && !meta.IsNoMatchError(err) || apierrors.IsTooManyRequests(err) {
@@ -116,8 +120,8 @@ func (r *reached) tries(ctx context.Context, objects []client.Object, mark mark)
 }
 
 // apply makes an object what obj says, and says what became of it, or beside an error what was tried. What was there before, and was not
-// made for the member, stays without the labels by which it would be deleted when the member leaves. A role or binding of others that is not
-// as obj says is an error.
+// made for the member, stays without the labels by which it would be deleted when the member leaves. A role or binding of others is not
+// written, and is an error if it does not give what obj says.
 func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRun bool) (string, error) {
 	desired, err := applied(obj)
 	if err != nil {
@@ -130,14 +134,13 @@ func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRu
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", r.failed("read", desired, err)
 	}
+	if exists && leftAlone(obj, before, mark) {
+		return unchanged, r.gives(before, desired, mark)
+	}
 	if _, is := obj.(*accessv1alpha1.ClusterAccess); !is && (!exists || mark.isOn(before)) { // its labels are the member's
 		mark.put(desired)
 	}
-	ofOthers := exists && !mark.isOn(before) && givesRights(obj)
-	options := []client.ApplyOption{fieldManager}
-	if !ofOthers { // what is as it is to be is nothing to be forced
-		options = append(options, client.ForceOwnership)
-	}
+	options := []client.ApplyOption{fieldManager, client.ForceOwnership}
 	if dryRun {
 		options = append(options, client.DryRunAll)
 	}
@@ -145,12 +148,7 @@ func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRu
 	if !exists {
 		result = created
 	}
-	err = r.Apply(ctx, client.ApplyConfigurationFromUnstructured(after), options...)
-	if ofOthers && apierrors.IsConflict(err) {
-		return result, fmt.Errorf("others have made %s, and otherwise than FILE or mcctl would; give yours another name, or delete that one: %w",
-			describe(desired), r.failed("apply", desired, err))
-	}
-	if err != nil {
+	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(after), options...); err != nil {
 		return result, r.failed("apply", desired, err)
 	}
 	if exists && (!dryRun && after.GetResourceVersion() == before.GetResourceVersion() || dryRun && same(before, after)) {
@@ -159,9 +157,46 @@ func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRu
 	return result, nil
 }
 
-// givesRights reports whether an object is a role or a binding. Whoever has made it may rely on what it gives.
+// leftAlone reports whether an object that is there is not written: a role or binding of others, who may rely on what it gives, and what is said of
+// by its name alone.
+func leftAlone(obj client.Object, before metav1.Object, mark mark) bool {
+	return givesRights(obj) && !mark.isOn(before) || membership.IsBare(obj)
+}
+
+// givesRights reports whether an object is a role or a binding.
 func givesRights(obj client.Object) bool {
 	return obj.GetObjectKind().GroupVersionKind().Group == rbacv1.GroupName
+}
+
+// grant is what a role or a binding gives, and to whom.
+type grant struct {
+	Rules           []rbacv1.PolicyRule     `json:"rules"`
+	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule"`
+	RoleRef         rbacv1.RoleRef          `json:"roleRef"`
+	Subjects        []rbacv1.Subject        `json:"subjects"`
+}
+
+// errTheirs is in the error of a role or a binding that is in the way.
+var errTheirs = errors.New("others have made it, and otherwise than FILE or mcctl would")
+
+// gives makes sure that a role or binding of others gives what is desired.
+func (r *reached) gives(theirs, desired *unstructured.Unstructured, mark mark) error {
+	var is, want grant
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(theirs.Object, &is)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, &want)
+	}
+	if err != nil {
+		return r.failed("read", desired, err)
+	}
+	if equality.Semantic.DeepEqual(is, want) {
+		return nil
+	}
+	cure := "change it by what has made it, give yours another name, or delete that one if nothing makes it again"
+	if mark.printedOn(theirs) {
+		cure = "it is of what --dry-run=client prints: let that print it anew, and apply it by the tool that has applied it before"
+	}
+	return fmt.Errorf("%s in the %s (%s): %w; %s", describe(desired), r.name, r.config.Host, errTheirs, cure)
 }
 
 // same reports whether a dry run has changed nothing: it has no version of its own.

@@ -37,7 +37,8 @@ type asking struct {
 
 func (a *asking) addFlags(to *pflag.FlagSet) {
 	a.rights.addFlags(to)
-	to.StringVar(&a.server, "member-server", "", "The URL at which you reach the member, if the hub has another one, or a proxy")
+	to.StringVar(&a.server, "member-server", "", "The URL at which you reach the member, if the hub has another one, or a proxy. "+
+		"The tokens of the minter and of the controllers' account are sent there, if the server shows a certificate of the ClusterAccess's CA")
 }
 
 func newCheck(s *shared) *cobra.Command {
@@ -101,7 +102,7 @@ func (k *check) run(ctx context.Context, name string) error {
 	for _, right := range lacking {
 		tellf(k.streams.Out, "  %s\n", right)
 	}
-	return &exitError{code: codeNotReady, err: errors.New("rights are missing; mcctl rbac gives them")}
+	return &exitError{code: codeNotReady, err: errors.New("rights are missing; " + giveRights(found.access, "mcctl rbac gives them"))}
 }
 
 // cureFromHere is cureOf where a token was asked for from here: the hub may reach a member that the caller does not. Of what another address
@@ -110,6 +111,7 @@ func (a *asking) cureFromHere(reason string, access *accessv1alpha1.ClusterAcces
 	cure := cureOf(reason, access)
 	ofSecret := []string{
 		accessv1alpha1.ReasonSecretNotFound, accessv1alpha1.ReasonSecretInvalid, accessv1alpha1.ReasonMismatch, accessv1alpha1.ReasonInvalid, accessv1alpha1.ReasonHub,
+		accessv1alpha1.ReasonNotAllowed, // of the hub, or of what has taken the minter's token for that
 	}
 	if a.server != "" && access.Spec.Minter != nil && !slices.Contains(ofSecret, reason) {
 		return fmt.Sprintf("see that %s, of --member-server, is the member's API server; %s, which the hub uses, was not asked", a.server, access.Spec.Server)

@@ -19,6 +19,14 @@ func cureOf(reason string, a *accessv1alpha1.ClusterAccess) string {
 	return orElse(orElse(cure, cureOfReason(reason)), "see docs/access.md and docs/operating.md for the reason "+reason)
 }
 
+// giveRights says how the account of the controllers gets rights: by a command, unless its roles are applied by a tool, over which mcctl does not write.
+func giveRights(a *accessv1alpha1.ClusterAccess, command string) string {
+	if a == nil || a.Annotations[sideAnnotation] == "" {
+		return command
+	}
+	return "let mcctl join " + called(a) + " print the roles with what is missing, with --dry-run=client and the flags of before, and apply them by the tool that has applied the ClusterAccess"
+}
+
 // called is a member for join and federate, which take no name with a namespace.
 func called(a *accessv1alpha1.ClusterAccess) string { return a.Name + inNamespace(a.Namespace) }
 
@@ -79,6 +87,8 @@ func cureOfAccess(reason string, a *accessv1alpha1.ClusterAccess) string {
 		return "correct the field of the ClusterAccess that the message names"
 	case fleet.ReasonCertificate:
 		return "correct spec.caBundle or spec.tlsServerName of the ClusterAccess: " + a.Spec.Server + " shows another certificate, or is another server"
+	case fleet.ReasonForbidden, fleet.ReasonNotSynced:
+		return "give the account of the controllers the rights that are missing: mcctl check tells which. " + giveRights(a, "mcctl rbac "+called(a)+" gives them")
 	case fleet.ReasonRefused, fleet.ReasonTimeout, fleet.ReasonDNS, fleet.ReasonServerError:
 		return "see that the member's API server runs, and that the hub's Pods reach it at " + a.Spec.Server
 	default:

@@ -136,7 +136,7 @@ func (d *describing) ask(ctx context.Context, hub *reached, k known, name string
 	for _, right := range lacking {
 		f.says += "\n" + right.String()
 	}
-	f.cure = "give them: mcctl rbac " + name + inNamespace(hub.namespace)
+	f.cure = giveRights(k.access, "give them: mcctl rbac "+name+inNamespace(hub.namespace))
 	return f, nil
 }
 
@@ -194,7 +194,7 @@ func examine(k known, stale bool, now time.Time, answers answers) []finding {
 		})
 	}
 	at := len(all)
-	all = append(all, state(k, now), identity(m), answers.rights, kinds(m), owner(m), controls(m))
+	all = append(all, state(k, now), identity(m), answers.rights, kinds(k), owner(m), controls(m))
 	all = append(all, answers.queue...)
 	if is, _ := k.ready(); !is && !slices.ContainsFunc(all, func(f finding) bool { return f.cure != "" }) {
 		all[at].cure = cureOfState(m.Status.State)
@@ -306,7 +306,8 @@ func identity(m *membersv1alpha1.Member) finding {
 	return f
 }
 
-func kinds(m *membersv1alpha1.Member) finding {
+func kinds(k known) finding {
+	m := k.member
 	f := finding{about: "Kinds", says: "all are synced that controllers want"}
 	if len(m.Status.NotSynced) == 0 && m.Status.State != string(fleet.Ready) {
 		f.says = "not known while it is not Ready"
@@ -317,7 +318,7 @@ func kinds(m *membersv1alpha1.Member) finding {
 	lines := make([]string, len(m.Status.NotSynced))
 	for i, n := range m.Status.NotSynced {
 		lines[i] = fmt.Sprintf("%s is not synced: %s: %s", n.Kind, n.Reason, n.Message)
-		cure := cureOf(n.Reason, nil)
+		cure := cureOf(n.Reason, k.access)
 		if n.Reason == fleet.ReasonNoKind {
 			cure = "install the CRD of " + n.Kind + " in the member, or do without it there"
 		}

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -138,16 +137,14 @@ func names(objects []client.Object) map[string]bool {
 func (r *reached) mayDelete(ctx context.Context, objects []client.Object) error {
 	var questions []rights.Right
 	for _, obj := range objects {
-		kind := obj.GetObjectKind().GroupVersionKind()
-		mapping, err := r.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		question, err := r.questionOf("delete", obj)
 		if err != nil {
-			return fmt.Errorf("ask the %s (%s) for its kinds: %w", r.name, r.config.Host, err)
+			return err
 		}
-		questions = append(questions, rights.Right{
-			Verb: "delete", Group: kind.Group, Resource: mapping.Resource.Resource, Namespace: obj.GetNamespace(), Name: obj.GetName(),
-		})
+		question.Name = obj.GetName()
+		questions = append(questions, question)
 	}
-	return r.mayApply(ctx, nil, questions...)
+	return r.mayDo(ctx, questions)
 }
 
 // removeFormer removes what the member needs no more.

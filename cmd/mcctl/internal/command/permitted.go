@@ -31,10 +31,10 @@ func (p joinPlan) permitted(ctx context.Context, hub, member *reached) error {
 			in = append(in, membership.MinterPolicy(p.rights.Account, nil)...)
 		}
 	}
-	if err := hub.mayApply(ctx, hubObjects); err != nil {
+	if err := hub.mayApply(ctx, hubObjects, p.mark); err != nil {
 		return err
 	}
-	if err := member.mayApply(ctx, in, more...); err != nil {
+	if err := member.mayApply(ctx, in, p.mark, more...); err != nil {
 		return err
 	}
 	if err := member.mayGrant(ctx, p.member, p.mark); err != nil {
@@ -111,26 +111,50 @@ func (r *reached) unclaimed(ctx context.Context, objects []client.Object, mark m
 	return nil
 }
 
-// mayApply makes sure that the caller may read, create and change objects, and do what more says. Unlike [rights.Lacking] it does not
-// take the right to escalate for these.
-func (r *reached) mayApply(ctx context.Context, objects []client.Object, more ...rights.Right) error {
-	asked := map[rights.Right]bool{}
+// mayApply makes sure that the caller may read objects, create and change those that are to be written, and do what more says. Unlike
+// [rights.Lacking] it does not take the right to escalate for these.
+func (r *reached) mayApply(ctx context.Context, objects []client.Object, mark mark, more ...rights.Right) error {
 	questions := more
 	for _, obj := range objects {
-		kind := obj.GetObjectKind().GroupVersionKind()
-		mapping, err := r.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		if meta.IsNoMatchError(err) {
-			return r.failed("apply", obj, err)
-		}
+		question, err := r.questionOf("get", obj)
 		if err != nil {
-			return fmt.Errorf("ask the %s (%s) for its kinds: %w", r.name, r.config.Host, err)
+			return err
 		}
-		for _, verb := range []string{"get", "create", "patch"} {
-			questions = append(questions, rights.Right{
-				Verb: verb, Group: kind.Group, Resource: mapping.Resource.Resource, Namespace: obj.GetNamespace(),
-			})
+		questions = append(questions, question)
+		if r.isLeftAlone(ctx, obj, mark) {
+			continue
+		}
+		for _, verb := range []string{"create", "patch"} {
+			question.Verb = verb
+			questions = append(questions, question)
 		}
 	}
+	return r.mayDo(ctx, questions)
+}
+
+// isLeftAlone reports whether an object is there, and is not to be written. One that the caller may not read is asked for.
+func (r *reached) isLeftAlone(ctx context.Context, obj client.Object, mark mark) bool {
+	before := &metav1.PartialObjectMetadata{}
+	before.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+	return r.Get(ctx, client.ObjectKeyFromObject(obj), before) == nil && leftAlone(obj, before, mark)
+}
+
+// questionOf is the question whether the caller may do something with objects like one, beside that.
+func (r *reached) questionOf(verb string, obj client.Object) (rights.Right, error) {
+	kind := obj.GetObjectKind().GroupVersionKind()
+	mapping, err := r.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return rights.Right{}, r.failed(verb, obj, err)
+	}
+	if err != nil {
+		return rights.Right{}, fmt.Errorf("ask the %s (%s) for its kinds: %w", r.name, r.config.Host, err)
+	}
+	return rights.Right{Verb: verb, Group: kind.Group, Resource: mapping.Resource.Resource, Namespace: obj.GetNamespace()}, nil
+}
+
+// mayDo makes sure that the caller has rights, and names those that it has not.
+func (r *reached) mayDo(ctx context.Context, questions []rights.Right) error {
+	asked := map[rights.Right]bool{}
 	var refused []string
 	for _, question := range questions {
 		if asked[question] {
@@ -166,7 +190,7 @@ func (r *reached) may(ctx context.Context, right rights.Right) (bool, error) {
 // mayGrant makes sure that the caller has all that the roles among objects give, and those to which bindings refer, as the API server wants
 // it of those that write them.
 func (r *reached) mayGrant(ctx context.Context, objects []client.Object, mark mark) error {
-	objects = r.withoutSameRoles(ctx, objects, mark)
+	objects = r.withoutSame(ctx, objects, mark)
 	want, err := membership.WrittenBy(objects)
 	if err != nil {
 		return err
@@ -194,11 +218,11 @@ func (r *reached) mayGrant(ctx context.Context, objects []client.Object, mark ma
 	return fmt.Errorf("you cannot give rights in the %s (%s) that you do not have, so nothing was written:\n  %s", r.name, r.config.Host, strings.Join(lines, "\n  "))
 }
 
-// withoutSameRoles leaves out the roles that are there as they are to be. To write them so takes none of what they give, and to bind them takes it
-// where they are bound.
-func (r *reached) withoutSameRoles(ctx context.Context, objects []client.Object, mark mark) []client.Object {
+// withoutSame leaves out the roles and bindings that are there as they are to be. To write them so takes none of what they give, and to bind such
+// a role takes it where it is bound.
+func (r *reached) withoutSame(ctx context.Context, objects []client.Object, mark mark) []client.Object {
 	return slices.DeleteFunc(slices.Clone(objects), func(obj client.Object) bool {
-		if len(rulesOf(obj)) == 0 {
+		if !givesRights(obj) {
 			return false
 		}
 		result, err := r.apply(ctx, obj, mark, true)

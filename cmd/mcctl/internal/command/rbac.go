@@ -25,7 +25,8 @@ func newRBAC(s *shared) *cobra.Command {
 		Use:   "rbac NAME --member-context CONTEXT --rules FILE",
 		Short: "Give the controllers their rights in a member",
 		Long: `Applies the roles of FILE in a member, bound to the account of the controllers: what mcctl join does of it, for a member that has joined
-and whose controllers need other rights now. Those that FILE has no more are not removed.
+and whose controllers need other rights now. Those that FILE has no more are not removed. What others have made is not written: if a role or binding
+of theirs is not as FILE says, nothing is.
 
 The account is the one that the member has joined with, unless FILE or --service-account says another. One of these must, where the member has no
 ClusterAccess, and with --dry-run=client, which asks nobody. What that prints is for an account of the member: take --dry-run=server for a federated one.
@@ -89,10 +90,10 @@ func (r *rbac) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := member.unclaimed(ctx, objects, mark); err != nil {
+	if err := member.mayApply(ctx, objects, mark); err != nil {
 		return err
 	}
-	if err := member.mayApply(ctx, objects); err != nil {
+	if err := member.unclaimed(ctx, objects, mark); err != nil {
 		return err
 	}
 	if err := member.mayGrant(ctx, objects, mark); err != nil {
@@ -111,12 +112,11 @@ func (r *rbac) joined(ctx context.Context, hub, member *reached, name, identity 
 	if err != nil {
 		return joined{}, err
 	}
-	has, err := hub.joined(ctx, name)
-	if err != nil {
-		return has, err
-	}
-	if k.access == nil {
+	has := joined{name: name, namespace: hub.namespace}
+	if k.access == nil { // or the caller may not read it, where it is in a namespace of others
 		has.identity = k.member.Status.Identity
+	} else if has, err = hub.joined(ctx, name); err != nil {
+		return has, err
 	}
 	if err := has.isCluster(member, identity); err != nil || has.identity != "" {
 		return has, err

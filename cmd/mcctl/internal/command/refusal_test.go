@@ -14,6 +14,7 @@ import (
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
 // untouched fails the test if mcctl has made anything on either side.
@@ -110,7 +111,9 @@ func TestWhatOthersHaveMadeStaysWhenAMemberLeaves(t *testing.T) {
 	member := s.Members[0].Client()
 	theirs := []client.Object{
 		&corev1.Namespace{ObjectMeta: named("fleet-system")},
-		&rbacv1.ClusterRole{ObjectMeta: named("checksums")},
+		&rbacv1.ClusterRole{ObjectMeta: named("checksums"), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "patch"}},
+		}},
 	}
 	for _, obj := range theirs {
 		if err := member.Create(t.Context(), obj); err != nil {
@@ -182,18 +185,22 @@ func TestRolesAndBindingsOfOthersAreNotWrittenOver(t *testing.T) {
 		ObjectMeta: named("more"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "more"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "somebody"}},
 	}
-	s.create(t, theirs, binding)
+	empty := &rbacv1.ClusterRole{ObjectMeta: named("empty")}
+	ofNobody := &rbacv1.ClusterRoleBinding{ObjectMeta: named("nobody"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nobody"}}
+	s.create(t, theirs, binding, empty, ofNobody)
 	join := func(role string) []string {
 		rules := write(t, strings.Replace(roleDocument, "checksums", role, 1))
 		return []string{"join", "east", "--member-context", "member", "--advertise-server", s.Members[0].Config().Host, "--rules", rules}
 	}
-	for role, what := range map[string]string{"checksums": "ClusterRole checksums", "more": "ClusterRoleBinding more"} {
-		for _, says := range []string{"nothing was written", what, "give yours another name", "delete that one"} {
+	for role, what := range map[string]string{
+		"checksums": "ClusterRole checksums", "more": "ClusterRoleBinding more", "empty": "ClusterRole empty", "nobody": "ClusterRoleBinding nobody",
+	} {
+		for _, says := range []string{"nothing was written, since the member has something in the way", what, "give yours another name", "delete that one"} {
 			s.changesNothing(t, says, join(role)...)
 		}
 		s.untouched(t)
 	}
-	for _, obj := range []client.Object{theirs, binding} {
+	for _, obj := range []client.Object{theirs, binding, empty, ofNobody} {
 		before := obj.GetResourceVersion()
 		if err := s.Members[0].Client().Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil || obj.GetResourceVersion() != before {
 			t.Errorf("%T %s was written, or: %v", obj, obj.GetName(), err)
@@ -250,12 +257,85 @@ func TestAMemberJoinsThatHasWhatJoinPrintsByOthers(t *testing.T) {
 		t.Fatalf("%+v", printed)
 	}
 	s.applyPrinted(t, printed.out)
+	theirs := map[client.Object]string{
+		&rbacv1.ClusterRole{ObjectMeta: named("checksums")}: "", &rbacv1.ClusterRoleBinding{ObjectMeta: named("checksums")}: "",
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-system", Name: "fleet-minter"}}: "",
+	}
+	for obj := range theirs {
+		theirs[obj] = s.version(t, obj)
+	}
 	if r := s.joinBy(t, roleDocument); r.code != 0 {
 		t.Errorf("join: %+v", r)
+	}
+	for obj, before := range theirs {
+		if after := s.version(t, obj); after != before {
+			t.Errorf("%T %s was written: %v", obj, obj.GetName(), obj.GetManagedFields())
+		}
 	}
 	again := s.joinBy(t, roleDocument)
 	if again.code != 0 || !strings.Contains(again.errOut, "ClusterRole checksums: unchanged") || !strings.Contains(again.errOut, "ClusterRoleBinding checksums: unchanged") {
 		t.Errorf("join again: %+v", again)
+	}
+}
+
+// version reads an object of the member, and returns its version.
+func (s *stage) version(t *testing.T, obj client.Object) string {
+	t.Helper()
+	if err := s.Members[0].Client().Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+		t.Fatal(err)
+	}
+	return obj.GetResourceVersion()
+}
+
+// TestTheCureForAMemberThatIsAppliedFromFilesWorks: mcctl does not write over what a tool has applied.
+func TestTheCureForAMemberThatIsAppliedFromFilesWorks(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string][]string{"minted": nil, "federated": {"--federated", "operator"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			apply := func(roles string) {
+				t.Helper()
+				printed := s.joinBy(t, roles, append(how, "--dry-run=client")...)
+				if printed.code != 0 {
+					t.Fatalf("%+v", printed)
+				}
+				s.applyPrinted(t, printed.out)
+			}
+			apply(roleDocument)
+			more := strings.Replace(roleDocument, "[get]", "[get, list]", 1)
+			const cure = "mcctl join east --namespace default print"
+			access := s.access(t)
+			access.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.Now()}}
+			if err := s.Local.Client().Status().Update(t.Context(), access); err != nil {
+				t.Fatal(err)
+			}
+			refused := wellAt(access.Spec.Server)
+			refused.NotSynced = []membersv1alpha1.NotSynced{{Kind: "ConfigMap", Reason: "Forbidden", Message: "no"}}
+			s.addMember(t, "east", refused)
+			if r := s.run(t, "describe", "east"); !strings.Contains(r.out, "Do this:     ") || !strings.Contains(r.out, cure) {
+				t.Errorf("describe, of what a manager was refused: %+v", r)
+			}
+			rbac := []string{"rbac", "east", "--member-context", "member", "--rules", write(t, more)}
+			if how == nil {
+				s.createMinterSecret(t, "east")
+				for _, asks := range []string{"check", "describe"} {
+					if r := s.run(t, asks, "east", "--rules", write(t, more)); r.code != 3 || !strings.Contains(r.out+r.errOut, cure) {
+						t.Errorf("%s: %+v", asks, r)
+					}
+				}
+				s.changesNothing(t, "let that print it anew, and apply it by the tool", rbac...)
+			}
+			apply(more)
+			if r := s.run(t, rbac...); r.code != 0 || !strings.Contains(r.errOut, "ClusterRole checksums: unchanged") {
+				t.Errorf("rbac, once that is done: %+v", r)
+			}
+			if how == nil {
+				if r := s.run(t, "check", "east", "--rules", write(t, more)); r.code != 0 {
+					t.Errorf("check, once that is done: %+v", r)
+				}
+			}
+		})
 	}
 }
 

@@ -7,9 +7,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
 func TestTheTokenIsThatOfTheControllers(t *testing.T) {
@@ -155,4 +159,41 @@ func TestAMemberIsAskedWhereTheCallerReachesIt(t *testing.T) {
 			t.Errorf("check where there is %s: %+v", name, r)
 		}
 	}
+}
+
+// TestWhatIsWrongInTheHubIsNotSaidOfAnotherAddress, which was not asked.
+func TestWhatIsWrongInTheHubIsNotSaidOfAnotherAddress(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	s.addUser(t, s.Local, "blind", rbacv1.PolicyRule{APIGroups: []string{accessv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{membersv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"get"}})
+	secret := &corev1.Secret{}
+	if err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "east-minter"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	says := func(what, cure string, more ...string) {
+		t.Helper()
+		r := s.run(t, append([]string{"check", "east", "--member-server", "https://127.0.0.1:1"}, more...)...)
+		if r.code != 3 || !strings.Contains(r.errOut, cure) || strings.Contains(r.errOut, "Do this: see that https://127.0.0.1:1") {
+			t.Errorf("%s: %q is not in %+v", what, cure, r)
+		}
+	}
+	says("a Secret that may not be read", "in the hub the manager gets and updates the minter's Secret", "--user", s.Local.Name+"-blind")
+	for _, step := range []struct{ what, key, value, cure string }{
+		{"a Secret for another server", "server", "https://another.example.com", "undo what was edited"},
+		{"a Secret without an account", "serviceAccount", "", "it makes what is missing"},
+	} {
+		secret.Data[step.key] = []byte(step.value)
+		if err := s.Local.Client().Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		says(step.what, step.cure)
+	}
+	if err := s.Local.Client().Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	says("no Secret", "it makes what is missing")
 }

@@ -3,6 +3,7 @@ package membership
 import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +33,18 @@ func rank(obj client.Object) int {
 		return 3
 	default:
 		return 4
+	}
+}
+
+// IsBare reports whether of an object nothing is said but its name: where it is there, nothing of it is to be written.
+func IsBare(obj client.Object) bool {
+	switch obj := obj.(type) {
+	case *corev1.Namespace:
+		return equality.Semantic.DeepEqual(obj, newNamespace(obj.Name))
+	case *corev1.ServiceAccount:
+		return equality.Semantic.DeepEqual(obj, newAccount(client.ObjectKeyFromObject(obj)))
+	default:
+		return false
 	}
 }
 
