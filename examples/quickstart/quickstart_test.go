@@ -19,7 +19,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -267,9 +266,6 @@ func TestCtrlCLeavesNothing(t *testing.T) {
 	}
 }
 
-// reader may read ConfigMaps and nothing else.
-var reader = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
-
 func TestRealClustersAreOnlyRead(t *testing.T) {
 	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 1})
@@ -280,8 +276,8 @@ func TestRealClustersAreOnlyRead(t *testing.T) {
 		}
 	}
 	file := kubeconfigFile(t, map[string]*rest.Config{
-		"blue":  f.Local.AddUser(t, "reader", reader),
-		"green": f.Members[0].AddUser(t, "reader", reader),
+		"blue":  f.Local.RecordRights(t, mctest.Rights{File: "rbac/cluster.yaml"}).Config(),
+		"green": f.Members[0].RecordRights(t, mctest.Rights{File: "rbac/cluster.yaml"}).Config(),
 	})
 	t.Run("until all is reconciled", func(t *testing.T) {
 		p := start(t, "--kubeconfig", file, "--contexts", "blue,green")
