@@ -75,13 +75,13 @@ func TestACallerWhoseRightsAreOfOneNamespaceGivesThoseThatItHas(t *testing.T) {
 	well := wellAt(s.Members[0].Config().Host)
 	well.Identity = string(systemNamespace(t, s.Members[0].Client()).UID)
 	s.addMember(t, "kube-public/east", well)
-	see := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}
+	see := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}}
 	s.addUser(t, s.Local, "narrow", see, rbacv1.PolicyRule{APIGroups: []string{membersv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"get"}})
-	see.Resources = append(see.Resources, "serviceaccounts")
+	see.Resources, see.ResourceNames = append(see.Resources, "serviceaccounts"), append(see.ResourceNames, "fleet-system", "fleet")
 	s.addUser(t, s.Members[0], "narrow", see)
 	s.create(t, &corev1.Namespace{ObjectMeta: named("team")},
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "own"}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Verbs: []string{"get"}}, // its own
 			{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: []string{"get", "create", "patch"}},
 		}},
 		&rbacv1.RoleBinding{

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fleet-runtime/fleet-runtime/access/rights"
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 )
@@ -135,14 +134,13 @@ func names(objects []client.Object) map[string]bool {
 
 // mayDelete makes sure that the caller may delete objects.
 func (r *reached) mayDelete(ctx context.Context, objects []client.Object) error {
-	var questions []rights.Right
-	for _, obj := range objects {
-		question, err := r.questionOf("delete", obj)
-		if err != nil {
+	questions := make([]question, len(objects))
+	for i, obj := range objects {
+		var err error
+		if questions[i], err = r.questionOf("delete", obj); err != nil {
 			return err
 		}
-		question.Name = obj.GetName()
-		questions = append(questions, question)
+		questions[i].all.Name = obj.GetName()
 	}
 	return r.mayDo(ctx, questions)
 }

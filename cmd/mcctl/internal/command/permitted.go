@@ -114,19 +114,21 @@ func (r *reached) unclaimed(ctx context.Context, objects []client.Object, mark m
 // mayApply makes sure that the caller may read objects, create and change those that are to be written, and do what more says. Unlike
 // [rights.Lacking] it does not take the right to escalate for these.
 func (r *reached) mayApply(ctx context.Context, objects []client.Object, mark mark, more ...rights.Right) error {
-	questions := more
+	var questions []question
+	for _, right := range more {
+		questions = append(questions, question{right, right})
+	}
 	for _, obj := range objects {
-		question, err := r.questionOf("get", obj)
-		if err != nil {
-			return err
-		}
-		questions = append(questions, question)
+		verbs := []string{"get", "create", "patch"}
 		if r.isLeftAlone(ctx, obj, mark) {
-			continue
+			verbs = verbs[:1]
 		}
-		for _, verb := range []string{"create", "patch"} {
-			question.Verb = verb
-			questions = append(questions, question)
+		for _, verb := range verbs {
+			asked, err := r.questionOf(verb, obj)
+			if err != nil {
+				return err
+			}
+			questions = append(questions, asked)
 		}
 	}
 	return r.mayDo(ctx, questions)
@@ -139,34 +141,50 @@ func (r *reached) isLeftAlone(ctx context.Context, obj client.Object, mark mark)
 	return r.Get(ctx, client.ObjectKeyFromObject(obj), before) == nil && leftAlone(obj, before, mark)
 }
 
-// questionOf is the question whether the caller may do something with objects like one, beside that.
-func (r *reached) questionOf(verb string, obj client.Object) (rights.Right, error) {
+// question is whether the caller has a right for all objects of a kind. Where it has not, exact is asked, which is for one.
+type question struct{ all, exact rights.Right }
+
+// questionOf is the question whether the caller may do something with an object.
+func (r *reached) questionOf(verb string, obj client.Object) (question, error) {
 	kind := obj.GetObjectKind().GroupVersionKind()
 	mapping, err := r.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
-		return rights.Right{}, r.failed(verb, obj, err)
+		return question{}, r.failed(verb, obj, err)
 	}
 	if err != nil {
-		return rights.Right{}, fmt.Errorf("ask the %s (%s) for its kinds: %w", r.name, r.config.Host, err)
+		return question{}, fmt.Errorf("ask the %s (%s) for its kinds: %w", r.name, r.config.Host, err)
 	}
-	return rights.Right{Verb: verb, Group: kind.Group, Resource: mapping.Resource.Resource, Namespace: obj.GetNamespace()}, nil
+	all := rights.Right{Verb: verb, Group: kind.Group, Resource: mapping.Resource.Resource, Namespace: obj.GetNamespace()}
+	exact := all
+	exact.Name = obj.GetName()
+	if kind == membership.NamespaceKind() { // which is in itself, for those that decide
+		exact.Namespace = obj.GetName()
+	}
+	return question{all, exact}, nil
 }
 
 // mayDo makes sure that the caller has rights, and names those that it has not.
-func (r *reached) mayDo(ctx context.Context, questions []rights.Right) error {
-	asked := map[rights.Right]bool{}
+func (r *reached) mayDo(ctx context.Context, questions []question) error {
+	answers := map[rights.Right]bool{}
+	may := func(right rights.Right) (is bool, err error) {
+		is, known := answers[right]
+		if !known {
+			is, err = r.may(ctx, right)
+			answers[right] = is
+		}
+		return is, err
+	}
 	var refused []string
 	for _, question := range questions {
-		if asked[question] {
-			continue
+		is, err := may(question.all)
+		if !is && err == nil {
+			is, err = may(question.exact)
 		}
-		asked[question] = true
-		may, err := r.may(ctx, question)
 		if err != nil {
 			return fmt.Errorf("ask the %s (%s) what you may do: %w", r.name, r.config.Host, err)
 		}
-		if !may {
-			refused = append(refused, question.String())
+		if text := question.all.String(); !is && !slices.Contains(refused, text) {
+			refused = append(refused, text)
 		}
 	}
 	if len(refused) > 0 {
