@@ -35,7 +35,9 @@ func (a answers) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	}
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(code)
-	_ = json.NewEncoder(rw).Encode(says)
+	if err := json.NewEncoder(rw).Encode(says); err != nil {
+		panic(err)
+	}
 }
 
 // knows is a client that knows one access.

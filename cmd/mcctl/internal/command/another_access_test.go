@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +17,7 @@ func TestAnAccessOfOthersIsNotLedToAnotherCluster(t *testing.T) {
 	t.Parallel()
 	s := newStageWithNamespace(t)
 	server := strings.TrimRight(s.Members[0].Config().Host, "/")
+	s.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-system", Name: "b"}}) // of the name that any member may have
 	for name, c := range map[string]struct {
 		server string
 		ca     []byte
@@ -50,6 +52,7 @@ func TestAnAccessOfOthersIsNotLedToAnotherCluster(t *testing.T) {
 			if r.code != 1 || !strings.Contains(r.errOut, "nothing was changed") || !strings.Contains(r.errOut, c.says) || len(s.inMember(t)) > 0 {
 				t.Errorf("rbac: %+v, and the member has %v", r, s.inMember(t))
 			}
+			s.changesNothing(t, c.says, "leave", "east", "--member-context", "member")
 			s.annotate(t, a, r.errOut)
 			if r := s.run(t, "rbac", "east", "--member-context", "member", "--rules", rules(t)); r.code != 0 {
 				t.Errorf("rbac, once the annotation says that it is this cluster: %+v", r)
