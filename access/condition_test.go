@@ -50,6 +50,24 @@ func TestAConditionSaysWhatIsWrongNow(t *testing.T) {
 	}
 }
 
+// TestAConditionSaysWhatKeepsATokenFromBeingRenewedNow: the hub and the cluster may refuse for one reason, one after the other.
+func TestAConditionSaysWhatKeepsATokenFromBeingRenewedNow(t *testing.T) {
+	t.Parallel()
+	life := minterLife{made: time.Unix(1e9, 0), expires: time.Unix(1e9, 0).Add(week)}
+	refused := func(message, answer string) error {
+		return life.endsFor(&Error{v1alpha1.ReasonNotAllowed, message, apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New(answer))})
+	}
+	var conditions []metav1.Condition
+	for _, why := range []error{
+		refused("the cluster gives no token", "a policy"), refused("the cluster gives no token", "rbac"), refused("the Secret cannot be written", "rbac"),
+	} {
+		setCondition(&conditions, 1, v1alpha1.ConditionReady, metav1.ConditionTrue, why)
+		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonNotRenewed || c.Message != why.Error() {
+			t.Errorf("it says %s: %q, want %q", c.Reason, c.Message, why)
+		}
+	}
+}
+
 // TestAMintersTokenThatCannotBeRenewedIsTriedSeldomAtFirst, and in time: each attempt may make a token that is of no use.
 func TestAMintersTokenThatCannotBeRenewedIsTriedSeldomAtFirst(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,7 +54,11 @@ func (l minterLife) endsFor(why error) error {
 	if !l.expires.IsZero() {
 		end = ", and expires at " + l.expires.UTC().Format(time.RFC3339)
 	}
-	return &Error{v1alpha1.ReasonNotRenewed, fmt.Sprintf("the minter's own token is not renewed (%s)%s", reasonOf(why), end), why}
+	says := fmt.Sprintf("the minter's own token is not renewed (%s)%s", reasonOf(why), end)
+	if own, isOwn := errors.AsType[*Error](why); isOwn { // whether the hub refuses or the cluster is news, though both have one reason
+		return &Error{v1alpha1.ReasonNotRenewed, says + ": " + own.message, own.cause}
+	}
+	return &Error{v1alpha1.ReasonNotRenewed, says, why}
 }
 
 // clockOf returns the clock of the cluster that has just made a token, or that of this machine where the token does not say when it
