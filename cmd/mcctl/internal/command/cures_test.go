@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -161,11 +162,14 @@ func TestAMintersTokenThatIsNotRenewedIsShownWithOneThingToDo(t *testing.T) {
 	access.Status.Conditions = []metav1.Condition{{
 		Type: accessv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: accessv1alpha1.ReasonNotRenewed, Message: "it expires at noon: forbidden",
 	}}
+	access.Status.ExpirationTime = metav1.NewTime(time.Now().Add(time.Hour))
 	member := memberOf("Ready", "")
+	member.Status.Expires = access.Status.ExpirationTime
 	member.Status.Conditions = []metav1.Condition{{Type: membersv1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 	for _, of := range []*membersv1alpha1.Member{nil, member} {
 		text, ready := command.Describe(of, access)
-		if !ready || !strings.Contains(text, "NotRenewed: it expires at noon: forbidden\n") || !strings.Contains(text, "mend what the message names") {
+		if !ready || !strings.Contains(text, "good until ") || !strings.Contains(text, "NotRenewed: it expires at noon: forbidden\n") ||
+			!strings.Contains(text, "mend what the message names") {
 			t.Errorf("describe exits with 0 (%t), and says:\n%s", ready, text)
 		}
 	}

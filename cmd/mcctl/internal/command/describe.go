@@ -251,14 +251,13 @@ func credentials(k known, now time.Time) finding {
 			return finding{about: f.about, says: c.Reason + ": " + c.Message, cure: cureOf(c.Reason, k.access)}
 		}
 	}
-	if c := meta.FindStatusCondition(k.access.Status.Conditions, accessv1alpha1.ConditionReady); c != nil && c.Reason == accessv1alpha1.ReasonNotRenewed {
-		f.says += "\n" + c.Reason + ": " + c.Message
-		f.cure = orElse(f.cure, cureOf(c.Reason, k.access))
-		return f
-	}
 	if k.member == nil && k.access.Spec.Minter != nil && !k.access.Status.ExpirationTime.IsZero() {
 		f = until(f, k.access.Status.ExpirationTime.Time, now, k.access)
 		f.says = "the minter's are " + f.says
+	}
+	if c := meta.FindStatusCondition(k.access.Status.Conditions, accessv1alpha1.ConditionReady); c != nil && c.Reason == accessv1alpha1.ReasonNotRenewed {
+		f.says += "\n" + c.Reason + ": " + c.Message
+		f.cure = orElse(f.cure, cureOf(c.Reason, k.access))
 	}
 	return f
 }
