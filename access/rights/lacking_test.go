@@ -2,12 +2,18 @@ package rights_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -103,5 +109,43 @@ func TestAServerThatCannotBeAskedSaysNothingOfRights(t *testing.T) {
 	cancel()
 	if _, err := rights.Lacking(ctx, clients.AuthorizationV1(), []rights.Right{parse(t, "get pods in a")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v, want that of the context", err)
+	}
+}
+
+// TestAnAnswerOfCountlessRightsTakesNoMemory: a few hundred words in one rule stand for all that can be put together of them.
+func TestAnAnswerOfCountlessRightsTakesNoMemory(t *testing.T) {
+	words := make([]string, 30)
+	for i := range words {
+		words[i] = strconv.Itoa(i)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		of := metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectAccessReview"}
+		var answer any = authorizationv1.SelfSubjectAccessReview{TypeMeta: of}
+		if strings.HasSuffix(req.URL.Path, "/selfsubjectrulesreviews") {
+			of.Kind = "SelfSubjectRulesReview"
+			rule := authorizationv1.ResourceRule{Verbs: words, APIGroups: words, Resources: words, ResourceNames: words}
+			answer = authorizationv1.SelfSubjectRulesReview{TypeMeta: of, Status: authorizationv1.SubjectRulesReviewStatus{ResourceRules: []authorizationv1.ResourceRule{rule}}}
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(rw).Encode(answer); err != nil {
+			panic(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	clients, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	refused, err := rights.Refused(t.Context(), clients.AuthorizationV1(), []rights.Right{
+		{Verb: "1", Group: "2", Resource: "3", Name: "4", Namespace: "a"}, {Verb: "1", Group: "2", Resource: "3", Namespace: "a"},
+	})
+	runtime.ReadMemStats(&after)
+	if diff := cmp.Diff([]string{"1 3.2 in a"}, texts(refused)); diff != "" || err != nil {
+		t.Errorf("refused differs (-want, +got), and the error is %v:\n%s", err, diff)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 10<<20 {
+		t.Errorf("it took %d MiB", took>>20)
 	}
 }
