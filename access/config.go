@@ -67,7 +67,7 @@ func invalid(message string) *Error { return &Error{reason: v1alpha1.ReasonInval
 
 // Call gives a client for requests to the server of a config with a token, and ends its connections afterwards. The config has no other
 // credentials. The token goes to that server alone, by TLS: a redirect is an [Error], as is a token for a server without TLS. A request
-// may take 10 seconds, and an answer have 1 MiB.
+// may take 10 seconds, and an answer have 1 MiB. The token is left out of a refusal that has it.
 func Call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http.Client) error) error {
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -85,7 +85,7 @@ func Call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http
 	if err != nil {
 		return err
 	}
-	client.Transport = &bounded{client.Transport}
+	client.Transport = &bounded{client.Transport, token}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return errRedirect }
 	defer utilnet.CloseIdleConnectionsFor(client.Transport)
 	return do(cfg, client)
@@ -96,14 +96,18 @@ const maxAnswer = 1 << 20
 
 var errTooLarge = errors.New("the answer is too large")
 
-// bounded bounds the memory that the answers of a cluster take.
-type bounded struct{ http.RoundTripper }
+// bounded bounds the memory that the answers of a cluster take to requests with a token.
+type bounded struct {
+	http.RoundTripper
+	token string
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(req)
 	if err == nil {
 		resp.Body = &boundedBody{resp.Body, maxAnswer}
+		hideToken(resp, b.token)
 	}
 	return resp, err
 }

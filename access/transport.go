@@ -41,6 +41,9 @@ func (a *authorizer) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = utilnet.CloneRequest(req)
 	req.Header.Set("Authorization", "Bearer "+token.Value())
 	resp, err := a.RoundTripper.RoundTrip(req)
+	if err == nil {
+		hideToken(resp, token.Value())
+	}
 	if err == nil && resp.StatusCode < http.StatusInternalServerError { // other answers may be of who stands before the server
 		a.source.answered(token, resp.StatusCode != http.StatusUnauthorized)
 	}

@@ -1,0 +1,44 @@
+package access
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+)
+
+// telltale is how much of the beginning of a token tells that a text has a part of it, in bytes. Less may be in any text.
+const telltale = 24
+
+// hidden is in the place of a token, or of a whole refusal that has a part of one.
+const hidden = "(not shown: the token that was sent)"
+
+// hideToken keeps a refusal from showing the token with which the request came, as one does that tells all that was sent: refusals are in errors,
+// and so in logs and in statuses.
+func hideToken(resp *http.Response, token string) {
+	if resp.StatusCode >= http.StatusBadRequest && len(token) >= telltale {
+		resp.Body = &refusal{ReadCloser: resp.Body, token: []byte(token)}
+	}
+}
+
+// refusal is the body of one.
+type refusal struct {
+	io.ReadCloser
+	token []byte
+	text  io.Reader // nil until it was read
+}
+
+// Read implements [io.Reader]. What goes on beyond the size of any refusal is left out.
+func (r *refusal) Read(p []byte) (int, error) {
+	if r.text == nil {
+		text, err := io.ReadAll(io.LimitReader(r.ReadCloser, maxAnswer))
+		if err != nil {
+			return 0, err
+		}
+		text = bytes.ReplaceAll(text, r.token, []byte(hidden))
+		if bytes.Contains(text, r.token[:telltale]) {
+			text = []byte(hidden)
+		}
+		r.text = bytes.NewReader(text)
+	}
+	return r.text.Read(p)
+}
