@@ -404,6 +404,30 @@ func TestWhatHungIsLeftOutUntilItsKindWasLookedAtToItsEnd(t *testing.T) {
 	})
 }
 
+// TestWhatHungHasItsTurnBesideANamespaceThatMayNotBeListed: where that is so, no look at the kind ends without an error.
+func TestWhatHungHasItsTurnBesideANamespaceThatMayNotBeListed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+		s := newSchedule(1, 1)
+		var answer error
+		s.list = func(context.Context, remote.Session, remote.Kind, func(client.Object) error) error { return answer }
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil}
+		c, kind := s.memory("member-0"), s.kinds[0].GroupVersionKind
+		c.listed.noteHung(kind, "1")
+		for _, answer = range []error{errors.Join(forbidden, errHung), errors.Join(forbidden, context.DeadlineExceeded), errors.Join(forbidden)} {
+			if !c.listed.hung[kind]["1"] {
+				t.Fatalf("it is not left out before the answer %v", answer)
+			}
+			clear(c.due)
+			s.sweep(t.Context(), c, by)
+		}
+		if c.listed.hung[kind]["1"] {
+			t.Error("it is left out although all was looked at that may be listed")
+		}
+	})
+}
+
 // TestKindsThatAreNotSweptAnyMoreAreNotCounted: what was unproven of them is in nobody's way.
 func TestKindsThatAreNotSweptAnyMoreAreNotCounted(t *testing.T) {
 	t.Parallel()

@@ -134,7 +134,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 			if did {
 				c.note(k.GroupVersionKind, found.tally)
 			}
-			if did && !errors.Is(err, errHung) {
+			if (did || apierrors.IsForbidden(err)) && !isSilent(err) { // all was looked at that may be
 				delete(found.hung, k.GroupVersionKind)
 			}
 			errs = append(errs, err)
