@@ -94,9 +94,10 @@ func (p *placement) configuration(w wanted) (*unstructured.Unstructured, error) 
 }
 
 // disown takes from an object that is desired what says whose it is, and what it owns. It may be a copy of its owner, which may be a
-// dependent itself: none of that holds for the copy.
+// dependent itself, and have other controllers: none of that holds for the copy. Nobody would take their finalizers from it, and
+// Kubernetes' garbage collector deletes what refers to an owner of another cluster.
 func (p *placement) disown(obj client.Object) {
-	p.engine.keys.Write(obj, record.Record{}, false)
+	record.Strip(obj)
 	annotations := obj.GetAnnotations() // which is a copy by now
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
 		return strings.HasPrefix(key, mcowner.KeyPrefix) || key == mcowner.DesiredAnnotation || key == mcowner.CreatedByAnnotation || key == mcowner.AdoptedAnnotation
@@ -106,6 +107,14 @@ func (p *placement) disown(obj client.Object) {
 		return strings.HasPrefix(key, mcowner.KeyPrefix) || key == mcowner.FleetLabel || key == mcowner.OwnerClusterLabel
 	})
 	obj.SetLabels(labels)
+	of := p.asked.owner.GetOwnerReferences()
+	natives := slices.DeleteFunc(slices.Clone(obj.GetOwnerReferences()), func(native metav1.OwnerReference) bool {
+		return slices.ContainsFunc(of, func(o metav1.OwnerReference) bool { return o.UID == native.UID })
+	})
+	if len(natives) == 0 {
+		natives = nil // an empty list would be a field that is desired
+	}
+	obj.SetOwnerReferences(natives)
 }
 
 // keep has an object that is desired say that it is to stay, unless it says something else.

@@ -213,6 +213,27 @@ func (k Keys) Write(owner client.Object, r Record, held bool) {
 	owner.SetAnnotations(annotations)
 }
 
+// Strip takes the records of all controllers, of whatever installation, from an object that is a copy of an owner. Its labels stay.
+func Strip(obj client.Object) {
+	finalizers := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), isKey)
+	if len(finalizers) == 0 {
+		finalizers = nil // an empty list would be a field of its own
+	}
+	obj.SetFinalizers(finalizers)
+	annotations := maps.Clone(obj.GetAnnotations())
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return isKey(key) })
+	obj.SetAnnotations(annotations)
+}
+
+// isKey reports whether some controller has its record there.
+func isKey(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	controller, rest, _ := strings.Cut(domain, ".")
+	fleet, is := strings.CutSuffix(rest, ".fleet-runtime.dev")
+	k := NewKeys(fleet, controller)
+	return is && slices.Contains([]string{k.Finalizer, k.Clusters, k.Identities, k.Kinds, k.GivenUp, k.Slices}, key)
+}
+
 func put(annotations map[string]string, key, value string, there bool) {
 	if there {
 		annotations[key] = value

@@ -54,6 +54,31 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
+// TestACopyHasNoRecord, of whatever controller of whatever installation. All else of it stays.
+func TestACopyHasNoRecord(t *testing.T) {
+	t.Parallel()
+	all := Record{Sites: []Site{{"east", "1"}}, Kinds: []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}, GivenUp: true, Slices: &Slices{}}
+	stays := metav1.ObjectMeta{
+		Finalizers: []string{"example.com/theirs", "fleet-runtime.dev/other"},
+		Annotations: map[string]string{
+			"note": "1", "a.b.example.com/kinds": "1", "fleet-runtime.dev/kinds": "1", "shop.payments.fleet-runtime.dev/note": "1",
+		},
+	}
+	copied := &corev1.ConfigMap{ObjectMeta: *stays.DeepCopy()}
+	for _, k := range []Keys{keys, NewKeys("payments", "other"), NewKeys("theirs", "copier")} {
+		k.Write(copied, all, true)
+	}
+	Strip(copied)
+	if diff := cmp.Diff(stays, copied.ObjectMeta); diff != "" {
+		t.Errorf("the copy (-want, +got):\n%s", diff)
+	}
+	alone := &corev1.ConfigMap{}
+	keys.Write(alone, all, true)
+	if Strip(alone); alone.Finalizers != nil {
+		t.Errorf("it has the finalizers %q", alone.Finalizers)
+	}
+}
+
 func setOf(r Record) map[string]bool {
 	set := map[string]bool{}
 	for _, s := range r.Sites {
