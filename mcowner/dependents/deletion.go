@@ -31,8 +31,10 @@ const DeletionPolicyAnnotation = mcowner.DeletionPolicyAnnotation
 // deletions remembers how owners are being deleted, from events that it sees as a predicate, until they are gone and what that means for
 // their dependents is noted.
 type deletions struct {
-	// mayLeave reports whether there may be dependents of an owner in this cluster, and this replica sees to them. Nil is never.
-	mayLeave func(in mcreconcile.ClusterName, owner client.Object) bool
+	// mayLeave reports whether there may be dependents of an owner, and isOthers whether another replica sees to the owners of a
+	// cluster: each hears of those in the local one. Nil is never.
+	mayLeave func(owner client.Object) bool
+	isOthers func(in mcreconcile.ClusterName) bool
 
 	mu   sync.Mutex                                     // guards seen
 	seen map[mcreconcile.Request]map[types.UID]deletion // by the name, which several owners may have had in turn
@@ -116,11 +118,11 @@ func (d *deletions) putLocked(req mcreconcile.Request, uid types.UID, seen delet
 // noteGone notes that an owner is gone. How it was deleted is forgotten once it was seen to its dependents.
 func (d *deletions) noteGone(in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object) {
 	req, uid := requestOf(in, owner), owner.GetUID()
-	left := d.mayLeave != nil && d.mayLeave(in, owner)
+	left, others := d.mayLeave != nil && d.mayLeave(owner), d.isOthers != nil && d.isOthers(in)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	seen, known := d.seen[req][uid]
-	if seen.settled {
+	if seen.settled || others {
 		d.dropLocked(req, func(is types.UID, _ deletion) bool { return is == uid })
 		return
 	}
@@ -144,6 +146,27 @@ func (d *deletions) settle(req mcreconcile.Request, uid types.UID, by cluster.Cl
 	}
 	seen.settled, seen.by = true, by
 	d.putLocked(req, uid, seen)
+}
+
+// reopen notes that a cluster is connected anew: no event tells what ended meanwhile. It returns the names of owners that are gone and
+// not seen to yet, since requests for them may have been dropped. The connection before is not needed any more.
+func (d *deletions) reopen(in mcreconcile.ClusterName, now cluster.Cluster) (gone []mcreconcile.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for req := range d.seen {
+		if req.ClusterName != in {
+			continue
+		}
+		d.dropLocked(req, func(_ types.UID, seen deletion) bool { return seen.settled && seen.by != now })
+		for uid, seen := range d.seen[req] {
+			seen.by = now
+			d.seen[req][uid] = seen
+			if seen.gone && !slices.Contains(gone, req) {
+				gone = append(gone, req)
+			}
+		}
+	}
+	return gone
 }
 
 // lost returns the owners of a name that went with dependents, as they were last.
@@ -192,6 +215,9 @@ func (d *deletions) predicate(in mcreconcile.ClusterName, cl cluster.Cluster) pr
 			return true
 		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() { // it was created anew while nobody watched
+				d.noteGone(in, cl, e.ObjectOld)
+			}
 			d.note(in, cl, e.ObjectNew)
 			return true
 		},

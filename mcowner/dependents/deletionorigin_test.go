@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -64,6 +65,58 @@ func TestHowOwnersAreDeletedIsForgottenWithTheirCluster(t *testing.T) {
 			}
 			if got := d.policyOf("west", before, deletedOwner()); got != metav1.DeletePropagationOrphan {
 				t.Errorf("that of an owner in west is %s", got)
+			}
+		})
+	}
+}
+
+// TestWhatEndedUnseenIsForgotten: the connection of a cluster broke before an event could tell that owners are gone, another replica sees to
+// them, or another owner has the name when it is back.
+func TestWhatEndedUnseenIsForgotten(t *testing.T) {
+	t.Parallel()
+	before, now := &connected{&connected{}}, &connected{&connected{}}
+	orphaned := deletedOwner(metav1.FinalizerOrphanDependents)
+	req := requestOf("east", orphaned)
+	for name, c := range map[string]struct {
+		others bool
+		happen func(*deletions)
+		known  bool
+		ask    bool // for the owner, since nobody may have seen to it
+	}{
+		"it goes":                {happen: func(d *deletions) { d.note("east", before, orphaned) }, known: true},
+		"all was done for it":    {happen: func(d *deletions) { d.settle(req, orphaned.UID, before) }},
+		"all is done for it now": {happen: func(d *deletions) { d.settle(req, orphaned.UID, now) }, known: true},
+		"it is gone":             {happen: func(d *deletions) { d.noteGone("east", before, orphaned) }, known: true, ask: true},
+		"another replica sees to it": {others: true, happen: func(d *deletions) {
+			d.note("east", before, orphaned)
+			d.noteGone("east", before, orphaned)
+		}},
+		"another one has the name": {happen: func(d *deletions) {
+			another := deletedOwner()
+			another.UID = "2"
+			d.predicate("east", now).Update(event.UpdateEvent{ObjectOld: orphaned, ObjectNew: another})
+		}, known: true, ask: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := &deletions{
+				mayLeave: func(client.Object) bool { return true }, isOthers: func(mcreconcile.ClusterName) bool { return c.others },
+			}
+			c.happen(d)
+			if asked := d.reopen("west", now); len(asked) > 0 {
+				t.Errorf("when another cluster is back, %v are asked for", asked)
+			}
+			asked := d.reopen("east", now)
+			if ask := len(asked) == 1 && asked[0] == req; ask != c.ask || len(asked) > 1 {
+				t.Errorf("%v are asked for, want it: %t", asked, c.ask)
+			}
+			if _, known := d.seen[req][orphaned.UID]; known != c.known {
+				t.Errorf("it is known: %t, want %t", known, c.known)
+			}
+			for _, seen := range d.seen[req] {
+				if seen.by != now {
+					t.Error("the connection before is held")
+				}
 			}
 		})
 	}

@@ -85,11 +85,28 @@ func (m members) follow(ctx context.Context) {
 // forgetOrigin drops the owners of a name that is no member's any more, or another cluster's.
 func (m members) forgetOrigin(name mcreconcile.ClusterName) {
 	m.ledger.forgetOrigin(name)
-	var now cluster.Cluster
-	if e, err := m.access.Manager.GetFleet().Engagement(name); err == nil {
-		now = e.Cluster()
+	m.deletions.forgetOrigin(name, m.clusterNow(name))
+}
+
+// clusterNow returns the cluster that has a name at this moment, nil if none can be used.
+func (m members) clusterNow(name mcreconcile.ClusterName) cluster.Cluster {
+	e, err := m.access.Manager.GetFleet().Engagement(name)
+	if err != nil {
+		return nil
 	}
-	m.deletions.forgetOrigin(name, now)
+	return e.Cluster()
+}
+
+// reopen asks for the owners of a cluster that is connected anew, if they are gone and nobody has seen to that. There may be the next
+// connection by now, which then comes here too.
+func (m members) reopen(name mcreconcile.ClusterName, last, now memberSeen) {
+	e := now.engagement
+	if e == nil || e == last.engagement || e.Cluster() != m.clusterNow(name) {
+		return
+	}
+	for _, req := range m.deletions.reopen(name, e.Cluster()) {
+		m.owners.add(req)
+	}
 }
 
 // compare asks for what is to be done because a member has changed.
@@ -97,6 +114,7 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 	if last.identity != "" && last.identity != now.identity {
 		m.forgetOrigin(name) // its owners are those of another cluster
 	}
+	m.reopen(name, last, now)
 	if last.owners && !now.owners {
 		for _, o := range m.ledger.all() {
 			if o.req.ClusterName == name {

@@ -175,7 +175,7 @@ func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
 		watches: newWatches(cfg.fleet, cfg.name, mcsource.NewTypedOnDemand[work](mgr.GetFleet()), l),
 		owners:  &feed[mcreconcile.Request]{name: "owners of dependents"}, works: &feed[work]{name: "work of owners"},
 	}
-	c.deletions.mayLeave = c.mayLeaveIn
+	c.deletions.mayLeave, c.deletions.isOthers = c.mayLeave, c.access.IsOthers
 	c.watches.placing, c.watches.isOthers = c.placing, c.access.IsOthers
 	c.watches.elsewhere = newVisitWatches(c)
 	c.tombs = &tombs{access: c.access, client: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: cfg.namespaceOfState, name: cfg.name + "." + cfg.fleet}

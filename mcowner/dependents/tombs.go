@@ -82,11 +82,6 @@ func (c *engine) mayLeave(owner client.Object) bool {
 	return c.keys.On(owner) || c.keys.Read(owner).GivenUp
 }
 
-// mayLeaveIn is mayLeave for an owner that this replica sees to. Each hears of those in the local cluster.
-func (c *engine) mayLeaveIn(in mcreconcile.ClusterName, owner client.Object) bool {
-	return c.mayLeave(owner) && !c.access.IsOthers(in)
-}
-
 // isToStay reports whether the dependents of an owner that is gone are to stay, as is noted, or is about to be.
 func (c *engine) isToStay(ctx context.Context, gone mcowner.Reference) (bool, error) {
 	if slices.ContainsFunc(c.leftBehind(ctx, gone.Request()), func(owner mcowner.Reference) bool { return owner.UID == gone.UID }) {

@@ -211,7 +211,7 @@ func TestAnOwnerThatWasNeverReadLeavesWhatIsToStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, at, _ := newPlanning(t, func() (Policy, error) { return tc.policy, nil })
-			c.deletions.mayLeave = c.mayLeaveIn
+			c.deletions.mayLeave = c.mayLeave
 			owner := ownerWith(tc.record, len(tc.record.Sites) > 0)
 			if tc.says != "" {
 				owner.Annotations[DeletionPolicyAnnotation] = string(tc.says)
