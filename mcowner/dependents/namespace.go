@@ -74,7 +74,9 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 			return nil, "", err
 		}
 	}
-	p.o.remember(key, fingerprint{uid: existing.GetUID()})
+	if isJoined || err == nil && !w.Suspend { // what was never joined takes a permit later
+		p.o.remember(key, fingerprint{uid: existing.GetUID()})
+	}
 	switch {
 	case err != nil:
 		return nil, Unchanged, nil //nolint:nilerr // what cannot be read is nobody's, and it is there

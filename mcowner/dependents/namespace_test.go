@@ -93,7 +93,8 @@ func TestNamespacesAreCreatedSharedAndDeletedWithTheLastOwner(t *testing.T) {
 	eventually(t, "the other namespace is gone", func() bool { return w.namespace(one, other) == nil })
 }
 
-// TestANamespaceIsJoinedOnceTheClusterMayBeChanged: another owner has created it, and to join it is a change of the cluster.
+// TestANamespaceIsJoinedOnceTheClusterMayBeChanged: another owner has created it, and to join it is a change of the cluster, also for one that
+// was suspended at first, and has looked at it.
 func TestANamespaceIsJoinedOnceTheClusterMayBeChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -121,7 +122,10 @@ func TestANamespaceIsJoinedOnceTheClusterMayBeChanged(t *testing.T) {
 		eventually(t, "the namespace is there", func() bool { return w.ownersOf(cp, ns) == 1 })
 	}
 	b := w.ownerIn("b", ns)
+	b.Annotations[dependents.SuspendAnnotation] = "true"
 	w.create(w.Local, b)
+	eventually(t, "all clusters were looked at", func() bool { return told.suspended("b") == len(w.Members) })
+	w.change(w.Local, "b", func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.SuspendAnnotation) })
 	first := w.next(jobOf(b))
 	eventually(t, "the other one waits", func() bool { return told.waiting("b") == 1 })
 	other := w.Members[0]

@@ -58,6 +58,17 @@ func (w *world) next(job string, before ...*mctest.ControlPlane) *mctest.Control
 	return there[slices.IndexFunc(there, func(cp *mctest.ControlPlane) bool { return !slices.Contains(before, cp) })]
 }
 
+// suspended returns in how many clusters something of the owner is suspended.
+func (o *outcomes) suspended(owner string) int {
+	n := 0
+	for _, r := range o.of(owner) {
+		if slices.ContainsFunc(r.Objects, func(obj dependents.ObjectResult) bool { return obj.State == dependents.Suspended }) {
+			n++
+		}
+	}
+	return n
+}
+
 func (o *outcomes) waiting(owner string) int {
 	n := 0
 	for _, r := range o.of(owner) {
