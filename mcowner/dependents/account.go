@@ -176,14 +176,18 @@ const askedAgain = 50 * time.Millisecond
 
 // distribute asks for what is to be done in the clusters.
 func (a *accounting) distribute() {
+	names := union(record.Names(a.record.Sites), a.plan.targets)
+	missing := map[mcreconcile.ClusterName]bool{} // found before the lock is taken: the fleet has one of its own
+	for _, name := range names {
+		missing[name] = remote.IsMissing(a.engine.access.WhyNot(name))
+	}
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	names := union(record.Names(a.record.Sites), a.plan.targets)
 	for _, name := range names {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		p := a.o.parts[name]
 		switch {
-		case remote.IsMissing(a.engine.access.WhyNot(name)): // it is worked on when it joins
+		case missing[name]: // it is worked on when it joins
 		case p == nil || !p.done || p.seq != a.plan.seq || p.result.Targeted != targeted || a.again[name]:
 			a.engine.works.add(a.engine.placing(a.o.req, name))
 		case a.asked[name]: // in vain so far, perhaps
