@@ -36,8 +36,9 @@ type deletions struct {
 	mayLeave func(owner client.Object) bool
 	isOthers func(in mcreconcile.ClusterName) bool
 
-	mu   sync.Mutex                                     // guards seen
-	seen map[mcreconcile.Request]map[types.UID]deletion // by the name, which several owners may have had in turn
+	mu     sync.Mutex                                     // guards what follows
+	seen   map[mcreconcile.Request]map[types.UID]deletion // by the name, which several owners may have had in turn
+	pruned int                                            // how many names were left when it was last pruned
 }
 
 // deletion is how an owner is being deleted, as a cluster has said while it was engaged.
@@ -145,7 +146,22 @@ func (d *deletions) settle(req mcreconcile.Request, uid types.UID, by cluster.Cl
 		return
 	}
 	seen.settled, seen.by = true, by
+	d.pruneSettledLocked()
 	d.putLocked(req, uid, seen)
+}
+
+// mostSettled is how many names are known before owners are forgotten for which all was done: where a predicate of the user drops it, no
+// event says that they are gone.
+const mostSettled = 10_000
+
+func (d *deletions) pruneSettledLocked() {
+	if len(d.seen) < max(mostSettled, 2*d.pruned) {
+		return
+	}
+	for req := range d.seen {
+		d.dropLocked(req, func(_ types.UID, seen deletion) bool { return seen.settled })
+	}
+	d.pruned = len(d.seen)
 }
 
 // reopen notes that a cluster is connected anew: no event tells what ended meanwhile. It returns the names of owners that are gone and

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,6 +120,25 @@ func TestWhatEndedUnseenIsForgotten(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOwnersThatGoUnseenTakeBoundedRoom: a predicate of the user drops the events that say so. What matters of others stays.
+func TestOwnersThatGoUnseenTakeBoundedRoom(t *testing.T) {
+	t.Parallel()
+	d := &deletions{}
+	by, orphaned := &connected{}, deletedOwner(metav1.FinalizerOrphanDependents)
+	d.note("east", by, orphaned)
+	for i := range 3 * mostSettled {
+		another := requestOf("east", orphaned)
+		another.Name = fmt.Sprint(i)
+		d.settle(another, "1", by)
+	}
+	if len(d.seen) > mostSettled {
+		t.Errorf("%d owners are known", len(d.seen))
+	}
+	if got := d.policy(requestOf("east", orphaned), orphaned.UID); got != metav1.DeletePropagationOrphan {
+		t.Errorf("one that goes has the policy %q", got)
 	}
 }
 
