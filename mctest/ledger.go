@@ -92,6 +92,9 @@ func (e *entry) update(path string, mayTake bool) error {
 	if slices.Equal(before, e.file.Bytes()) {
 		return nil
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // for all to read, as the manifest
+		return err
+	}
 	fmt.Fprintln(os.Stderr, "mctest: changed", path)
 	return os.WriteFile(path, e.file.Bytes(), 0o644) //nolint:gosec // a manifest, for all to read
 }

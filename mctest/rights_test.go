@@ -192,7 +192,7 @@ subjects:
 
 // TestAManifestThatIsNotThereIsWritten, and its roles are bound to an account of the test's own from then on.
 func TestAManifestThatIsNotThereIsWritten(t *testing.T) {
-	r := mctest.Rights{File: filepath.Join(t.TempDir(), "member.yaml")}
+	r := mctest.Rights{File: filepath.Join(t.TempDir(), "rbac", "member.yaml")}
 	if said := fails(t, r); !strings.Contains(said, "MCTEST_RIGHTS=update writes it") {
 		t.Errorf("a manifest that is not there says %q", said)
 	}
