@@ -2,6 +2,8 @@ package dependents_test
 
 import (
 	"maps"
+	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,34 +107,45 @@ func TestANamespaceThatIsSharedGetsItsLabelsBack(t *testing.T) {
 	eventually(t, "the label of the fleet is right", func() bool { return maps.Equal(w.namespace(one, name).Labels, before) })
 }
 
-// TestLabelsOfASharedNamespaceAreNotFoughtForWithoutPause: somebody takes them whenever they are there.
-func TestLabelsOfASharedNamespaceAreNotFoughtForWithoutPause(t *testing.T) {
+// TestWhatSaysWhoseASharedNamespaceIsIsNotFoughtForWithoutPause: somebody takes it whenever it is there.
+func TestWhatSaysWhoseASharedNamespaceIsIsNotFoughtForWithoutPause(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	one, name := w.Members[0], w.ns+"-shared"
-	w.run(w.inNamespaces())
-	w.create(w.Local, w.ownerIn("a", name))
-	eventually(t, "the namespace has its labels", func() bool { return w.ownersOf(one, name) == 1 })
-	take := func() {
-		if ns := w.namespace(one, name); ns.Labels[mcowner.FleetLabel] != "" {
-			delete(ns.Labels, mcowner.FleetLabel)
-			if err := one.Client().Update(t.Context(), ns); err != nil {
-				t.Log(err)
+	for name, taking := range map[string]func(*corev1.Namespace){
+		"labels": func(ns *corev1.Namespace) { delete(ns.Labels, mcowner.FleetLabel) },
+		"references": func(ns *corev1.Namespace) {
+			maps.DeleteFunc(ns.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, mcowner.KeyPrefix) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one, name := w.Members[0], w.ns+"-shared"
+			w.run(w.inNamespaces())
+			w.create(w.Local, w.ownerIn("a", name))
+			eventually(t, "the namespace has its labels", func() bool { return w.ownersOf(one, name) == 1 })
+			take := func() {
+				ns := w.namespace(one, name)
+				before := ns.DeepCopy()
+				if taking(ns); !reflect.DeepEqual(before.ObjectMeta, ns.ObjectMeta) {
+					if err := one.Client().Update(t.Context(), ns); err != nil {
+						t.Log(err)
+					}
+				}
 			}
-		}
+			eventually(t, "it is told that others take it", func() bool {
+				take()
+				return w.has(w.Local, "a", dependents.EventContended, name)
+			})
+			inIt := &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf("a"))}
+			if err := one.Client().Delete(t.Context(), inIt); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "what is in the namespace does not wait for that", func() bool {
+				take()
+				return w.isThere(one, inIt)
+			})
+		})
 	}
-	eventually(t, "it is told that others take them", func() bool {
-		take()
-		return w.has(w.Local, "a", dependents.EventContended, name)
-	})
-	inIt := &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf("a"))}
-	if err := one.Client().Delete(t.Context(), inIt); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "what is in the namespace does not wait for that", func() bool {
-		take()
-		return w.isThere(one, inIt)
-	})
 }
 
 // TestDependentsThatLostTheirLabelsWhileNothingRanGoWithTheirOwner: no list by labels finds them.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -66,7 +67,7 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet:
 		return nil, Unchanged, nil
 	}
-	_, known := p.o.was(key)
+	before, known := p.o.was(key)
 	references, err := mcowner.References(existing, p.at.ID)
 	isJoined := slices.ContainsFunc(references, p.asked.ref.Same)
 	if err == nil && !w.Suspend && !isJoined && !known { // else somebody has taken the owner from it
@@ -83,7 +84,7 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 	case w.Suspend:
 		return existing, Unchanged, nil
 	}
-	return p.joinNamespace(ctx, w, existing, isJoined)
+	return p.joinNamespace(ctx, w, existing, isJoined || before.uid == existing.GetUID())
 }
 
 // refer adds the owner to a namespace, and no native reference: Kubernetes' garbage collector does not look whether it is empty.
@@ -95,11 +96,11 @@ func (p *placement) refer(namespace client.Object) error {
 }
 
 // joinNamespace adds the owner to a namespace, and the labels by which its dependents are found, unless both are there. Whoever changes them
-// time and again is not fought without a pause.
-func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client.Object, isJoined bool) (client.Object, State, error) {
+// time and again, after the owner has joined, is not fought without a pause.
+func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client.Object, hasJoined bool) (client.Object, State, error) {
 	key, what := p.keyOf(w.kind, existing), w.kind.Describe(existing)
 	joined := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
-	if isJoined {                                       // another value there is somebody's mistake
+	if hasJoined {                                      // another value there is somebody's mistake
 		labels := map[string]string{}
 		maps.Copy(labels, joined.GetLabels())
 		labels[mcowner.FleetLabel] = p.engine.cfg.fleet
@@ -108,7 +109,7 @@ func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client
 	if err := p.refer(joined); err != nil {
 		return nil, "", err
 	}
-	if isJoined {
+	if hasJoined {
 		if maps.Equal(joined.GetLabels(), existing.GetLabels()) && maps.Equal(joined.GetAnnotations(), existing.GetAnnotations()) {
 			return existing, Unchanged, p.calm(key, what)
 		}
@@ -120,14 +121,23 @@ func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client
 	defer cancel()
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
 	if err := p.writer.Patch(ctx, joined, patch, client.FieldOwner(p.engine.cfg.name)); err != nil {
-		return nil, "", fmt.Errorf("sharing %s of %s: %w", what, p.at, err)
+		return nil, "", fmt.Errorf("sharing %s of %s: %w", what, p.at, unlessFull(err))
 	}
-	if !isJoined {
+	if !hasJoined {
 		return joined, Applied, nil
 	}
 	p.o.did(EventUpdated, p.at.Name(), what)
 	p.o.corrected(key, time.Now())
 	return joined, Drifted, p.calm(key, what)
+}
+
+// unlessFull returns an error of joining a namespace, and says what to do if that has no room for one more owner.
+func unlessFull(err error) error {
+	if !apierrors.HasStatusCause(err, metav1.CauseType(field.ErrorTypeTooLong)) {
+		return err
+	}
+	return fmt.Errorf("it has no room for one more owner: to have it for all that come, and to keep it when they go, take the annotation %s "+
+		"from it: %w", mcowner.CreatedByAnnotation, err)
 }
 
 func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Object, State, error) {

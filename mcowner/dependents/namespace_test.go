@@ -2,6 +2,7 @@ package dependents_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,6 +138,37 @@ func TestANamespaceIsJoinedOnceTheClusterMayBeChanged(t *testing.T) {
 	}
 	w.finish(first, jobOf(b))
 	eventually(t, "it is joined in the other one", func() bool { return w.ownersOf(other, ns) == 2 })
+}
+
+// TestANamespaceThatHasNoRoomForAnotherOwnerSaysSo, and what to do: then it is for all that come.
+func TestANamespaceThatHasNoRoomForAnotherOwnerSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, name := w.Members[0], w.ns+"-full"
+	w.run(w.inNamespaces())
+	w.create(w.Local, w.ownerIn("a", name))
+	eventually(t, "the namespace is there", func() bool { return w.ownersOf(one, name) == 1 })
+	annotate := func(change func(annotations map[string]string)) {
+		ns := w.namespace(one, name)
+		patch := client.MergeFrom(ns.DeepCopy())
+		change(ns.Annotations)
+		if err := one.Client().Patch(t.Context(), ns, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	annotate(func(annotations map[string]string) { // as if six hundred owners had it
+		used := 0
+		for key, value := range annotations {
+			used += len(key) + len(value)
+		}
+		annotations["others"] = strings.Repeat("o", 256<<10-used-len("others"))
+	})
+	b := w.ownerIn("b", name)
+	w.create(w.Local, b)
+	w.told(w.Local, "b", dependents.EventFailed, "take the annotation "+mcowner.CreatedByAnnotation+" from it")
+	annotate(func(annotations map[string]string) { delete(annotations, mcowner.CreatedByAnnotation) })
+	w.change(w.Local, "b", func(cm *corev1.ConfigMap) { cm.Data["again"] = "now" })
+	eventually(t, "what is in it is there", func() bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf("b"))}) })
 }
 
 // TestANamespaceWithObjectsOfOthersStays: whether it was there before, or was created for dependents (AS-9.6).
