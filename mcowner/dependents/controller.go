@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,10 +100,9 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	}
 	ref.Manager, ref.Controller = c.cfg.name, true
 	if err := c.bury(ctx, req, ref.UID); err != nil {
-		if before := c.ledger.get(req); before != nil {
-			before.tellRecord(err)
-			c.recordEvents(before, home, owner)
-		}
+		o := cmp.Or(c.ledger.get(req), newOwnerState(req)) // of the one before, or of none that was read
+		o.tellRecord(err)
+		c.recordEvents(o, home, owner)
 		return err
 	}
 	c.deletions.forgetGone(req, ref.UID)

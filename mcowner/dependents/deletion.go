@@ -164,6 +164,23 @@ func (d *deletions) pruneSettledLocked() {
 	d.pruned = len(d.seen)
 }
 
+// giveAway notes that another replica sees to the owners of a cluster from now on, and hears how they are deleted. What this one alone knows stays:
+// how owners went that nobody has seen to. The connection is not needed any more.
+func (d *deletions) giveAway(in mcreconcile.ClusterName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for req := range d.seen {
+		if req.ClusterName != in {
+			continue
+		}
+		d.dropLocked(req, func(_ types.UID, seen deletion) bool { return !seen.gone })
+		for uid, seen := range d.seen[req] {
+			seen.by = nil
+			d.seen[req][uid] = seen
+		}
+	}
+}
+
 // reopen notes that a cluster is connected anew: no event tells what ended meanwhile. It returns the names of owners that are gone and
 // not seen to yet, since requests for them may have been dropped. The connection before is not needed any more.
 func (d *deletions) reopen(in mcreconcile.ClusterName, now cluster.Cluster) (gone []mcreconcile.Request) {

@@ -123,6 +123,26 @@ func TestWhatEndedUnseenIsForgotten(t *testing.T) {
 	}
 }
 
+// TestHowOwnersOfAClusterThatIsGivenAwayWentIsKnown, without its connection, and nothing else: another replica hears of the others.
+func TestHowOwnersOfAClusterThatIsGivenAwayWentIsKnown(t *testing.T) {
+	t.Parallel()
+	d := &deletions{mayLeave: func(client.Object) bool { return true }}
+	by, orphaned := &connected{}, deletedOwner(metav1.FinalizerOrphanDependents)
+	goes, settled := orphaned.DeepCopy(), orphaned.DeepCopy()
+	goes.Name, settled.Name = "goes", "settled"
+	d.noteGone("east", by, orphaned)
+	d.note("east", by, goes)
+	d.settle(requestOf("east", settled), settled.UID, by)
+	d.note("west", by, goes)
+	d.giveAway("east")
+	if len(d.seen) != 2 || d.policy(requestOf("west", goes), goes.UID) == "" {
+		t.Errorf("%d owners are known, want those that are gone or of another cluster", len(d.seen))
+	}
+	if seen, known := d.seen[requestOf("east", orphaned)][orphaned.UID]; !known || seen.by != nil || seen.last == nil {
+		t.Errorf("of the one that is gone, this is known: %+v", seen)
+	}
+}
+
 // TestOwnersThatGoUnseenTakeBoundedRoom: a predicate of the user drops the events that say so. What matters of others stays.
 func TestOwnersThatGoUnseenTakeBoundedRoom(t *testing.T) {
 	t.Parallel()

@@ -127,6 +127,7 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 	}
 	if now.state == fleet.NotOwned {
 		m.ledger.endTenure(name, last.epoch) // its owners are another replica's to work on
+		m.deletions.giveAway(name)
 	} else if m.access.IsShared() {
 		m.access.Forget(name)
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
@@ -123,5 +124,24 @@ func TestAnOwnerThatGetsTooManyKindsIsTold(t *testing.T) {
 	}
 	if o.plan != before {
 		t.Errorf("it has the plan %v", o.plan)
+	}
+}
+
+// TestAnOwnerThatWaitsForTheNoteOfTheOneBeforeIsTold although nothing was read of that one: it went while it was to keep its dependents, and
+// that cannot be noted.
+func TestAnOwnerThatWaitsForTheNoteOfTheOneBeforeIsTold(t *testing.T) {
+	t.Parallel()
+	c, at, home := newPlanning(t, noPolicy)
+	c.tombs.namespace = func() (string, error) { return "", errNoNamespace }
+	before := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}}, true)
+	before.UID = "0"
+	before.Annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+	c.deletions.mayLeave = c.mayLeave
+	c.deletions.predicate(mcreconcile.LocalCluster, home).Delete(event.DeleteEvent{Object: before})
+	if err := c.replan(t.Context(), at, ownerWith(record.Record{}, false), true); !errors.Is(err, errNoNamespace) {
+		t.Errorf("it is planned, with the error %v", err)
+	}
+	if want := []string{EventFailed}; !slices.Equal(home.reasons, want) {
+		t.Errorf("the events are %q, want %q", home.reasons, want)
 	}
 }
