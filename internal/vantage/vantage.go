@@ -3,6 +3,7 @@ package vantage
 
 import (
 	"context"
+	"net/url"
 
 	"k8s.io/client-go/rest"
 )
@@ -15,7 +16,8 @@ func With(ctx context.Context, server string) context.Context {
 }
 
 // Config returns the way of the caller instead of that of the hub. The certificates stay as they are. The proxy of the hub is left out where
-// the caller has a server of its own.
+// the caller has a server of its own. Where the hub knows the cluster by a public certificate, the server of the caller must have one of the same
+// name: by its own name, any server there is would be taken for the cluster.
 func Config(ctx context.Context, ofHub *rest.Config) *rest.Config {
 	server, _ := ctx.Value(key{}).(string)
 	if server == "" {
@@ -23,5 +25,17 @@ func Config(ctx context.Context, ofHub *rest.Config) *rest.Config {
 	}
 	own := rest.CopyConfig(ofHub)
 	own.Host, own.Proxy = server, nil
+	if len(own.CAData) == 0 && own.ServerName == "" {
+		own.ServerName = nameOf(ofHub.Host)
+	}
 	return own
+}
+
+// nameOf returns the name of the server at a URL, and the whole text where there is none: no certificate has that.
+func nameOf(server string) string {
+	parsed, err := url.Parse(server)
+	if err != nil || parsed.Hostname() == "" {
+		return server
+	}
+	return parsed.Hostname()
 }

@@ -38,7 +38,8 @@ type asking struct {
 func (a *asking) addFlags(to *pflag.FlagSet) {
 	a.rights.addFlags(to)
 	to.StringVar(&a.server, "member-server", "", "The URL at which you reach the member, if the hub has another one, or a proxy. "+
-		"The tokens of the minter and of the controllers' account are sent there, if the server shows a certificate of the ClusterAccess's CA")
+		"The tokens of the minter and of the controllers' account are sent there, if the server shows a certificate of the ClusterAccess's CA. "+
+		"Where that has none, the certificate must have the name in spec.server, or tlsServerName")
 }
 
 func newCheck(s *shared) *cobra.Command {
