@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
@@ -27,3 +30,9 @@ func StepOnTerminal(to io.Writer, what string, run func() (string, error)) error
 
 // NotTaken says that a member has not taken all, by the error of that.
 func NotTaken(err error) string { return (&reached{name: memberSide}).notTaken(err) }
+
+// OfOtherHubs says what is to be run for what has these labels, if that is of another hub than this one.
+func OfOtherHubs(hub string, labels map[string]string) string {
+	found := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
+	return newMark(hub, client.ObjectKey{Namespace: "default", Name: "east"}).ofOtherHubs([]client.Object{found})
+}

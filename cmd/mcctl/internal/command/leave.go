@@ -142,20 +142,26 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 		return nil
 	}
 	if nothing {
-		return nothingToUndo(hub, member, has, name, progress)
+		return nothingToUndo(ctx, hub, member, has, mark, progress)
 	}
 	return l.leaveMember(ctx, hub, member, has, unreached, mark, had, progress)
 }
 
-// nothingToUndo is the error of a leave that finds nothing that goes. The webhooks that stay are named, if they are for the member.
-func nothingToUndo(hub, member *reached, has presence, name string, progress progress) error {
+// nothingToUndo is the error of a leave that finds nothing that goes. The webhooks that stay are named, if they are for the member, and what it
+// takes to remove what was made there for another hub.
+func nothingToUndo(ctx context.Context, hub, member *reached, has presence, mark mark, progress progress) error {
+	name := has.of.name
 	for _, one := range has.kept {
 		if slices.Contains(hub.names(name), programOf(one).Member) {
 			progress.keep(member, one, one.why)
 		}
 	}
-	return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q%s",
-		hub.config.Host, markedAs(hub.namespace, name).Namespace, member.config.Host, name, has.of.hint())
+	ofOthers, err := member.made(ctx, mark.ofAnyHub(), membership.MemberKinds())
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("there is nothing to undo: neither the hub (%s, namespace %q) nor the member (%s) has anything that mcctl join has made for %q%s%s",
+		hub.config.Host, markedAs(hub.namespace, name).Namespace, member.config.Host, name, has.of.hint(), mark.ofOtherHubs(ofOthers))
 }
 
 // leaving is what goes from the hub, and what stays there since others have made it.
@@ -365,6 +371,9 @@ func (l *leave) leaveMember(
 ) error {
 	if err == nil {
 		progress.kept(member, has.others)
+		if cure := mark.ofOtherHubs(has.others); cure != "" {
+			tellf(progress.to, "%s\n", strings.TrimSpace(cure))
+		}
 		for _, one := range has.kept {
 			progress.keep(member, one, one.why)
 		}

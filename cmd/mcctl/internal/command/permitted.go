@@ -104,8 +104,9 @@ func (r *reached) unclaimed(ctx context.Context, objects []client.Object, mark m
 		}
 		if found.GroupVersionKind() != membership.NamespaceKind() && mark.forOther(found) {
 			return fmt.Errorf("%s in the %s (%s) was made for the member %s/%s, of the fleet whose hub is the cluster %s: nothing was written; "+
-				"let that one leave first, or name another account with --service-account, and give the roles in FILE other names", describe(obj),
-				r.name, r.config.Host, found.Labels[namespaceLabel], found.Labels[memberLabel], found.Labels[hubLabel])
+				"let that one leave first, or name another account with --service-account, and give the roles in FILE other names%s", describe(obj), r.name,
+				r.config.Host, labelValue(found.Labels[namespaceLabel]), labelValue(found.Labels[memberLabel]), labelValue(found.Labels[hubLabel]),
+				mark.ofOtherHubs([]client.Object{found}))
 		}
 	}
 	return nil
