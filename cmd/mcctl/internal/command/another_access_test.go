@@ -1,12 +1,15 @@
 package command_test
 
 import (
+	"encoding/json"
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -112,5 +115,44 @@ func TestAMemberOfAnotherProviderGetsRightsOnceItIsKnownWhichClusterItIs(t *test
 	before := s.madeByMcctl(t)
 	if r := rbac(); r.code != 2 || !strings.Contains(r.errOut, "--service-account") || !maps.Equal(before, s.madeByMcctl(t)) {
 		t.Errorf("where nobody says by which account the controllers come: %+v", r)
+	}
+}
+
+// TestAMemberThatSaysWhatCannotBeItsIdentityIsRefused: the command that notes the identity is for a shell.
+func TestAMemberThatSaysWhatCannotBeItsIdentityIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newStageWithNamespace(t)
+	a := &accessv1alpha1.ClusterAccess{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east"},
+		Spec: accessv1alpha1.ClusterAccessSpec{
+			Server: "https://the-real-east.example.com",
+			Minter: &accessv1alpha1.Minter{SecretName: "of-east", ServiceAccountNamespace: "fleet-system", ServiceAccountName: "b"},
+		},
+	}
+	if err := s.Local.Client().Create(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	for name, uid := range map[string]string{"a command": "x; touch here", "another one": "$(touch here)", "nothing": "", "lines": "x\ntouch here"} {
+		s.addFront(t, "front", s.Members[0], func(w http.ResponseWriter, req *http.Request) bool {
+			is := strings.HasSuffix(req.URL.Path, "/namespaces/kube-system")
+			if is {
+				system := corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: named("kube-system")}
+				system.UID = types.UID(uid)
+				w.Header().Set("Content-Type", "application/json")
+				_ = json.NewEncoder(w).Encode(system)
+			}
+			return is
+		})
+		for _, args := range [][]string{
+			{"rbac", "east", "--rules", rules(t)}, {"leave", "east"}, {"join", "east", "--rules", rules(t), "--advertise-server", "https://front.example.com"},
+		} {
+			r := s.run(t, append(args, "--member-context", "front")...)
+			if r.code != 1 || !strings.Contains(r.errOut, "the member (https://") || strings.Contains(r.errOut, "touch") || strings.Contains(r.errOut, "annotate") {
+				t.Errorf("%s: %q: %+v", name, args, r)
+			}
+		}
+	}
+	if now := s.access(t); now.ResourceVersion != a.ResourceVersion {
+		t.Error("the ClusterAccess was changed")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
@@ -57,15 +58,38 @@ func (h *troubled) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // addTroubled adds the context troubled, of the hub behind a handler.
 func (s *stage) addTroubled(t *testing.T, h *troubled) {
 	t.Helper()
-	hub, err := url.Parse(s.Local.Config().Host)
+	h.hub = forwardTo(t, s.Local)
+	s.addServer(t, "troubled", h)
+}
+
+// addFront adds a context of a cluster behind what may answer in its place.
+func (s *stage) addFront(t *testing.T, name string, cp *mctest.ControlPlane, answers func(http.ResponseWriter, *http.Request) bool) {
+	t.Helper()
+	behind := forwardTo(t, cp)
+	s.addServer(t, name, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !answers(w, req) {
+			behind.ServeHTTP(w, req)
+		}
+	}))
+}
+
+// forwardTo returns what forwards requests to a cluster, as its administrator.
+func forwardTo(t *testing.T, cp *mctest.ControlPlane) http.Handler {
+	t.Helper()
+	at, err := url.Parse(cp.Config().Host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(hub)
-	if proxy.Transport, err = rest.TransportFor(s.Local.Config()); err != nil {
+	proxy := httputil.NewSingleHostReverseProxy(at)
+	if proxy.Transport, err = rest.TransportFor(cp.Config()); err != nil {
 		t.Fatal(err)
 	}
-	h.hub = proxy
+	return proxy
+}
+
+// addServer adds a context of a server.
+func (s *stage) addServer(t *testing.T, name string, h http.Handler) {
+	t.Helper()
 	server := httptest.NewTLSServer(h)
 	t.Cleanup(server.Close)
 	all, err := clientcmd.LoadFromFile(s.kubeconfig)
@@ -73,9 +97,9 @@ func (s *stage) addTroubled(t *testing.T, h *troubled) {
 		t.Fatal(err)
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	all.Clusters["troubled"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: ca}
-	all.AuthInfos["troubled"] = &clientcmdapi.AuthInfo{}
-	all.Contexts["troubled"] = &clientcmdapi.Context{Cluster: "troubled", AuthInfo: "troubled"}
+	all.Clusters[name] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: ca}
+	all.AuthInfos[name] = &clientcmdapi.AuthInfo{}
+	all.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	if err := clientcmd.WriteToFile(*all, s.kubeconfig); err != nil {
 		t.Fatal(err)
 	}

@@ -159,14 +159,19 @@ func distinct(ctx context.Context, hub, member *reached) (identity string, err e
 	return identity, nil
 }
 
-// identity tells which cluster it is: the UID of its namespace kube-system.
+// identity tells which cluster it is: the UID of its namespace kube-system. One that no label may have is none, since a hostile cluster can
+// say anything, and the identity is in commands for a shell.
 func (r *reached) identity(ctx context.Context) (string, error) {
 	system := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
 	what := system.DeepCopy()
 	if err := r.Get(ctx, client.ObjectKeyFromObject(system), system); err != nil {
 		return "", r.failed("get", what, err)
 	}
-	return string(system.UID), nil
+	identity := string(system.UID)
+	if identity == "" || len(validation.IsValidLabelValue(identity)) > 0 {
+		return "", fmt.Errorf("the %s (%s) says of its namespace kube-system what cannot be a UID, so it may be any cluster: %w", r.name, r.config.Host, errOtherCluster)
+	}
+	return identity, nil
 }
 
 // mark returns the mark of a member of this hub.
