@@ -1,6 +1,7 @@
 package access
 
 import (
+	"encoding/json"
 	"encoding/pem"
 	"io"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -38,7 +41,7 @@ func status(code int, ofIssuer http.HandlerFunc) http.HandlerFunc {
 			ofIssuer(w, req)
 			return
 		}
-		w.Header().Set("Location", "https://example.com")
+		w.Header().Set("Location", "https://example.com/inner?secret")
 		w.WriteHeader(code)
 	}
 }
@@ -61,7 +64,7 @@ func TestWhatAServerAnswersToATokenIsTold(t *testing.T) {
 		message   string
 	}{
 		"accepted, without any right":    {answer: status(403, http.NotFound), user: "somebody"},
-		"it leads elsewhere":             {answer: status(302, http.NotFound), reason: fleet.ReasonRedirected},
+		"it leads elsewhere":             {answer: status(302, http.NotFound), reason: fleet.ReasonRedirected, message: `to "https://example.com" (302)`},
 		"the cluster's own is refused":   {answer: status(401, http.NotFound), reason: v1alpha1.ReasonTokenRefused, message: "another cluster may answer"},
 		"one of the same issuer":         {federated: true, answer: status(401, says(200, `{"issuer": "hub"}`)), reason: v1alpha1.ReasonEqualIssuers, message: `"hub"`},
 		"one of another issuer":          {federated: true, answer: status(401, says(200, `{"issuer": "member"}`)), reason: v1alpha1.ReasonTokenRefused, message: `trust the issuer "hub"`},
@@ -71,8 +74,26 @@ func TestWhatAServerAnswersToATokenIsTold(t *testing.T) {
 	} {
 		a := answering(t, c.federated, c.answer)
 		user, err := Check(t.Context(), a, Token{value: new("secret"), Subject: "somebody", Issuer: "hub"})
-		if user != c.user || (err == nil) != (c.reason == "") || err != nil && (reasonOf(err) != c.reason || !strings.Contains(err.Error(), c.message)) {
+		if user != c.user || (err == nil) != (c.reason == "") || err != nil && (reasonOf(err) != c.reason || !strings.Contains(err.Error(), c.message) || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("%s: the token is taken for %q, and the error is %v", what, user, err)
+		}
+	}
+}
+
+// TestAUserThatIsTheTokenIsNotTold: the name goes into statuses.
+func TestAUserThatIsTheTokenIsNotTold(t *testing.T) {
+	t.Parallel()
+	const token = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJtaW50ZXIifQ.c2lnbmF0dXJl"
+	for user, want := range map[string]string{token: "", "user:" + token[:40]: "", "eyJhbGciOiJSUzI1NiI": "eyJhbGciOiJSUzI1NiI", "system:serviceaccount:a:b": "system:serviceaccount:a:b"} {
+		a := answering(t, false, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{
+				TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
+				Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: user}},
+			})
+		})
+		if got, err := Check(t.Context(), a, Token{value: new(token), Subject: "somebody"}); got != want || err != nil {
+			t.Errorf("%q is told as %q, %v, want %q", user, got, err, want)
 		}
 	}
 }
@@ -139,7 +160,7 @@ func TestATokenGoesToTheServerOfTheConfigAlone(t *testing.T) {
 		t.Errorf("the server without TLS is asked, with %d bytes of credentials", len(req.Header.Get("Authorization")))
 	}))
 	t.Cleanup(elsewhere.Close)
-	leads := answering(t, true, http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect).ServeHTTP)
+	leads := answering(t, true, http.RedirectHandler(elsewhere.URL+"/inner?secret", http.StatusTemporaryRedirect).ServeHTTP)
 	for _, c := range []struct {
 		reason string
 		config *rest.Config

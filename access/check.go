@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,11 +14,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
-// Check asks the cluster of an access whom it takes a token for, and returns that user. The token may be one that
-// [Hub.Token] has made. The error is an [Error].
+// Check asks the cluster of an access whom it takes a token for, and returns that user, or an empty one where the name has a part of the
+// token. The token may be one that [Hub.Token] has made. The error is an [Error].
 func Check(ctx context.Context, a *v1alpha1.ClusterAccess, token Token) (user string, err error) {
 	return check(ctx, a, token, refused)
 }
@@ -44,7 +42,7 @@ func check(
 			return err
 		}
 		review, err := asked.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		if err == nil {
+		if err == nil && !shows([]byte(review.Status.UserInfo.Username), token.Value()) {
 			user = review.Status.UserInfo.Username
 		}
 		return err
@@ -56,8 +54,6 @@ func check(
 		return token.Subject, nil
 	case apierrors.IsUnauthorized(err):
 		return "", refused(ctx, a, cfg, token)
-	case errors.Is(err, errRedirect):
-		return "", &Error{fleet.ReasonRedirected, "the cluster cannot be reached", errRedirect}
 	}
 	reason := fromServer(a.Spec.Server, err)
 	if reason == v1alpha1.ReasonLoopback {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
-	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/redirect"
 )
 
 // secure is the scheme of servers to which tokens may go.
@@ -66,8 +66,8 @@ func Config(spec v1alpha1.ClusterAccessSpec) (*rest.Config, error) {
 func invalid(message string) *Error { return &Error{reason: v1alpha1.ReasonInvalid, message: message} }
 
 // Call gives a client for requests to the server of a config with a token, and ends its connections afterwards. The config has no other
-// credentials. The token goes to that server alone, by TLS: a redirect is an [Error], as is a token for a server without TLS. A request
-// may take 10 seconds, and an answer have 1 MiB. The token is left out of a refusal that has it.
+// credentials. The token goes to that server alone, by TLS: a redirect is an error with [fleet.ReasonRedirected], and a token for a server
+// without TLS is an [Error]. A request may take 10 seconds, and an answer have 1 MiB. The token is left out of a refusal that has it.
 func Call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http.Client) error) error {
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -85,8 +85,7 @@ func Call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http
 	if err != nil {
 		return err
 	}
-	client.Transport = &bounded{client.Transport, token}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return errRedirect }
+	client.Transport = &bounded{redirect.Refuse(client.Transport), token}
 	defer utilnet.CloseIdleConnectionsFor(client.Transport)
 	return do(cfg, client)
 }
@@ -128,8 +127,4 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
-}
-
-var errRedirect = &Error{
-	reason: fleet.ReasonRedirected, message: "the server redirects elsewhere, which is refused: give the address of the API server itself",
 }

@@ -3,7 +3,6 @@ package access
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
 // minter is what a minter's Secret holds.
@@ -92,8 +90,6 @@ func (m minter) request(ctx context.Context, cfg *rest.Config, namespace, name s
 		return Token{}, &Error{reason, what, err}
 	case apierrors.IsUnauthorized(err):
 		return Token{}, &Error{v1alpha1.ReasonMinterExpired, what + ", since the minter's own token is not accepted any more: let the cluster join anew", nil}
-	case errors.Is(err, errRedirect):
-		return Token{}, &Error{fleet.ReasonRedirected, what, errRedirect}
 	}
 	return Token{}, &Error{fromServer(cfg.Host, err), what, err}
 }

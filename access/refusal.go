@@ -9,6 +9,11 @@ import (
 // telltale is how much of the beginning of a token tells that a text has a part of it, in bytes. Less may be in any text.
 const telltale = 24
 
+// shows reports whether a text has a part of a token.
+func shows(text []byte, token string) bool {
+	return len(token) >= telltale && bytes.Contains(text, []byte(token[:telltale]))
+}
+
 // hidden is in the place of a token, or of a whole refusal that has a part of one.
 const hidden = "(not shown: the token that was sent)"
 
@@ -16,14 +21,14 @@ const hidden = "(not shown: the token that was sent)"
 // and so in logs and in statuses.
 func hideToken(resp *http.Response, token string) {
 	if resp.StatusCode >= http.StatusBadRequest && len(token) >= telltale {
-		resp.Body = &refusal{ReadCloser: resp.Body, token: []byte(token)}
+		resp.Body = &refusal{ReadCloser: resp.Body, token: token}
 	}
 }
 
 // refusal is the body of one.
 type refusal struct {
 	io.ReadCloser
-	token []byte
+	token string
 	text  io.Reader // nil until it was read
 }
 
@@ -34,8 +39,8 @@ func (r *refusal) Read(p []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		text = bytes.ReplaceAll(text, r.token, []byte(hidden))
-		if bytes.Contains(text, r.token[:telltale]) {
+		text = bytes.ReplaceAll(text, []byte(r.token), []byte(hidden))
+		if shows(text, r.token) {
 			text = []byte(hidden)
 		}
 		r.text = bytes.NewReader(text)

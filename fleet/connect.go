@@ -3,10 +3,11 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/redirect"
 )
 
 // open connects an engagement as described: it asks the API server whether it is ready and which cluster it is, and starts
@@ -135,6 +136,6 @@ func (m *member) usable(described Member) (*rest.Config, error) {
 	if cfg.QPS == 0 {
 		cfg.QPS = -1 // client-go's default of five requests a second would make a fleet crawl
 	}
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return noRedirects{rt} })
+	cfg.Wrap(redirect.Refuse)
 	return cfg, nil
 }

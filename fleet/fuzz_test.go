@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/internal/redirect"
 )
 
 // answering is a transport that has one answer to everything.
@@ -38,7 +39,7 @@ func FuzzWhatAServerAnswers(f *testing.F) {
 		if status < 200 || status > 599 {
 			t.Skip()
 		}
-		identity, err := identifier(&rest.Config{Host: "https://a"})(t.Context(), noRedirects{answering{status, header, body}})
+		identity, err := identifier(&rest.Config{Host: "https://a"})(t.Context(), redirect.Refuse(answering{status, header, body}))
 		if err != nil && identity != "" {
 			t.Errorf("the identity %q, and the error %v", identity, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/internal/redirect"
 )
 
 // Reasons that a [Status] may have. A provider's own problem with a member shows as [ReasonInvalid].
@@ -69,7 +70,7 @@ func ownReason(err error) string {
 func classify(err error) string {
 	var (
 		dns        *net.DNSError
-		redirected *redirectError
+		redirected *redirect.Error
 		duplicate  *duplicateError
 		state      *StateError
 	)

@@ -279,22 +279,6 @@ type wrapped struct{ net.Conn }
 
 func (w wrapped) NetConn() net.Conn { return w.Conn }
 
-// TestARedirectIsTold: with where it leads, and without what may be secret.
-func TestARedirectIsTold(t *testing.T) {
-	cases := map[string]string{
-		"http://user:secret@inner.host:8080/secret?secret": `to "http://inner.host:8080"`,
-		"/relative":             "elsewhere",
-		"::":                    "elsewhere",
-		"http://a\x1b[0m.host/": "elsewhere",
-	}
-	for to, want := range cases {
-		got := (&redirectError{status: 307, to: to}).Error()
-		if !strings.Contains(got, want) || strings.Contains(got, "secret") {
-			t.Errorf("redirected to %q: %s, want %s", to, got, want)
-		}
-	}
-}
-
 // TestAWatchIsBoundedWhateverItIsAnsweredWith: client-go reads an error to its end, and what does not say its type as JSON.
 func TestAWatchIsBoundedWhateverItIsAnsweredWith(t *testing.T) {
 	cases := map[string]struct {

@@ -24,8 +24,8 @@ func TestCheckSendsNoTokenWhereTheMemberRedirects(t *testing.T) {
 		_, _ = w.Write([]byte(`{"gitVersion":"v1.0.0"}`))
 	}))
 	t.Cleanup(other.Close)
-	s.addFederated(t, http.RedirectHandler(other.URL+"/version", http.StatusFound).ServeHTTP)
-	if r := s.run(t, "check", "east"); r.code != 3 || !strings.Contains(r.errOut, "Redirected") {
+	s.addFederated(t, http.RedirectHandler(other.URL+"/inner?secret", http.StatusFound).ServeHTTP)
+	if r := s.run(t, "check", "east"); r.code != 3 || !strings.Contains(r.errOut, "Redirected") || !strings.Contains(r.errOut, `to "`+other.URL+`"`) || strings.Contains(r.errOut, "secret") {
 		t.Errorf("%+v", r)
 	}
 	if text := sent.all(); text != "" {
