@@ -115,8 +115,8 @@ func (r *reconciler) check(ctx context.Context, a *v1alpha1.ClusterAccess) (agai
 // keepMinter notes the life of a minter's token, after that is renewed if it is time by the clock of the cluster. notRenewed is why that
 // has failed: the cluster can be used for as long as the token lives that there is. err is a conflict.
 func (r *reconciler) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now time.Time) (life minterLife, notRenewed, err error) {
-	a.Status.ExpirationTime, a.Status.RenewTime = metav1.Time{}, metav1.Time{}
 	if a.Spec.Minter == nil {
+		a.Status.ExpirationTime, a.Status.RenewTime = metav1.Time{}, metav1.Time{}
 		return life, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -129,9 +129,7 @@ func (r *reconciler) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, 
 		ctrl.LoggerFrom(ctx).Info("The minter's token is not renewed", "reason", reasonOf(err), "error", err.Error())
 		notRenewed = life.endsFor(err)
 	}
-	if !life.expires.IsZero() {
-		a.Status.ExpirationTime, a.Status.RenewTime = metav1.NewTime(life.expires), metav1.NewTime(life.made)
-	}
+	a.Status.ExpirationTime, a.Status.RenewTime = metav1.NewTime(life.expires), metav1.NewTime(life.made)
 	return life, notRenewed, nil
 }
 

@@ -32,6 +32,11 @@ func lifeOf(token string) minterLife {
 	return minterLife{c.IssuedAt(), c.ExpiresAt(), renewJitter * float64(sum[0]) / (1 << 8)}
 }
 
+// lifeSaidOf is of the token of which a status says it.
+func lifeSaidOf(a *v1alpha1.ClusterAccess) minterLife {
+	return minterLife{made: a.Status.RenewTime.Time, expires: a.Status.ExpirationTime.Time}
+}
+
 // next returns in how long to look at a minter's token again: when it is to be renewed, or, where that has failed, often enough before it expires.
 func (l minterLife) next(now time.Time) time.Duration {
 	next := l.renewAt().Sub(now)
@@ -72,14 +77,18 @@ func clockOf(token Token) func() time.Time {
 }
 
 // keepMinter renews the minter's token in its Secret if it is time by the clock of the cluster, and returns the life of the one that is
-// there then. A conflict is an error of the API: somebody else has written the Secret.
+// there then. Where the Secret cannot be read, that is what the status says. A conflict is an error of the API: somebody else has written the Secret.
 func (h *Hub) keepMinter(ctx context.Context, a *v1alpha1.ClusterAccess, now time.Time) (minterLife, error) {
 	cfg, err := Config(a.Spec)
 	if err != nil {
 		return minterLife{}, err
 	}
 	m, err := h.minterOf(ctx, a)
-	if err != nil {
+	switch reasonOf(err) {
+	case "":
+	case v1alpha1.ReasonHub, v1alpha1.ReasonNotAllowed: // so the token is the one of before, for all that is known
+		return lifeSaidOf(a), err
+	default:
 		return minterLife{}, err
 	}
 	before := lifeOf(m.token)
