@@ -98,6 +98,23 @@ func TestAUserThatIsTheTokenIsNotTold(t *testing.T) {
 	}
 }
 
+// TestAClusterThatIsTooOldToTellWhoTheUserIsHasAcceptedTheToken where it has made that, so that it is an API server: anything else may answer that
+// it has no such thing without a look at the token.
+func TestAClusterThatIsTooOldToTellWhoTheUserIsHasAcceptedTheToken(t *testing.T) {
+	t.Parallel()
+	token := Token{value: new("secret"), Subject: "somebody", Issuer: "hub"}
+	for _, federated := range []bool{true, false} {
+		a := answering(t, federated, status(404, http.NotFound))
+		user, err := Check(t.Context(), a, token)
+		if federated && reasonOf(err) != fleet.ReasonNoKind || !federated && (user != "somebody" || err != nil) {
+			t.Errorf("federated %t: the token is taken for %q, and the error is %v", federated, user, err)
+		}
+		if user, err := checkOwn(t.Context(), a, token); user != "" || reasonOf(err) != fleet.ReasonNoKind {
+			t.Errorf("federated %t: that of an import is taken for %q, and the error is %v", federated, user, err)
+		}
+	}
+}
+
 // TestARefusedTokenOfTheClusterIsNotTakenForTheHubs, as that of an import is not where the controllers come with the hub's.
 func TestARefusedTokenOfTheClusterIsNotTakenForTheHubs(t *testing.T) {
 	t.Parallel()

@@ -14,15 +14,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
 // Check asks the cluster of an access whom it takes a token for, and returns that user, or an empty one where the name has a part of the
 // token. The token may be one that [Hub.Token] has made. The error is an [Error].
 func Check(ctx context.Context, a *v1alpha1.ClusterAccess, token Token) (user string, err error) {
-	return check(ctx, a, token, refused)
+	user, err = check(ctx, a, token, refused)
+	if a.Spec.Minter != nil && reasonOf(err) == fleet.ReasonNoKind { // an API server of before 1.28: it has made the token, and answers 401 to another
+		return token.Subject, nil
+	}
+	return user, err
 }
 
-// checkOwn is [Check] of a token that the cluster has made, also where it accepts the hub's.
+// checkOwn is [Check] of a token that the cluster has made, also where it accepts the hub's. One that does not tell the user is an error: it may be
+// another than the account.
 func checkOwn(ctx context.Context, a *v1alpha1.ClusterAccess, token Token) (user string, err error) {
 	return check(ctx, a, token, func(context.Context, *v1alpha1.ClusterAccess, *rest.Config, Token) *Error { return refusedOwn() })
 }
