@@ -115,6 +115,20 @@ func TestAClusterThatIsTooOldToTellWhoTheUserIsHasAcceptedTheToken(t *testing.T)
 	}
 }
 
+// TestManyQuestionsWithATokenDoNotWaitForTheirTurn, of which client-go gives five a second.
+func TestManyQuestionsWithATokenDoNotWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	err := Call(&rest.Config{Host: "https://east.example.com", QPS: 5}, "secret", func(cfg *rest.Config, _ *http.Client) error {
+		if cfg.QPS >= 0 {
+			t.Errorf("%v questions a second", cfg.QPS)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestARefusedTokenOfTheClusterIsNotTakenForTheHubs, as that of an import is not where the controllers come with the hub's.
 func TestARefusedTokenOfTheClusterIsNotTakenForTheHubs(t *testing.T) {
 	t.Parallel()

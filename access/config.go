@@ -67,7 +67,8 @@ func invalid(message string) *Error { return &Error{reason: v1alpha1.ReasonInval
 
 // Call gives a client for requests to the server of a config with a token, and ends its connections afterwards. The config has no other
 // credentials. The token goes to that server alone, by TLS: a redirect is an error with [fleet.ReasonRedirected], and a token for a server
-// without TLS is an [Error]. A request may take 10 seconds, and an answer have 1 MiB. The token is left out of a refusal that has it.
+// without TLS is an [Error]. A request may take 10 seconds, and an answer have 1 MiB. The token is left out of a refusal that has it. The limit
+// of requests that the config has (QPS) does not count: it is for the server to say how much is too much.
 func Call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http.Client) error) error {
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -77,7 +78,7 @@ func Call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http
 		return invalid("a token is sent by TLS alone: the URL of the server must begin with https://")
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.BearerToken, cfg.Timeout = token, timeout
+	cfg.BearerToken, cfg.Timeout, cfg.QPS = token, timeout, -1
 	if cfg.Proxy == nil {
 		cfg.Proxy = http.ProxyFromEnvironment // client-go keeps transports without such a function for ever
 	}

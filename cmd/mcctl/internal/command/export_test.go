@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -35,4 +36,15 @@ func NotTaken(err error) string { return (&reached{name: memberSide}).notTaken(e
 func OfOtherHubs(hub string, labels map[string]string) string {
 	found := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
 	return newMark(hub, client.ObjectKey{Namespace: "default", Name: "east"}).ofOtherHubs([]client.Object{found})
+}
+
+// Connect returns the config by which a cluster is asked.
+func Connect(kubeconfig string) (*rest.Config, error) {
+	s := newSide(hubSide)
+	s.flags.KubeConfig = &kubeconfig
+	r, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	return r.config, nil
 }

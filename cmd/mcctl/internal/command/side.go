@@ -70,6 +70,7 @@ func (s *side) connect() (*reached, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the way to the %s: %w", s.name, err)
 	}
+	config.QPS = -1 // hundreds of rights may be asked for, and it is for the server to say how much is too much
 	namespace, err := s.namespace()
 	if err != nil {
 		return nil, err
