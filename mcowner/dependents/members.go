@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -29,8 +30,9 @@ type memberSeen struct {
 	engagement *fleet.Engagement
 	identity   types.UID
 	state      fleet.State
-	failing    bool  // something keeps it from being connected
-	epoch      int64 // in which it was this replica's last
+	since      time.Time // when it came to that
+	failing    bool      // something keeps it from being connected
+	epoch      int64     // in which it was this replica's last
 	leaving    bool
 	paused     bool
 	labels     map[string]string
@@ -66,7 +68,7 @@ func (m members) follow(ctx context.Context) {
 		}
 		m.ledger.present(record.Site{Name: name})
 		now := memberSeen{
-			engagement: change.Engagement, state: change.Status.State, leaving: change.Status.Leaving, paused: change.Status.Paused, labels: change.Status.Labels,
+			engagement: change.Engagement, state: change.Status.State, since: change.Status.Since, leaving: change.Status.Leaving, paused: change.Status.Paused, labels: change.Status.Labels,
 			failing: change.Status.State == fleet.Connecting && change.Status.Reason != "", owners: m.access.Within(m.cfg.ownersIn, name),
 		}
 		last := before[name]
@@ -135,9 +137,11 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 	if relabelled || last.state != now.state || last.failing != now.failing || last.paused != now.paused || last.engagement != now.engagement {
 		m.changed(name, relabelled || (last.state == fleet.Ready) != (now.state == fleet.Ready))
 	}
-	given := now.state == fleet.NotOwned && last.state != now.state // nothing tells of what happened there until it is visited
-	if now.engagement != nil && last.engagement != now.engagement || relabelled || given {
-		back := last.state == "" && m.access.IsShared() // and another replica may sweep it
+	// Nothing tells of what happened in one that is given away until it is visited. Meanwhile it may have gone, and be back.
+	given := now.state == fleet.NotOwned && !now.since.Equal(last.since)
+	connected := now.engagement != nil && last.engagement != now.engagement
+	if connected || relabelled || given {
+		back := m.access.IsShared() && (connected || given || last.state == "") // and another replica may sweep it
 		for _, o := range m.ledger.all() {
 			if o.concerns(name) || back && o.hasGivenUp() {
 				m.works.addLow(m.placing(o.req, name))

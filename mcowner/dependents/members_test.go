@@ -1,0 +1,45 @@
+package dependents
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+)
+
+// TestAMemberOfAnotherReplicaIsVisitedWhereItMayHaveGoneMeanwhile: it went and is back, which is seen as one change.
+func TestAMemberOfAnotherReplicaIsVisitedWhereItMayHaveGoneMeanwhile(t *testing.T) {
+	t.Parallel()
+	first := time.Now()
+	for name, tc := range map[string]struct {
+		last, now memberSeen
+		visits    int
+	}{
+		"it is given away":     {memberSeen{state: fleet.Ready, since: first}, memberSeen{state: fleet.NotOwned, since: first.Add(time.Second)}, 1},
+		"it went, and is back": {memberSeen{state: fleet.NotOwned, since: first}, memberSeen{state: fleet.NotOwned, since: first.Add(time.Second)}, 1},
+		"it is as it was":      {memberSeen{state: fleet.NotOwned, since: first}, memberSeen{state: fleet.NotOwned, since: first}, 0},
+		"it is this replica's": {memberSeen{state: fleet.NotOwned, since: first}, memberSeen{state: fleet.Connecting, since: first.Add(time.Second)}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &plan{}, "a")
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[work]())
+			defer queue.ShutDown()
+			if err := a.engine.works.Start(t.Context(), queue); err != nil {
+				t.Fatal(err)
+			}
+			members{a.engine}.compare("a", tc.last, tc.now)
+			visits := 0
+			for range queue.Len() {
+				if w, _ := queue.Get(); w.task != account {
+					visits++
+				}
+			}
+			if visits != tc.visits {
+				t.Errorf("there are %d visits, want %d", visits, tc.visits)
+			}
+		})
+	}
+}
