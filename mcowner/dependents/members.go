@@ -137,15 +137,20 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 	if relabelled || last.state != now.state || last.failing != now.failing || last.paused != now.paused || last.engagement != now.engagement {
 		m.changed(name, relabelled || (last.state == fleet.Ready) != (now.state == fleet.Ready))
 	}
-	// Nothing tells of what happened in one that is given away until it is visited. Meanwhile it may have gone, and be back.
-	given := now.state == fleet.NotOwned && !now.since.Equal(last.since)
+	m.revisit(name, last, now, relabelled)
+}
+
+// revisit asks for a look at what owners have in a member, where no event may have told what happened there.
+func (m members) revisit(name mcreconcile.ClusterName, last, now memberSeen, relabelled bool) {
+	given := now.state == fleet.NotOwned && !now.since.Equal(last.since) // meanwhile it may have gone, and be back
 	connected := now.engagement != nil && last.engagement != now.engagement
-	if connected || relabelled || given {
-		back := m.access.IsShared() && (connected || given || last.state == "") // and another replica may sweep it
-		for _, o := range m.ledger.all() {
-			if o.concerns(name) || back && o.hasGivenUp() {
-				m.works.addLow(m.placing(o.req, name))
-			}
+	if !connected && !relabelled && !given {
+		return
+	}
+	back := m.access.IsShared() && (connected || given || last.state == "") // and another replica may sweep it
+	for _, o := range m.ledger.all() {
+		if o.concerns(name) || back && o.hasGivenUp() {
+			m.works.addLow(m.placing(o.req, name))
 		}
 	}
 }
