@@ -74,9 +74,6 @@ func phaseOf(results []jobv1.Result) jobv1.Phase {
 	return jobv1.PhaseRunning
 }
 
-// mostSaid bounds, in characters, what a cluster says of its Job: the status has a megabyte for those of all clusters.
-const mostSaid = "%.1000s"
-
 // resultOf returns how far the Job of one cluster has come.
 func resultOf(r dependents.Result) jobv1.Result {
 	result := jobv1.Result{Cluster: r.Cluster, State: jobv1.StatePending, Message: reasonOf(r.Err)}
@@ -89,12 +86,13 @@ func resultOf(r dependents.Result) jobv1.Result {
 			switch {
 			case c.Status != corev1.ConditionTrue:
 			case c.Type == batchv1.JobComplete:
-				result.State, result.Message = jobv1.StateComplete, fmt.Sprintf(mostSaid, c.Message)
+				result.State, result.Message = jobv1.StateComplete, c.Message
 			case c.Type == batchv1.JobFailed:
-				result.State, result.Message = jobv1.StateFailed, fmt.Sprintf(mostSaid, c.Message)
+				result.State, result.Message = jobv1.StateFailed, c.Message
 			}
 		}
 	}
+	result.Message = fmt.Sprintf("%.1000s", result.Message) // the status has a megabyte for what all clusters say
 	return result
 }
 

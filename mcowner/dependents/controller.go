@@ -127,7 +127,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	c.ledger.replan(o, p, c.keys)
 	c.works.add(accountOf(req))
 	if p.mode == serving && c.isTakenBack(owner) {
-		c.gleanIn(req, c.gleaned())
+		c.gleanIn(req, c.toGlean())
 	}
 	return nil
 }

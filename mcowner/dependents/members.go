@@ -68,7 +68,8 @@ func (m members) follow(ctx context.Context) {
 		}
 		m.ledger.present(record.Site{Name: name})
 		now := memberSeen{
-			engagement: change.Engagement, state: change.Status.State, since: change.Status.Since, leaving: change.Status.Leaving, paused: change.Status.Paused, labels: change.Status.Labels,
+			engagement: change.Engagement, state: change.Status.State, since: change.Status.Since,
+			leaving: change.Status.Leaving, paused: change.Status.Paused, labels: change.Status.Labels,
 			failing: change.Status.State == fleet.Connecting && change.Status.Reason != "", owners: m.access.Within(m.cfg.ownersIn, name),
 		}
 		last := before[name]

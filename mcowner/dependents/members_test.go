@@ -4,10 +4,24 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
+
+// TestHowTheOwnersOfAMemberAreDeletedIsKnownWhileItIsThisReplicas: another one hears of that itself.
+func TestHowTheOwnersOfAMemberAreDeletedIsKnownWhileItIsThisReplicas(t *testing.T) {
+	t.Parallel()
+	for state, known := range map[fleet.State]int{fleet.Unreachable: 1, fleet.NotOwned: 0} {
+		a := newAccounting(t, config{}, &plan{})
+		a.engine.deletions.note("a", &connected{}, deletedOwner(metav1.FinalizerOrphanDependents))
+		members{a.engine}.compare("a", memberSeen{state: fleet.Ready}, memberSeen{state: state})
+		if n := len(a.engine.deletions.seen); n != known {
+			t.Errorf("once the member is %s, %d deletions are known, want %d", state, n, known)
+		}
+	}
+}
 
 // TestAMemberOfAnotherReplicaIsVisitedWhereItMayHaveGoneMeanwhile: it went and is back, which is seen as one change.
 func TestAMemberOfAnotherReplicaIsVisitedWhereItMayHaveGoneMeanwhile(t *testing.T) {

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -63,6 +64,12 @@ type unplanned struct {
 	ref   mcowner.Reference
 	left  bool // there may be dependents
 	keep  bool // they are to stay by its policy, or that is not known
+}
+
+// keeps reports whether dependents of the owner are to stay, or that is not known. It was seen to be deleted as seen says, empty for not at all.
+func (u unplanned) keeps(seen metav1.DeletionPropagation) bool {
+	said, unclear := saidPolicy(u.owner)
+	return cmp.Or(said, seen) == metav1.DeletePropagationOrphan || unclear != nil || u.keep
 }
 
 // keeps reports whether dependents of the owner of this UID are to stay by the plan, or that is not known.
@@ -179,14 +186,7 @@ func (o *ownerState) leavesBehind(seen *deletions) (owner mcowner.Reference, sta
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	last := o.lastReadLocked()
-	if !last.left {
-		return owner, false
-	}
-	said, unclear := saidPolicy(last.owner)
-	if said == "" {
-		said = seen.policy(o.req, last.ref.UID)
-	}
-	return last.ref, said == metav1.DeletePropagationOrphan || unclear != nil || last.keep || o.plan.keeps(last.ref.UID)
+	return last.ref, last.left && (last.keeps(seen.policy(o.req, last.ref.UID)) || o.plan.keeps(last.ref.UID))
 }
 
 // knows reports whether this is the owner that is planned, or was read last.

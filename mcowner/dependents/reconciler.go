@@ -129,8 +129,8 @@ type Reconciler[T client.Object] struct {
 	ByName bool
 
 	// StateNamespace is the namespace of the local cluster in which ConfigMaps remember owners with the policy Orphan that went, or
-	// were let go, before their dependents could be released, such as in a cluster that was given up. It has to stay the same, or what was noted to move with it. Default: the namespace
-	// that the program runs in.
+	// were let go, before their dependents could be released, such as in a cluster that was given up. It has to stay the same, or what
+	// was noted to move with it. Default: the namespace that the program runs in.
 	StateNamespace string
 
 	// Slices says that what the controller notes of an owner's clusters is in objects of their own, for owners with many clusters.

@@ -72,8 +72,8 @@ func (c *engine) isTakenBack(owner client.Object) bool {
 	return c.access.IsShared() && !c.keys.Holds(owner) && c.keys.Read(owner).GivenUp
 }
 
-// gleaned returns the clusters in which an owner may have left something, ordered.
-func (c *engine) gleaned() []mcreconcile.ClusterName {
+// toGlean returns the clusters in which an owner may have left something, ordered.
+func (c *engine) toGlean() []mcreconcile.ClusterName {
 	return union(c.access.Names(c.cfg.dependentsIn), nil)
 }
 
@@ -96,7 +96,7 @@ func (c *engine) glean(ctx context.Context, w work) error {
 			c.works.addLow(c.placing(w.owner, w.in))
 		}
 	}
-	names := c.gleaned()
+	names := c.toGlean()
 	at, found := slices.BinarySearch(names, w.in)
 	if found {
 		at++

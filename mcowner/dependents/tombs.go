@@ -53,10 +53,11 @@ func (c *engine) bury(ctx context.Context, req mcreconcile.Request, but types.UI
 // leftBehind returns references to the owners of a name of which dependents may be left that are to stay, as far as it is known. They are in
 // the ledger, or went before they were read.
 func (c *engine) leftBehind(ctx context.Context, req mcreconcile.Request) (owners []mcowner.Reference) {
-	states := []*ownerState{}
 	o := c.ledger.get(req)
 	if o != nil {
-		states = append(states, o)
+		if owner, stay := o.leavesBehind(c.deletions); stay {
+			owners = append(owners, owner)
+		}
 	}
 	for _, last := range c.deletions.lost(req) {
 		ref, err := mcowner.ReferenceTo(c.cfg.fleet, mcowner.ByName(req.ClusterName), last, c.access.Manager.GetScheme())
@@ -65,13 +66,9 @@ func (c *engine) leftBehind(ctx context.Context, req mcreconcile.Request) (owner
 		}
 		ref.Manager = c.cfg.name
 		policy, senseless := c.cfg.policyOf(ctx, last)
-		unread := newOwnerState(req)
-		unread.isRead(unplanned{owner: last, ref: ref, left: true, keep: policy.Keep || senseless != nil})
-		states = append(states, unread)
-	}
-	for _, o := range states {
-		if owner, stay := o.leavesBehind(c.deletions); stay {
-			owners = append(owners, owner)
+		unread := unplanned{owner: last, ref: ref, left: true, keep: policy.Keep || senseless != nil}
+		if unread.keeps(c.deletions.policy(req, ref.UID)) {
+			owners = append(owners, ref)
 		}
 	}
 	return owners

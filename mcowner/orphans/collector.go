@@ -53,7 +53,8 @@ type Collector struct {
 	User func(owner mcreconcile.Request) string
 	// Decommissioned are clusters of owners that are no more: their owners count as gone. A cluster is told by its UID, which the
 	// references to its owners have: another one of the name is not meant, nor one that is in the fleet. Where a reference does
-	// not say which cluster it was, the name counts. Without a UID, and with ByName, it stands for such references alone. One that no provider has reported is missed for a minute first.
+	// not say which cluster it was, the name counts. Without a UID, and with ByName, it stands for such references alone. One that no
+	// provider has reported is missed for a minute first.
 	Decommissioned []mcowner.ClusterID
 	// ByName allows clusters of which it cannot be told which they are, see mcowner.ClusterID.
 	ByName bool
