@@ -302,34 +302,44 @@ func TestAnAccessSaysThatItsMintersTokenIsNotRenewedBeforeThatExpires(t *testing
 // TestAnAccessSaysUntilWhenItCanBeUsedAlsoWhereTheSecretCannotBeReadAgain: a token is made with one look at it, and renewed with another.
 func TestAnAccessSaysUntilWhenItCanBeUsedAlsoWhereTheSecretCannotBeReadAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 0)
-	now := time.Now()
-	expires := now.Add(time.Hour).Truncate(time.Second)
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Unix(), expires.Unix())
-	var asked, read atomic.Int32
-	a := w.hostile(t, "east", calls("worker", grants(t, claims, time.Hour, &asked)))
-	secret := w.secret(t, a)
-	secret.Data[v1alpha1.MinterToken] = []byte(tokenThatSays(claims))
-	accesstest.Must(t, w.hub.Client().Update(t.Context(), secret))
-	cfg := w.hub.Config()
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			if strings.HasSuffix(req.URL.Path, "/secrets/east-minter") && read.Add(1) == 4 { // the second of the second time
-				return nil, errors.New("the hub is away")
+	for name, refused := range map[string]func(*http.Request) (*http.Response, error){
+		"the hub is away": func(*http.Request) (*http.Response, error) { return nil, errors.New("the hub is away") },
+		"the right is gone": func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 0)
+			now := time.Now()
+			expires := now.Add(time.Hour).Truncate(time.Second)
+			claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Unix(), expires.Unix())
+			var asked, read atomic.Int32
+			a := w.hostile(t, "east", calls("worker", grants(t, claims, time.Hour, &asked)))
+			secret := w.secret(t, a)
+			secret.Data[v1alpha1.MinterToken] = []byte(tokenThatSays(claims))
+			accesstest.Must(t, w.hub.Client().Update(t.Context(), secret))
+			cfg := w.hub.Config()
+			cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(req *http.Request) (*http.Response, error) {
+					if strings.HasSuffix(req.URL.Path, "/secrets/east-minter") && read.Add(1) == 4 { // the second of the second time
+						return refused(req)
+					}
+					return rt.RoundTrip(req)
+				})
+			})
+			hub, err := access.NewHub(cfg, nil)
+			accesstest.Must(t, err)
+			for _, reason := range []string{v1alpha1.ReasonAsExpected, v1alpha1.ReasonNotRenewed} {
+				_, err := access.NewReconciler(hub, w.hub.Client()).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+				accesstest.Must(t, err)
+				is := w.waitFor(t, a.Name, reason).Status
+				says := meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionReady).Message
+				if !is.ExpirationTime.Time.Equal(expires) || is.RenewTime.Unix() != now.Unix() || strings.Contains(says, "does not say when") {
+					t.Errorf("%s: it can be used until %s, and says %q", reason, is.ExpirationTime, says)
+				}
 			}
-			return rt.RoundTrip(req)
 		})
-	})
-	hub, err := access.NewHub(cfg, nil)
-	accesstest.Must(t, err)
-	for _, reason := range []string{v1alpha1.ReasonAsExpected, v1alpha1.ReasonNotRenewed} {
-		_, err := access.NewReconciler(hub, w.hub.Client()).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a)})
-		accesstest.Must(t, err)
-		is := w.waitFor(t, a.Name, reason).Status
-		says := meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionReady).Message
-		if !is.ExpirationTime.Time.Equal(expires) || is.RenewTime.Unix() != now.Unix() || strings.Contains(says, "does not say when") {
-			t.Errorf("%s: it can be used until %s, and says %q", reason, is.ExpirationTime, says)
-		}
 	}
 }
 

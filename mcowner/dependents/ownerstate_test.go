@@ -506,3 +506,25 @@ func TestWhatIsGoneStaysGoneUntilThatIsNoted(t *testing.T) {
 		t.Errorf("after that, %v are gone", view.dropped)
 	}
 }
+
+// TestNothingIsToStayOfAnOwnerThatHasNothing, whatever it says, nor of one that nobody has read.
+func TestNothingIsToStayOfAnOwnerThatHasNothing(t *testing.T) {
+	t.Parallel()
+	said := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{DeletionPolicyAnnotation: "Orphan"}}}
+	for name, tc := range map[string]struct {
+		read *unplanned
+		want bool
+	}{
+		"nobody has read it":  {},
+		"it has nothing":      {read: &unplanned{owner: said}},
+		"it may have had any": {read: &unplanned{owner: said, left: true}, want: true},
+	} {
+		o := newOwnerState(mcreconcile.Request{})
+		if tc.read != nil {
+			o.isRead(*tc.read)
+		}
+		if _, stay := o.leavesBehind(&deletions{}); stay != tc.want {
+			t.Errorf("%s: something is to stay: %t, want %t", name, stay, tc.want)
+		}
+	}
+}

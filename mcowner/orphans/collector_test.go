@@ -2,8 +2,10 @@ package orphans_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -55,57 +58,120 @@ func isGone(t *testing.T, cp *mctest.ControlPlane, cm *corev1.ConfigMap) bool {
 	return apierrors.IsNotFound(err)
 }
 
+// collect runs a manager with a collector of ConfigMaps until the test ends, whose own cluster is local. Members are held as hold says.
+func collect(t *testing.T, local *rest.Config, members []*mctest.ControlPlane, hold func(fleet.ClusterName) fleet.Hold) mcmanager.Manager {
+	t.Helper()
+	provider := &fleettest.Provider{}
+	for _, cp := range members {
+		if err := provider.Set(fleet.Member{Name: fleet.ClusterName(cp.Name), Config: cp.Config(), Revision: "1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mgr, err := mcmanager.New(local, provider, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr.GetFleet().HoldBy(hold)
+	configMaps := []client.Object{&corev1.ConfigMap{}}
+	err = mgr.Add(&orphans.Collector{
+		Name: t.Name(), Manager: mgr, Fleet: "test", Owners: configMaps, Kinds: configMaps, Sweep: orphans.Sweep{Interval: 20 * time.Millisecond, QPS: 1000},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return mgr
+}
+
+// isSwept waits for some more sweeps of a member.
+func isSwept(t *testing.T, cp *mctest.ControlPlane) {
+	t.Helper()
+	for _, name := range []string{"a", "b", "c"} {
+		goes := orphan(t, cp, name)
+		stage.Eventually(t, name+" is removed", func() bool { return isGone(t, cp, goes) })
+	}
+}
+
 // TestNothingIsRemovedInAMemberThatIsPaused, as no reconcile begins there. It is once the pause is over.
 func TestNothingIsRemovedInAMemberThatIsPaused(t *testing.T) {
 	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	paused, other := f.Members[0], f.Members[1]
-	members := &fleettest.Provider{}
-	for _, cp := range f.Members {
-		if err := members.Set(fleet.Member{Name: fleet.ClusterName(cp.Name), Config: cp.Config(), Revision: "1"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mgr, err := mcmanager.New(f.Local.Config(), members, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stays := orphan(t, paused, "stays")
 	var resumed atomic.Bool
-	mgr.GetFleet().HoldBy(func(name fleet.ClusterName) fleet.Hold {
+	mgr := collect(t, f.Local.Config(), f.Members, func(name fleet.ClusterName) fleet.Hold {
 		return fleet.Hold{Paused: name == fleet.ClusterName(paused.Name) && !resumed.Load()}
 	})
-	configMaps := []client.Object{&corev1.ConfigMap{}}
-	err = mgr.Add(&orphans.Collector{
-		Manager: mgr, Fleet: "test", Owners: configMaps, Kinds: configMaps, Sweep: orphans.Sweep{Interval: 20 * time.Millisecond, QPS: 1000},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stays := orphan(t, paused, "stays")
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
-
 	stage.Eventually(t, "the member that is paused is Ready", func() bool {
 		status, _ := mgr.GetFleet().Status(fleet.ClusterName(paused.Name))
 		return status.State == fleet.Ready && status.Paused
 	})
-	for _, name := range []string{"a", "b", "c"} { // in as many sweeps
-		goes := orphan(t, other, name)
-		stage.Eventually(t, name+" is removed", func() bool { return isGone(t, other, goes) })
-	}
+	isSwept(t, other)
 	if isGone(t, paused, stays) {
 		t.Fatal("a dependent was removed from a member that is paused")
 	}
 	resumed.Store(true)
 	mgr.GetFleet().HoldChanged(fleet.ClusterName(paused.Name))
 	stage.Eventually(t, "the orphan is removed after the pause", func() bool { return isGone(t, paused, stays) })
+}
+
+// beforeAnswers is a transport that calls before when a request for an object is made.
+type beforeAnswers struct {
+	http.RoundTripper
+
+	object string
+	before func()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b beforeAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, b.object) {
+		b.before()
+	}
+	return b.RoundTripper.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets client-go find the transport.
+func (b beforeAnswers) WrappedRoundTripper() http.RoundTripper { return b.RoundTripper }
+
+// TestAPauseThatBeginsWhileAMemberIsSweptKeepsItsOrphans: of one it is being asked whether its owner is gone.
+func TestAPauseThatBeginsWhileAMemberIsSweptKeepsItsOrphans(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{Clusters: 2})
+	swept, other := f.Members[0], f.Members[1]
+	var pausing atomic.Bool
+	asked, paused := make(chan struct{}), make(chan struct{})
+	local := f.Local.Config()
+	local.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return beforeAnswers{rt, "/configmaps/gone", sync.OnceFunc(func() {
+			close(asked)
+			<-paused
+		})}
+	})
+	stays := orphan(t, swept, "stays")
+	mgr := collect(t, local, f.Members, func(name fleet.ClusterName) fleet.Hold {
+		return fleet.Hold{Paused: name == fleet.ClusterName(swept.Name) && pausing.Load()}
+	})
+	<-asked
+	pausing.Store(true)
+	mgr.GetFleet().HoldChanged(fleet.ClusterName(swept.Name))
+	stage.Eventually(t, "the member is paused", func() bool {
+		status, _ := mgr.GetFleet().Status(fleet.ClusterName(swept.Name))
+		return status.Paused
+	})
+	close(paused)
+	isSwept(t, other)
+	if isGone(t, swept, stays) {
+		t.Error("a dependent was removed from a member that is paused")
+	}
 }
 
 // TestACollectorThatCouldCollectNothingDoesNotStart: nobody would notice that it does nothing.

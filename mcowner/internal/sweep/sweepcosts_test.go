@@ -150,6 +150,19 @@ func TestANamespaceThatCannotBeListedHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// TestAnErrorThatALookMeetsEndsIt, and no further namespace is listed for it: what was found there may be as bad.
+func TestAnErrorThatALookMeetsEndsIt(t *testing.T) {
+	t.Parallel()
+	mgr := &namespaced{}
+	s := knownSweeper(mgr)
+	s.Namespaces, s.limit, s.listing = []string{"a", "b"}, newLimit(1000), make(chan struct{}, 1)
+	met := errors.New("on purpose")
+	err := s.scan(t.Context(), remote.Session{Cluster: mgr}, s.kinds[0], func(client.Object) error { return met })
+	if !errors.Is(err, met) || !slices.Equal(mgr.asked, []string{"a"}) {
+		t.Errorf("the namespaces %v were listed, and the error is %v", mgr.asked, err)
+	}
+}
+
 // namespaced is a manager in whose local cluster each namespace has an object, unless listing it is an error.
 type namespaced struct {
 	mcmanager.Manager
