@@ -22,10 +22,9 @@ func TestAMemberThatCannotBeVisitedNowIsLookedIntoWhenItCan(t *testing.T) {
 	if err := a.engine.glean(t.Context(), work{a.o.req, away, glean}); err != nil {
 		t.Fatal(err)
 	}
-	var all []work
-	for range queue.Len() {
-		w, _ := queue.Get()
-		all = append(all, w)
+	all := make([]work, queue.Len())
+	for i := range all {
+		all[i], _ = queue.Get()
 	}
 	if !slices.Contains(all, a.engine.placing(a.o.req, away)) {
 		t.Errorf("what is to be done is %v", all)
