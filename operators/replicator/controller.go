@@ -36,6 +36,7 @@ type controller struct {
 	sources     []schema.GroupVersionKind
 	decisions   bool
 	expressions *expressions
+	turns       turns
 	identities  *mcmanager.Identities
 }
 

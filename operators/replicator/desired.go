@@ -24,6 +24,13 @@ const mostBytes = 1 << 20
 
 // desired returns the objects that a Replicator has for a target. One that is wrong is an error, and the others are returned.
 func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target dependents.Target) (all []client.Object, _ error) {
+	if len(r.Spec.Overrides) > 0 {
+		end, err := c.turns.take(ctx, r.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+	}
 	bounded, cancel := context.WithTimeoutCause(ctx, mostTimeOfAll, errTooLong)
 	defer cancel()
 	var errs []error

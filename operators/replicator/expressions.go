@@ -25,7 +25,7 @@ const (
 	// mostTime bounds how long it may take where the cost says little.
 	mostTime = time.Second
 	// mostTimeOfAll bounds how long all overrides of a Replicator may take for one target: it has room for thousands of expressions.
-	mostTimeOfAll = 10 * time.Second
+	mostTimeOfAll = 2 * time.Second
 	// mostPrograms are kept. Each is good for all targets.
 	mostPrograms = 1024
 )
