@@ -80,11 +80,11 @@ func TestWhatAServerAnswersToATokenIsTold(t *testing.T) {
 	}
 }
 
-// TestAUserThatIsTheTokenIsNotTold: the name goes into statuses.
+// TestAUserThatIsTheTokenIsNotTold: the name goes into statuses. The cluster chooses it, be it in an answer or in a token that it makes.
 func TestAUserThatIsTheTokenIsNotTold(t *testing.T) {
 	t.Parallel()
 	const token = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJtaW50ZXIifQ.c2lnbmF0dXJl"
-	for user, want := range map[string]string{token: "", "user:" + token[:40]: "", "eyJhbGciOiJSUzI1NiI": "eyJhbGciOiJSUzI1NiI", "system:serviceaccount:a:b": "system:serviceaccount:a:b"} {
+	for user, want := range map[string]string{token: "(hidden token)", "user:" + token[:40]: "user:(hidden token)", "eyJhbGciOiJSUzI1Ni": "eyJhbGciOiJSUzI1Ni", "system:serviceaccount:a:b": "system:serviceaccount:a:b"} {
 		a := answering(t, false, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{
@@ -94,6 +94,12 @@ func TestAUserThatIsTheTokenIsNotTold(t *testing.T) {
 		})
 		if got, err := Check(t.Context(), a, Token{value: new(token), Subject: "somebody"}); got != want || err != nil {
 			t.Errorf("%q is told as %q, %v, want %q", user, got, err, want)
+		}
+		for _, answer := range []int{http.StatusForbidden, http.StatusNotFound} { // as of one that may not ask, and of an old API server
+			a := answering(t, false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(answer) })
+			if got, err := Check(t.Context(), a, Token{value: new("another"), Subject: user}); got != want || err != nil {
+				t.Errorf("%q, of which the token says it, is told as %q, %v, want %q, after an answer with %d", user, got, err, want, answer)
+			}
 		}
 	}
 }

@@ -15,17 +15,24 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
-// Check asks the cluster of an access whom it takes a token for, and returns that user, or an empty one where the name has a part of the
-// token. The token may be one that [Hub.Token] has made. The error is an [Error].
+// Check asks the cluster of an access whom it takes a token for, and returns the name of that user as it is fit to be shown: on one line of at
+// most 1024 bytes, and with no token, since the cluster may call the user anything. The token may be one that [Hub.Token] has made. The error is
+// an [Error].
 func Check(ctx context.Context, a *v1alpha1.ClusterAccess, token Token) (user string, err error) {
 	user, err = check(ctx, a, token, refused)
 	if a.Spec.Minter != nil && reasonOf(err) == fleet.ReasonNoKind { // an API server of before 1.28: it has made the token, and answers 401 to another
-		return token.Subject, nil
+		return shown(token.Subject), nil
 	}
 	return user, err
 }
+
+// maxSubject is how much of the name of a user is shown, in bytes: the CRD lets a status have no more.
+const maxSubject = 1024
+
+func shown(user string) string { return oneline.Text(user, maxSubject) }
 
 // checkOwn is [Check] of a token that the cluster has made, also where it accepts the hub's. One that does not tell the user is an error: it may be
 // another than the account.
@@ -48,8 +55,8 @@ func check(
 			return err
 		}
 		review, err := asked.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		if err == nil && !shows([]byte(review.Status.UserInfo.Username), token.Value()) {
-			user = review.Status.UserInfo.Username
+		if err == nil {
+			user = shown(review.Status.UserInfo.Username)
 		}
 		return err
 	})
@@ -57,7 +64,7 @@ func check(
 	case err == nil:
 		return user, nil
 	case apierrors.IsForbidden(err): // accepted, and without the right that everybody has by default
-		return token.Subject, nil
+		return shown(token.Subject), nil
 	case apierrors.IsUnauthorized(err):
 		return "", refused(ctx, a, cfg, token)
 	}

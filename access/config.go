@@ -79,6 +79,7 @@ func Call(cfg *rest.Config, token string, do func(cfg *rest.Config, client *http
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.BearerToken, cfg.Timeout, cfg.QPS = token, timeout, -1
+	cfg.WarningHandlerWithContext = rest.NoWarnings{} // what a server warns of it chooses itself
 	if cfg.Proxy == nil {
 		cfg.Proxy = http.ProxyFromEnvironment // client-go keeps transports without such a function for ever
 	}

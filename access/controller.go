@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
-	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 const (
@@ -29,8 +28,6 @@ const (
 	// checkSoonest and checkLatest bound the time between attempts of one that does not work.
 	checkSoonest, checkLatest = 5 * time.Second, 2 * time.Minute
 	// maxSubject is how much the CRD lets a status have of a user's name, in bytes.
-	maxSubject = 1024
-	// checksAtOnce is how many are tried side by side. Each may wait for a cluster that does not answer.
 	checksAtOnce = 16
 )
 
@@ -104,7 +101,7 @@ func (r *reconciler) check(ctx context.Context, a *v1alpha1.ClusterAccess) (agai
 	if err != nil {
 		return notReady(a, err), nil
 	}
-	a.Status.Subject = oneline.Text(user, maxSubject) // the cluster may call it anything
+	a.Status.Subject = user
 	set(a, v1alpha1.ConditionReady, metav1.ConditionTrue, notRenewed)
 	if life == (minterLife{}) {
 		return checkEvery, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
 )
 
 // telltale is how much of the beginning of a token tells that a text has a part of it, in bytes. Less may be in any text.
@@ -17,10 +18,15 @@ func shows(text []byte, token string) bool {
 // hidden is in the place of a token, or of a whole refusal that has a part of one.
 const hidden = "(not shown: the token that was sent)"
 
-// hideToken keeps a refusal from showing the token with which the request came, as one does that tells all that was sent: refusals are in errors,
-// and so in logs and in statuses.
+// hideToken keeps a header, or a refusal, from showing the token with which the request came, as one does that tells all that was sent: both are
+// in errors and warnings, and so in logs and in statuses.
 func hideToken(resp *http.Response, token string) {
-	if resp.StatusCode >= http.StatusBadRequest && len(token) >= telltale {
+	for name, values := range resp.Header {
+		if slices.ContainsFunc(values, func(value string) bool { return shows([]byte(value), token) }) {
+			delete(resp.Header, name)
+		}
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices && len(token) >= telltale {
 		resp.Body = &refusal{ReadCloser: resp.Body, token: token}
 	}
 }

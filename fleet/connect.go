@@ -136,6 +136,9 @@ func (m *member) usable(described Member) (*rest.Config, error) {
 	if cfg.QPS == 0 {
 		cfg.QPS = -1 // client-go's default of five requests a second would make a fleet crawl
 	}
+	if cfg.WarningHandler == nil && cfg.WarningHandlerWithContext == nil {
+		cfg.WarningHandlerWithContext = m.warnings
+	}
 	cfg.Wrap(redirect.Refuse)
 	return cfg, nil
 }

@@ -58,6 +58,7 @@ type member struct {
 	hold       Hold
 	server     string // that was tried last, or is used
 	measured   measured
+	warnings   *warnings
 
 	// replaced engagements are drained beside the one that took their place. Only run adds to it.
 	replaced sync.WaitGroup
@@ -77,7 +78,7 @@ func newMember(f *Fleet, described Member) *member {
 	m := &member{
 		fleet: f, name: described.Name, ended: make(chan struct{}),
 		described: described, state: Pending, since: time.Now(), interrupt: func() {},
-		measured: measured{reported: time.Now()}, forgetServer: func() {},
+		measured: measured{reported: time.Now()}, forgetServer: func() {}, warnings: newWarnings(described.Name),
 	}
 	if !f.Shared() {
 		m.attendLocked()

@@ -3,13 +3,21 @@
 package oneline
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 )
 
+// token matches a JSON Web Token, as API servers make them, or what is left of one.
+var token = regexp.MustCompile(`eyJ[\w-]{16,}(\.[\w-]+)*`)
+
+// hidden is in the place of a token. It is shorter than any.
+const hidden = "(hidden token)"
+
 // Text returns text on one line that has no more than most bytes, with "…" at the end if it was cut, which takes three of them. What
 // moves a cursor, colours a terminal or turns the direction of writing is left out: control and format characters, and
-// bytes that are no UTF-8. Spaces of any kind and number become one space.
+// bytes that are no UTF-8. Spaces of any kind and number become one space. JSON Web Tokens, and parts with the beginning of one, are hidden:
+// servers quote what was sent to them.
 func Text(text string, most int) string {
 	const mark = "…"
 	var out strings.Builder
@@ -28,11 +36,13 @@ func Text(text string, most int) string {
 		}
 		out.WriteRune(r)
 		if out.Len() > most {
-			return cut(out.String(), most-len(mark)) + mark
+			return hide(cut(out.String(), most-len(mark))) + mark
 		}
 	}
-	return out.String()
+	return hide(out.String())
 }
+
+func hide(text string) string { return token.ReplaceAllLiteralString(text, hidden) }
 
 // cut returns the first runes of text that fit into most bytes.
 func cut(text string, most int) string {

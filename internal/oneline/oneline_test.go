@@ -32,6 +32,28 @@ func TestTextIsFitToBeShown(t *testing.T) {
 	}
 }
 
+// TestTokensAreHidden, whole or in part, also where control characters are between what is shown of one.
+func TestTokensAreHidden(t *testing.T) {
+	const whole = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJtaW50ZXIifQ.c2lnbmF0dXJl"
+	cases := map[string]struct{ text, want string }{
+		"whole":       {"you sent Bearer " + whole + ", which is", "you sent Bearer (hidden token), which is"},
+		"in part":     {"token " + whole[:30] + " and", "token (hidden token) and"},
+		"twice":       {whole + " " + whole, "(hidden token) (hidden token)"},
+		"in pieces":   {whole[:10] + "\x00" + whole[10:], "(hidden token)"},
+		"in a cut":    {strings.Repeat("x", 160) + " " + whole, strings.Repeat("x", 160) + " (hidden token)…"},
+		"none":        {"eyJhbG is no token", "eyJhbG is no token"},
+		"and a name":  {"east.example.com/eyJ", "east.example.com/eyJ"},
+		"and its end": {whole + ". Then", "(hidden token). Then"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := oneline.Text(c.text, 200); got != c.want {
+				t.Errorf("Text(%q, 200) = %q, want %q", c.text, got, c.want)
+			}
+		})
+	}
+}
+
 func TestAnErrorIsFitToBeShownAndTheSame(t *testing.T) {
 	plain, odd := errors.New("plain"), errors.New("\x1b[31mred\n") //nolint:revive // a server has chosen it
 	if got := oneline.Error(plain, 100); got != plain {            //nolint:errorlint // it is the very same
