@@ -226,8 +226,8 @@ func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectR
 		obj, result.State, result.Err = p.share(ctx, w)
 	default:
 		obj, result.State, result.Err = p.apply(ctx, w)
-		result.Err = p.unquoted(w.kind, result.Err, w.obj, obj)
 	}
+	result.Err = p.unquoted(w.kind, result.Err, w.obj, obj)
 	if obj != nil {
 		result.Object, result.UID = obj, obj.GetUID()
 	}

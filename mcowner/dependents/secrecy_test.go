@@ -64,10 +64,17 @@ func TestWhatASecretHoldsIsNotTold(t *testing.T) {
 			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": w.ns, "name": name}, "stringData": holds,
 		}}
 	}
+	annotated := func(key string) client.Object { // by whoever fills in what an object says from a Secret
+		obj := secret("annotated", map[string]any{"password": password})
+		obj.SetAnnotations(map[string]string{key: password})
+		return obj
+	}
 	desired := map[string]client.Object{
 		"weak":   secret("weak", map[string]any{"password": password}),
 		"number": secret("number", map[string]any{"password": number}),
 		"key":    secret("key", map[string]any{"no key!": password}),
+		"wave":   annotated(dependents.WaveAnnotation),
+		"change": annotated(dependents.ChangeAnnotation),
 	}
 	r := w.spread()
 	r.Kinds = []client.Object{&corev1.Secret{}}
@@ -95,7 +102,7 @@ func TestWhatASecretHoldsIsNotTold(t *testing.T) {
 	for name := range desired {
 		w.create(w.Local, w.owner(name, one.Name))
 	}
-	for name, says := range map[string]string{"weak": "/weak", "number": "/number", "key": "no key!"} {
+	for name, says := range map[string]string{"weak": "/weak", "number": "/number", "key": "no key!", "wave": "/annotated", "change": "/annotated"} {
 		w.told(w.Local, name, dependents.EventFailed, says)
 	}
 	events := &eventsv1.EventList{}
