@@ -19,8 +19,14 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
 
-// mostBytes bounds an object after its overrides.
-const mostBytes = 1 << 20
+const (
+	// mostBytes bounds an object after its overrides.
+	mostBytes = 1 << 20
+	// mostBytesOfAll bounds all objects of a Replicator for a target: each worker holds those of one.
+	mostBytesOfAll = 4 << 20
+)
+
+var errTooMuchOfAll = fmt.Errorf("the objects have together more than %d bytes for one cluster: make several Replicators of it", mostBytesOfAll)
 
 // desired returns the objects that a Replicator has for a target. One that is wrong is an error, and the others are returned.
 func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target dependents.Target) (all []client.Object, _ error) {
@@ -34,9 +40,17 @@ func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target
 	bounded, cancel := context.WithTimeoutCause(ctx, mostTimeOfAll, errTooLong)
 	defer cancel()
 	var errs []error
+	left := mostBytesOfAll
 	add := func(where string, obj *unstructured.Unstructured, err error) {
+		if left < 0 {
+			return
+		}
+		size := 0
 		if err == nil {
-			obj, err = c.forTarget(bounded, r, obj, target)
+			obj, size, err = c.forTarget(bounded, r, obj, target)
+		}
+		if left -= size; left < 0 {
+			err = errTooMuchOfAll
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))
@@ -78,28 +92,28 @@ func (c *controller) isItsOwnCopy(
 	return err == nil && there.UID == hub.UID, err
 }
 
-// forTarget returns an object as it is to be in a target.
+// forTarget returns an object as it is to be in a target, and its size.
 func (c *controller) forTarget(
 	ctx context.Context, r *v1alpha1.Replicator, obj *unstructured.Unstructured, target dependents.Target,
-) (*unstructured.Unstructured, error) {
+) (_ *unstructured.Unstructured, bytes int, _ error) {
 	if obj.IsList() {
-		return nil, errors.New("a list is no object: give its items")
+		return nil, 0, errors.New("a list is no object: give its items")
 	}
 	place(r, obj, target.RESTMapper)
 	if len(obj.GetName()) > 253 || len(obj.GetNamespace()) > 63 || len(obj.GetKind()) > 63 || len(obj.GetAPIVersion()) > 317 {
-		return nil, fmt.Errorf("its name, namespace, kind or apiVersion is longer than any can be: %s", identityOf(obj))
+		return nil, 0, fmt.Errorf("its name, namespace, kind or apiVersion is longer than any can be: %s", identityOf(obj))
 	}
 	before := identityOf(obj)
 	for i, o := range r.Spec.Overrides {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, 0, context.Cause(ctx)
 		}
 		changed, err := c.override(ctx, o, obj, target)
 		if err != nil {
-			return nil, fmt.Errorf("spec.overrides[%d] of %s %s: %w", i, obj.GetKind(), obj.GetName(), err)
+			return nil, 0, fmt.Errorf("spec.overrides[%d] of %s %s: %w", i, obj.GetKind(), obj.GetName(), err)
 		}
 		if identityOf(changed) != before { // what it is now may be what a Secret has
-			return nil, fmt.Errorf("spec.overrides[%d] of %s: it must not change kind, name and namespace", i, before)
+			return nil, 0, fmt.Errorf("spec.overrides[%d] of %s: it must not change apiVersion, kind, name and namespace", i, before)
 		}
 		obj = changed
 	}
@@ -108,10 +122,10 @@ func (c *controller) forTarget(
 		err = fmt.Errorf("%s has more than %d bytes", before, mostBytes)
 	}
 	if obj.GetAnnotations()[dependents.ConflictAnnotation] == string(dependents.Adopt) {
-		return nil, fmt.Errorf("%s: the annotation %s must not be %s: no Replicator takes what another one has", before, dependents.ConflictAnnotation, dependents.Adopt)
+		return nil, 0, fmt.Errorf("%s: the annotation %s must not be %s: no Replicator takes what another one has", before, dependents.ConflictAnnotation, dependents.Adopt)
 	}
 	clean(obj)
-	return obj, err
+	return obj, len(text), err
 }
 
 // place gives an object its namespace. Without a mapper it is one that is not to be written.
@@ -132,7 +146,7 @@ func place(r *v1alpha1.Replicator, obj *unstructured.Unstructured, mapper meta.R
 }
 
 func identityOf(obj *unstructured.Unstructured) string {
-	return fmt.Sprintf("%.128s %.64s/%.253s", obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())
+	return fmt.Sprintf("%.128s %.64s %.64s/%.253s", obj.GetAPIVersion(), obj.GetKind(), obj.GetNamespace(), obj.GetName())
 }
 
 // clean takes from an object what is not to be said, or is not for those to say who write Replicators.

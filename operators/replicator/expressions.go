@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/env"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/lru"
@@ -25,7 +25,9 @@ const (
 	// mostTime bounds how long it may take where the cost says little.
 	mostTime = time.Second
 	// mostTimeOfAll bounds how long all overrides of a Replicator may take for one target: it has room for thousands of expressions.
-	mostTimeOfAll = 2 * time.Second
+	mostTimeOfAll = 5 * time.Second
+	// mostDepth is how deep an expression may be: to check one of 150 calls, each of the result of the one before, can take 20 seconds.
+	mostDepth = 50
 	// mostPrograms are kept. Each is good for all targets.
 	mostPrograms = 1024
 )
@@ -37,14 +39,16 @@ type expressions struct {
 }
 
 func newExpressions() (*expressions, error) {
-	env, err := cel.NewEnv(
+	bounded, err := cel.NewCustomEnv(
+		cel.ParserRecursionLimit(mostDepth),
+		cel.StdLib(cel.StdLibSubset(&env.LibrarySubset{ExcludeFunctions: []*env.Function{{Name: overloads.Matches}}})), // a short one can take minutes
 		cel.Variable("cluster.name", cel.StringType), cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("object", cel.DynType), // and no functions of strings, whose results are counted once they are made
 	)
 	if err != nil {
 		return nil, err
 	}
-	return &expressions{env: env, programs: lru.New(mostPrograms)}, nil
+	return &expressions{env: bounded, programs: lru.New(mostPrograms)}, nil
 }
 
 // apply returns a copy of an object with the fields that expressions set.
@@ -105,27 +109,6 @@ var errTooLong = fmt.Errorf("the overrides take more than %s for one cluster", m
 
 var errTooMuch = fmt.Errorf("it makes more than %d bytes", mostBytes)
 
-// weigh returns what is left of so many bytes after a value, negative if it has more. What CEL counts is not what its values take as JSON.
-func weigh(v ref.Val, left int) int {
-	left -= 8
-	switch v := v.(type) {
-	case types.String:
-		left -= len(v)
-	case types.Bytes:
-		left -= 2 * len(v)
-	case traits.Mapper:
-		for it := v.Iterator(); left >= 0 && it.HasNext() == types.True; {
-			key := it.Next()
-			left = weigh(v.Get(key), weigh(key, left))
-		}
-	case traits.Lister:
-		for it := v.Iterator(); left >= 0 && it.HasNext() == types.True; {
-			left = weigh(it.Next(), left)
-		}
-	}
-	return left
-}
-
 func (e *expressions) program(text string) (cel.Program, error) {
 	if known, ok := e.programs.Get(text); ok {
 		return known.(cel.Program), nil //nolint:forcetypeassert // nothing else is put there
@@ -134,7 +117,7 @@ func (e *expressions) program(text string) (cel.Program, error) {
 	if err := issues.Err(); err != nil {
 		return nil, err
 	}
-	program, err := e.env.Program(ast, cel.CostLimit(mostCost), cel.InterruptCheckFrequency(100))
+	program, err := e.env.Program(ast, cel.CostLimit(mostCost), cel.InterruptCheckFrequency(1), cel.CustomDecoratorV2(boundComparisons))
 	if err == nil {
 		e.programs.Add(text, program)
 	}

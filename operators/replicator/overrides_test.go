@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
@@ -96,8 +98,8 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 	for i := range 50 { // each copies all that there is
 		doubling = append(doubling, v1alpha1.Operation{Op: "copy", From: "/metadata", Path: fmt.Sprintf("/metadata/x%d", i)})
 	}
-	again := make([]v1alpha1.Expression, 0, 50)
-	for i := range 50 { // each puts all that there is into it once more
+	again := make([]v1alpha1.Expression, 0, 25)
+	for i := range 25 { // each puts all that there is into it once more
 		again = append(again, v1alpha1.Expression{Path: fmt.Sprintf("/x%d", i), Expression: "object"})
 	}
 	for name, c := range map[string]struct {
@@ -112,6 +114,11 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 		"another variable":           {cel(`secrets`), "undeclared reference"},
 		"no value":                   {cel(`1 / 0`), "division by zero"},
 		"loops in loops":             {cel(ten + strings.Repeat(`.map(x, `+ten, 6) + strings.Repeat(")", 6) + ".size()"), "cost limit"},
+		"lists that double":          {cel(doubled("a+a", 30) + ".map(a, 2 in a)[0] ? 1 : 2"), "cost limit"},
+		"lists of lists":             {cel(doubled("[a,a]", 30) + ".map(a, a == a)[0] ? 1 : 2"), "more than 10000 values"},
+		"maps of maps":               {cel(doubled(`{"x":a,"y":a}`, 30) + ".map(a, a != a)[0] ? 1 : 2"), "more than 10000 values"},
+		"maps of maps of maps":       {cel(doubled(`{"x":a}`, 160) + ".size()"), "recursion depth"},
+		"expressions of text":        {cel(`cluster.name.matches("^(a?){1000}$") ? 1 : 2`), "undeclared reference"},
 		"a path into a number":       {v1alpha1.Override{Target: on, CEL: []v1alpha1.Expression{{Path: "/spec/replicas/x", Expression: "1"}}}, "neither a map nor a list"},
 		"a path beyond a list":       {v1alpha1.Override{Target: on, CEL: []v1alpha1.Expression{{Path: "/spec/template/spec/containers/9", Expression: "1"}}}, "the list is shorter"},
 		"another name":               {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"metadata":{"name":"x"}}`)}, "must not change"},
@@ -129,6 +136,47 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 		}
 		if len(all) != 1 || all[0].GetName() != "plain" {
 			t.Errorf("%s: %d others proceed", name, len(all))
+		}
+	}
+}
+
+// doubled returns an expression whose value has the one before twice, so many times.
+func doubled(twice string, times int) string {
+	return "[[1]]" + strings.Repeat(".map(a,"+twice+")", times)
+}
+
+// TestObjectsForATargetAreBoundedTogether: each of a hundred may have a megabyte, and sixteen workers hold them while they write. Those that
+// have room are returned.
+func TestObjectsForATargetAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	const each = mostBytes / 2
+	objs := make([]client.Object, mostBytesOfAll/each+2)
+	for i := range objs {
+		objs[i] = configMap(fmt.Sprintf("large-%d", i), "a", strings.Repeat("a", each))
+	}
+	all, err := desiredOf(t, replicator("r", nil, objs...), nil)
+	if err == nil || !strings.Contains(err.Error(), "together") || strings.Count(err.Error(), "together") > 1 || len(all) != mostBytesOfAll/each-1 {
+		t.Errorf("there are %d of %d objects, and the error is %.300v", len(all), len(objs), err)
+	}
+}
+
+// TestExpressionsCompareWhatIsNotTooLarge: an object may have a hundred thousand values, and an expression compare it hundreds of times.
+func TestExpressionsCompareWhatIsNotTooLarge(t *testing.T) {
+	t.Parallel()
+	large := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Large", "metadata": map[string]any{"name": "large"},
+		"few": []any{int64(1), int64(2)}, "many": slices.Repeat([]any{[]any{}}, mostValues+1),
+	}}
+	for expression, says := range map[string]string{
+		"object.few == [1, 2]": "", "object.few != [1]": "", "2 in object.few": "", "size(object.many) > 2": "", `"few" in {"few": object.few}`: "",
+		"object.many == object.many": "more than", "object.many != []": "more than", "1 in object.many": "more than", "[object.many] == []": "more than",
+		"object == object": "more than", "[] + object.many == []": "more than",
+	} {
+		r := replicator("r", nil, large)
+		r.Spec.Overrides = []v1alpha1.Override{{CEL: []v1alpha1.Expression{{Path: "/is", Expression: expression}}}}
+		all, err := desiredOf(t, r, nil)
+		if says == "" && (err != nil || all[0].Object["is"] != true) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: the error is %v", expression, err)
 		}
 	}
 }
@@ -185,6 +233,7 @@ func TestNoErrorQuotesASecret(t *testing.T) {
 		"a patch that fails":       {{JSONPatch: []v1alpha1.Operation{{Op: "test", Path: "/stringData/password", Value: rawJSON(`"a"`)}}}},
 		"a name that is a value":   {cel("/metadata/name", "object.stringData.password")},
 		"a kind that is a value":   {cel("/kind", "object.stringData.password")},
+		"a version that is one":    {cel("/apiVersion", "object.stringData.password")},
 		"a Secret no more":         {{MergePatch: rawJSON(`{"kind":"ConfigMap"}`)}, cel("/data/a", "{'a': 'b'}[object.stringData.password]")},
 	} {
 		r := replicator("r", nil, secret)
