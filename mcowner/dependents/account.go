@@ -27,7 +27,10 @@ type accounting struct {
 	record record.Record
 	// settled are the parts whose news are in the record, by how often they had any.
 	settled map[mcreconcile.ClusterName]uint64
-	// again are the clusters to be worked on once the record is stored, and asked those that have asked for that.
+	// unknown is why it is not known where the owner is to have dependents, nil if it is: the targets are those before.
+	unknown error
+	// again are the clusters to be worked on once the record is stored, and asked those that have asked for that. Without the targets,
+	// those that are none wait until they are known.
 	again, asked map[mcreconcile.ClusterName]bool
 	// later is when slices are to be written that were not, zero for never. lingers says that they have clusters that the record
 	// does not have any more.
@@ -52,15 +55,15 @@ func accountDelay(targets int) time.Duration {
 // account keeps an owner's account. Where the targets cannot be found anew, those before go on, and the account with them.
 func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session) (reconcile.Result, error) {
 	unknown := c.retargeted(ctx, o)
-	result, err := c.keepAccount(ctx, o, home)
+	result, err := c.keepAccount(ctx, o, home, unknown)
 	if err == nil && unknown != nil {
 		return reconcile.Result{}, unknown
 	}
 	return result, err
 }
 
-func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Session) (reconcile.Result, error) {
-	a := &accounting{engine: c, o: o, home: home}
+func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Session, unknown error) (reconcile.Result, error) {
+	a := &accounting{engine: c, o: o, home: home, unknown: unknown}
 	if err := a.reopenBook(ctx); err != nil {
 		return reconcile.Result{}, a.unnoted(err)
 	}

@@ -702,6 +702,28 @@ func TestAConflictIsTriedAgainLaterEachTime(t *testing.T) {
 	}
 }
 
+// TestAClusterThatIsNoTargetWaitsForTheTargets if it has asked to be worked on, while targets go on.
+func TestAClusterThatIsNoTargetWaitsForTheTargets(t *testing.T) {
+	t.Parallel()
+	const target, other = mcreconcile.ClusterName("target"), mcreconcile.ClusterName("other")
+	a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{target}}, target, other)
+	for _, name := range []mcreconcile.ClusterName{target, other} {
+		a.o.report(name, view{plan: a.o.plan}, report{again: true})
+	}
+	a.unknown = errors.New("the placement service does not answer")
+	a.mustOpen(t)
+	a.settle()
+	if !a.asked[target] || a.asked[other] {
+		t.Errorf("without the targets, clusters have asked: %v", a.asked)
+	}
+	a.unknown = nil
+	a.mustOpen(t)
+	a.settle()
+	if a.asked[target] || !a.asked[other] || a.o.parts[other].again {
+		t.Errorf("once they are known, clusters have asked: %v", a.asked)
+	}
+}
+
 // TestARecordThatCannotBeReadMeansEveryCluster: there may be dependents in any, also in one that is not in the fleet, and what is stored is
 // what can be read again.
 func TestARecordThatCannotBeReadMeansEveryCluster(t *testing.T) {

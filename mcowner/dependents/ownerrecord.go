@@ -50,7 +50,8 @@ func (a *accounting) open() bool {
 		if p.stray != nil {
 			strays = append(strays, *p.stray)
 		}
-		a.asked[name] = p.again
+		_, targeted := slices.BinarySearch(a.plan.targets, name)
+		a.asked[name] = p.again && (targeted || a.unknown == nil)
 	}
 	a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool { return gone[s] })
 	dropped := o.droppedKindsLocked(a.record)
@@ -175,7 +176,7 @@ func (a *accounting) settle() {
 	a.o.recordLocked(a.record)
 	for name, runs := range a.settled {
 		if p := a.o.parts[name]; p != nil && p.runs == runs {
-			p.stray, p.kinds, p.givenUp, p.again = nil, nil, false, false
+			p.stray, p.kinds, p.givenUp, p.again = nil, nil, false, p.again && !a.asked[name]
 			if !a.lingers {
 				p.drop = nil
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -37,4 +38,41 @@ func TestTargetsThatCannotBeFoundLaterAreTold(t *testing.T) {
 	w.told(w.Local, "a", dependents.EventFailed, "placement service")
 	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { clear(cm.Annotations) })
 	w.told(w.Local, "a", dependents.EventConflict, copyOf("a"))
+}
+
+// TestTargetsThatCannotBeFoundAreAskedForLessAndLess, also where a member is back of which it is to be known whether it is a target. What the
+// owner has there is removed once they are found.
+func TestTargetsThatCannotBeFoundAreAskedForLessAndLess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	var fail atomic.Bool
+	var last atomic.Pointer[time.Time]
+	r := w.spread()
+	find := r.Targets
+	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		if fail.Load() {
+			last.Store(new(time.Now()))
+			return nil, errors.New("the placement service does not answer")
+		}
+		return find(ctx, owner)
+	}
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name, two.Name))
+	w.isCopied(one, "a")
+	w.isCopied(two, "a")
+	<-p.members.Remove(fleet.ClusterName(two.Name))
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = one.Name })
+	w.told(w.Local, "a", dependents.EventClusterNotReady, two.Name)
+	eventually(t, "the program is at rest", p.isAtRest)
+	fail.Store(true)
+	if err := p.members.Set(p.member(two)); err != nil {
+		t.Fatal(err)
+	}
+	w.told(w.Local, "a", dependents.EventFailed, "placement service")
+	p.is(two, fleet.Ready)
+	eventuallyWithin(t, 30*time.Second, "they were not asked for in the last second", func() bool { return time.Since(*last.Load()) > time.Second })
+	w.unharmed(two, w.mustGet(two, copyOf("a")))
+	fail.Store(false)
+	w.isGone(two, copyOf("a"))
 }
