@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -56,10 +57,20 @@ func accountDelay(targets int) time.Duration {
 func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session) (reconcile.Result, error) {
 	unknown := c.retargeted(ctx, o)
 	result, err := c.keepAccount(ctx, o, home, unknown)
+	pause := c.cfg.paces.orDefaults().owners
+	c.readAgain(o, pause+rand.N(pause/3)) //nolint:gosec // it hides nothing
 	if err == nil && unknown != nil {
 		return reconcile.Result{}, unknown
 	}
 	return result, err
+}
+
+// readAgain asks for an owner to be read after a while, unless it is watched: where its cluster is none of owners any more, no event tells what
+// others change. It ends once the owner is let go, or gone.
+func (c *engine) readAgain(o *ownerState, after time.Duration) {
+	if c.ledger.get(o.req) == o && !c.access.Within(c.cfg.ownersIn, o.req.ClusterName) {
+		c.owners.addAfter(o.req, after)
+	}
 }
 
 func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Session, unknown error) (reconcile.Result, error) {
@@ -77,10 +88,7 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 		return reconcile.Result{}, a.unnoted(unnoted)
 	}
 	if err := a.keep(ctx, held); err != nil {
-		if (apierrors.IsConflict(err) || errors.Is(err, record.ErrOutdated)) && !mcreconcile.Leaving(ctx) {
-			return reconcile.Result{RequeueAfter: pauseAfter(o.outdated(true))}, nil // the cache has another version soon
-		}
-		return reconcile.Result{}, a.unnoted(client.IgnoreNotFound(err))
+		return a.unkept(ctx, err)
 	}
 	o.outdated(false)
 	o.tellRecord(nil)
@@ -109,6 +117,18 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 		return reconcile.Result{}, errHeld
 	}
 	return reconcile.Result{RequeueAfter: sooner(sooner(until, a.later), a.stuckIn)}, err
+}
+
+// unkept ends an account whose record is not stored. After a conflict there is another version soon: the watch tells of it, or it is read.
+func (a *accounting) unkept(ctx context.Context, err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) || errors.Is(err, record.ErrOutdated) {
+		pause := pauseAfter(a.o.outdated(true))
+		a.engine.readAgain(a.o, pause)
+		if !mcreconcile.Leaving(ctx) {
+			return reconcile.Result{RequeueAfter: pause}, nil
+		}
+	}
+	return reconcile.Result{}, a.unnoted(client.IgnoreNotFound(err))
 }
 
 // unnoted tells of an error that keeps the record from being read or stored.

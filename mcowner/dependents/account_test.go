@@ -30,7 +30,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// newAccounting returns what keeps the account of an owner whose record has these clusters, none of which is in the fleet.
+// newAccounting returns what keeps the account of an owner whose record has these clusters, none of which is in the fleet. Owners are watched.
 func newAccounting(t *testing.T, cfg config, p *plan, sites ...mcreconcile.ClusterName) *accounting {
 	t.Helper()
 	mgr, err := mcmanager.New(&rest.Config{Host: "https://127.0.0.1:1"}, &fleettest.Provider{}, mcmanager.Options{
@@ -39,6 +39,7 @@ func newAccounting(t *testing.T, cfg config, p *plan, sites ...mcreconcile.Clust
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.ownersIn = mcowner.Clusters{Local: true}
 	var r record.Record
 	for _, name := range sites {
 		r.Sites = append(r.Sites, record.Site{Name: name, Identity: "1"})
@@ -699,6 +700,74 @@ func TestAConflictIsTriedAgainLaterEachTime(t *testing.T) {
 	a.engine.ledger.replan(a.o, &plan{owner: home.read(false), ref: a.o.plan.ref}, testKeys)
 	if _, err := a.engine.account(t.Context(), a.o, at); err != nil || a.o.conflicts != 0 {
 		t.Errorf("after %d conflicts in a row the record is stored: %v", a.o.conflicts, err)
+	}
+}
+
+// TestAnOwnerThatIsNotWatchedIsReadAgain as long as it is known, also after a conflict while its cluster leaves.
+func TestAnOwnerThatIsNotWatchedIsReadAgain(t *testing.T) {
+	t.Parallel()
+	waiting := []mcreconcile.ClusterName{"a"}
+	for name, tc := range map[string]struct {
+		plan              plan
+		sites             []mcreconcile.ClusterName
+		watched, conflict bool
+		read              int // asked for, after a conflict soon, and after a while
+	}{
+		"it is watched":             {plan: plan{mode: finishing}, sites: waiting, watched: true},
+		"it is not":                 {plan: plan{mode: finishing}, sites: waiting, read: 1},
+		"it is let go":              {plan: plan{mode: retiring}},
+		"others have changed it":    {plan: plan{mode: retiring}, conflict: true, read: 2},
+		"and the watch tells of it": {plan: plan{mode: retiring}, conflict: true, watched: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &tc.plan, tc.sites...)
+			home := a.hears(t)
+			a.engine.cfg.ownersIn.Local = tc.watched
+			ctx := t.Context()
+			if tc.conflict {
+				home.owner.ResourceVersion = "2"
+				ctx = mcreconcile.WithLeaving(ctx)
+			}
+			if _, err := a.engine.account(ctx, a.o, remote.Session{Cluster: home}); apierrors.IsConflict(err) != tc.conflict {
+				t.Errorf("the account ends with %v", err)
+			}
+			if read := len(a.engine.owners.early); read != tc.read {
+				t.Errorf("it is to be read %d times, want %d", read, tc.read)
+			}
+		})
+	}
+}
+
+// TestWhenAnOwnerThatIsLetGoGoesOnAsItIs, which saves looks at its clusters: if nothing has changed about it.
+func TestWhenAnOwnerThatIsLetGoGoesOnAsItIs(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		plan   plan
+		change func(*corev1.ConfigMap)
+		goes   bool
+	}{
+		"it is as it was":         {plan: plan{mode: retiring}, goes: true},
+		"so it is, being deleted": {plan: plan{mode: finishing}, goes: true},
+		"it was not let go":       {plan: plan{mode: serving}},
+		"its policy was unclear":  {plan: plan{mode: finishing, unclear: errPolicy}},
+		"it was changed":          {plan: plan{mode: retiring}, change: func(cm *corev1.ConfigMap) { cm.ResourceVersion = "2" }},
+		"it is another one":       {plan: plan{mode: retiring}, change: func(cm *corev1.ConfigMap) { cm.UID = "2" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &tc.plan, "a")
+			now := a.o.plan.owner.DeepCopyObject().(*corev1.ConfigMap) //nolint:forcetypeassert // so are all owners here
+			if tc.change != nil {
+				tc.change(now)
+			}
+			if goes := a.o.goesAs(remote.Session{}, now); goes != tc.goes {
+				t.Errorf("it goes on: %t", goes)
+			}
+			if a.o.goesAs(remote.Session{Engagement: &fleet.Engagement{}}, now) {
+				t.Error("its cluster is connected anew, and it goes on")
+			}
+		})
 	}
 }
 

@@ -55,10 +55,14 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	switch {
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, c.gone(ctx, req)
-	case !inside && (apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
+	case !inside && c.ledger.get(req) == nil && (apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
 		return reconcile.Result{}, nil // anybody who may write a reference can bring a request here
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("reading the owner: %w", err)
+	}
+	if o := c.ledger.get(req); !inside && o != nil && o.goesAs(home, owner) {
+		c.works.add(accountOf(req)) // which asks for the next look at the owner
+		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, c.replan(ctx, home, owner, inside && !mcreconcile.Leaving(ctx))
 }

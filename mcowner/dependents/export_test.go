@@ -9,7 +9,8 @@ import (
 // SlicesOf returns slices that become as large as this, in bytes.
 func SlicesOf(bytes int) *Slices { return &Slices{bytes: bytes} }
 
-// Hasten has a Reconciler look at this interval at what no event tells of: whether a place is free, and whether a watch is needed.
+// Hasten has a Reconciler look at this interval at what no event tells of: whether a place is free, whether a watch is needed,
+// and what is said on owners that are not watched.
 func Hasten[T client.Object](r *Reconciler[T], every time.Duration) {
-	r.paces = paces{again: every, idle: every}
+	r.paces = paces{again: every, idle: every, owners: every}
 }

@@ -246,6 +246,47 @@ func TestOwnersWhoseClusterIsNoLongerOneOfOwners(t *testing.T) {
 	})
 }
 
+// TestAnOwnerThatIsChangedWhileItIsLetGo is let go: no event tells of it, as its cluster is none of owners any more.
+func TestAnOwnerThatIsChangedWhileItIsLetGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.fromMembers(dependents.LeaveReleased)
+	dependents.Hasten(r, time.Hour) // it is not let go because it is looked at from time to time
+	p, before := w.runFromMember(r)
+	eventually(t, "the program is at rest", p.isAtRest)
+	var attempts atomic.Int32
+	p.power.listen(func(req *http.Request) {
+		if req.Method == http.MethodPatch && req.URL.Host == hostOf(two) && strings.HasSuffix(req.URL.Path, before.Name) {
+			attempts.Add(1)
+		}
+	})
+	stop := p.refuse(http.MethodPatch, two, before.Name)
+	p.relabel(one, "other")
+	eventually(t, "the dependent is about to be released", func() bool { return attempts.Load() > 0 })
+	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "3" })
+	stop()
+	w.isReleased(two, before)
+	w.hasNothing(one, "a")
+}
+
+// TestAnOwnerThatIsLetGoGivesUpAClusterThatIsGone once the annotation says so, although its own cluster is none of owners any more.
+func TestAnOwnerThatIsLetGoGivesUpAClusterThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.fromMembers(dependents.LeaveReleased)
+	dependents.Hasten(r, time.Second) // 60 to 80 for users
+	p, _ := w.runFromMember(r)
+	<-p.members.Remove(fleet.ClusterName(two.Name))
+	p.relabel(one, "other")
+	w.told(one, "a", dependents.EventClusterNotReady, two.Name)
+	eventually(t, "the program is at rest", p.isAtRest)
+	w.change(one, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = two.Name })
+	w.told(one, "a", dependents.EventReleased, two.Name)
+	eventually(t, "the owner has no finalizer", func() bool { return !holds(w.mustGet(one, "a")) })
+}
+
 // TestDependentsOfAnOwnerThatNobodySawGoStay where its cluster is no longer one of owners: it may have been deleted so that they stay.
 // Once the cluster is one of owners again, they are taken for orphans.
 func TestDependentsOfAnOwnerThatNobodySawGoStay(t *testing.T) {

@@ -173,6 +173,15 @@ func (o *ownerState) uid() types.UID {
 	return o.plan.ref.UID
 }
 
+// goesAs reports whether the owner is let go, or finished, by a plan that was made of it as it is now, in this engagement of its cluster.
+func (o *ownerState) goesAs(home remote.Session, owner client.Object) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.plan
+	return p != nil && p.mode != serving && !p.isUnclear() && p.home.Engagement == home.Engagement &&
+		p.ref.UID == owner.GetUID() && p.owner.GetResourceVersion() == owner.GetResourceVersion()
+}
+
 // isRead notes the owner as it was read. That holds until there is a plan of it.
 func (o *ownerState) isRead(now unplanned) {
 	o.mu.Lock()

@@ -53,11 +53,14 @@ func (p *placement) isOver(err error) bool { return remote.IsHung(err) && !time.
 // lookAgain is when it is looked whether an object is gone, in case that no event tells of it.
 const lookAgain = 15 * time.Second
 
+// lookAtOwner is how often an owner is read that waits for something, in a cluster that is none of owners any more.
+const lookAtOwner = time.Minute
+
 // paces are how often it is looked at what no event tells of. Zero is the default of each.
-type paces struct{ again, idle time.Duration }
+type paces struct{ again, idle, owners time.Duration }
 
 func (p paces) orDefaults() paces {
-	return paces{again: cmp.Or(p.again, lookAgain), idle: cmp.Or(p.idle, lookForIdle)}
+	return paces{again: cmp.Or(p.again, lookAgain), idle: cmp.Or(p.idle, lookForIdle), owners: cmp.Or(p.owners, lookAtOwner)}
 }
 
 // errGoing says that an object must be gone first.
