@@ -14,3 +14,9 @@ func SlicesOf(bytes int) *Slices { return &Slices{bytes: bytes} }
 func Hasten[T client.Object](r *Reconciler[T], every time.Duration) {
 	r.paces = paces{again: every, idle: every, owners: every}
 }
+
+// LiveHash returns a text of what is remembered of an object as it is.
+func LiveHash(obj client.Object) (string, error) {
+	h, err := liveHash(obj)
+	return h.String(), err
+}

@@ -27,9 +27,10 @@ func hashOf(content []byte) (h hash) {
 func (h hash) String() string { return hex.EncodeToString(h[:]) }
 
 // liveHash returns a hash of what matters of an object as it is: not of its status, nor of what the API server counts. Where
-// that counts the changes of all but the metadata and the status, by the generation, the rest need not be looked at.
+// that counts the changes of a spec, by the generation, the spec need not be looked at. A generation without a spec may count
+// nothing: that of a PriorityClass is always 1.
 func liveHash(obj client.Object) (hash, error) {
-	if obj.GetGeneration() > 0 {
+	if obj.GetGeneration() > 0 && hasSpec(obj) {
 		content, err := json.Marshal(metav1.ObjectMeta{
 			Generation: obj.GetGeneration(), Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(),
 			OwnerReferences: obj.GetOwnerReferences(), Finalizers: obj.GetFinalizers(),
@@ -46,6 +47,15 @@ func liveHash(obj client.Object) (hash, error) {
 	}
 	there, err := json.Marshal(content)
 	return hashOf(there), err
+}
+
+// hasSpec reports whether an object has a spec, with a Go type or without.
+func hasSpec(obj client.Object) bool {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		_, has := u.Object["spec"]
+		return has
+	}
+	return reflect.ValueOf(obj).Elem().FieldByName("Spec").IsValid()
 }
 
 // contentOf returns an object as a map that may be changed at its top and in its metadata.
