@@ -78,11 +78,13 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	if err := a.reopenBook(ctx); err != nil {
 		return reconcile.Result{}, a.unnoted(err)
 	}
+	c.takeBack(o) // which may count as failures
 	if !a.open() {
 		return reconcile.Result{}, nil
 	}
 	until := a.release()
 	a.addTargets(ctx)
+	a.noteFailures()
 	held, unnoted := a.hold(ctx)
 	if unnoted != nil && a.plan.mode == retiring { // what the record has of clusters is known until it is noted what becomes of them
 		return reconcile.Result{}, a.unnoted(unnoted)
@@ -102,7 +104,6 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 		return reconcile.Result{}, nil
 	}
 	a.distribute()
-	c.takeBack(o)
 	c.advance(o)
 	results := a.results()
 	err := a.writeStatus(ctx, results)

@@ -117,6 +117,9 @@ func (a *accounting) addTargets(ctx context.Context) {
 			continue
 		}
 		known := slices.DeleteFunc(named[name], func(s record.Site) bool { return s.Identity == "" })
+		if len(known) > 0 {
+			a.o.forgiveReplaced(name)
+		}
 		named[name] = a.withinBounds(append(known, now))
 		a.again[name] = true
 	}

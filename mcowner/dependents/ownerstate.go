@@ -301,8 +301,7 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 		}), r.drop...)
 	default: // nothing was put there since, and nothing is found there
 	}
-	o.progressedLocked(name, v, r)
-	return news
+	return o.progressedLocked(name, v, r) || news
 }
 
 // report is what an owner's part in a cluster has come to.
@@ -411,7 +410,11 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 			p.owner = before.owner // the cache does not have yet what was written last
 		}
 	}
+	begun := o.progress != nil
 	o.plan, o.unplanned, o.progress = p, nil, o.progress.next(p.rollout, p.revision)
+	if !begun {
+		o.progress.recall(o.record.Failures)
+	}
 }
 
 // retargeting notes that the targets of a plan are about to be found. A member that changes from now on asks for that again.

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -25,7 +26,8 @@ type progress struct {
 	read     map[mcreconcile.ClusterName]bool     // so, and all kinds could be read
 	unread   map[mcreconcile.ClusterName]int      // how often some kind could not be read before it counts as looked at
 	held     map[mcreconcile.ClusterName]bool     // permits, by whether anything was begun
-	failed   map[mcreconcile.ClusterName]struct{} // since the owner was changed
+	failed   map[mcreconcile.ClusterName]struct{} // since the owner was changed, also before the program began
+	others   int                                  // so many more had failed before that, see record.Failures
 	waiting  []mcreconcile.ClusterName            // for a permit, in this order
 	absent   map[mcreconcile.ClusterName]bool     // could not be used when it was last to be looked at
 }
@@ -63,18 +65,45 @@ func (p *progress) next(policy Rollout, revision hash) *progress {
 	p.policy = policy
 	if p.revision != revision {
 		p.revision, p.waiting = revision, nil
-		clear(p.failed)
+		p.forgive()
 	}
 	return p
 }
 
+// recall takes over what was noted before the program began, unless that is about something else.
+func (p *progress) recall(noted *record.Failures) {
+	if p == nil || p.policy.HaltAfter == 0 || noted == nil || noted.Revision != p.revision.String() {
+		return
+	}
+	for _, name := range noted.Clusters {
+		p.failed[name] = struct{}{}
+	}
+	p.others = noted.Others
+}
+
+// failures returns what is to be noted, so that it is known after a restart.
+func (p *progress) failures() *record.Failures {
+	if p == nil || p.policy.HaltAfter == 0 {
+		return nil
+	}
+	return record.NewFailures(p.revision.String(), slices.Collect(maps.Keys(p.failed)), p.others)
+}
+
+// forgive lets no failure count any more.
+func (p *progress) forgive() {
+	clear(p.failed)
+	p.others = 0
+}
+
+func (p *progress) failureCount() int { return len(p.failed) + p.others }
+
 func (p *progress) isHalted() bool {
-	return p.policy.HaltAfter > 0 && len(p.failed) >= p.policy.HaltAfter
+	return p.policy.HaltAfter > 0 && p.failureCount() >= p.policy.HaltAfter
 }
 
 // ask asks for a permit to change a cluster. The error says why it must wait.
 func (p *progress) ask(name mcreconcile.ClusterName, targets int) error {
-	if _, failed := p.failed[name]; failed { // it was begun
+	if p.hasFailed(name) { // it was begun
 		return nil
 	}
 	begun, held := p.held[name]
@@ -84,7 +113,7 @@ func (p *progress) ask(name mcreconcile.ClusterName, targets int) error {
 		return nil
 	case p.isHalted():
 		delete(p.held, name)
-		return fmt.Errorf("%w: %d clusters have failed, such as %s, and no further one is changed until the owner is", ErrWaiting, len(p.failed), p.anyFailed())
+		return fmt.Errorf("%w: %d clusters have failed, such as %s, and no further one is changed until the owner is", ErrWaiting, p.failureCount(), p.anyFailed())
 	case !slices.Contains(p.waiting, name):
 		p.waiting = append(p.waiting, name)
 	}
@@ -117,6 +146,7 @@ func (p *progress) note(name mcreconcile.ClusterName, what outcome) {
 	case what == complete:
 		delete(p.held, name)
 		p.giveUpWaiting(name)
+	case p.hasFailed(name): // it is tried again, without a permit
 	case p.policy.HaltAfter > 0 && (what == failed && begun || what == stalled && (begun || first)):
 		p.fail(name)
 	case first && (what == notReady || what == stalled): // it was being changed when the program ended, for all that is known
@@ -130,6 +160,11 @@ func (p *progress) note(name mcreconcile.ClusterName, what outcome) {
 func (p *progress) isSpared(name mcreconcile.ClusterName) bool {
 	p.unread[name]++
 	return !p.seen[name] && p.unread[name] < mostUnread
+}
+
+func (p *progress) hasFailed(name mcreconcile.ClusterName) bool {
+	_, failed := p.failed[name]
+	return failed
 }
 
 func (p *progress) fail(name mcreconcile.ClusterName) {

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -259,6 +262,71 @@ func TestAfterARestartARolloutIsStillHalted(t *testing.T) {
 	p.grant(2)
 	if err := p.ask("b", 2); !errors.Is(err, ErrWaiting) || !p.isHalted() {
 		t.Errorf("it goes on: %v", err)
+	}
+}
+
+// TestAfterARestartFailuresCountThatWereNoted: unless it is something else that is rolled out now. Those that have failed are tried again without
+// a permit, and hold none.
+func TestAfterARestartFailuresCountThatWereNoted(t *testing.T) {
+	t.Parallel()
+	policy := Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 2}
+	begin := func(revision hash, noted *record.Failures) *progress {
+		var none *progress
+		p := none.next(policy, revision)
+		p.recall(noted)
+		return p
+	}
+	before := begin(hash{1}, nil)
+	for _, name := range []mcreconcile.ClusterName{"a", "b"} {
+		before.held[name] = true
+		before.note(name, failed)
+	}
+	noted := before.failures()
+	p := begin(hash{1}, noted)
+	if err := p.ask("c", 3); !errors.Is(err, ErrWaiting) || !p.isHalted() {
+		t.Errorf("it goes on: %v", err)
+	}
+	if err := p.ask("a", 3); err != nil {
+		t.Errorf("one that has failed is not tried again: %v", err)
+	}
+	if p.note("a", notReady); len(p.held) > 0 {
+		t.Errorf("%v hold a permit", p.held)
+	}
+	if diff := cmp.Diff(noted, p.failures()); diff != "" {
+		t.Errorf("the failures (-before, +after):\n%s", diff)
+	}
+	if p.left("a"); p.isHalted() {
+		t.Error("it is halted by one that is no target any more")
+	}
+	if p.next(policy, hash{2}); p.failures() != nil {
+		t.Errorf("the owner was changed, and these count: %+v", p.failures())
+	}
+	policy.HaltAfter = 0
+	if err := begin(hash{1}, noted).ask("a", 3); !errors.Is(err, ErrWaiting) {
+		t.Errorf("nothing is to halt any more, and one that has failed waits for no permit: %v", err)
+	}
+	policy.HaltAfter = 2
+	if p := begin(hash{2}, noted); p.isHalted() || p.failures() != nil {
+		t.Errorf("the owner was changed while nothing ran, and these count: %+v", p.failures())
+	}
+}
+
+// TestFailuresThatAreNotNamedCount after a restart, until the owner is changed.
+func TestFailuresThatAreNotNamedCount(t *testing.T) {
+	t.Parallel()
+	var none *progress
+	none.recall(&record.Failures{})
+	policy := Rollout{HaltAfter: 5}
+	p := none.next(policy, hash{1})
+	p.recall(&record.Failures{Revision: hash{1}.String(), Clusters: []mcreconcile.ClusterName{"a"}, Others: 4})
+	if err := p.ask("b", 3); !errors.Is(err, ErrWaiting) || !p.isHalted() || !strings.Contains(err.Error(), "5 clusters have failed, such as cluster \"a\",") {
+		t.Errorf("it goes on: %v", err)
+	}
+	if p.next(Rollout{MaxParallel: intstr.FromInt32(1)}, hash{1}); p.failures() != nil {
+		t.Errorf("nothing is to halt, and this is noted: %+v", p.failures())
+	}
+	if p.next(policy, hash{2}); p.isHalted() || p.failures() != nil {
+		t.Errorf("the owner was changed, and these count: %+v", p.failures())
 	}
 }
 

@@ -28,7 +28,8 @@ type Rollout struct {
 	MaxParallel intstr.IntOrString
 	// HaltAfter is after how many failed clusters no further one is changed until the owner is changed, but for its status. A
 	// cluster that is being changed has failed if its API server refuses what is desired, Desired gives an error, what was applied says
-	// that it has failed, or the cluster cannot be used any more. It does not count for MaxParallel then, and is tried again. Default: never.
+	// that it has failed, or the cluster cannot be used any more. It does not count for MaxParallel then, and is tried again. That it has
+	// failed is noted on the owner, for the time after a restart, until all targets are as desired and ready. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
 	// nothing of that changes, see Result.Stuck. Status is called then. Default: never.
@@ -77,16 +78,42 @@ func (p *placement) isRolledOut(key dependentKey, desired hash) bool {
 	return known && before.desired == desired
 }
 
-// progressedLocked notes what came of a cluster.
-func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r report) {
+// progressedLocked notes what came of a cluster, and returns whether it counts as failed now, which is to be noted.
+func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r report) (failed bool) {
+	if o.progress == nil {
+		return false
+	}
+	before := o.progress.hasFailed(name)
 	switch {
-	case o.progress == nil:
 	case !v.targeted || v.mode != serving:
 		o.progress.left(name)
 	case remote.IsAway(r.Err):
 		o.progress.away(name)
 	default:
 		o.progress.note(name, outcomeOf(r, o.plan != nil && o.plan.revision == v.revision))
+	}
+	return !before && o.progress.hasFailed(name)
+}
+
+// noteFailures has the record say where the rollout has failed. Once all targets are as desired and ready, that does not count any more.
+func (a *accounting) noteFailures() {
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	if a.o.progress.failures() != nil && !slices.ContainsFunc(a.plan.targets, func(name mcreconcile.ClusterName) bool {
+		p := a.o.parts[name]
+		return p == nil || !p.done || p.seq != a.plan.seq || p.result.Err != nil || p.result.Unready != nil
+	}) {
+		a.o.progress.forgive()
+	}
+	a.record.Failures = a.o.progress.failures()
+}
+
+// forgiveReplaced notes that a name leads to another cluster than before, which has not failed.
+func (o *ownerState) forgiveReplaced(name mcreconcile.ClusterName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.progress != nil {
+		delete(o.progress.failed, name)
 	}
 }
 
@@ -208,7 +235,8 @@ func (c *engine) revision(owner client.Object, rollout Rollout) (hash, error) {
 	}
 	said.SetAnnotations(annotations)
 	said.SetFinalizers(nil)
-	return liveHash(said)
+	h, err := liveHash(said)
+	return hashOf(append(h[:], said.GetUID()...)), err // a copy of the owner may be of the same generation
 }
 
 // left returns how long it takes until a result is one of a cluster that is stuck, unless it changes. The answer is false if it never is.

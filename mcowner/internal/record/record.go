@@ -20,14 +20,16 @@ import (
 )
 
 // Keys are where an owner has the record of a controller: a finalizer, an annotation with the names of clusters, one with
-// their identities, one with kinds, one that says that a cluster was given up, and one that says which slices there are. Another
-// controller on the same owners has keys of its own.
-type Keys struct{ Finalizer, Clusters, Identities, Kinds, GivenUp, Slices string }
+// their identities, one with kinds, one that says that a cluster was given up, one that says which slices there are, and one that says where
+// a rollout has failed. Another controller on the same owners has keys of its own.
+type Keys struct{ Finalizer, Clusters, Identities, Kinds, GivenUp, Slices, Failures string }
 
 // NewKeys returns the keys of a controller.
 func NewKeys(fleet, controller string) Keys {
 	domain := controller + "." + fleet + ".fleet-runtime.dev/"
-	return Keys{domain + "dependents", domain + "placed-in", domain + "identities", domain + "kinds", domain + "given-up", domain + "slices"}
+	return Keys{
+		domain + "dependents", domain + "placed-in", domain + "identities", domain + "kinds", domain + "given-up", domain + "slices", domain + "failed-in",
+	}
 }
 
 // Record says where an owner may have dependents. A cluster is in it from before the first dependent is created there until
@@ -44,6 +46,8 @@ type Record struct {
 	Nonsense bool
 	// Slices says which slices have clusters besides those in Sites, nil if none have, see [Book].
 	Slices *Slices
+	// Failures says where a rollout has failed, nil if it has not.
+	Failures *Failures
 }
 
 // Slices says where the slices of an owner are, and which there are at least.
@@ -157,6 +161,7 @@ func (k Keys) Read(owner client.Object) Record {
 	annotations := owner.GetAnnotations()
 	r := Record{GivenUp: annotations[k.GivenUp] != ""}
 	r.Kinds, r.Crowded = kindsIn(annotations[k.Kinds])
+	r.Failures = failuresIn(annotations[k.Failures])
 	if content, ok := annotations[k.Slices]; ok {
 		r.Slices = &Slices{}
 		r.Nonsense = json.Unmarshal([]byte(content), r.Slices) != nil
@@ -210,6 +215,7 @@ func (k Keys) Write(owner client.Object, r Record, held bool) {
 	put(annotations, k.Kinds, kindsText(r.Kinds), len(r.Kinds) > 0)
 	put(annotations, k.GivenUp, "true", r.GivenUp)
 	put(annotations, k.Slices, asJSON(r.Slices), r.Slices != nil)
+	put(annotations, k.Failures, asJSON(r.Failures), r.Failures != nil)
 	owner.SetAnnotations(annotations)
 }
 
@@ -231,7 +237,7 @@ func isKey(key string) bool {
 	controller, rest, _ := strings.Cut(domain, ".")
 	fleet, is := strings.CutSuffix(rest, ".fleet-runtime.dev")
 	k := NewKeys(fleet, controller)
-	return is && slices.Contains([]string{k.Finalizer, k.Clusters, k.Identities, k.Kinds, k.GivenUp, k.Slices}, key)
+	return is && slices.Contains([]string{k.Finalizer, k.Clusters, k.Identities, k.Kinds, k.GivenUp, k.Slices, k.Failures}, key)
 }
 
 func put(annotations map[string]string, key, value string, there bool) {

@@ -57,7 +57,7 @@ func FuzzRecord(f *testing.F) {
 // TestACopyHasNoRecord, of whatever controller of whatever installation. All else of it stays.
 func TestACopyHasNoRecord(t *testing.T) {
 	t.Parallel()
-	all := Record{Sites: []Site{{"east", "1"}}, Kinds: []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}, GivenUp: true, Slices: &Slices{}}
+	all := Record{Sites: []Site{{"east", "1"}}, Kinds: []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}, GivenUp: true, Slices: &Slices{}, Failures: &Failures{}}
 	stays := metav1.ObjectMeta{
 		Finalizers: []string{"example.com/theirs", "fleet-runtime.dev/other"},
 		Annotations: map[string]string{
@@ -111,7 +111,7 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	want := Record{
 		Sites:   []Site{{"east", "1"}, {"east", "2"}, {Name: "west"}},
 		Kinds:   []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}, {Group: "apps", Version: "v1", Kind: "Deployment"}},
-		GivenUp: true,
+		GivenUp: true, Failures: &Failures{Revision: "1", Clusters: []mcreconcile.ClusterName{"east"}, Others: 2},
 	}
 	others := map[string]string{"of": "others"}
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: others, Finalizers: []string{"of/others"}}}

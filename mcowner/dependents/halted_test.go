@@ -1,0 +1,161 @@
+package dependents_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// everyCluster is refused what is desired, see refusing.
+const everyCluster = "every"
+
+// refusing is a reconciler whose copies a cluster refuses, by its name.
+func (w *world) refusing(r *dependents.Reconciler[*corev1.ConfigMap], by *atomic.Pointer[string]) *dependents.Reconciler[*corev1.ConfigMap] {
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		if name := *by.Load(); name == everyCluster || name == string(target.Cluster) {
+			all[0].(*corev1.ConfigMap).Data = map[string]string{"no key": ""} //nolint:forcetypeassert // spread makes them so
+		}
+		return all, err
+	}
+	return r
+}
+
+// failedIn returns what the owner notes of failures.
+func (w *world) failedIn() string {
+	return w.mustGet(w.Local, "a").Annotations[keysDomain+"/failed-in"]
+}
+
+// halted returns how many clusters of the owner wait since others have failed, and one that does not.
+func (o *outcomes) halted(owner string) (waiting int, failed string) {
+	for _, r := range o.of(owner) {
+		switch {
+		case r.Err != nil && strings.Contains(r.Err.Error(), "clusters have failed"):
+			waiting++
+		case r.Err != nil:
+			failed = string(r.Cluster)
+		}
+	}
+	return waiting, failed
+}
+
+// TestARolloutThatAClusterRefusedIsHaltedAfterARestart: whichever clusters are looked at first. Nothing is written then.
+func TestARolloutThatAClusterRefusedIsHaltedAfterARestart(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]func(*world) *dependents.Reconciler[*corev1.ConfigMap]{"annotations": (*world).spread, "slices": (*world).sliced} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newSlicedWorld(t, 3)
+			var by atomic.Pointer[string]
+			by.Store(new(everyCluster))
+			begin := func() (*process, *outcomes) {
+				r := w.refusing(of(w), &by)
+				r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
+				told := listen(r)
+				return w.run(r), told
+			}
+			p, told := begin()
+			w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
+			bad := ""
+			eventually(t, "it is halted", func() bool {
+				var waiting int
+				waiting, bad = told.halted("a")
+				return waiting == 2 && bad != "" && strings.Contains(w.failedIn(), bad) && p.isAtRest()
+			})
+			by.Store(&bad)
+			for range 2 {
+				p.stop()
+				before := w.mustGet(w.Local, "a").ResourceVersion
+				p, told = begin()
+				eventually(t, "it is still halted", func() bool {
+					waiting, failed := told.halted("a")
+					return waiting == 2 && failed == bad && p.isAtRest()
+				})
+				if now := w.mustGet(w.Local, "a").ResourceVersion; now != before {
+					t.Errorf("the owner was written, from version %s to %s", before, now)
+				}
+				for _, cp := range w.Members {
+					if w.get(cp, copyOf("a")) != nil {
+						t.Errorf("%s is changed, while %s has failed", cp.Name, bad)
+					}
+				}
+			}
+			by.Store(new(""))
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+			for _, cp := range w.Members {
+				w.isCopied(cp, "a")
+			}
+			eventually(t, "no failure is noted", func() bool { return w.failedIn() == "" })
+		})
+	}
+}
+
+// TestFailuresCountUntilAllTargetsAreReady: they are noted before the rollout is halted, and over a restart.
+func TestFailuresCountUntilAllTargetsAreReady(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	bad := w.Members[0].Name
+	var by atomic.Pointer[string]
+	by.Store(&bad)
+	begin := func() *process {
+		r := w.refusing(w.spread(), &by)
+		r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 2}
+		return w.run(r)
+	}
+	p := begin()
+	w.create(w.Local, w.owner("a", bad, w.Members[1].Name, w.Members[2].Name))
+	w.isCopied(w.Members[1], "a")
+	w.isCopied(w.Members[2], "a")
+	eventually(t, "the failure is noted", func() bool { return strings.Contains(w.failedIn(), bad) && p.isAtRest() })
+	before := w.failedIn()
+	p.stop()
+	p = begin()
+	eventually(t, "it rests", p.isAtRest)
+	if now := w.failedIn(); now != before {
+		t.Errorf("the failures are %s, and were %s", now, before)
+	}
+	by.Store(new(""))
+	w.isCopied(w.Members[0], "a")
+	eventually(t, "no failure is noted", func() bool { return w.failedIn() == "" })
+}
+
+// TestAClusterThatTakesTheNameOfOneThatHasFailedHasNot: the rollout goes on.
+func TestAClusterThatTakesTheNameOfOneThatHasFailedHasNot(t *testing.T) {
+	t.Parallel()
+	w, other := newWorldBeside(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	w.policyThatQuotes(one, "weak")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "weak"}, StringData: map[string]string{"password": "a"}}
+	var both atomic.Bool
+	r := w.spread()
+	r.Kinds = []client.Object{&corev1.Secret{}}
+	r.Rollout = dependents.Rollout{HaltAfter: 1}
+	r.Targets = func(_ context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		targets := targetsOf(owner)
+		if !both.Load() {
+			targets = targets[:min(1, len(targets))]
+		}
+		return targets, nil
+	}
+	r.Desired = func(context.Context, *corev1.ConfigMap, dependents.Target) ([]client.Object, error) {
+		return []client.Object{secret.DeepCopy()}, nil
+	}
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name, two.Name))
+	eventually(t, "the failure is noted", func() bool { return strings.Contains(w.failedIn(), one.Name) })
+	both.Store(true)
+	p.lead(other)
+	eventually(t, "the other cluster of the name is changed", func() bool { return w.isThere(other, secret.DeepCopy()) })
+	eventually(t, "the rollout goes on", func() bool { return w.isThere(two, secret.DeepCopy()) })
+	eventually(t, "no failure is noted", func() bool { return w.failedIn() == "" })
+}
