@@ -197,10 +197,13 @@ func (f *Fleet) figures() (states map[State]int, each []memberFigures, others *t
 			continue
 		}
 		status := m.statusLocked()
+		if status.State == Drained {
+			status.Expires = time.Time{} // nobody uses the credentials, and those that are renewed on demand end in the normal course of things
+		}
 		each = append(each, memberFigures{
 			reason: status.Reason, notSynced: status.NotSynced,
 			name: string(m.name), state: m.state, leaving: status.Leaving, since: m.since,
-			reported: m.measured.reported, readyAt: m.measured.firstReady, expires: m.described.Expires, totals: m.totalsLocked(),
+			reported: m.measured.reported, readyAt: m.measured.firstReady, expires: status.Expires, totals: m.totalsLocked(),
 		})
 	}
 	if f.series.overflowed {
@@ -232,7 +235,7 @@ func newCollector(f *Fleet) *collector {
 		leaving:     desc("member_leaving", "1 for a member that is about to leave; absent otherwise.", cluster),
 		transition:  desc("member_last_transition_timestamp_seconds", "When the state of the member last changed, in seconds since 1970.", cluster),
 		timeToReady: desc("member_time_to_ready_seconds", "How long it took from when the member was reported until it was Ready for the first time.", cluster),
-		expiry:      desc("member_credentials_expiry_timestamp_seconds", "When the credentials of the member expire, in seconds since 1970, if the provider knows.", cluster),
+		expiry:      desc("member_credentials_expiry_timestamp_seconds", "When the credentials of the member expire, in seconds since 1970, if the provider knows; absent while it is Drained.", cluster),
 		probe:       desc("member_probe_seconds", "How long probes of the member took, with those that failed.", cluster),
 		lastProbe:   desc("member_last_probe_seconds", "How long the last probe of the member took.", cluster),
 		engagements: desc("member_engagements_total", "How often the member was engaged.", cluster),

@@ -133,6 +133,32 @@ func TestWhatIsWrongWithAMemberIsInMetrics(t *testing.T) {
 	})
 }
 
+// TestTheEndOfCredentialsThatNobodyUsesIsNotInMetrics: some are renewed on demand alone, and an alert would fire for what people want.
+func TestTheEndOfCredentialsThatNobodyUsesIsNotInMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, h := held(t, Options{}, Hold{})
+		end := time.Now().Add(time.Hour)
+		set(t, f, Member{Name: "a", Cluster: &existing{}, Expires: end})
+		for _, c := range []struct {
+			hold  Hold
+			state State
+			want  string
+		}{
+			{Hold{}, Ready, fmt.Sprint(float64(end.Unix()))},
+			{Hold{Paused: true}, Ready, fmt.Sprint(float64(end.Unix()))},
+			{Hold{Drained: true}, Drained, ""},
+			{Hold{Leave: true}, Drained, ""},
+			{Hold{}, Ready, fmt.Sprint(float64(end.Unix()))},
+		} {
+			h.set("a", c.hold)
+			wantState(t, f, "a", c.state)
+			if got := seriesOf(t, "cluster=a")["member_credentials_expiry_timestamp_seconds{cluster=a}"]; got != c.want {
+				t.Errorf("%s, held by %+v: the credentials end at %q, want %q", c.state, c.hold, got, c.want)
+			}
+		}
+	})
+}
+
 // TestSeriesAreGoneWithTheMemberAndTheFleet: a member leaves none behind, however often it comes and goes, and a fleet
 // that ended has none.
 func TestSeriesAreGoneWithTheMemberAndTheFleet(t *testing.T) {
