@@ -147,6 +147,50 @@ func TestEachStateOfAMemberThatIsNotReadyComesWithOneThingToDo(t *testing.T) {
 	t.Run("none, with a ClusterAccess that is Ready", func(t *testing.T) { cure(t, memberOf("", ""), accessOf("minted", "")) })
 }
 
+// TestCredentialsThatEndWhileNobodyUsesThemAreNotToBeRenewed: a manager renews those of a ClusterAccess when it uses them.
+func TestCredentialsThatEndWhileNobodyUsesThemAreNotToBeRenewed(t *testing.T) {
+	t.Parallel()
+	accesses := map[string]*accessv1alpha1.ClusterAccess{"minted": accessOf("minted", ""), "federated": accessOf("federated", ""), "of another provider": nil}
+	renewal := map[string]string{"minted": "run mcctl join", "federated": "gives the manager no other token", "of another provider": "renew them where they come from"}
+	for name, c := range map[string]struct {
+		spec  membersv1alpha1.Spec
+		state string
+		stale bool
+		why   string // no why means that they are to be renewed
+		cure  string
+	}{
+		"unreachable":     {state: "Unreachable"},
+		"paused":          {spec: membersv1alpha1.Spec{Paused: true}, state: "Unreachable"},
+		"manager gone":    {state: "Ready", stale: true, why: "the manager is gone", cure: "see why the manager does not run"},
+		"drained":         {spec: membersv1alpha1.Spec{Drained: true}, state: "Drained", why: "it is drained", cure: "mcctl undrain east"},
+		"still draining":  {spec: membersv1alpha1.Spec{Drained: true}, state: "Draining", why: "it is drained", cure: "mcctl undrain east"},
+		"to leave":        {spec: membersv1alpha1.Spec{Leave: true}, state: "Drained", why: "it is to leave", cure: "mcctl undrain east"},
+		"by a program":    {state: "Drained", why: "it is drained", cure: "let it run again where it was held back"},
+		"owned by nobody": {state: "NotOwned", why: "no replica works on it", cure: "see mcctl shards"},
+		"gone, drained":   {spec: membersv1alpha1.Spec{Drained: true}, state: "Drained", stale: true, why: "the manager is gone", cure: "see why the manager does not run"},
+	} {
+		for kind, access := range accesses {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				member := memberOf(c.state, "")
+				member.Spec.Drained, member.Spec.Leave, member.Spec.Paused = c.spec.Drained, c.spec.Leave, c.spec.Paused
+				member.Status.Expires = metav1.NewTime(time.Now().Add(-time.Hour))
+				member.Status.Lease = &membersv1alpha1.Lease{Namespace: "fleet", Name: "manager"}
+				text, _ := command.Describe(member, access)
+				if c.stale {
+					text = command.DescribeStale(member, access)
+				}
+				says, want := "expired at ", renewal[kind]
+				if c.why != "" {
+					says, want = "nothing renews them while "+c.why, c.cure
+				}
+				if _, first, _ := strings.Cut(text, "Do this:"); !strings.Contains(text, says) || !strings.Contains(first, want) {
+					t.Errorf("it does not say %q and %q:\n%s", says, want, text)
+				}
+			})
+		}
+	}
+}
+
 func TestAMemberWithoutAnObjectWhoseAccessIsReadyComesWithNothingToDo(t *testing.T) {
 	t.Parallel()
 	access := accessOf("minted", "")

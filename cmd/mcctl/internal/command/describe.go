@@ -35,8 +35,8 @@ func newDescribe(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "describe NAME",
 		Short: "Tell why a member is not reconciled, and what to do",
-		Long: `Tells what is known of a member, in the order in which one thing needs the one before: discovered, credentials, reachable, rights,
-kinds, owner, paused, queue. The first that is wrong comes with one thing to do.
+		Long: `Tells what is known of a member, in the order in which one thing needs the one before: its manager, if that is gone, discovered,
+credentials, reachable, rights, kinds, owner, paused, queue. The first that is wrong comes with one thing to do.
 
 With --rules, the member itself is asked whether the account of the controllers has the rights in the files, as mcctl check does.
 
@@ -182,17 +182,20 @@ func show(to io.Writer, called callName, name string, findings []finding) error 
 
 // examine says what is known of a member, in the order in which one thing needs the one before.
 func examine(k known, stale bool, now time.Time, answers answers) []finding {
-	all := []finding{discovered(k), credentials(k, now)}
-	if k.member == nil {
-		return append(all, stateWithoutMember(k), answers.rights)
-	}
 	m := k.member
+	if m == nil {
+		return []finding{discovered(k), credentials(k, "", now), stateWithoutMember(k), answers.rights}
+	}
+	var all []finding
+	unused := whyUnused(m)
 	if stale {
+		unused = "the manager is gone"
 		all = append(all, finding{
 			about: "Manager", says: fmt.Sprintf("gone: nobody renews its Lease %s/%s, and what follows may be old", m.Status.Lease.Namespace, m.Status.Lease.Name),
 			cure: "see why the manager does not run: its Deployment and the logs of its Pods",
 		})
 	}
+	all = append(all, discovered(k), credentials(k, unused, now))
 	at := len(all)
 	all = append(all, state(k, now), identity(m), answers.rights, kinds(k), owner(m), controls(m))
 	all = append(all, answers.queue...)
@@ -238,10 +241,28 @@ func discovered(k known) finding {
 	return f
 }
 
-func credentials(k known, now time.Time) finding {
+// whyUnused says why no manager sends the credentials of a member anywhere, if none does. Those of a ClusterAccess are renewed when they are used.
+func whyUnused(m *membersv1alpha1.Member) string {
+	switch {
+	case m.Spec.Leave && !m.Spec.Drained:
+		return "it is to leave"
+	case m.Spec.Drained || m.Status.State == string(fleet.Drained):
+		return "it is drained"
+	case m.Status.State == string(fleet.NotOwned):
+		return "no replica works on it"
+	default:
+		return ""
+	}
+}
+
+// credentials says how long those of a member are good. That they have ended tells nothing where they are unused.
+func credentials(k known, unused string, now time.Time) finding {
 	f := finding{about: "Credentials", says: "their end is not known"}
 	if k.member != nil && !k.member.Status.Expires.IsZero() {
 		f = until(f, k.member.Status.Expires.Time, now, k.access)
+		if f.cure != "" && unused != "" {
+			f.says, f.cure = f.says+"; nothing renews them while "+unused, ""
+		}
 	}
 	if k.access == nil {
 		return f

@@ -15,9 +15,19 @@ import (
 
 // Describe returns what describe prints of a member, and whether it exits with 0.
 func Describe(member *membersv1alpha1.Member, access *accessv1alpha1.ClusterAccess) (text string, ready bool) {
+	return describeAs(member, access, false)
+}
+
+// DescribeStale is Describe for a member whose manager is gone.
+func DescribeStale(member *membersv1alpha1.Member, access *accessv1alpha1.ClusterAccess) (text string) {
+	text, _ = describeAs(member, access, true)
+	return text
+}
+
+func describeAs(member *membersv1alpha1.Member, access *accessv1alpha1.ClusterAccess, stale bool) (text string, ready bool) {
 	k := known{member: member, access: access}
 	var out strings.Builder
-	if err := show(&out, ownName, "east", examine(k, false, time.Now(), noAnswers("east"))); err != nil {
+	if err := show(&out, ownName, "east", examine(k, stale, time.Now(), noAnswers("east"))); err != nil {
 		panic(err) // a strings.Builder takes all
 	}
 	ready, _ = k.ready()

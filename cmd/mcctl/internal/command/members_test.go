@@ -61,6 +61,7 @@ func world(t *testing.T) *stage {
 	s.addMember(t, "team/north", well)
 	gone := well
 	gone.Replica, gone.Lease = "dead", &membersv1alpha1.Lease{Namespace: "default", Name: "dead"}
+	gone.Expires = metav1.NewTime(time.Now().Add(-time.Hour))
 	s.addMember(t, "south", gone)
 	refused := well
 	refused.State, refused.Reason, refused.Message = "Unreachable", "Refused", "connection refused"
@@ -102,7 +103,7 @@ func TestMembersAreShownAsTheirManagersSeeThem(t *testing.T) {
 		if r := s.run(t, "describe", "west"); r.code != 3 || !strings.Contains(r.out, "Do this:") || !strings.Contains(r.out, "API server runs") {
 			t.Errorf("west: %+v", r)
 		}
-		if r := s.run(t, "describe", "south"); r.code != 3 || !strings.Contains(r.out, "why the manager does not run") {
+		if r := s.run(t, "describe", "south"); r.code != 3 || !strings.Contains(r.out, "why the manager does not run") || strings.Contains(r.out, "renew them where") {
 			t.Errorf("south: %+v", r)
 		}
 		if r := s.run(t, "describe", "nowhere"); r.code != 1 || !strings.Contains(r.errOut, "no member") {
