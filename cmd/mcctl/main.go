@@ -22,6 +22,7 @@ var released string
 func main() {
 	ctrllog.SetLogger(logr.Discard()) // controller-runtime complains on the terminal without one
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills
 	code := command.Run(ctx, released, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	stop()
 	os.Exit(code)
