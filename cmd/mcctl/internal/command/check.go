@@ -62,7 +62,7 @@ func (k *check) run(ctx context.Context, name string) error {
 	if err := k.validate(); err != nil {
 		return err
 	}
-	hub, err := k.hub.connect()
+	hub, err := k.hub.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (k *check) run(ctx context.Context, name string) error {
 		return err
 	}
 	tellf(k.streams.Out, "Credentials:  a token until %s\n", expires.UTC().Format(time.RFC3339))
-	version, err := reach(config)
+	version, err := reach(ctx, config)
 	if err != nil {
 		return &exitError{code: codeNotReady, err: err}
 	}
@@ -150,13 +150,13 @@ func (a *asking) config(ctx context.Context, hub *reached, k known, name string)
 const maxAnswer = 500
 
 // reach asks a member for its version.
-func reach(config *rest.Config) (version string, err error) {
+func reach(ctx context.Context, config *rest.Config) (version string, err error) {
 	err = access.Call(config, config.BearerToken, func(config *rest.Config, by *http.Client) error {
 		c, err := discovery.NewDiscoveryClientForConfigAndClient(config, by)
 		if err != nil {
 			return err
 		}
-		told, err := c.ServerVersion()
+		told, err := c.ServerVersionWithContext(ctx)
 		if err == nil {
 			version = oneline.Text(told.GitVersion, maxAnswer)
 		}

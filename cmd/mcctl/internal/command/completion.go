@@ -51,12 +51,12 @@ func (s *shared) members(c *cobra.Command, args []string, _ string) ([]cobra.Com
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	hub, err := s.hub.connect()
+	ctx, cancel := context.WithTimeout(c.Context(), completeWithin)
+	defer cancel()
+	hub, err := s.hub.connect(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), completeWithin)
-	defer cancel()
 	names := map[string]bool{}
 	members, accesses := &membersv1alpha1.MemberList{}, &accessv1alpha1.ClusterAccessList{}
 	if err := hub.List(ctx, members, client.InNamespace(hub.namespace)); err == nil {

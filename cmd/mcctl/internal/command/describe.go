@@ -81,7 +81,7 @@ func (d *describing) run(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	hub, err := d.hub.connect()
+	hub, err := d.hub.connect(ctx)
 	if err != nil {
 		return err
 	}

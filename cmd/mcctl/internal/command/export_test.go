@@ -1,7 +1,9 @@
 package command
 
 import (
+	"context"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -49,12 +51,17 @@ func OfOtherHubs(hub string, labels map[string]string) string {
 }
 
 // Connect returns the config by which a cluster is asked.
-func Connect(kubeconfig string) (*rest.Config, error) {
+func Connect(ctx context.Context, kubeconfig string) (*rest.Config, error) {
 	s := newSide(hubSide)
 	s.flags.KubeConfig = &kubeconfig
-	r, err := s.connect()
+	r, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return r.config, nil
+}
+
+// EndingWith returns a transport whose requests end with a context too.
+func EndingWith(ctx context.Context, rt http.RoundTripper) http.RoundTripper {
+	return endingWith(ctx)(rt)
 }

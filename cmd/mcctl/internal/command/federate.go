@@ -76,11 +76,11 @@ func (f *federate) run(ctx context.Context, name string) error {
 	if len(validation.IsDNS1123Subdomain(f.account)) > 0 {
 		return usageError("say with --service-account which account of the hub the member is to accept, as its name")
 	}
-	hub, err := f.hub.connect()
+	hub, err := f.hub.connect(ctx)
 	if err != nil {
 		return err
 	}
-	member, err := f.member.connectMember()
+	member, err := f.member.connectMember(ctx)
 	if err != nil {
 		return err
 	}

@@ -68,11 +68,11 @@ func (j *join) run(ctx context.Context, name string) error {
 	if err := j.dryRun.validate(); err != nil {
 		return err
 	}
-	hub, err := j.hub.connect()
+	hub, err := j.hub.connect(ctx)
 	if err != nil {
 		return err
 	}
-	member, err := j.member.connectMember()
+	member, err := j.member.connectMember(ctx)
 	if err != nil {
 		return err
 	}

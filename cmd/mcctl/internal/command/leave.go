@@ -69,9 +69,9 @@ what is left. With --dependents=keep the rights go.
 What the caller may not delete in the hub or in the member is listed before anything is undone. A caller that may not read in the member what
 join has made there changes nothing.
 
-If the member cannot be reached, the hub is cleaned, what stays in the member is named, and the exit code is 1. With --force the
-commands are printed that remove it by hand, also for a Secret of the hub that the caller may not delete, and nobody is asked before for the
-rights. A ClusterAccess that the caller may not delete ends it all the same.`,
+If the member cannot be reached, or gives no answer within --member-request-timeout, a minute, the hub is cleaned, what stays in the member is
+named, and the exit code is 1. With --force the commands are printed that remove it by hand, also for a Secret of the hub that the caller may not
+delete, and nobody is asked before for the rights. A ClusterAccess that the caller may not delete ends it all the same.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return l.run(c.Context(), args[0]) },
 	}
@@ -88,11 +88,11 @@ func (l *leave) run(ctx context.Context, name string) error {
 	if l.dependents != "" && l.dependents != keepDependents && l.dependents != pruneDependents {
 		return usageError(`--dependents is "keep" or "prune", not %q`, l.dependents)
 	}
-	hub, err := l.hub.connect()
+	hub, err := l.hub.connect(ctx)
 	if err != nil {
 		return err
 	}
-	member, err := l.member.connectMember()
+	member, err := l.member.connectMember(ctx)
 	if err != nil {
 		if !l.force {
 			return fmt.Errorf("%w; or go on without the member with --force", err)
@@ -120,7 +120,7 @@ func (l *leave) undo(ctx context.Context, hub, member *reached, name string) err
 	var unreached error
 	if member != nil {
 		has, unreached = l.look(ctx, hub, member, mark, had)
-		if err := l.mustSee(member, unreached); err != nil {
+		if err := l.mustSee(ctx, member, unreached); err != nil {
 			return err
 		}
 	}

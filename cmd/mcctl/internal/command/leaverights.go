@@ -14,12 +14,15 @@ type hubError struct{ error }
 
 func (e hubError) Unwrap() error { return e.error }
 
-// mustSee returns why nothing may be changed after a look into the member has failed. A member that is merely away is none of that.
-func (l *leave) mustSee(member *reached, failed error) error {
+// mustSee returns why nothing may be changed after a look into the member has failed. A member that is merely away is none of that, unless the
+// caller has stopped waiting for it.
+func (l *leave) mustSee(ctx context.Context, member *reached, failed error) error {
 	_, ofHub := errors.AsType[hubError](failed)
 	switch {
 	case ofHub:
 		return fmt.Errorf("nothing was changed, since the hub has to be asked first what is of the member: %w", failed)
+	case failed != nil && ctx.Err() != nil:
+		return fmt.Errorf("nothing was changed: %w", failed)
 	case errors.Is(failed, errSameCluster), errors.Is(failed, errOtherCluster):
 		return failed
 	case !l.force && (apierrors.IsForbidden(failed) || apierrors.IsUnauthorized(failed)):

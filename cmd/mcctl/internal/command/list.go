@@ -61,7 +61,7 @@ func (l *list) run(ctx context.Context) error {
 	if err != nil {
 		return usageError("--selector: %w", err)
 	}
-	hub, err := l.hub.connect()
+	hub, err := l.hub.connect(ctx)
 	if err != nil {
 		return err
 	}

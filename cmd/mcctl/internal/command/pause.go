@@ -63,7 +63,7 @@ func (s *shared) control(verb, short, long string, spec map[string]any) *cobra.C
 }
 
 func (s *shared) set(ctx context.Context, name string, spec map[string]any) error {
-	hub, err := s.hub.connect()
+	hub, err := s.hub.connect(ctx)
 	if err != nil {
 		return err
 	}

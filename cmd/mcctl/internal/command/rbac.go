@@ -66,11 +66,11 @@ func (r *rbac) run(ctx context.Context, name string) error {
 		}
 		return r.dryRun.print(r.streams.Out, markedAs(namespace, name), objects, nil)
 	}
-	hub, err := r.hub.connect()
+	hub, err := r.hub.connect(ctx)
 	if err != nil {
 		return err
 	}
-	member, err := r.member.connectMember()
+	member, err := r.member.connectMember(ctx)
 	if err != nil {
 		return err
 	}

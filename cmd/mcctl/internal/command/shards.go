@@ -34,7 +34,7 @@ type shard struct {
 }
 
 func (s *shared) shards(ctx context.Context) error {
-	hub, err := s.hub.connect()
+	hub, err := s.hub.connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ func newSide(name string) *side {
 	flags := genericclioptions.NewConfigFlags(true)
 	// The cache of discovery is not used, and the client is asked for once.
 	flags.CacheDir = nil
+	flags.Timeout = new(requestTimeout)
 	return &side{name: name, flags: flags}
 }
 
@@ -64,12 +66,13 @@ func (s *side) namespace() (string, error) {
 	return namespace, nil
 }
 
-// connect reads the kubeconfig, and asks nothing of the server.
-func (s *side) connect() (*reached, error) {
+// connect reads the kubeconfig, and asks nothing of the server. ctx ends all requests.
+func (s *side) connect(ctx context.Context) (*reached, error) {
 	config, err := s.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the way to the %s: %w", s.name, err)
 	}
+	config.Wrap(endingWith(ctx))
 	config.QPS = -1 // hundreds of rights may be asked for, and it is for the server to say how much is too much
 	namespace, err := s.namespace()
 	if err != nil {

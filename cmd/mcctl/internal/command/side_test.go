@@ -2,14 +2,15 @@ package command_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/command"
 )
 
-// TestManyQuestionsDoNotWaitForTheirTurn: client-go gives five a second, and what the caller may do takes hundreds.
+// TestManyQuestionsDoNotWaitForTheirTurn: client-go gives five a second, and what the caller may do takes hundreds. None waits for ever either.
 func TestManyQuestionsDoNotWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
-	config, err := command.Connect(write(t, `apiVersion: v1
+	config, err := command.Connect(t.Context(), write(t, `apiVersion: v1
 kind: Config
 clusters: [{name: a, cluster: {server: https://a.example.com}}]
 contexts: [{name: a, context: {cluster: a}}]
@@ -18,7 +19,7 @@ current-context: a
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.QPS >= 0 {
-		t.Errorf("%v questions a second", config.QPS)
+	if config.QPS >= 0 || config.Timeout != time.Minute {
+		t.Errorf("%v questions a second, of which each may take %s", config.QPS, config.Timeout)
 	}
 }

@@ -134,11 +134,11 @@ func authority(config *rest.Config, side string) ([]byte, error) {
 }
 
 // connectMember is connect for a member, which must be named: otherwise it would be the hub.
-func (s *side) connectMember() (*reached, error) {
+func (s *side) connectMember(ctx context.Context) (*reached, error) {
 	if *s.flags.Context == "" && *s.flags.KubeConfig == "" && *s.flags.APIServer == "" {
 		return nil, usageError("say which cluster is meant with --member-context, or --member-kubeconfig")
 	}
-	return s.connect()
+	return s.connect(ctx)
 }
 
 var errSameCluster = errors.New("are the same cluster: the hub; nothing was changed")

@@ -27,7 +27,7 @@ This is the only command that prints a token.`,
 }
 
 func (s *shared) token(ctx context.Context, name string) error {
-	hub, err := s.hub.connect()
+	hub, err := s.hub.connect(ctx)
 	if err != nil {
 		return err
 	}
