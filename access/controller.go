@@ -27,7 +27,7 @@ const (
 	checkEvery = 10 * time.Minute
 	// checkSoonest and checkLatest bound the time between attempts of one that does not work.
 	checkSoonest, checkLatest = 5 * time.Second, 2 * time.Minute
-	// maxSubject is how much the CRD lets a status have of a user's name, in bytes.
+	// checksAtOnce is how many are tried side by side. Each may wait for a cluster that does not answer.
 	checksAtOnce = 16
 )
 

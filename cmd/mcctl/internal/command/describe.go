@@ -242,11 +242,10 @@ func discovered(k known) finding {
 }
 
 // whyUnused says why no manager sends the credentials of a member anywhere, if none does. Those of a ClusterAccess are renewed when they are used.
+// A member that is to leave uses its own until controllers are done with it.
 func whyUnused(m *membersv1alpha1.Member) string {
 	switch {
-	case m.Spec.Leave && !m.Spec.Drained:
-		return "it is to leave"
-	case m.Spec.Drained || m.Status.State == string(fleet.Drained):
+	case m.Status.State == string(fleet.Drained), m.Spec.Drained && !m.Spec.Leave:
 		return "it is drained"
 	case m.Status.State == string(fleet.NotOwned):
 		return "no replica works on it"

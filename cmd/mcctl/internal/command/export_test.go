@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,15 +51,20 @@ func OfOtherHubs(hub string, labels map[string]string) string {
 	return newMark(hub, client.ObjectKey{Namespace: "default", Name: "east"}).ofOtherHubs([]client.Object{found})
 }
 
-// Connect returns the config by which a cluster is asked.
-func Connect(ctx context.Context, kubeconfig string) (*rest.Config, error) {
+// Connect returns the config by which a cluster is asked, and the one that kubectl's flags have loaded for it.
+func Connect(ctx context.Context, kubeconfig string, flags ...string) (asked, loaded *rest.Config, _ error) {
 	s := newSide(hubSide)
-	s.flags.KubeConfig = &kubeconfig
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.addFlags(set)
+	if err := set.Parse(append(flags, "--kubeconfig", kubeconfig)); err != nil {
+		return nil, nil, err
+	}
 	r, err := s.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return r.config, nil
+	loaded, err = s.flags.ToRESTConfig()
+	return r.config, loaded, err
 }
 
 // EndingWith returns a transport whose requests end with a context too.

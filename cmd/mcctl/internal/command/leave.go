@@ -388,6 +388,9 @@ func (l *leave) leaveMember(
 	if err != nil && l.force {
 		tellf(l.streams.ErrOut, "%s: %s\n", string(l.name), l.name.in(err.Error()))
 		l.manual(mark, had)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return nil
 	}
 	if _, ofHub := errors.AsType[hubError](err); ofHub {
