@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -54,7 +55,7 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 	err = p.access.Visit(ctx, owner.Cluster, func(ctx context.Context, home remote.Session) error {
 		obj, outside := k.NewMetadata(), ctx
 		before := p.sameCluster(ctx, home, owner) // another one may answer for a moment
-		if remote.IsHung(before) {
+		if remote.IsHung(before) || errors.Is(before, errAnotherCluster) {
 			return before
 		}
 		ctx, cancel := p.access.Bound(ctx)
@@ -152,9 +153,28 @@ func (p *proof) sameCluster(ctx context.Context, home remote.Session, owner mcow
 		return err
 	}
 	if now != owner.ClusterUID {
-		return fmt.Errorf("%s is %w: its identity is %.64q, not %.64q", home, errAnotherCluster, string(now), string(owner.ClusterUID))
+		return differ(home.String(), now, owner)
 	}
 	return nil
+}
+
+// knownCluster returns an error, which wraps errAnotherCluster, if it is known without asking that the owner's cluster is another one than when
+// the reference was written.
+func (p *proof) knownCluster(ctx context.Context, owner mcowner.Reference) error {
+	if p.isDecommissioned(owner) {
+		return nil
+	}
+	ctx, cancel := p.access.Bound(ctx) // the local cluster is asked once
+	defer cancel()
+	known, err := p.access.IDOf(ctx, owner.Cluster)
+	if err != nil || !mcowner.Differ(known.UID, owner.ClusterUID) {
+		return nil // whoever asks finds out why
+	}
+	return fmt.Errorf("%w: %w", errUnproven, differ(remote.ClusterText(owner.Cluster), known.UID, owner))
+}
+
+func differ(home string, now types.UID, owner mcowner.Reference) error {
+	return fmt.Errorf("%s is %w: its identity is %.64q, not %.64q", home, errAnotherCluster, string(now), string(owner.ClusterUID))
 }
 
 // notedBy returns where an owner that exists has noted that it may have dependents. One that is being deleted, or has no record,

@@ -21,18 +21,19 @@ func (s *Sweeper) run(ctx context.Context) {
 	defer both.Wait()
 	if s.Watched != nil {
 		both.Go(func() {
-			s.rounds(ctx, way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake()})
+			s.rounds(ctx, way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake(), newPlaces()})
 		})
 	}
-	s.rounds(ctx, way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil})
+	s.rounds(ctx, way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()})
 }
 
 // way is how dependents are found: in a cluster's cache, or by its API server.
 type way struct {
 	// each calls do with the dependents of a kind. The answer is false if it is not the time for that.
-	each  func(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error)
-	pass  func(*sweepMemory) *pass
-	awake <-chan struct{} // receives when there are clusters to look at
+	each   func(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error)
+	pass   func(*sweepMemory) *pass
+	awake  <-chan struct{} // receives when there are clusters to look at
+	places places
 }
 
 // gatherLooks is for how long it is gathered which clusters to look at. Owners often go by the hundred, and each asks for a look.
@@ -43,9 +44,8 @@ const gatherLooks = 500 * time.Millisecond
 func (s *Sweeper) rounds(ctx context.Context, by way) {
 	var group errgroup.Group
 	defer func() { _ = group.Wait() }() // it has no errors
-	group.SetLimit(remote.AtOnce)
-	var gathered <-chan time.Time // nil if there is nothing to look at
-	soon := false                 // whether that is after what was asked for since
+	var gathered <-chan time.Time       // nil if there is nothing to look at
+	soon := false                       // whether that is after what was asked for since
 	for ctx.Err() == nil {
 		s.begin(ctx, &group, by, s.round(by))
 		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
@@ -72,10 +72,14 @@ func (s *Sweeper) rounds(ctx context.Context, by way) {
 	}
 }
 
-// begin sweeps clusters that are busy with it.
+// begin sweeps clusters that are busy with it, as soon as there is a place for each.
 func (s *Sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now []*sweepMemory) {
 	for _, c := range now {
+		if by.places.enter(ctx) != nil {
+			return
+		}
 		group.Go(func() error {
+			defer by.places.leave()
 			s.sweep(ctx, c, by)
 			by.pass(c).busy.Store(false)
 			if by.awake != nil && c.again.Swap(false) {

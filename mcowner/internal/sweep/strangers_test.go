@@ -1,0 +1,140 @@
+package sweep
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// refusing is an ownerless cluster in which some owners may not be read.
+type refusing struct{ ownerless }
+
+// GetAPIReader implements cluster.Cluster.
+func (r *refusing) GetAPIReader() client.Reader { return r }
+
+// Get refuses the owners of strangers.
+func (r *refusing) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if strings.HasPrefix(key.Name, "stranger") {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, key.Name, nil)
+	}
+	return r.ownerless.Get(ctx, key, obj, opts...)
+}
+
+// dependent returns an object in a cluster that says that it has these owners. The names of owners are those of strangers, or not.
+func dependent(t *testing.T, in mcreconcile.ClusterName, name, owner string, owners int, home types.UID) client.Object {
+	t.Helper()
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Annotations: map[string]string{}}}
+	for n := range owners {
+		of := mcowner.Reference{
+			Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: fmt.Sprintf("%s-%s-%d", owner, name, n), UID: "1",
+			ClusterUID: home, Dependent: mcowner.Location{Cluster: in, Namespace: "default", Name: name},
+		}
+		content, err := json.Marshal(of) // the package's own way reads all that is there before
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj.Annotations[of.Key()] = string(content)
+	}
+	return obj
+}
+
+// TestMadeUpReferencesHoldUpNoOtherMember, nor for long what is orphaned beside them: a look asks for few owners of an object, and a sweep
+// that has waited for its share goes on with others later. Nothing of theirs goes away in a dry run, which is the worst that they can do.
+func TestMadeUpReferencesHoldUpNoOtherMember(t *testing.T) {
+	t.Parallel()
+	const attacked = remote.AtOnce
+	for name, tc := range map[string]struct {
+		objects, owners int
+		home            types.UID
+		owner           string
+		beside          time.Duration // until an orphan is found beside them
+	}{
+		"few, of another cluster":  {3, 200, "another", "owner", time.Minute},
+		"hundreds, of another":     {200, 2, "another", "owner", time.Minute},
+		"few, each gone":           {3, 200, "here", "owner", 2 * time.Minute},
+		"hundreds, each gone":      {200, 5, "here", "owner", 20 * time.Minute},
+		"hundreds, each forbidden": {200, 5, "here", "stranger", 20 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSchedule(attacked+1, 1)
+				kinds := s.kinds
+				of := knownSweeper(&refusing{})
+				s.Fleet, s.OwnersIn, s.access, s.proof = of.Fleet, mcowner.Clusters{Local: true}, of.access, of.proof
+				s.DryRun, s.Watched, s.Listing = true, nil, 0
+				s.kinds = kinds
+				found := map[string]time.Duration{}
+				s.log = funcr.New(func(_, args string) {
+					for _, orphan := range []string{"orphan-beside", "orphan-apart"} {
+						if _, known := found[orphan]; !known && strings.Contains(args, orphan) && strings.Contains(args, "Would remove") {
+							found[orphan] = time.Since(s.start)
+						}
+					}
+				}, funcr.Options{})
+				objects := map[mcreconcile.ClusterName][]client.Object{}
+				for m := range attacked {
+					in := mcreconcile.ClusterName(fmt.Sprint("member-", m))
+					for n := range tc.objects {
+						objects[in] = append(objects[in], dependent(t, in, fmt.Sprint("made-up-", n), tc.owner, tc.owners, tc.home))
+					}
+				}
+				last := mcreconcile.ClusterName(fmt.Sprint("member-", attacked))
+				objects["member-0"] = append(objects["member-0"], dependent(t, "member-0", "orphan-beside", "owner", 1, "here"))
+				objects[last] = append(objects[last], dependent(t, last, "orphan-apart", "owner", 1, "here"))
+				var looks []time.Duration
+				s.list = func(ctx context.Context, at remote.Session, _ remote.Kind, do func(client.Object) error) error {
+					if err := s.beforeList(ctx); err != nil {
+						return err
+					}
+					if at.Name() == last {
+						looks = append(looks, time.Since(s.start))
+					}
+					for _, obj := range objects[at.Name()] {
+						if err := do(obj); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { s.run(ctx) })
+				span := tc.beside + 3*time.Minute
+				<-time.After(span)
+				cancel()
+				running.Wait()
+
+				var before time.Duration
+				for _, at := range append(looks, span) {
+					if at-before > time.Minute {
+						t.Errorf("the member that nobody attacks was not looked at from %s to %s", before, at)
+					}
+					before = at
+				}
+				for orphan, most := range map[string]time.Duration{"orphan-apart": time.Minute, "orphan-beside": tc.beside} {
+					if at, ok := found[orphan]; !ok || at > most {
+						t.Errorf("%s was found: %t, after %s, want %s at most", orphan, ok, at, most)
+					}
+				}
+			})
+		})
+	}
+}
