@@ -24,7 +24,7 @@ import (
 
 var pool mctest.Pool
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
+func TestMain(m *testing.M) { os.Exit(stage.RunInPod(m, &pool, "fleet", main)) }
 
 // TestDeploymentsAreCopied (AS-3) with the rights of the manifests and no others, which are about the namespace default alone.
 // Kubernetes' own controllers of Deployments work on originals and copies meanwhile.
@@ -32,7 +32,11 @@ func TestDeploymentsAreCopied(t *testing.T) {
 	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	cluster1, cluster2, cluster3 := f.Local, f.Members[0], f.Members[1] // the program runs in cluster1
-	local := stage.NewAccount(t, cluster1, mctest.Rights{File: "rbac/controller.yaml"})
+	local := stage.NewAccount(t, cluster1, mctest.Rights{File: "rbac/controller.yaml", Needed: map[string]string{
+		"get configmaps in fleet":    "no cluster is given up here: package dependents has tests of that",
+		"create configmaps in fleet": "no cluster is given up here: package dependents has tests of that",
+		"patch configmaps in fleet":  "no cluster is given up here: package dependents has tests of that",
+	}})
 	source := stage.NewAccount(t, cluster1, mctest.Rights{File: "rbac/source.yaml"})
 	target2, target3 := stage.NewAccount(t, cluster2, mctest.Rights{File: "rbac/target.yaml"}), stage.NewAccount(t, cluster3, mctest.Rights{File: "rbac/target.yaml"})
 	for _, cp := range []*mctest.ControlPlane{cluster1, cluster2} {

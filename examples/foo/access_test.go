@@ -40,6 +40,9 @@ func startWithAccesses(t *testing.T, clusters int) *world {
 		"get clusteraccesses.access.fleet-runtime.dev in fleet": "an access that is gone from the watch is read again",
 		"create events.events.k8s.io in fleet":                  "no access of the test is one that cannot be used",
 		"patch events.events.k8s.io in fleet":                   "as create",
+		"get configmaps in foo":                                 "no owner goes unseen here",
+		"create configmaps in foo":                              "no cluster is given up here",
+		"patch configmaps in foo":                               "as create",
 		"get deployments.apps in foo":                           "one that is there already, and not in the cache yet, is read; tests come to that now and then",
 	}})
 	mgr, err := mcmanager.New(account.Config(), &access.Provider{Namespace: "fleet"}, mcmanager.Options{

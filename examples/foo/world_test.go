@@ -29,7 +29,7 @@ import (
 
 var pool mctest.Pool
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
+func TestMain(m *testing.M) { os.Exit(stage.RunInPod(m, &pool, "foo", main)) }
 
 // world is a central cluster in which the program runs, and clusters that may join. It has the rights of its manifests.
 type world struct {
@@ -47,6 +47,9 @@ func start(t *testing.T, clusters int) *world {
 	central := stage.NewAccount(t, f.Local, mctest.Rights{File: "rbac/central.yaml", Refused: map[string]string{
 		"list foos.samplecontroller.k8s.io":  "no central cluster serves Foos but that of this test",
 		"watch foos.samplecontroller.k8s.io": "as list",
+	}, Needed: map[string]string{
+		"create configmaps in foo": "no cluster is given up here: package dependents has tests of that",
+		"patch configmaps in foo":  "no cluster is given up here: package dependents has tests of that",
 	}})
 	p := stage.Start(t, "--kubeconfig", central.File(t), "--metrics", "0", "--probes", "127.0.0.1:0")
 	return &world{Fleet: f, program: p, central: central, accounts: map[string]*stage.Account{}}

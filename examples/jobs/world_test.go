@@ -25,7 +25,7 @@ import (
 
 var pool mctest.Pool
 
-func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
+func TestMain(m *testing.M) { os.Exit(stage.RunInPod(m, &pool, "fleet", main)) }
 
 const inNamespace = "default"
 
@@ -42,7 +42,10 @@ func newWorld(t *testing.T) *world {
 	must(t, errors.Join(scheme.AddToScheme(s), jobv1.AddToScheme(s)))
 	f := pool.Start(t, mctest.Options{Clusters: 1, CRDPaths: []string{"crd.yaml"}, Scheme: s})
 	w := &world{main: f.Local, sub: f.Members[0]}
-	w.inMain = stage.NewAccount(t, w.main, mctest.Rights{File: "rbac/main.yaml"})
+	w.inMain = stage.NewAccount(t, w.main, mctest.Rights{File: "rbac/main.yaml", Needed: map[string]string{
+		"create configmaps in fleet": "no cluster is given up here: package dependents has tests of that",
+		"patch configmaps in fleet":  "no cluster is given up here: package dependents has tests of that",
+	}})
 	w.inSub = stage.NewAccount(t, w.sub, mctest.Rights{File: "rbac/member.yaml"})
 	stage.Join(t, w.main, "sub", w.inSub.Kubeconfig(t), map[string]string{"tier": "sub"})
 	return w

@@ -158,7 +158,7 @@ func (t *tombs) has(ctx context.Context, gone mcowner.Reference) (bool, error) {
 			continue // nothing was ever noted
 		}
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("reading the ConfigMap %s of the local cluster, which says it: %w", name, err)
 		}
 		this := tomb{}
 		noted, there := cm.Data[entry(gone)]

@@ -40,6 +40,14 @@ func Run(m *testing.M, pool *mctest.Pool, program func()) int {
 	return 0
 }
 
+// RunInPod is [Run] for a program that runs in a pod of a namespace: it keeps what it has to remember there.
+func RunInPod(m *testing.M, pool *mctest.Pool, namespace string, program func()) int {
+	if err := os.Setenv("POD_NAMESPACE", namespace); err != nil {
+		panic(err) // the name of the variable is one
+	}
+	return Run(m, pool, program)
+}
+
 // Program is a run of the program.
 type Program struct {
 	t     *testing.T
