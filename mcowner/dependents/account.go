@@ -78,7 +78,7 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	if err := a.reopenBook(ctx); err != nil {
 		return reconcile.Result{}, a.unnoted(err)
 	}
-	c.takeBack(o) // which may count as failures
+	late := c.takeBack(o) // permits, which may count as failures
 	if !a.open() {
 		return reconcile.Result{}, nil
 	}
@@ -117,7 +117,7 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	case err == nil && a.plan.mode != serving && mcreconcile.Leaving(ctx):
 		return reconcile.Result{}, errHeld
 	}
-	return reconcile.Result{RequeueAfter: sooner(sooner(until, a.later), a.stuckIn)}, err
+	return reconcile.Result{RequeueAfter: sooner(sooner(sooner(until, late), a.later), a.stuckIn)}, err
 }
 
 // unkept ends an account whose record is not stored. After a conflict there is another version soon: the watch tells of it, or it is read.

@@ -2,6 +2,7 @@ package dependents_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,8 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // everyCluster is refused what is desired, see refusing.
@@ -158,4 +163,97 @@ func TestAClusterThatTakesTheNameOfOneThatHasFailedHasNot(t *testing.T) {
 	eventually(t, "the other cluster of the name is changed", func() bool { return w.isThere(other, secret.DeepCopy()) })
 	eventually(t, "the rollout goes on", func() bool { return w.isThere(two, secret.DeepCopy()) })
 	eventually(t, "no failure is noted", func() bool { return w.failedIn() == "" })
+}
+
+// TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst: the targets are the members that there are, and the one that has failed comes last.
+func TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	var by atomic.Pointer[string]
+	by.Store(new(everyCluster))
+	var asked atomic.Int32 // for the targets, since the program began
+	begin := func(prepare func(*fleettest.Provider)) (*process, *outcomes) {
+		r := w.refusing(w.spread(), &by)
+		r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
+		told := listen(r)
+		asked.Store(0)
+		return w.runWith(func(mgr mcmanager.Manager) error {
+			r.Targets = func(context.Context, *corev1.ConfigMap) (all []mcreconcile.ClusterName, _ error) {
+				asked.Add(1)
+				for _, m := range mgr.GetFleet().List(nil) {
+					all = append(all, m.Name)
+				}
+				return all, nil
+			}
+			prepare(mgr.GetProvider().(*fleettest.Provider)) //nolint:forcetypeassert // so are all here
+			return r.SetupWithManager(mgr)
+		}), told
+	}
+	p, told := begin(func(*fleettest.Provider) {})
+	w.create(w.Local, w.owner("a"))
+	bad := ""
+	eventually(t, "it is halted", func() bool {
+		var waiting int
+		waiting, bad = told.halted("a")
+		return waiting == 2 && bad != "" && strings.Contains(w.failedIn(), bad) && p.isAtRest()
+	})
+	by.Store(&bad)
+	p.stop()
+	p, told = begin(func(members *fleettest.Provider) {
+		for _, cp := range w.Members {
+			members.Remove(fleet.ClusterName(cp.Name))
+		}
+	})
+	eventually(t, "the owner is looked at", func() bool { return asked.Load() > 0 && p.isAtRest() })
+	var last *mctest.ControlPlane
+	for _, cp := range w.Members {
+		if cp.Name == bad {
+			last = cp
+			continue
+		}
+		if err := p.members.Set(p.member(cp)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "it is halted without the one that has failed", func() bool {
+		waiting, _ := told.halted("a")
+		return waiting == 2 && p.isAtRest()
+	})
+	if err := p.members.Set(p.member(last)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is halted by the one that has failed", func() bool {
+		waiting, failed := told.halted("a")
+		return waiting == 2 && failed == bad && p.isAtRest()
+	})
+	for _, cp := range w.Members {
+		if w.get(cp, copyOf("a")) != nil {
+			t.Errorf("%s is changed, while %s has failed", cp.Name, bad)
+		}
+	}
+}
+
+// TestTwoControllersOfAnOwnerHaltEachForItself: what one notes on the owner is no change of it for the other.
+func TestTwoControllersOfAnOwnerHaltEachForItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	var by atomic.Pointer[string]
+	by.Store(new(everyCluster))
+	first := w.refusing(w.spread(), &by)
+	first.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
+	second := w.spread()
+	second.Name, second.Rollout = "second", first.Rollout
+	second.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		return []client.Object{&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: "second-" + owner.Name}, Data: map[string]string{"no key": ""},
+		}}, nil
+	}
+	of := []*outcomes{listen(first), listen(second)}
+	p := w.runWith(func(mgr mcmanager.Manager) error { return errors.Join(first.SetupWithManager(mgr), second.SetupWithManager(mgr)) })
+	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
+	eventually(t, "both are halted, and nothing goes on", func() bool {
+		a, _ := of[0].halted("a")
+		b, _ := of[1].halted("a")
+		return a == 2 && b == 2 && p.isAtRest()
+	})
 }

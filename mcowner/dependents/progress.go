@@ -27,7 +27,6 @@ type progress struct {
 	unread   map[mcreconcile.ClusterName]int      // how often some kind could not be read before it counts as looked at
 	held     map[mcreconcile.ClusterName]bool     // permits, by whether anything was begun
 	failed   map[mcreconcile.ClusterName]struct{} // since the owner was changed, also before the program began
-	others   int                                  // so many more had failed before that, see record.Failures
 	waiting  []mcreconcile.ClusterName            // for a permit, in this order
 	absent   map[mcreconcile.ClusterName]bool     // could not be used when it was last to be looked at
 }
@@ -65,7 +64,7 @@ func (p *progress) next(policy Rollout, revision hash) *progress {
 	p.policy = policy
 	if p.revision != revision {
 		p.revision, p.waiting = revision, nil
-		p.forgive()
+		clear(p.failed)
 	}
 	return p
 }
@@ -78,7 +77,6 @@ func (p *progress) recall(noted *record.Failures) {
 	for _, name := range noted.Clusters {
 		p.failed[name] = struct{}{}
 	}
-	p.others = noted.Others
 }
 
 // failures returns what is to be noted, so that it is known after a restart.
@@ -86,19 +84,11 @@ func (p *progress) failures() *record.Failures {
 	if p == nil || p.policy.HaltAfter == 0 {
 		return nil
 	}
-	return record.NewFailures(p.revision.String(), slices.Collect(maps.Keys(p.failed)), p.others)
+	return record.NewFailures(p.revision.String(), slices.Collect(maps.Keys(p.failed)))
 }
-
-// forgive lets no failure count any more.
-func (p *progress) forgive() {
-	clear(p.failed)
-	p.others = 0
-}
-
-func (p *progress) failureCount() int { return len(p.failed) + p.others }
 
 func (p *progress) isHalted() bool {
-	return p.policy.HaltAfter > 0 && p.failureCount() >= p.policy.HaltAfter
+	return p.policy.HaltAfter > 0 && len(p.failed) >= p.policy.HaltAfter
 }
 
 // ask asks for a permit to change a cluster. The error says why it must wait.
@@ -113,7 +103,7 @@ func (p *progress) ask(name mcreconcile.ClusterName, targets int) error {
 		return nil
 	case p.isHalted():
 		delete(p.held, name)
-		return fmt.Errorf("%w: %d clusters have failed, such as %s, and no further one is changed until the owner is", ErrWaiting, p.failureCount(), p.anyFailed())
+		return fmt.Errorf("%w: %d clusters have failed, such as %s, and no further one is changed until the owner is", ErrWaiting, len(p.failed), p.anyFailed())
 	case !slices.Contains(p.waiting, name):
 		p.waiting = append(p.waiting, name)
 	}

@@ -3,6 +3,7 @@ package dependents
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -311,22 +312,38 @@ func TestAfterARestartFailuresCountThatWereNoted(t *testing.T) {
 	}
 }
 
-// TestFailuresThatAreNotNamedCount after a restart, until the owner is changed.
-func TestFailuresThatAreNotNamedCount(t *testing.T) {
+// TestFailuresThatAreNotNamedCountOnceTheyHaveFailedAgain, and no more of them with each restart. Once those that are named are no targets any
+// more, the others are tried.
+func TestFailuresThatAreNotNamedCountOnceTheyHaveFailedAgain(t *testing.T) {
 	t.Parallel()
 	var none *progress
 	none.recall(&record.Failures{})
-	policy := Rollout{HaltAfter: 5}
+	policy, all := Rollout{HaltAfter: 5}, make([]mcreconcile.ClusterName, record.MostFailures+50)
+	for i := range all {
+		all[i] = mcreconcile.ClusterName(fmt.Sprintf("member-%03d", i))
+	}
 	p := none.next(policy, hash{1})
-	p.recall(&record.Failures{Revision: hash{1}.String(), Clusters: []mcreconcile.ClusterName{"a"}, Others: 4})
-	if err := p.ask("b", 3); !errors.Is(err, ErrWaiting) || !p.isHalted() || !strings.Contains(err.Error(), "5 clusters have failed, such as cluster \"a\",") {
-		t.Errorf("it goes on: %v", err)
+	for range 3 {
+		for _, name := range all {
+			p.note(name, stalled)
+		}
+		if err := p.ask("z", len(all)+1); !errors.Is(err, ErrWaiting) || !strings.Contains(err.Error(), "150 clusters have failed") {
+			t.Errorf("it goes on: %v", err)
+		}
+		noted := p.failures()
+		p = none.next(policy, hash{1})
+		if p.recall(noted); !p.isHalted() || len(p.failed) != record.MostFailures {
+			t.Errorf("after a restart, %d have failed", len(p.failed))
+		}
+	}
+	for name := range maps.Clone(p.failed) {
+		p.left(name)
+	}
+	if p.isHalted() {
+		t.Error("what is no target any more halts it")
 	}
 	if p.next(Rollout{MaxParallel: intstr.FromInt32(1)}, hash{1}); p.failures() != nil {
 		t.Errorf("nothing is to halt, and this is noted: %+v", p.failures())
-	}
-	if p.next(policy, hash{2}); p.isHalted() || p.failures() != nil {
-		t.Errorf("the owner was changed, and these count: %+v", p.failures())
 	}
 }
 

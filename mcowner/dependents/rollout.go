@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -95,15 +95,22 @@ func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r re
 	return !before && o.progress.hasFailed(name)
 }
 
-// noteFailures has the record say where the rollout has failed. Once all targets are as desired and ready, that does not count any more.
+// noteFailures has the record say where the rollout has failed. Once all targets are as desired and ready, that does not count any more. One that has
+// failed may be no target yet: its provider has not reported it.
 func (a *accounting) noteFailures() {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	if a.o.progress.failures() != nil && !slices.ContainsFunc(a.plan.targets, func(name mcreconcile.ClusterName) bool {
+	failures := a.o.progress.failures()
+	if failures == nil {
+		a.record.Failures = nil
+		return
+	}
+	if !slices.ContainsFunc(slices.Concat(a.plan.targets, failures.Clusters), func(name mcreconcile.ClusterName) bool {
+		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		p := a.o.parts[name]
-		return p == nil || !p.done || p.seq != a.plan.seq || p.result.Err != nil || p.result.Unready != nil
+		return !targeted || p == nil || !p.done || p.seq != a.plan.seq || p.result.Err != nil || p.result.Unready != nil
 	}) {
-		a.o.progress.forgive()
+		clear(a.o.progress.failed)
 	}
 	a.record.Failures = a.o.progress.failures()
 }
@@ -185,15 +192,19 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 }
 
 // takeBack takes permits from clusters that are no targets any more, or cannot be used. Those that are no targets have not failed either, nor
-// have those that are paused.
-func (c *engine) takeBack(o *ownerState) {
+// have those that are paused. One that its provider may not have reported yet may be a target: it returns when to look again then, and zero otherwise.
+func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 	names := o.involved()
 	away := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyNot(name) == nil })
 	paused := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyPaused(name) == nil })
+	late := map[mcreconcile.ClusterName]time.Duration{}
+	for _, name := range names {
+		late[name] = c.reportedIn(name)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.progress == nil {
-		return
+		return 0
 	}
 	for _, name := range away {
 		o.progress.away(name)
@@ -202,10 +213,24 @@ func (c *engine) takeBack(o *ownerState) {
 		o.progress.pass(name)
 	}
 	for _, name := range names {
-		if _, targeted := slices.BinarySearch(o.plan.targets, name); !targeted || o.plan.mode != serving {
+		switch _, targeted := slices.BinarySearch(o.plan.targets, name); {
+		case targeted && o.plan.mode == serving:
+		case late[name] > 0 && o.plan.mode == serving:
+			again = sooner(again, late[name])
+		default:
 			o.progress.left(name)
 		}
 	}
+	return again
+}
+
+// reportedIn returns how long a cluster that is not in the fleet may take to be reported, as the program has just begun. It is zero for all others.
+func (c *engine) reportedIn(name mcreconcile.ClusterName) time.Duration {
+	err := c.access.WhyNot(name)
+	if !remote.IsMissing(err) {
+		return 0
+	}
+	return max(0, remote.ReportedLate(err)-c.ledger.missingFor(record.Site{Name: name}))
 }
 
 func (o *ownerState) involved() []mcreconcile.ClusterName {
@@ -217,23 +242,16 @@ func (o *ownerState) involved() []mcreconcile.ClusterName {
 	return o.progress.involved()
 }
 
-// revision returns a hash of what an owner says, but for its status and what the controller itself has noted on it.
+// revision returns a hash of what an owner says, but for its status and what controllers have noted on it.
 func (c *engine) revision(owner client.Object, rollout Rollout) (hash, error) {
 	if !rollout.limits() {
 		return hash{}, nil
 	}
 	said := owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
-	annotations := said.GetAnnotations()           // its own, as the owner was copied
-	domain, _, _ := strings.Cut(c.keys.Finalizer, "/")
-	for key := range annotations {
-		if strings.HasPrefix(key, domain+"/") {
-			delete(annotations, key)
-		}
+	record.Strip(said) // of all controllers: each notes what comes of its own
+	if annotations := said.GetAnnotations(); len(annotations) == 0 {
+		said.SetAnnotations(nil)
 	}
-	if len(annotations) == 0 {
-		annotations = nil
-	}
-	said.SetAnnotations(annotations)
 	said.SetFinalizers(nil)
 	h, err := liveHash(said)
 	return hashOf(append(h[:], said.GetUID()...)), err // a copy of the owner may be of the same generation

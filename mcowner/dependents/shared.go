@@ -16,7 +16,6 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
-	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -221,8 +220,7 @@ func (c *engine) isServed(ctx context.Context, owner mcowner.Reference) bool {
 	if c.collector.IsDecommissioned(owner) {
 		return true
 	}
-	err := c.access.WhyNot(owner.Cluster)
-	if remote.IsMissing(err) && c.ledger.missingFor(record.Site{Name: owner.Cluster}) >= remote.ReportedLate(err) {
+	if remote.IsMissing(c.access.WhyNot(owner.Cluster)) && c.reportedIn(owner.Cluster) == 0 {
 		return false
 	}
 	now, err := c.access.IDOf(ctx, owner.Cluster)

@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/json"
-	"math"
 	"slices"
 
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -12,33 +11,30 @@ import (
 type Failures struct {
 	// Revision is what is rolled out. Of anything else, this says nothing.
 	Revision string `json:"revision"`
-	// Clusters are ordered, and at most [MostFailures].
-	Clusters []mcreconcile.ClusterName `json:"clusters,omitempty"`
-	// Others is how many more there are.
-	Others int `json:"others,omitempty"`
+	// Clusters are ordered, and at most [MostFailures]: others are known once they have failed again.
+	Clusters []mcreconcile.ClusterName `json:"clusters"`
 }
 
 // MostFailures is how many clusters are named in which a rollout has failed. The owner needs the room for those in which there may be
 // dependents.
 const MostFailures = 100
 
-// NewFailures returns what is noted of the clusters in which a rollout has failed, and of so many others: nil if there are none.
-func NewFailures(revision string, clusters []mcreconcile.ClusterName, others int) *Failures {
-	if len(clusters) == 0 && others == 0 {
+// NewFailures returns what is noted of the clusters in which a rollout has failed, nil if there are none.
+func NewFailures(revision string, clusters []mcreconcile.ClusterName) *Failures {
+	if len(clusters) == 0 {
 		return nil
 	}
 	slices.Sort(clusters)
-	named := clusters[:min(len(clusters), MostFailures)]
-	return &Failures{revision, named, others + len(clusters) - len(named)}
+	return &Failures{revision, clusters[:min(len(clusters), MostFailures)]}
 }
 
 // failuresIn reads what was noted, nil if it cannot be read: somebody else has written that.
 func failuresIn(text string) *Failures {
 	f := &Failures{}
-	if json.Unmarshal([]byte(text), f) != nil || f.Others < 0 || f.Others > math.MaxInt32 {
+	if json.Unmarshal([]byte(text), f) != nil {
 		return nil
 	}
 	clusters := slices.DeleteFunc(f.Clusters, func(name mcreconcile.ClusterName) bool { return !isName(name) })
 	slices.Sort(clusters)
-	return NewFailures(f.Revision, slices.Compact(clusters), f.Others)
+	return NewFailures(f.Revision, slices.Compact(clusters))
 }

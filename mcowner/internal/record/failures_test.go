@@ -12,23 +12,23 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// TestOfManyFailuresAFewAreNamed, and all count, however often they are read and written.
+// TestOfManyFailuresAFewAreNamed, and the same ones however often they are read and written.
 func TestOfManyFailuresAFewAreNamed(t *testing.T) {
 	t.Parallel()
 	names := make([]mcreconcile.ClusterName, 3*MostFailures)
 	for i := range names {
 		names[i] = mcreconcile.ClusterName(fmt.Sprintf("member-%03d", i))
 	}
-	f := NewFailures("1", names, 5)
+	f := NewFailures("1", names)
 	owner := &corev1.ConfigMap{}
 	for range 3 {
-		if f == nil || len(f.Clusters) != MostFailures || !slices.IsSorted(f.Clusters) || f.Others != 2*MostFailures+5 || f.Revision != "1" {
+		if f == nil || len(f.Clusters) != MostFailures || !slices.IsSorted(f.Clusters) || f.Revision != "1" {
 			t.Fatalf("the failures are %+v", f)
 		}
 		keys.Write(owner, Record{Failures: f}, true)
 		f = keys.Read(owner).Failures
 	}
-	if f := NewFailures("1", nil, 0); f != nil {
+	if f := NewFailures("1", nil); f != nil {
 		t.Errorf("there is no failure, and these are noted: %+v", f)
 	}
 }
@@ -37,14 +37,14 @@ func TestOfManyFailuresAFewAreNamed(t *testing.T) {
 func TestFailuresThatSomebodyHasForgedCostLittle(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
-		``: 0, `{`: 0, `[]`: 0, `{}`: 0, `null`: 0, `{"others":-1}`: 0, `{"others":9223372036854775807,"clusters":["a"]}`: 0, `{"others":1.5}`: 0,
-		`{"clusters":["a","a"]}`: 1, `{"clusters":["b","a"],"others":3}`: 5,
+		``: 0, `{`: 0, `[]`: 0, `{}`: 0, `null`: 0, `{"clusters":"a"}`: 0,
+		`{"clusters":["a","a"]}`: 1, `{"clusters":["b","a"],"others":3}`: 2,
 		`{"clusters":["` + strings.Repeat("x", MostName+1) + `"]}`: 0,
 	} {
 		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{keys.Failures: text}}}
 		got := 0
 		if f := keys.Read(owner).Failures; f != nil {
-			got = len(f.Clusters) + f.Others
+			got = len(f.Clusters)
 		}
 		if got != want || keys.On(owner) {
 			t.Errorf("%q says that %d clusters have failed, want %d", text, got, want)

@@ -111,7 +111,7 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	want := Record{
 		Sites:   []Site{{"east", "1"}, {"east", "2"}, {Name: "west"}},
 		Kinds:   []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}, {Group: "apps", Version: "v1", Kind: "Deployment"}},
-		GivenUp: true, Failures: &Failures{Revision: "1", Clusters: []mcreconcile.ClusterName{"east"}, Others: 2},
+		GivenUp: true, Failures: &Failures{Revision: "1", Clusters: []mcreconcile.ClusterName{"east"}},
 	}
 	others := map[string]string{"of": "others"}
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: others, Finalizers: []string{"of/others"}}}
