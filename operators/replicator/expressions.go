@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/env"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
@@ -15,19 +16,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/lru"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
 
 const (
-	// mostCost bounds what an expression may do, in CEL's own units. A value of a label costs a few.
+	// mostCost bounds what an expression may do, in CEL's own units and those of [callCosts]. A value of a label costs a few.
 	mostCost = 100_000
 	// mostTime bounds how long it may take where the cost says little.
 	mostTime = time.Second
 	// mostTimeOfAll bounds how long all overrides of a Replicator may take for one target: it has room for thousands of expressions.
 	mostTimeOfAll = 5 * time.Second
-	// mostDepth is how deep an expression may be: to check one of 150 calls, each of the result of the one before, can take 20 seconds.
-	mostDepth = 50
+	// mostSaid is how much is told of an error, in bytes: it may quote what the object has.
+	mostSaid = 1024
 	// mostPrograms are kept. Each is good for all targets.
 	mostPrograms = 1024
 )
@@ -40,10 +42,9 @@ type expressions struct {
 
 func newExpressions() (*expressions, error) {
 	bounded, err := cel.NewCustomEnv(
-		cel.ParserRecursionLimit(mostDepth),
 		cel.StdLib(cel.StdLibSubset(&env.LibrarySubset{ExcludeFunctions: []*env.Function{{Name: overloads.Matches}}})), // a short one can take minutes
 		cel.Variable("cluster.name", cel.StringType), cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
-		cel.Variable("object", cel.DynType), // and no functions of strings, whose results are counted once they are made
+		cel.Variable("object", cel.DynType),
 	)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (e *expressions) value(ctx context.Context, text string, obj *unstructured.
 		"cluster.name": string(target.Cluster), "cluster.labels": target.Labels, "object": obj.Object,
 	})
 	if err != nil {
-		return nil, told(obj, err) // a key that is not there may be what the object has elsewhere
+		return nil, oneline.Error(told(obj, err), mostSaid) // a key that is not there may be what the object has elsewhere
 	}
 	if weigh(out, mostBytes) < 0 {
 		return nil, errTooMuch
@@ -113,15 +114,29 @@ func (e *expressions) program(text string) (cel.Program, error) {
 	if known, ok := e.programs.Get(text); ok {
 		return known.(cel.Program), nil //nolint:forcetypeassert // nothing else is put there
 	}
-	ast, issues := e.env.Compile(text)
+	parsed, issues := e.env.Parse(text) // and no more: to check the types of 200 characters can take days, and nothing ends it
 	if err := issues.Err(); err != nil {
 		return nil, err
 	}
-	program, err := e.env.Program(ast, cel.CostLimit(mostCost), cel.InterruptCheckFrequency(1), cel.CustomDecoratorV2(boundComparisons))
+	if err := e.known(parsed); err != nil {
+		return nil, err
+	}
+	program, err := e.env.Program(parsed, cel.CostLimit(mostCost), cel.CostTracking(callCosts{}), cel.InterruptCheckFrequency(1),
+		cel.CustomDecoratorV2(boundComparisons))
 	if err == nil {
 		e.programs.Add(text, program)
 	}
 	return program, err
+}
+
+// known returns an error about a function that there is not.
+func (e *expressions) known(parsed *cel.Ast) (err error) {
+	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
+		if x.Kind() == ast.CallKind && !e.env.HasFunction(x.AsCall().FunctionName()) {
+			err = fmt.Errorf("there is no function %s", x.AsCall().FunctionName())
+		}
+	}))
+	return err
 }
 
 func indexIn(list []any, part string) (int, error) {

@@ -108,17 +108,21 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 		says string
 	}{
 		"expressions that double it": {v1alpha1.Override{Target: on, CEL: again}, "more than"},
-		"functions of strings":       {cel(`"a".replace("a", "b")`), "undeclared reference"},
+		"functions of strings":       {cel(`"a".replace("a", "b")`), "no function replace"},
 		"no such label":              {cel(`int(cluster.labels["size"])`), "no such key: size"},
 		"no CEL":                     {cel(`1 +`), "Syntax error"},
-		"another variable":           {cel(`secrets`), "undeclared reference"},
+		"another variable":           {cel(`secrets`), "no such attribute(s): secrets"},
 		"no value":                   {cel(`1 / 0`), "division by zero"},
 		"loops in loops":             {cel(ten + strings.Repeat(`.map(x, `+ten, 6) + strings.Repeat(")", 6) + ".size()"), "cost limit"},
-		"lists that double":          {cel(doubled("a+a", 30) + ".map(a, 2 in a)[0] ? 1 : 2"), "cost limit"},
+		"lists that double":          {cel(doubled("a+a", 30) + ".map(a, 2 in a)[0] ? 1 : 2"), "more than 10000 values"},
 		"lists of lists":             {cel(doubled("[a,a]", 30) + ".map(a, a == a)[0] ? 1 : 2"), "more than 10000 values"},
 		"maps of maps":               {cel(doubled(`{"x":a,"y":a}`, 30) + ".map(a, a != a)[0] ? 1 : 2"), "more than 10000 values"},
-		"maps of maps of maps":       {cel(doubled(`{"x":a}`, 160) + ".size()"), "recursion depth"},
-		"expressions of text":        {cel(`cluster.name.matches("^(a?){1000}$") ? 1 : 2`), "undeclared reference"},
+		"keys that are maps":         {cel(doubled("{a:a}", 40) + ".map(a, a == a)[0] ? 1 : 2"), "more than 10000 values"},
+		"deeper than any":            {cel(doubled("[a]", 300) + ".size()"), "recursion depth"},
+		"texts that double":          {cel("[object.metadata.name]" + strings.Repeat(".map(a,a+a)", 40) + ".size()"), "cost limit"},
+		"texts in loops":             {cel(doubled("a+a", 12) + `.map(a, a.map(b, "` + strings.Repeat("x", 3000) + `" + string(b)))[0].size()`), "cost limit"},
+		"texts in lists":             {cel(`["` + strings.Repeat("x", 3000) + `"]` + strings.Repeat(".map(a,a+a)", 5) + ".map(a, [a,a])" + strings.Repeat(".map(a,a+a)", 3) + ".map(a, a == a)[0] ? 1 : 2"), "more than 10000 values"},
+		"expressions of text":        {cel(`cluster.name.matches("^(a?){1000}$") ? 1 : 2`), "no function matches"},
 		"a path into a number":       {v1alpha1.Override{Target: on, CEL: []v1alpha1.Expression{{Path: "/spec/replicas/x", Expression: "1"}}}, "neither a map nor a list"},
 		"a path beyond a list":       {v1alpha1.Override{Target: on, CEL: []v1alpha1.Expression{{Path: "/spec/template/spec/containers/9", Expression: "1"}}}, "the list is shorter"},
 		"another name":               {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"metadata":{"name":"x"}}`)}, "must not change"},
@@ -143,6 +147,31 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 // doubled returns an expression whose value has the one before twice, so many times.
 func doubled(twice string, times int) string {
 	return "[[1]]" + strings.Repeat(".map(a,"+twice+")", times)
+}
+
+// TestWhatExpressionsDoWithTextIsBounded: an object may have a megabyte, and an expression go through it, or put it together, again and again.
+func TestWhatExpressionsDoWithTextIsBounded(t *testing.T) {
+	t.Parallel()
+	large := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Large", "metadata": map[string]any{"name": "large"},
+		"text": strings.Repeat("x", mostBytes*3/4), "many": slices.Repeat([]any{true}, mostValues-1),
+	}}
+	two := "[[[object.text+object.text],[object.text+object.text]]]" + strings.Repeat(".map(p,[p[0]+p[0],p[1]+p[1]])", 13)
+	for expression, says := range map[string]string{
+		"object.many.map(x, object.text + object.text).size()":           "cost limit",
+		"object.many.map(x, bytes(object.text)).size()":                  "cost limit",
+		`object.many.map(x, object.text.contains("y")).size()`:           "cost limit",
+		two + ".map(p, p[0] == p[1])":                                    "more than",
+		"{}[object.text]":                                                "no such key",
+		`(object.text + "y").endsWith("y") && "y" in [object.text, "y"]`: "",
+	} {
+		r := replicator("r", nil, large)
+		r.Spec.Overrides = []v1alpha1.Override{{CEL: []v1alpha1.Expression{{Path: "/is", Expression: expression}}}}
+		all, err := desiredOf(t, r, nil)
+		if says == "" && (err != nil || all[0].Object["is"] != true) || says != "" && (err == nil || !strings.Contains(err.Error(), says) || len(err.Error()) > 2*mostSaid) {
+			t.Errorf("%.100s: the error is %.3000v", expression, err)
+		}
+	}
 }
 
 // TestObjectsForATargetAreBoundedTogether: each of a hundred may have a megabyte, and sixteen workers hold them while they write. Those that

@@ -10,12 +10,40 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// mostValues is how many values a list or map may have, with all that is in them, which an expression compares. One that it makes may have a
-// part many times, so that a few steps make 2⁶⁰ values: CEL counts what a call costs after it, and nothing interrupts one. Other calls look
-// at few of the values, whatever there are.
+// A call is not interrupted, and CEL counts what it costs after it. So what one call can do is bounded by what it is given: texts, of which all
+// together have a size, and lists and maps. These take little to make, also where they have a part so many times that there are 2⁶⁰ values, and
+// all calls but comparisons look at few of them.
+
+// costly is how many bytes of text cost as much as a call.
+const costly = 100
+
+// callCosts says what calls cost. CEL itself knows that where it knows the types, which it does not of what an object has.
+type callCosts struct{}
+
+// CallCost implements [interpreter.ActualCostEstimator].
+func (callCosts) CallCost(_, _ string, args []ref.Val, result ref.Val) *uint64 {
+	cost := 1 + textOf(result)/costly
+	for _, arg := range args {
+		cost += textOf(arg) / costly
+	}
+	return new(uint64(cost)) //nolint:gosec // it is not negative
+}
+
+// textOf returns how many bytes of text a value is.
+func textOf(v ref.Val) int {
+	switch v := v.(type) {
+	case types.String:
+		return len(v)
+	case types.Bytes:
+		return len(v)
+	}
+	return 0
+}
+
+// mostValues is how many values what is compared may have, with all that is in them. One with much text counts as several.
 const mostValues = 10_000
 
-var errManyValues = fmt.Errorf("a list or map has more than %d values, which are too many to be compared", mostValues)
+var errManyValues = fmt.Errorf("what is compared has more than %d values, where %d bytes of text count as one", mostValues, costly)
 
 // boundComparisons is a decorator of CEL's programs.
 func boundComparisons(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -61,7 +89,7 @@ func (b *boundComparison) Eval(in interpreter.Activation) ref.Val {
 
 // fewValues returns a value, or an error if it has more than may be.
 func fewValues(v ref.Val) ref.Val {
-	if leftAfter(v, mostValues, func(ref.Val) int { return 1 }) < 0 {
+	if leftAfter(v, mostValues, func(v ref.Val) int { return 1 + textOf(v)/costly }) < 0 {
 		return types.WrapErr(errManyValues)
 	}
 	return v
@@ -69,15 +97,7 @@ func fewValues(v ref.Val) ref.Val {
 
 // weigh returns what is left of so many bytes after a value as JSON, negative if it has more. What CEL counts is something else.
 func weigh(v ref.Val, left int) int {
-	return leftAfter(v, left, func(v ref.Val) int {
-		switch v := v.(type) {
-		case types.String:
-			return 8 + len(v)
-		case types.Bytes:
-			return 8 + 2*len(v)
-		}
-		return 8
-	})
+	return leftAfter(v, left, func(v ref.Val) int { return 8 + textOf(v) })
 }
 
 // leftAfter returns what is left of an amount after a value and all that is in it, of which each takes something. It is negative, and the rest is not
