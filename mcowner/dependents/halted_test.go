@@ -249,7 +249,9 @@ func TestTwoControllersOfAnOwnerHaltEachForItself(t *testing.T) {
 		}}, nil
 	}
 	of := []*outcomes{listen(first), listen(second)}
-	p := w.runWith(func(mgr mcmanager.Manager) error { return errors.Join(first.SetupWithManager(mgr), second.SetupWithManager(mgr)) })
+	p := w.runWith(func(mgr mcmanager.Manager) error {
+		return errors.Join(first.SetupWithManager(mgr), second.SetupWithManager(mgr))
+	})
 	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
 	eventually(t, "both are halted, and nothing goes on", func() bool {
 		a, _ := of[0].halted("a")

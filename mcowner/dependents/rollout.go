@@ -248,7 +248,7 @@ func (c *engine) revision(owner client.Object, rollout Rollout) (hash, error) {
 		return hash{}, nil
 	}
 	said := owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
-	record.Strip(said) // of all controllers: each notes what comes of its own
+	record.Strip(said)                             // of all controllers: each notes what comes of its own
 	if annotations := said.GetAnnotations(); len(annotations) == 0 {
 		said.SetAnnotations(nil)
 	}
