@@ -179,7 +179,7 @@ func (k *known) sweepDependents(t *testing.T, controller string, of func(*sweepM
 		}
 		return true, nil
 	}
-	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, of, nil, placed(t).places})
+	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, of, nil, newPlaces()})
 }
 
 // TestASweepReadsAnOwnerOnce for all its dependents in a cluster: what is noted on an owner may be a thousand clusters.
@@ -214,16 +214,6 @@ func TestAnOwnerIsReadOnceWhateverReferencesSay(t *testing.T) {
 	}
 }
 
-// placed is the turn of a sweep that has just begun.
-func placed(t *testing.T) turn {
-	t.Helper()
-	places := newPlaces()
-	if err := places.enter(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return turn{places: places, unsure: map[mcowner.Reference]error{}}
-}
-
 // knownSweeper sweeps for owners that are ConfigMaps.
 func knownSweeper(mgr mcmanager.Manager) *Sweeper {
 	access := remote.NewAccess(mgr, "test", 0, false)
@@ -231,7 +221,7 @@ func knownSweeper(mgr mcmanager.Manager) *Sweeper {
 	return &Sweeper{
 		Options: Options{Fleet: "payments", Pace: Pace{}.withDefaults(false)}, log: logr.Discard(), metrics: newSweepMetrics("known"), access: access, visit: access.Visit,
 		proof: &proof{access: access, owners: []remote.Kind{kind}}, kinds: []remote.Kind{kind}, clusters: map[mcreconcile.ClusterName]*sweepMemory{},
-		limit: newLimit(20), asking: make(chan struct{}, 1),
+		limit: newLimit(20),
 	}
 }
 
@@ -312,7 +302,7 @@ func TestAnOwnerThatNobodySawGoIsAskedForOnce(t *testing.T) {
 	s.KeepUnseen, s.OwnersIn = true, mcowner.Clusters{Members: labels.Nothing()}
 	before := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "0", ClusterUID: "here"}
 	found := func(cached bool) *findings {
-		return &findings{pass: &pass{}, turn: placed(t), cached: cached, alive: map[ownerKey]struct{}{}, unheard: map[mcreconcile.ClusterName]struct{}{}}
+		return &findings{pass: &pass{}, turn: turn{places: newPlaces(), unsure: map[mcowner.Reference]error{}}, cached: cached, alive: map[ownerKey]struct{}{}, unheard: map[mcreconcile.ClusterName]struct{}{}}
 	}
 	if why := s.whyGone(t.Context(), before, mcreconcile.LocalCluster, found(true), logr.Discard()); why != "" || mgr.gets.Load() != 0 {
 		t.Errorf("a look at a cache has asked %d times, and says %q", mgr.gets.Load(), why)

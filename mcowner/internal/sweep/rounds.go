@@ -44,8 +44,9 @@ const gatherLooks = 500 * time.Millisecond
 func (s *Sweeper) rounds(ctx context.Context, by way) {
 	var group errgroup.Group
 	defer func() { _ = group.Wait() }() // it has no errors
-	var gathered <-chan time.Time       // nil if there is nothing to look at
-	soon := false                       // whether that is after what was asked for since
+	group.SetLimit(mostOpen)
+	var gathered <-chan time.Time // nil if there is nothing to look at
+	soon := false                 // whether that is after what was asked for since
 	for ctx.Err() == nil {
 		s.begin(ctx, &group, by, s.round(by))
 		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
@@ -72,14 +73,10 @@ func (s *Sweeper) rounds(ctx context.Context, by way) {
 	}
 }
 
-// begin sweeps clusters that are busy with it, as soon as there is a place for each.
+// begin sweeps clusters that are busy with it.
 func (s *Sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now []*sweepMemory) {
 	for _, c := range now {
-		if by.places.enter(ctx) != nil {
-			return
-		}
 		group.Go(func() error {
-			defer by.places.leave()
 			s.sweep(ctx, c, by)
 			by.pass(c).busy.Store(false)
 			if by.awake != nil && c.again.Swap(false) {

@@ -39,7 +39,7 @@ func newSchedule(members, kinds int) *schedule {
 	}
 	s := &schedule{start: time.Now(), last: map[string]time.Duration{}, looks: map[string][]time.Duration{}}
 	s.Sweeper = &Sweeper{
-		Options: o, listing: make(chan struct{}, 1), asking: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{},
+		Options: o, listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{},
 		metrics: newSweepMetrics("test"), log: logr.Discard(),
 	}
 	s.limit = newLimit(s.QPS)
@@ -244,7 +244,7 @@ func TestAListThatBreaksOffSaysNothingOfHowManyAreUnproven(t *testing.T) {
 			}
 			return broken
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, placed(t).places}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
 		c := s.memory("member-0")
 		for _, step := range []struct {
 			seen   int
@@ -266,7 +266,7 @@ func TestKindsThatAreNotSweptAnyMoreAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(1, 1)
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, placed(t).places}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
 		c := s.memory("member-0")
 		for round := range 3 {
 			s.kinds[0].Kind = fmt.Sprint("Another", round)
@@ -296,7 +296,7 @@ func TestAMemberThatGivesNoAnswerHoldsAWorkerForOneTimeout(t *testing.T) {
 					<-time.After(10 * time.Second)
 					return silence
 				}
-				by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, placed(t).places}
+				by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
 				c := s.memory("member-0")
 				for round := range 2 * kinds {
 					before := time.Now()
@@ -330,7 +330,7 @@ func TestAKindThatGivesNoAnswerHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, placed(t).places}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
 		c := s.memory("member-0")
 		const rounds = 4
 		for range rounds {
@@ -358,7 +358,7 @@ func TestAListThatIsForbiddenIsAskedForAsRarelyAsOthers(t *testing.T) {
 			}
 			return apierrors.NewServiceUnavailable("it is tried again soon")
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, placed(t).places}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
 		const sweeps = 3
 		for range sweeps {
 			s.sweep(t.Context(), s.memory("member-0"), by)
@@ -384,7 +384,7 @@ func TestWhatHungIsLeftOutUntilItsKindWasLookedAtToItsEnd(t *testing.T) {
 		s.list = func(_ context.Context, _ remote.Session, k remote.Kind, _ func(client.Object) error) error {
 			return answers[k.Kind]
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, placed(t).places}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
 		c := s.memory("member-0")
 		c.listed.noteHung(s.kinds[0].GroupVersionKind, "1")
 		isLeftOut := func() bool { return c.listed.hung[s.kinds[0].GroupVersionKind]["1"] }
@@ -412,7 +412,7 @@ func TestWhatHungHasItsTurnBesideANamespaceThatMayNotBeListed(t *testing.T) {
 		s := newSchedule(1, 1)
 		var answer error
 		s.list = func(context.Context, remote.Session, remote.Kind, func(client.Object) error) error { return answer }
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, placed(t).places}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
 		c, kind := s.memory("member-0"), s.kinds[0].GroupVersionKind
 		c.listed.noteHung(kind, "1")
 		for _, answer = range []error{errors.Join(forbidden, errHung), errors.Join(forbidden, context.DeadlineExceeded), errors.Join(forbidden)} {
@@ -436,7 +436,7 @@ func TestKindsThatAreNotSweptAnyMoreAreNotCounted(t *testing.T) {
 		s.list = func(_ context.Context, _ remote.Session, _ remote.Kind, do func(client.Object) error) error {
 			return do(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mcowner.KeyPrefix + "hash": "{"}}})
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, placed(t).places}
+		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
 		c := s.memory("member-0")
 		s.sweep(t.Context(), c, by)
 		s.kinds = s.kinds[:1]

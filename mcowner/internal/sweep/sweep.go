@@ -37,7 +37,6 @@ type Sweeper struct {
 	writers remote.Writers
 	limit   flowcontrol.RateLimiter
 	listing chan struct{} // has room for the one list that waits for the limit
-	asking  chan struct{} // has room for the one request for a single dependent that does
 	metrics *sweepMetrics
 	log     logr.Logger
 	unseen  unseen
@@ -108,11 +107,9 @@ const mostHung = 3
 
 var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep begins with the next kind, and goes on with others of this one", mostHung)
 
-// endsSweep reports whether an error says that there was no answer about a kind, or that the sweep has had its turn. A member that gives no
-// answer holds a worker for the time of one list then, however many kinds there are.
-func endsSweep(err error) bool {
-	return errors.Is(err, errHung) || errors.Is(err, errTurn) || remote.IsHung(err)
-}
+// isSilent reports whether an error says that there was no answer about a kind. It ends a sweep, so that a member that gives none
+// holds a worker for the time of one list, however many kinds there are.
+func isSilent(err error) bool { return errors.Is(err, errHung) || remote.IsHung(err) }
 
 func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
@@ -120,6 +117,10 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		pass: by.pass(c), cached: by.awake != nil, turn: turn{places: by.places, unsure: map[mcowner.Reference]error{}},
 		unheard: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[ownerKey]struct{}{},
 	}
+	if found.begin(ctx) != nil {
+		return
+	}
+	defer found.end()
 	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error {
 		var errs []error
 		kinds := s.allKinds()
@@ -128,10 +129,23 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 			c.forgetDue()
 		}
 		for _, k := range found.inTurn(kinds) {
-			err := s.lookAt(ctx, at, k, c, by, &found)
+			found.hanging, found.tally = 0, tally{strange: map[mcreconcile.ClusterName]int{}}
+			did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
+				s.look(ctx, at, k, obj, &found)
+				if found.hanging >= mostHung {
+					return errHung
+				}
+				return ctx.Err()
+			})
+			if did {
+				c.note(k.GroupVersionKind, found.tally)
+			}
+			if (did || apierrors.IsForbidden(err)) && !isSilent(err) { // all was looked at that may be
+				delete(found.hung, k.GroupVersionKind)
+			}
 			errs = append(errs, err)
-			if endsSweep(err) {
-				found.endedBy = k.GroupVersionKind
+			if isSilent(err) {
+				found.silent = k.GroupVersionKind
 				break
 			}
 		}
@@ -147,29 +161,6 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		s.log.Info("Could not sweep all of a cluster; trying again with the next sweep", "cluster", name, "error", err.Error())
 	}
 	s.tell(c, err)
-}
-
-// lookAt looks at the dependents of a kind.
-func (s *Sweeper) lookAt(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, by way, found *findings) error {
-	found.hanging, found.tally, found.costly = 0, newTally(), map[types.UID]tally{}
-	did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
-		found.eachInTurn(k.GroupVersionKind, obj, func() { s.look(ctx, at, k, obj, found) })
-		switch {
-		case found.hanging >= mostHung:
-			return errHung
-		case found.waited >= s.Interval:
-			return errTurn
-		}
-		return ctx.Err()
-	})
-	if did && !errors.Is(err, errTurn) {
-		c.note(k.GroupVersionKind, found.tally)
-	}
-	if (did || apierrors.IsForbidden(err)) && !endsSweep(err) { // all was looked at that may be
-		delete(found.hung, k.GroupVersionKind)
-	}
-	found.noteTurn(k.GroupVersionKind, found.costly, err)
-	return err
 }
 
 // allKinds returns the kinds of dependents there may be now.
@@ -207,6 +198,18 @@ func (s *Sweeper) scan(ctx context.Context, at remote.Session, k remote.Kind, do
 	return pages.Each(ctx, s.access, at, k, remote.OfFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error { return do(obj) })
 }
 
+// beforeList waits until a list may be asked for. One list at a time waits for the limit: a proof, or a removal, waits behind
+// that one, however many are due.
+func (s *Sweeper) beforeList(ctx context.Context) error {
+	select {
+	case s.listing <- struct{}{}:
+		defer func() { <-s.listing }()
+		return s.limit.Wait(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // eachCached calls do with the dependents of a kind as the cache of their cluster has them, if the kind is watched there.
 func (s *Sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error) {
 	if !s.Watched(c.name, k.GroupVersionKind) {
@@ -241,6 +244,7 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 	}
 	removal := log
 	var gone []mcowner.Reference
+	found.asked = 0
 	for _, owner := range inTurn(references) {
 		if owner.Fleet != s.Fleet || s.Controller != "" && owner.Manager != s.Controller {
 			continue
@@ -325,6 +329,7 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if err := s.unseen.has(owner); unseen && err != nil {
 		return is, err
 	}
+	found.asked++
 	if err := s.wait(ctx, &found.turn); err != nil {
 		return is, err
 	}
@@ -435,13 +440,13 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 
 // isToStay reports whether the deletion of an owner asked for its dependents to stay. Of several owners, each but the first waits for the
 // limit: strangers name as many as they like.
-func (s *Sweeper) isToStay(ctx context.Context, gone []mcowner.Reference, had *turn) (bool, error) {
+func (s *Sweeper) isToStay(ctx context.Context, gone []mcowner.Reference, of *turn) (bool, error) {
 	if s.Keep == nil {
 		return false, nil
 	}
 	for i, owner := range gone {
 		if i > 0 {
-			if err := s.wait(ctx, had); err != nil {
+			if err := s.wait(ctx, of); err != nil {
 				return false, err
 			}
 		}

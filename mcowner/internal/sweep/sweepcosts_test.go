@@ -38,7 +38,7 @@ func TestLooksListTheMembersOnce(t *testing.T) {
 	for _, name := range append(slices.Clone(names), "gone") {
 		s.Look(name)
 	}
-	now, _ := s.toLookAt(way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake(), placed(t).places})
+	now, _ := s.toLookAt(way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake(), newPlaces()})
 	if len(now) != len(names) || lists != 1 {
 		t.Errorf("%d clusters are looked at, want %d; the members were listed %d times for that", len(now), len(names), lists)
 	}
@@ -91,7 +91,7 @@ func TestWhatFailedInASweepIsToldInFewWords(t *testing.T) {
 		}
 		return true, nil
 	}
-	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, func(c *sweepMemory) *pass { return &c.listed }, nil, placed(t).places})
+	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()})
 	all := strings.Join(logged, "\n")
 	if len(logged) != 1 || len(all) > 4000 || !strings.Contains(all, "dependent-0 is to stay: refused") || !strings.Contains(all, "990 more") {
 		t.Errorf("the log has %d lines, which begin with %.300s", len(logged), all)
@@ -111,7 +111,7 @@ func TestWhetherADependentIsToStayIsAskedWithinTheLimit(t *testing.T) {
 				return keep, nil
 			}
 			before := time.Now()
-			if err := s.remove(t.Context(), remote.Session{}, s.kinds[0], &corev1.ConfigMap{}, make([]mcowner.Reference, 101), &findings{turn: placed(t)}, s.log); err != nil {
+			if err := s.remove(t.Context(), remote.Session{}, s.kinds[0], &corev1.ConfigMap{}, make([]mcowner.Reference, 101), &findings{turn: turn{places: newPlaces()}}, s.log); err != nil {
 				t.Error(err)
 			}
 			if took := time.Since(before); !keep && (asked != 101 || took < 4*time.Second) || keep && asked != 1 {

@@ -37,11 +37,8 @@ type pass struct {
 	// hung has dependents whose removal got no answer in time. They are left out until a look at their kind has reached the end, so
 	// that the others have their turn.
 	hung map[schema.GroupVersionKind]map[types.UID]bool
-	// had has dependents that have had their turn in sweeps that ended before the end of their kind, and what was seen of them. They are
-	// left out until a look at their kind ends in another way.
-	had map[schema.GroupVersionKind]map[types.UID]tally
-	// endedBy is the kind that ended the last look, as it got no answer in time, or the sweep has had its turn. The next one begins after it.
-	endedBy schema.GroupVersionKind
+	// silent is the kind that ended the last look, as it got no answer in time. The next one begins after it.
+	silent schema.GroupVersionKind
 }
 
 func (p *pass) noteHung(kind schema.GroupVersionKind, dependent types.UID) {
@@ -56,7 +53,7 @@ func (p *pass) noteHung(kind schema.GroupVersionKind, dependent types.UID) {
 
 // inTurn returns kinds in the order in which they are looked at.
 func (p *pass) inTurn(kinds []remote.Kind) []remote.Kind {
-	next := 1 + slices.IndexFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == p.endedBy })
+	next := 1 + slices.IndexFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == p.silent })
 	return slices.Concat(kinds[next:], kinds[:next])
 }
 
@@ -104,10 +101,14 @@ func (c *sweepMemory) forgetDue() {
 // tell shows what a sweep came to. How many dependents have owners in another cluster than the one that has its name is logged
 // if that is news.
 func (s *Sweeper) tell(c *sweepMemory, err error) {
-	all := newTally()
+	all := tally{strange: map[mcreconcile.ClusterName]int{}}
 	c.mu.Lock()
 	for _, of := range c.tallies {
-		all.add(of)
+		all.unproven += of.unproven
+		all.unidentified += of.unidentified
+		for owners, n := range of.strange {
+			all.strange[owners] += n
+		}
 	}
 	before := c.strange
 	c.strange = all.strange
