@@ -41,9 +41,9 @@ func (w *world) failedIn() string {
 	return w.mustGet(w.Local, "a").Annotations[keysDomain+"/failed-in"]
 }
 
-// halted returns how many clusters of the owner wait since others have failed, and one that does not.
-func (o *outcomes) halted(owner string) (waiting int, failed string) {
-	for _, r := range o.of(owner) {
+// halted returns how many clusters of the owner a wait since others have failed, and one that does not.
+func (o *outcomes) halted() (waiting int, failed string) {
+	for _, r := range o.of("a") {
 		switch {
 		case r.Err != nil && strings.Contains(r.Err.Error(), "clusters have failed"):
 			waiting++
@@ -74,7 +74,7 @@ func TestARolloutThatAClusterRefusedIsHaltedAfterARestart(t *testing.T) {
 			bad := ""
 			eventually(t, "it is halted", func() bool {
 				var waiting int
-				waiting, bad = told.halted("a")
+				waiting, bad = told.halted()
 				return waiting == 2 && bad != "" && strings.Contains(w.failedIn(), bad) && p.isAtRest()
 			})
 			by.Store(&bad)
@@ -83,7 +83,7 @@ func TestARolloutThatAClusterRefusedIsHaltedAfterARestart(t *testing.T) {
 				before := w.mustGet(w.Local, "a").ResourceVersion
 				p, told = begin()
 				eventually(t, "it is still halted", func() bool {
-					waiting, failed := told.halted("a")
+					waiting, failed := told.halted()
 					return waiting == 2 && failed == bad && p.isAtRest()
 				})
 				if now := w.mustGet(w.Local, "a").ResourceVersion; now != before {
@@ -194,7 +194,7 @@ func TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst(t *testing.T) {
 	bad := ""
 	eventually(t, "it is halted", func() bool {
 		var waiting int
-		waiting, bad = told.halted("a")
+		waiting, bad = told.halted()
 		return waiting == 2 && bad != "" && strings.Contains(w.failedIn(), bad) && p.isAtRest()
 	})
 	by.Store(&bad)
@@ -216,14 +216,14 @@ func TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst(t *testing.T) {
 		}
 	}
 	eventually(t, "it is halted without the one that has failed", func() bool {
-		waiting, _ := told.halted("a")
+		waiting, _ := told.halted()
 		return waiting == 2 && p.isAtRest()
 	})
 	if err := p.members.Set(p.member(last)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it is halted by the one that has failed", func() bool {
-		waiting, failed := told.halted("a")
+		waiting, failed := told.halted()
 		return waiting == 2 && failed == bad && p.isAtRest()
 	})
 	for _, cp := range w.Members {
@@ -254,8 +254,8 @@ func TestTwoControllersOfAnOwnerHaltEachForItself(t *testing.T) {
 	})
 	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
 	eventually(t, "both are halted, and nothing goes on", func() bool {
-		a, _ := of[0].halted("a")
-		b, _ := of[1].halted("a")
+		a, _ := of[0].halted()
+		b, _ := of[1].halted()
 		return a == 2 && b == 2 && p.isAtRest()
 	})
 }

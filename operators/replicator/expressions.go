@@ -30,8 +30,9 @@ const (
 	mostTimeOfAll = 5 * time.Second
 	// mostSaid is how much is told of an error, in bytes: it may quote what the object has.
 	mostSaid = 1024
-	// mostPrograms are kept. Each is good for all targets.
-	mostPrograms = 1024
+	// mostPrograms are kept, of texts of at most mostKept bytes: one takes a hundred times as much memory. Each is good for all targets.
+	mostPrograms = 256
+	mostKept     = 1024
 )
 
 // expressions evaluates CEL. It may be used by several workers at once.
@@ -123,17 +124,29 @@ func (e *expressions) program(text string) (cel.Program, error) {
 	}
 	program, err := e.env.Program(parsed, cel.CostLimit(mostCost), cel.CostTracking(callCosts{}), cel.InterruptCheckFrequency(1),
 		cel.CustomDecoratorV2(boundComparisons))
-	if err == nil {
+	if err == nil && len(text) <= mostKept {
 		e.programs.Add(text, program)
 	}
 	return program, err
 }
 
-// known returns an error about a function that there is not.
+// known returns an error about what an expression has that there is not. A message, which CEL has for protocol buffers, would copy all that it is
+// made of.
 func (e *expressions) known(parsed *cel.Ast) (err error) {
 	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
-		if x.Kind() == ast.CallKind && !e.env.HasFunction(x.AsCall().FunctionName()) {
-			err = fmt.Errorf("there is no function %s", x.AsCall().FunctionName())
+		switch x.Kind() {
+		case ast.CallKind:
+			if name := x.AsCall().FunctionName(); !e.env.HasFunction(name) {
+				err = fmt.Errorf("there is no function %s", name)
+			}
+		case ast.StructKind:
+			err = fmt.Errorf("there are no messages, such as %.64s: a map is written {\"key\": value}", x.AsStruct().TypeName())
+		case ast.SelectKind:
+			of := x.AsSelect()
+			if of.IsTestOnly() && of.Operand().Kind() == ast.IdentKind && of.Operand().AsIdent() == "cluster" {
+				err = fmt.Errorf("cluster.%.64s is no field of an object: has() tells of a label, as in has(cluster.labels.region)", of.FieldName())
+			}
+		default: // it is there, or shows when it is evaluated
 		}
 	}))
 	return err

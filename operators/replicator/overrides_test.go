@@ -108,6 +108,11 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 		says string
 	}{
 		"expressions that double it": {v1alpha1.Override{Target: on, CEL: again}, "more than"},
+		"messages":                   {cel("[{'x':1}]" + strings.Repeat(".map(a,{'x':a,'y':a})", 30) + ".map(a,google.protobuf.Struct{fields:a}).size()"), "there are no messages"},
+		"a label that is a number":   {cel(`cluster.labels["tier"] == 3 ? 1 : 2`), "text is compared with a number"},
+		"a number that is text":      {cel(`3 != cluster.name ? 1 : 2`), "text is compared with a number"},
+		"has of labels":              {cel(`has(cluster.labels) ? 1 : 2`), "has() tells of a label"},
+		"has of the name":            {cel(`has(cluster.name) ? 1 : 2`), "has() tells of a label"},
 		"functions of strings":       {cel(`"a".replace("a", "b")`), "no function replace"},
 		"no such label":              {cel(`int(cluster.labels["size"])`), "no such key: size"},
 		"no CEL":                     {cel(`1 +`), "Syntax error"},
@@ -134,7 +139,7 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 		"copies of copies":           {v1alpha1.Override{Target: on, JSONPatch: doubling}, "copy"},
 		"more than a megabyte":       {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"spec":{"x":"` + strings.Repeat("x", mostBytes) + `"}}`)}, "more than"},
 	} {
-		all, err := desiredOf(t, withOverride(c.Override), nil)
+		all, err := desiredOf(t, withOverride(c.Override), map[string]string{"tier": "3"})
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "spec.") {
 			t.Errorf("%s: the error is %.300v", name, err)
 		}
@@ -158,11 +163,13 @@ func TestWhatExpressionsDoWithTextIsBounded(t *testing.T) {
 	}}
 	two := "[[[object.text+object.text],[object.text+object.text]]]" + strings.Repeat(".map(p,[p[0]+p[0],p[1]+p[1]])", 13)
 	for expression, says := range map[string]string{
-		"object.many.map(x, object.text + object.text).size()":           "cost limit",
-		"object.many.map(x, bytes(object.text)).size()":                  "cost limit",
-		`object.many.map(x, object.text.contains("y")).size()`:           "cost limit",
+		"object.many.map(x, object.text + object.text).size()": "cost limit",
+		"object.many.map(x, bytes(object.text)).size()":        "cost limit",
+		`object.many.map(x, object.text.contains("y")).size()`: "cost limit",
+		"[[1]]" + strings.Repeat(".map(a,a+a)", 13) + ".map(a," + strings.Repeat("[1]+(", 100) + "a" + strings.Repeat(")", 100) + ").map(a,a!=a" + strings.Repeat("||a!=a", 500) + ")": "cost limit",
 		two + ".map(p, p[0] == p[1])":                                    "more than",
 		"{}[object.text]":                                                "no such key",
+		`!has(cluster.labels.tier) && 1 == 1.0`:                          "",
 		`(object.text + "y").endsWith("y") && "y" in [object.text, "y"]`: "",
 	} {
 		r := replicator("r", nil, large)

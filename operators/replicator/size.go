@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/google/cel-go/common/operators"
@@ -21,13 +22,21 @@ const costly = 100
 type callCosts struct{}
 
 // CallCost implements [interpreter.ActualCostEstimator].
-func (callCosts) CallCost(_, _ string, args []ref.Val, result ref.Val) *uint64 {
+func (callCosts) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	cost := 1 + textOf(result)/costly
 	for _, arg := range args {
-		cost += textOf(arg) / costly
+		switch function {
+		case operators.Equals, operators.NotEquals, operators.In:
+			cost += mostValues - max(0, leftAfter(arg, mostValues, compared))
+		default:
+			cost += textOf(arg) / costly
+		}
 	}
 	return new(uint64(cost)) //nolint:gosec // it is not negative
 }
+
+// compared is how much a value counts that is compared, without what is in it.
+func compared(v ref.Val) int { return 1 + textOf(v)/costly }
 
 // textOf returns how many bytes of text a value is.
 func textOf(v ref.Val) int {
@@ -63,23 +72,33 @@ type boundComparison struct {
 
 // Exec implements [interpreter.InterpretableV2].
 func (b *boundComparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	var compared [2]ref.Val
+	var both [2]ref.Val
 	for i, arg := range b.Args() {
-		if compared[i] = fewValues(arg.Exec(frame)); types.IsUnknownOrError(compared[i]) {
-			return compared[i]
+		if both[i] = fewValues(arg.Exec(frame)); types.IsUnknownOrError(both[i]) {
+			return both[i]
 		}
 	}
-	left, right := compared[0], compared[1]
+	left, right := both[0], both[1]
 	switch b.Function() {
-	case operators.Equals:
-		return types.Equal(left, right)
-	case operators.NotEquals:
-		return types.Bool(types.Equal(left, right) != types.True)
+	case operators.Equals, operators.NotEquals:
+		if isText(left) && isNumber(right) || isNumber(left) && isText(right) {
+			return types.WrapErr(errTextAndNumber)
+		}
+		return types.Bool((types.Equal(left, right) == types.True) == (b.Function() == operators.Equals))
 	}
 	if in, ok := right.(traits.Container); ok {
 		return in.Contains(left)
 	}
 	return types.MaybeNoSuchOverloadErr(right)
+}
+
+// errTextAndNumber says what CEL tells where it checks types: labels are text always, and one that is compared with 3 would never be equal.
+var errTextAndNumber = errors.New("text is compared with a number: write \"3\", or int(...)")
+
+func isText(v ref.Val) bool { return v.Type() == types.StringType }
+
+func isNumber(v ref.Val) bool {
+	return v.Type() == types.IntType || v.Type() == types.UintType || v.Type() == types.DoubleType
 }
 
 // Eval implements [interpreter.InterpretableV2].
@@ -89,7 +108,7 @@ func (b *boundComparison) Eval(in interpreter.Activation) ref.Val {
 
 // fewValues returns a value, or an error if it has more than may be.
 func fewValues(v ref.Val) ref.Val {
-	if leftAfter(v, mostValues, func(v ref.Val) int { return 1 + textOf(v)/costly }) < 0 {
+	if leftAfter(v, mostValues, compared) < 0 {
 		return types.WrapErr(errManyValues)
 	}
 	return v
