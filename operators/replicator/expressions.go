@@ -134,22 +134,21 @@ func (e *expressions) program(text string) (cel.Program, error) {
 // made of.
 func (e *expressions) known(parsed *cel.Ast) (err error) {
 	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
-		switch x.Kind() {
-		case ast.CallKind:
-			if name := x.AsCall().FunctionName(); !e.env.HasFunction(name) {
-				err = fmt.Errorf("there is no function %s", name)
-			}
-		case ast.StructKind:
+		switch kind := x.Kind(); {
+		case kind == ast.CallKind && !e.env.HasFunction(x.AsCall().FunctionName()):
+			err = fmt.Errorf("there is no function %s", x.AsCall().FunctionName())
+		case kind == ast.StructKind:
 			err = fmt.Errorf("there are no messages, such as %.64s: a map is written {\"key\": value}", x.AsStruct().TypeName())
-		case ast.SelectKind:
-			of := x.AsSelect()
-			if of.IsTestOnly() && of.Operand().Kind() == ast.IdentKind && of.Operand().AsIdent() == "cluster" {
-				err = fmt.Errorf("cluster.%.64s is no field of an object: has() tells of a label, as in has(cluster.labels.region)", of.FieldName())
-			}
-		default: // it is there, or shows when it is evaluated
+		case kind == ast.SelectKind && isOfCluster(x.AsSelect()):
+			err = fmt.Errorf("cluster.%.64s is always there: has() tells of a label, as in has(cluster.labels.region)", x.AsSelect().FieldName())
 		}
 	}))
 	return err
+}
+
+// isOfCluster reports whether a field is has(cluster.name), or the like: that is a variable, and not a field.
+func isOfCluster(field ast.SelectExpr) bool {
+	return field.IsTestOnly() && field.Operand().Kind() == ast.IdentKind && field.Operand().AsIdent() == "cluster"
 }
 
 func indexIn(list []any, part string) (int, error) {
