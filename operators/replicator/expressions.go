@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/env"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
@@ -119,7 +118,7 @@ func (e *expressions) program(text string) (cel.Program, error) {
 	if err := issues.Err(); err != nil {
 		return nil, err
 	}
-	if err := e.known(parsed); err != nil {
+	if err := (&shape{env: e.env}).check(parsed.NativeRep().Expr(), 0); err != nil {
 		return nil, err
 	}
 	program, err := e.env.Program(parsed, cel.CostLimit(mostCost), cel.CostTracking(callCosts{}), cel.InterruptCheckFrequency(1),
@@ -128,27 +127,6 @@ func (e *expressions) program(text string) (cel.Program, error) {
 		e.programs.Add(text, program)
 	}
 	return program, err
-}
-
-// known returns an error about what an expression has that there is not. A message, which CEL has for protocol buffers, would copy all that it is
-// made of.
-func (e *expressions) known(parsed *cel.Ast) (err error) {
-	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
-		switch kind := x.Kind(); {
-		case kind == ast.CallKind && !e.env.HasFunction(x.AsCall().FunctionName()):
-			err = fmt.Errorf("there is no function %s", x.AsCall().FunctionName())
-		case kind == ast.StructKind:
-			err = fmt.Errorf("there are no messages, such as %.64s: a map is written {\"key\": value}", x.AsStruct().TypeName())
-		case kind == ast.SelectKind && isOfCluster(x.AsSelect()):
-			err = fmt.Errorf("cluster.%.64s is always there: has() tells of a label, as in has(cluster.labels.region)", x.AsSelect().FieldName())
-		}
-	}))
-	return err
-}
-
-// isOfCluster reports whether a field is has(cluster.name), or the like: that is a variable, and not a field.
-func isOfCluster(field ast.SelectExpr) bool {
-	return field.IsTestOnly() && field.Operand().Kind() == ast.IdentKind && field.Operand().AsIdent() == "cluster"
 }
 
 func indexIn(list []any, part string) (int, error) {

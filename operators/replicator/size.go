@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/google/cel-go/common/operators"
@@ -81,24 +80,12 @@ func (b *boundComparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	left, right := both[0], both[1]
 	switch b.Function() {
 	case operators.Equals, operators.NotEquals:
-		if isText(left) && isNumber(right) || isNumber(left) && isText(right) {
-			return types.WrapErr(errTextAndNumber)
-		}
 		return types.Bool((types.Equal(left, right) == types.True) == (b.Function() == operators.Equals))
 	}
 	if in, ok := right.(traits.Container); ok {
 		return in.Contains(left)
 	}
 	return types.MaybeNoSuchOverloadErr(right)
-}
-
-// errTextAndNumber says what CEL tells where it checks types: labels are text always, and one that is compared with 3 would never be equal.
-var errTextAndNumber = errors.New("text is compared with a number: write \"3\", or int(...)")
-
-func isText(v ref.Val) bool { return v.Type() == types.StringType }
-
-func isNumber(v ref.Val) bool {
-	return v.Type() == types.IntType || v.Type() == types.UintType || v.Type() == types.DoubleType
 }
 
 // Eval implements [interpreter.InterpretableV2].
