@@ -15,7 +15,7 @@ func FuzzExpressionsEnd(f *testing.F) {
 	for _, text := range []string{
 		`cluster.name + "-" + object.metadata.name`, `int(cluster.labels["size"]) * 2`, `object.list.filter(x, x > 1).map(x, {"name": string(x)})`,
 		doubled("a+a", 30), doubled("[a,a]", 30) + ".map(a, a == a)", doubled("{a:a}", 30) + ".map(a, a in [a])", `{b"a": 1}[b"a"]`, `[1][[1]]`,
-		strings.Repeat("[", 300), strings.Repeat("-", 300) + "1", `timestamp("2026-11-26T00:00:00Z").getHours("Europe/Berlin")`, `duration("9223372036s")`,
+		strings.Repeat("[", 300), strings.Repeat("-", 300) + "1", `timestamp("2026-11-26T00:00:00Z").getHours("Europe/Berlin")`, `duration("9223372036s")`, `int()`,
 	} {
 		f.Add(text)
 	}

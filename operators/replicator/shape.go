@@ -89,12 +89,12 @@ func (s *shape) checkCall(x ast.CallExpr, loops int) error {
 	if x.IsMemberFunction() {
 		all = append([]ast.Expr{x.Target()}, all...)
 	}
-	if name == operators.Equals || name == operators.NotEquals {
+	if (name == operators.Equals || name == operators.NotEquals) && len(all) == 2 {
 		if isOfCluster(all[0]) && isNumber(all[1]) || isNumber(all[0]) && isOfCluster(all[1]) {
 			return errors.New("the cluster's name and labels are text, which is never equal to a number: write \"3\", or int(...)")
 		}
 	}
-	if stepsOf(all[0]) >= mostSteps {
+	if len(all) > 0 && stepsOf(all[0]) >= mostSteps {
 		return errLong
 	}
 	return s.checkAll(all, loops)
