@@ -297,12 +297,16 @@ func (w *world) write(cp *mctest.ControlPlane, value string) (*corev1.ConfigMap,
 	return cm, cp.Client().Create(w.t.Context(), cm)
 }
 
-// isAsked waits until the webhooks are asked about what is written.
+// isAsked waits until the webhooks are asked about what is written: both, of which one is installed before the other.
 func (w *world) isAsked(cp *mctest.ControlPlane) {
 	w.t.Helper()
 	w.eventually("webhooks are asked about what is written in "+cp.Name, func() bool {
 		_, err := w.write(cp, cp.Name)
-		return err != nil && strings.Contains(err.Error(), "forbidden by "+cp.Name)
+		if err == nil || !strings.Contains(err.Error(), "forbidden by "+cp.Name) {
+			return false
+		}
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: asked, GenerateName: "c-"}, Data: map[string]string{"value": "allowed"}}
+		return cp.Client().Create(w.t.Context(), cm, client.DryRunAll) == nil && cm.Data["cluster"] != ""
 	})
 }
 
