@@ -147,6 +147,24 @@ func TestEachStateOfAMemberThatIsNotReadyComesWithOneThingToDo(t *testing.T) {
 	t.Run("none, with a ClusterAccess that is Ready", func(t *testing.T) { cure(t, memberOf("", ""), accessOf("minted", "")) })
 }
 
+// TestWhyAMemberIsUnreachableIsToldAlsoWhileItIsHeldBack, unless that is all there is to it.
+func TestWhyAMemberIsUnreachableIsToldAlsoWhileItIsHeldBack(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]membersv1alpha1.Spec{"paused": {Paused: true}, "to leave": {Leave: true}} {
+		member := memberOf("Unreachable", "Timeout")
+		member.Spec.Paused, member.Spec.Leave = spec.Paused, spec.Leave
+		text, _ := command.Describe(member, nil)
+		if _, first, _ := strings.Cut(text, "Do this:"); !strings.Contains(text, "Timeout: ") || strings.Contains(first, "mcctl ") {
+			t.Errorf("%s: it is not told why, first of all:\n%s", name, text)
+		}
+		member = memberOf("Ready", "Paused")
+		member.Spec.Paused = true
+		if text, _ := command.Describe(member, nil); strings.Contains(text, "Paused: \n") || !strings.Contains(text, "mcctl resume east") {
+			t.Errorf("that it is paused is told twice, or not what to do:\n%s", text)
+		}
+	}
+}
+
 // TestCredentialsThatEndWhileNobodyUsesThemAreNotToBeRenewed: a manager renews those of a ClusterAccess when it uses them.
 func TestCredentialsThatEndWhileNobodyUsesThemAreNotToBeRenewed(t *testing.T) {
 	t.Parallel()

@@ -309,7 +309,9 @@ func state(k known, now time.Time) finding {
 	if m.Status.Version != "" {
 		f.says += ", " + m.Status.Version
 	}
-	if m.Status.Reason != "" && !m.Spec.Paused && !m.Spec.Drained && !m.Spec.Leave { // these have a line of their own
+	switch m.Status.Reason {
+	case "", fleet.ReasonPaused, fleet.ReasonDrained: // these have a line of their own
+	default:
 		f.says += "\n" + m.Status.Reason + ": " + m.Status.Message
 		f.cure = cureOf(m.Status.Reason, k.access)
 	}

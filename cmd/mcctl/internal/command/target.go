@@ -138,6 +138,10 @@ func (s *side) connectMember(ctx context.Context) (*reached, error) {
 	if *s.flags.Context == "" && *s.flags.KubeConfig == "" && *s.flags.APIServer == "" {
 		return nil, usageError("say which cluster is meant with --member-context, or --member-kubeconfig")
 	}
+	raw, err := s.flags.ToRawKubeConfigLoader().RawConfig()
+	if err == nil && *s.flags.Context == "" && *s.flags.APIServer == "" && raw.CurrentContext == "" { // it would be the cluster of the Pod that this is in
+		return nil, usageError("the member's kubeconfig has no current context: say which is meant with --member-context")
+	}
 	return s.connect(ctx)
 }
 

@@ -69,6 +69,7 @@ func TestAWrongCommandLineAsksNoServer(t *testing.T) {
 		"labels that are none":       {join("--labels", "a=b=c"), "--labels"},
 		"an account without a space": {join("--service-account", "fleet"), "NAMESPACE/NAME"},
 		"an unknown dry run":         {join("--dry-run=maybe"), "--dry-run"},
+		"no context of the member":   {[]string{"join", "east", "--kubeconfig", at, "--context", "hub", "--member-kubeconfig", write(t, "apiVersion: v1\nkind: Config\n"), "--rules", good}, "--member-context"},
 		"a format without a dry run": {join("-o", "yaml"), "--dry-run=client"},
 		"rights for nobody knows":    {[]string{"rbac", "east", "--rules", good, "--dry-run=client"}, "--service-account"},
 		"an unknown way to leave":    {[]string{"leave", "east", "--kubeconfig", at, "--dependents", "burn"}, "keep"},
