@@ -29,8 +29,8 @@ const (
 	mostTimeOfAll = 5 * time.Second
 	// mostSaid is how much is told of an error, in bytes: it may quote what the object has.
 	mostSaid = 1024
-	// mostPrograms are kept, of texts of at most mostKept bytes: one takes a hundred times as much memory. Each is good for all targets.
-	mostPrograms = 256
+	// mostPrograms are kept, of texts of at most mostKept bytes: one takes up to a thousand times as much memory. Each is good for all targets.
+	mostPrograms = 64
 	mostKept     = 1024
 )
 

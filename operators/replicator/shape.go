@@ -16,7 +16,7 @@ const (
 	// mostLoops is how deep loops may be in loops. One after the other, there may be many.
 	mostLoops = 4
 	// mostSteps is how long a path may be, such as object.spec.replicas, which has two.
-	mostSteps = 32
+	mostSteps = 16
 	// mostMade is how many elements the lists and maps have together that are written within loops.
 	mostMade = 128
 )
@@ -113,16 +113,15 @@ func (s *shape) checkPath(x ast.Expr, loops int) error {
 
 var errLong = fmt.Errorf("a path has more than %d steps", mostSteps)
 
-// stepsOf returns how many steps a path has, zero if an expression is none.
+// stepsOf returns how many steps a path has, zero if an expression is none. One that goes on from either of two takes the steps of both.
 func stepsOf(x ast.Expr) int {
-	for n := 0; ; n++ {
-		switch before := stepBefore(x); before {
-		case nil:
-			return n
-		default:
-			x = before
-		}
+	if before := stepBefore(x); before != nil {
+		return 1 + stepsOf(before)
 	}
+	if x.Kind() == ast.CallKind && x.AsCall().FunctionName() == operators.Conditional && len(x.AsCall().Args()) == 3 {
+		return max(stepsOf(x.AsCall().Args()[1]), stepsOf(x.AsCall().Args()[2]))
+	}
+	return 0
 }
 
 // stepBefore returns of what a path is a field or an element, nil if an expression is none.
