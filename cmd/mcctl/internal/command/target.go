@@ -139,7 +139,8 @@ func (s *side) connectMember(ctx context.Context) (*reached, error) {
 		return nil, usageError("say which cluster is meant with --member-context, or --member-kubeconfig")
 	}
 	raw, err := s.flags.ToRawKubeConfigLoader().RawConfig()
-	if err == nil && *s.flags.Context == "" && *s.flags.APIServer == "" && raw.CurrentContext == "" { // it would be the cluster of the Pod that this is in
+	named := *s.flags.Context != "" || *s.flags.APIServer != "" || *s.flags.ClusterName != ""
+	if err == nil && !named && raw.CurrentContext == "" { // it would be the cluster of the Pod that this is in
 		return nil, usageError("the member's kubeconfig has no current context: say which is meant with --member-context")
 	}
 	return s.connect(ctx)
