@@ -54,6 +54,17 @@ func (o *outcomes) halted() (waiting int, failed string) {
 	return waiting, failed
 }
 
+// isHalted waits until two clusters of the owner a wait since another has failed, and returns that one.
+func (w *world) isHalted(p *process, told *outcomes) (failed string) {
+	w.t.Helper()
+	eventually(w.t, "it is halted", func() bool {
+		var waiting int
+		waiting, failed = told.halted()
+		return waiting == 2 && failed != "" && strings.Contains(w.failedIn(), failed) && p.isAtRest()
+	})
+	return failed
+}
+
 // TestARolloutThatAClusterRefusedIsHaltedAfterARestart: whichever clusters are looked at first. Nothing is written then.
 func TestARolloutThatAClusterRefusedIsHaltedAfterARestart(t *testing.T) {
 	t.Parallel()
@@ -71,12 +82,7 @@ func TestARolloutThatAClusterRefusedIsHaltedAfterARestart(t *testing.T) {
 			}
 			p, told := begin()
 			w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
-			bad := ""
-			eventually(t, "it is halted", func() bool {
-				var waiting int
-				waiting, bad = told.halted()
-				return waiting == 2 && bad != "" && strings.Contains(w.failedIn(), bad) && p.isAtRest()
-			})
+			bad := w.isHalted(p, told)
 			by.Store(&bad)
 			for range 2 {
 				p.stop()
@@ -191,12 +197,7 @@ func TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst(t *testing.T) {
 	}
 	p, told := begin(func(*fleettest.Provider) {})
 	w.create(w.Local, w.owner("a"))
-	bad := ""
-	eventually(t, "it is halted", func() bool {
-		var waiting int
-		waiting, bad = told.halted()
-		return waiting == 2 && bad != "" && strings.Contains(w.failedIn(), bad) && p.isAtRest()
-	})
+	bad := w.isHalted(p, told)
 	by.Store(&bad)
 	p.stop()
 	p, told = begin(func(members *fleettest.Provider) {

@@ -14,21 +14,27 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
+// placed is a reconciler whose targets cannot be found while something fails, and which tells each time that it was so.
+func (w *world) placed(fail *atomic.Bool, failed func()) *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	find := r.Targets
+	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		if fail.Load() {
+			failed()
+			return nil, errors.New("the placement service does not answer")
+		}
+		return find(ctx, owner)
+	}
+	return r
+}
+
 // TestTargetsThatCannotBeFoundLaterAreTold, once members have changed, and the account of what is in the clusters goes on.
 func TestTargetsThatCannotBeFoundLaterAreTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	var fail atomic.Bool
-	r := w.spread()
-	find := r.Targets
-	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
-		if fail.Load() {
-			return nil, errors.New("the placement service does not answer")
-		}
-		return find(ctx, owner)
-	}
-	p := w.run(r)
+	p := w.run(w.placed(&fail, func() {}))
 	w.create(w.Local, w.owner("a", one.Name, two.Name))
 	w.isCopied(one, "a")
 	w.isCopied(two, "a")
@@ -48,16 +54,7 @@ func TestTargetsThatCannotBeFoundAreAskedForLessAndLess(t *testing.T) {
 	one, two := w.Members[0], w.Members[1]
 	var fail atomic.Bool
 	var last atomic.Pointer[time.Time]
-	r := w.spread()
-	find := r.Targets
-	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
-		if fail.Load() {
-			last.Store(new(time.Now()))
-			return nil, errors.New("the placement service does not answer")
-		}
-		return find(ctx, owner)
-	}
-	p := w.run(r)
+	p := w.run(w.placed(&fail, func() { last.Store(new(time.Now())) }))
 	w.create(w.Local, w.owner("a", one.Name, two.Name))
 	w.isCopied(one, "a")
 	w.isCopied(two, "a")

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +26,11 @@ import (
 )
 
 // refusing is an ownerless cluster in which some owners may not be read.
-type refusing struct{ ownerless }
+type refusing struct {
+	ownerless
+
+	refused atomic.Int32
+}
 
 // GetAPIReader implements cluster.Cluster.
 func (r *refusing) GetAPIReader() client.Reader { return r }
@@ -32,6 +38,7 @@ func (r *refusing) GetAPIReader() client.Reader { return r }
 // Get refuses the owners of strangers.
 func (r *refusing) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if strings.HasPrefix(key.Name, "stranger") {
+		r.refused.Add(1)
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, key.Name, nil)
 	}
 	return r.ownerless.Get(ctx, key, obj, opts...)
@@ -228,5 +235,64 @@ func TestManyOwnersThatAreThereHoldUpNoOrphan(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// sweepOf sweeps the local cluster once, where these are the dependents.
+func sweepOf(t *testing.T, s *Sweeper, dependents []client.Object) {
+	t.Helper()
+	each := func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
+		for _, obj := range dependents {
+			if err := do(obj); err != nil {
+				return true, err
+			}
+		}
+		return true, nil
+	}
+	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()})
+}
+
+// TestAnOwnerThatMayNotBeReadIsAskedForOnce in a sweep, whatever has it.
+func TestAnOwnerThatMayNotBeReadIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	mgr := &refusing{}
+	s := knownSweeper(mgr)
+	s.limit = newLimit(1000)
+	all := make([]client.Object, 50)
+	for i := range all {
+		all[i] = dependent(t, mcreconcile.LocalCluster, "same", "stranger", 1, "here")
+		all[i].SetUID(types.UID(fmt.Sprint(i)))
+	}
+	sweepOf(t, s, all)
+	if n := mgr.refused.Load(); n != 1 {
+		t.Errorf("it was asked for %d times", n)
+	}
+}
+
+// TestEachOwnerOfManyHasItsTurn: of twenty objects, each has one owner that is gone, among forty that may not be read.
+func TestEachOwnerOfManyHasItsTurn(t *testing.T) {
+	t.Parallel()
+	s := knownSweeper(&refusing{})
+	s.limit, s.DryRun = newLimit(1e6), true
+	found := map[string]bool{}
+	s.log = funcr.New(func(_, args string) {
+		if _, of, gone := strings.Cut(args, "/made-up-"); gone && strings.Contains(args, "Would remove") {
+			number, _, _ := strings.Cut(of, `"`)
+			found[number] = true
+		}
+	}, funcr.Options{})
+	var all []client.Object
+	for i := range 20 {
+		name := fmt.Sprint("made-up-", i)
+		obj := dependent(t, mcreconcile.LocalCluster, name, "stranger", 40, "here")
+		annotations := obj.GetAnnotations()
+		maps.Copy(annotations, dependent(t, mcreconcile.LocalCluster, name, "owner", 1, "here").GetAnnotations())
+		all = append(all, obj)
+	}
+	for sweeps := 0; len(found) < len(all); sweeps++ {
+		if sweeps == 1000 {
+			t.Fatalf("of %d objects, %d were found", len(all), len(found))
+		}
+		sweepOf(t, s, all)
 	}
 }

@@ -1,0 +1,67 @@
+package dependents
+
+import (
+	"cmp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// plan is what an owner asks for. It is not changed: the next one is another.
+type plan struct {
+	seq         uint64         // grows with what may be desired
+	since       time.Time      // when it was made
+	home        remote.Session // the owner's cluster when the plan was made
+	owner       client.Object
+	ref         mcowner.Reference
+	mode        mode
+	policy      Policy
+	rollout     Rollout
+	revision    hash                                          // of what the owner says, if the rollout limits anything
+	propagation metav1.DeletionPropagation                    // of dependents that are removed
+	unclear     error                                         // why it is not known what becomes of dependents when the owner goes
+	targets     []mcreconcile.ClusterName                     // ordered, each once
+	asOf        uint64                                        // the owner's changes just before the targets were found
+	usable      map[mcreconcile.ClusterName]*fleet.Engagement // that the owner may have dependents in, just before the targets were found
+}
+
+// unplanned is an owner as it was read, while no plan could be made of that.
+type unplanned struct {
+	owner client.Object
+	ref   mcowner.Reference
+	left  bool // there may be dependents
+	keep  bool // they are to stay by its policy, or that is not known
+}
+
+// keeps reports whether dependents of the owner are to stay, or that is not known. It was seen to be deleted as seen says, empty for not at all.
+func (u unplanned) keeps(seen metav1.DeletionPropagation) bool {
+	said, unclear := saidPolicy(u.owner)
+	return cmp.Or(said, seen) == metav1.DeletePropagationOrphan || unclear != nil || u.keep
+}
+
+// keeps reports whether dependents of the owner of this UID are to stay by the plan, or that is not known.
+func (p *plan) keeps(uid types.UID) bool {
+	if p == nil || p.ref.UID != uid {
+		return false
+	}
+	return p.mode == finishing && p.propagation == metav1.DeletePropagationOrphan || p.isUnclear() || p.policy.Keep
+}
+
+// isUnclear reports whether it is not known what becomes of dependents when the owner goes.
+func (p *plan) isUnclear() bool { return p.unclear != nil }
+
+// mode is what is done about an owner.
+type mode int8
+
+const (
+	serving   mode = iota
+	finishing      // it is being deleted
+	retiring       // it is no longer the controller's, and is let go
+)

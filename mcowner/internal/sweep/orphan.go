@@ -1,0 +1,252 @@
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// ownerKey is an owner as its cluster has it. What references say besides may be anything, however long.
+type ownerKey struct {
+	key string // of the reference
+	uid types.UID
+}
+
+func ownerKeyOf(owner mcowner.Reference) ownerKey { return ownerKey{owner.Key(), owner.UID} }
+
+// look removes a dependent if it is proved to be orphaned.
+func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, found *findings) {
+	if found.hung[k.GroupVersionKind][obj.GetUID()] || !obj.GetDeletionTimestamp().IsZero() {
+		return
+	}
+	log := s.log.WithValues("cluster", at.Name(), "object", k.Describe(obj))
+	references, err := mcowner.References(obj, at.ID)
+	if err != nil {
+		found.unproven++
+		log.V(1).Info("Left a dependent alone", "why", err.Error())
+		return
+	}
+	removal := log
+	var gone []mcowner.Reference
+	found.asked = 0
+	for _, owner := range inTurn(references) {
+		if owner.Fleet != s.Fleet || s.Controller != "" && owner.Manager != s.Controller {
+			continue
+		}
+		if found.asked >= mostAsked {
+			found.unproven++
+			break
+		}
+		if why := s.whyGone(ctx, owner, at.Name(), found, log); why != "" {
+			removal = removal.WithValues("owner", owner.String(), "why", why)
+			gone = append(gone, owner)
+		}
+	}
+	if len(gone) > 0 {
+		if err := s.remove(ctx, at, k, obj, gone, found, removal); err != nil {
+			found.failed(err)
+			if remote.IsHung(err) {
+				found.hanging++
+				found.noteHung(k.GroupVersionKind, obj.GetUID())
+			}
+		}
+	}
+}
+
+// whyGone returns why it is proved that a dependent has this owner no more, and nothing if it is not. What only looks so is
+// counted, or told.
+func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings, log logr.Logger) string {
+	if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
+		found.unidentified++
+	}
+	if s.isKnownAlive(ctx, owner, in, found) {
+		return ""
+	}
+	if found.cached && s.isAskedFor(owner) {
+		if s.unseen.has(owner) != nil {
+			found.unproven++
+		}
+		return ""
+	}
+	is, err := s.prove(ctx, owner, in, found)
+	if err != nil {
+		found.unproven++
+		log.V(1).Info("Left a dependent alone", "owner", owner.String(), "why", err.Error())
+	}
+	if errors.Is(err, errAnotherCluster) {
+		found.strange[owner.Cluster]++
+	}
+	switch {
+	case err != nil:
+	case (is.stray || is.noted && !s.access.Within(s.OwnersIn, owner.Cluster)) && s.Stray != nil && !s.access.IsOthers(owner.Cluster):
+		s.Stray(owner, in)
+		found.alive[ownerKeyOf(owner)] = struct{}{}
+	case is.why == "":
+		found.alive[ownerKeyOf(owner)] = struct{}{}
+	default:
+		return is.why
+	}
+	return ""
+}
+
+// isAskedFor reports whether an owner is in no cache here, as its cluster is another replica's, or none of owners whose dependents go. It is
+// asked for when these are listed: with each look at what caches have, there would be no end of questions.
+func (s *Sweeper) isAskedFor(owner mcowner.Reference) bool {
+	return s.access.IsElsewhere(owner.Cluster) || s.isUnseen(owner)
+}
+
+// prove asks the API server of the owner's cluster, see [proof.orphaned]. That an owner is gone proves nothing if it might have been
+// deleted so that its dependents stay.
+func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (is finding, err error) {
+	if _, unheard := found.unheard[owner.Cluster]; unheard {
+		return is, fmt.Errorf("%w: %s gave no answer in time", errUnproven, remote.ClusterText(owner.Cluster))
+	}
+	if err := s.proof.mayAsk(owner); err != nil {
+		return is, err // and nobody else waits for that
+	}
+	who := owner
+	who.Dependent, who.Controller = mcowner.Location{}, false
+	if err := cmp.Or(found.unsure[who], s.proof.knownCluster(ctx, owner)); err != nil {
+		return is, err
+	}
+	unseen := s.isUnseen(owner)
+	if err := s.unseen.has(owner); unseen && err != nil {
+		return is, err
+	}
+	found.asked++
+	if err := s.wait(ctx, &found.turn); err != nil {
+		return is, err
+	}
+	is, err = s.proof.orphaned(ctx, owner, in)
+	if err != nil {
+		found.unsure[who] = err
+	}
+	if remote.IsHung(err) {
+		found.unheard[owner.Cluster] = struct{}{}
+	}
+	if err == nil && is.why != "" && !is.stray && unseen {
+		return finding{}, s.unseen.note(owner, is.why)
+	}
+	return is, err
+}
+
+// isUnseen reports whether nobody sees how an owner is deleted, and that matters.
+func (s *Sweeper) isUnseen(owner mcowner.Reference) bool {
+	return s.KeepUnseen && !s.access.Within(s.OwnersIn, owner.Cluster) && !s.IsDecommissioned(owner)
+}
+
+// isKnownAlive is isAlive, asked once for all dependents of an owner: what is noted on it may be a thousand clusters.
+func (s *Sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) bool {
+	this := ownerKeyOf(owner)
+	_, alive := found.alive[this]
+	if !alive && s.isAlive(ctx, owner, in, found) {
+		found.alive[this] = struct{}{}
+		return true
+	}
+	return alive
+}
+
+// isAlive reports whether the cache knows that an owner is there and may have dependents in the named cluster. It saves
+// asking the API server, which alone can prove the contrary.
+func (s *Sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (alive bool) {
+	k, ok := s.proof.kindOf(owner)
+	owners := ownersOf{owner.Cluster, owner.GroupKind()}
+	if _, unsynced := found.unsynced[owners]; unsynced || !ok || !s.access.Within(s.OwnersIn, owner.Cluster) || s.access.IsElsewhere(owner.Cluster) {
+		return false
+	}
+	left := found.cached && s.access.IsOthers(owner.Cluster) // where it has dependents is asked for when these are listed
+	err := s.access.Visit(ctx, owner.Cluster, func(ctx context.Context, home remote.Session) error {
+		if home.Guest != nil {
+			return nil // it was handed over this very moment
+		}
+		ctx, cancel := s.access.Bound(ctx)
+		defer cancel()
+		obj := k.NewObject()
+		err := home.Cluster.GetCache().Get(ctx, owner.NamespacedName(), obj)
+		alive = err == nil && obj.GetUID() == owner.UID && (left || s.isPlaced(obj, owner, in))
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // the cache's own error does not say so
+		}
+		return err
+	})
+	if remote.IsHung(err) {
+		found.unsynced[owners] = struct{}{}
+	}
+	return alive
+}
+
+// isPlaced reports whether it is known without asking anybody that an owner may have dependents in the named cluster.
+func (s *Sweeper) isPlaced(obj client.Object, owner mcowner.Reference, in mcreconcile.ClusterName) bool {
+	noted, ok := notedBy(obj, owner)
+	if ok && noted.IsOpen(in) {
+		return s.Placed != nil && s.Placed(owner, in)
+	}
+	return !ok || !noted.Excludes(in)
+}
+
+// remove removes what was proved to be orphaned, or lets it stay if an owner's deletion asked for that.
+func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, gone []mcowner.Reference, found *findings, log logr.Logger) error {
+	policy := metav1.DeletePropagationBackground
+	keep, err := s.isToStay(ctx, gone, &found.turn)
+	if err != nil {
+		return fmt.Errorf("finding out whether %s is to stay: %w", k.Describe(obj), err)
+	}
+	if keep {
+		policy = metav1.DeletePropagationOrphan
+	}
+	if s.DryRun {
+		log.Info("Would remove an orphan")
+		s.metrics.removed(at.Name(), wouldRemove)
+		return nil
+	}
+	if err := s.wait(ctx, &found.turn); err != nil {
+		return err
+	}
+	if err := s.access.WhyHeld(at.Name()); err != nil {
+		return err // since the sweep began
+	}
+	writer, err := s.writers.At(ctx, at, gone[0].Request())
+	if err != nil {
+		return err
+	}
+	deleted, err := remote.TakeAway(ctx, s.access, writer, at, k, obj, gone, policy)
+	if err != nil {
+		return err
+	}
+	action := released
+	if deleted {
+		action = deletedIt
+	}
+	s.metrics.removed(at.Name(), action)
+	log.Info("Removed an orphan", "action", action)
+	return nil
+}
+
+// isToStay reports whether the deletion of an owner asked for its dependents to stay. Of several owners, each but the first waits for the
+// limit: strangers name as many as they like.
+func (s *Sweeper) isToStay(ctx context.Context, gone []mcowner.Reference, of *turn) (bool, error) {
+	if s.Keep == nil {
+		return false, nil
+	}
+	for i, owner := range gone {
+		if i > 0 {
+			if err := s.wait(ctx, of); err != nil {
+				return false, err
+			}
+		}
+		if keep, err := s.Keep(ctx, owner); keep || err != nil {
+			return keep, err
+		}
+	}
+	return false, nil
+}
