@@ -281,13 +281,13 @@ func TestEachOwnerOfManyHasItsTurn(t *testing.T) {
 			found[number] = true
 		}
 	}, funcr.Options{})
-	var all []client.Object
-	for i := range 20 {
+	all := make([]client.Object, 20)
+	for i := range all {
 		name := fmt.Sprint("made-up-", i)
 		obj := dependent(t, mcreconcile.LocalCluster, name, "stranger", 40, "here")
 		annotations := obj.GetAnnotations()
 		maps.Copy(annotations, dependent(t, mcreconcile.LocalCluster, name, "owner", 1, "here").GetAnnotations())
-		all = append(all, obj)
+		all[i] = obj
 	}
 	for sweeps := 0; len(found) < len(all); sweeps++ {
 		if sweeps == 1000 {
