@@ -24,7 +24,7 @@ func (p *placement) apply(ctx context.Context, w wanted) (client.Object, State, 
 	if err != nil {
 		return nil, "", fmt.Errorf("applying %s to %s: %w", w.kind.Describe(w.obj), p.at, err)
 	}
-	existing, err := p.get(ctx, p.cache(), w.kind, config)
+	existing, err := p.existing(ctx, w.kind, config)
 	var obj client.Object
 	var state State
 	switch {
@@ -109,12 +109,13 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	if err != nil {
 		return nil, "", err
 	}
-	now := fingerprint{existing.GetUID(), desired, live}
+	now := fingerprint{existing.GetUID(), desired, live, existing.GetResourceVersion()}
 	isOwn := p.isOwn(existing)
 	isWritten := isOwn && existing.GetAnnotations()[mcowner.DesiredAnnotation] == desired.String() // by what ran before
 	drifted := known && before.desired == desired || !known && isWritten
 	switch {
-	case known && before == now:
+	case known && before.isSame(now):
+		p.o.remember(key, now)
 		return existing, Unchanged, p.calm(key, w.kind.Describe(existing))
 	case isOwn && w.Change == CreateOnly:
 		return p.relabel(ctx, w, existing, config)
@@ -278,8 +279,19 @@ func (p *placement) seen(k remote.Kind, desired hash, result *unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
-	p.o.remember(p.keyOf(k, obj), fingerprint{obj.GetUID(), desired, live})
+	p.o.remember(p.keyOf(k, obj), fingerprint{obj.GetUID(), desired, live, obj.GetResourceVersion()})
 	return obj, nil
+}
+
+// existing reads an object from the cache, and from the API server if the cache does not have yet what was written last: writing to what it has
+// would be in vain.
+func (p *placement) existing(ctx context.Context, k remote.Kind, wanted client.Object) (client.Object, error) {
+	existing, err := p.get(ctx, p.cache(), k, wanted)
+	before, _ := p.o.was(p.keyOf(k, wanted))
+	if err == nil && before.isAfter(existing) || apierrors.IsNotFound(err) && before.uid != "" {
+		return p.get(ctx, p.at.Cluster.GetAPIReader(), k, wanted)
+	}
+	return existing, err
 }
 
 func (p *placement) get(ctx context.Context, from client.Reader, k remote.Kind, wanted client.Object) (client.Object, error) {

@@ -201,8 +201,12 @@ func (a *accounting) ownerStoredLocked(stored client.Object) {
 
 // isOlder reports whether one is an older state of the other object.
 func isOlder(one, other client.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(one.GetResourceVersion(), other.GetResourceVersion())
-	return err == nil && order < 0 && one.GetUID() == other.GetUID()
+	return one.GetUID() == other.GetUID() && isOlderVersion(one.GetResourceVersion(), other.GetResourceVersion())
+}
+
+func isOlderVersion(one, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(one, other)
+	return err == nil && order < 0
 }
 
 // kindsOf returns the kinds of both, each once, and of the last ones no more than an owner can note.

@@ -63,6 +63,18 @@ type part struct {
 type fingerprint struct {
 	uid           types.UID
 	desired, live hash
+	version       string // in which it was last written, or found unchanged
+}
+
+// isSame reports whether both say the same of an object, in whatever version.
+func (f fingerprint) isSame(other fingerprint) bool {
+	f.version = other.version
+	return f == other
+}
+
+// isAfter reports whether an object was read from a cache that does not have yet what is known.
+func (f fingerprint) isAfter(cached client.Object) bool {
+	return f.uid == cached.GetUID() && isOlderVersion(cached.GetResourceVersion(), f.version)
 }
 
 func newOwnerState(req mcreconcile.Request) *ownerState {
