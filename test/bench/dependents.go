@@ -36,7 +36,7 @@ type spread struct {
 
 // dependentsTable answers: what does one owner with many targets cost, at first, when something changes, and when nothing does?
 func dependentsTable(ctx context.Context) error {
-	f, err := mctest.New(ctx, mctest.Options{})
+	f, err := hubOfSlices(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,6 +54,15 @@ func dependentsTable(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// hubOfSlices starts a local cluster in which owners may have slices.
+func hubOfSlices(ctx context.Context) (*mctest.Fleet, error) {
+	root, err := moduleFolder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return mctest.New(ctx, mctest.Options{CRDPaths: []string{filepath.Join(root, "mcowner/dependents/v1alpha1/crd.yaml")}})
 }
 
 const (
@@ -146,7 +155,7 @@ func (s *spread) createTargets(ctx context.Context) error {
 func (s *spread) compare(t table) {
 	objects := 5 * s.targets
 	works := table{
-		title:  "Writes in the hub for that, beside those in the members, which are the same",
+		title:  "Writes in the hub for that, beside those in the members, which are the same: what is desired, where it is, and how it is",
 		header: []string{"", t.header[3], "objects in the hub for each object and cluster, written and reported (computed)"},
 	}
 	for _, row := range t.rows[:3] {
@@ -171,7 +180,7 @@ func (s *spread) step(ctx context.Context, t *table, name string, to state, do f
 	s.is, s.reached = to, make(chan struct{})
 	reached := s.reached
 	s.mu.Unlock()
-	return s.measured(t, name, func() error {
+	return s.measured(ctx, t, name, func() error {
 		if err := do(); err != nil {
 			return err
 		}
@@ -186,7 +195,8 @@ func (s *spread) step(ctx context.Context, t *table, name string, to state, do f
 	})
 }
 
-func (s *spread) measured(t *table, name string, do func() error) error {
+// measured measures how long something takes, and what was sent until nothing more was: events and slices are written a little later.
+func (s *spread) measured(ctx context.Context, t *table, name string, do func() error) error {
 	cpu, err := measure.UsedCPU()
 	if err != nil {
 		return err
@@ -195,7 +205,11 @@ func (s *spread) measured(t *table, name string, do func() error) error {
 	if err := do(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	took, sent := time.Since(began), s.requests.now().since(before)
+	took := time.Since(began)
+	if err := s.rests(ctx, 3*time.Second); err != nil {
+		return err
+	}
+	sent := s.requests.now().since(before)
 	after, err := measure.UsedCPU()
 	runtime.GC()
 	var stats runtime.MemStats
@@ -211,7 +225,7 @@ func (s *spread) measured(t *table, name string, do func() error) error {
 // drift changes one object, and measures until it is changed back.
 func (s *spread) drift(ctx context.Context, t *table) error {
 	key := client.ObjectKey{Namespace: s.target(s.targets / 2), Name: benchOwner}
-	return s.measured(t, "one object drifted", func() error {
+	return s.measured(ctx, t, "one object drifted", func() error {
 		cm := configMap(key.Namespace, key.Name)
 		if err := s.cp.Client().Patch(ctx, cm, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"version":"drifted"}}`))); err != nil {
 			return err
@@ -231,34 +245,40 @@ func (s *spread) quiet(ctx context.Context, t *table) error {
 		return err
 	}
 	progressf("measuring a minute of nothing")
-	return s.measured(t, "a minute of nothing", func() error {
+	return s.measured(ctx, t, "a minute of nothing", func() error {
 		stop, err := s.profile()
 		if err != nil {
 			return err
 		}
 		defer stop()
-		select {
-		case <-time.After(time.Minute):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return pause(ctx, time.Minute)
 	})
 }
 
 // firstSweep waits until each kind was listed in each member, and nothing is asked for any more.
 func (s *spread) firstSweep(ctx context.Context) error {
 	progressf("waiting for the first sweep")
-	for before := (counts{members: -1}); before != s.requests.now() || before.lists < s.swept; {
-		before = s.requests.now()
-		select {
-		case <-time.After(5 * time.Second):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	for s.requests.lists.Load() < s.swept {
+		if err := s.rests(ctx, 5*time.Second); err != nil {
+			return err
 		}
-		before.probes = s.requests.probes.Load()
 	}
-	return nil
+	return s.rests(ctx, 5*time.Second)
+}
+
+// rests waits until nothing was sent for so long but for probes, and for the lists of the sweep, which goes on by itself.
+func (s *spread) rests(ctx context.Context, long time.Duration) error {
+	for before := (counts{members: -1}); ; {
+		now := s.requests.now()
+		now.probes, now.lists = 0, 0
+		if before == now {
+			return nil
+		}
+		before = now
+		if err := pause(ctx, long); err != nil {
+			return err
+		}
+	}
 }
 
 // profile writes a CPU profile until stop is called, if the user wants one.

@@ -73,7 +73,7 @@ func (s *spread) kinds() []client.Object {
 func (s *spread) reconciler() *dependents.Reconciler[*corev1.ConfigMap] {
 	return &dependents.Reconciler[*corev1.ConfigMap]{
 		Fleet: "payments", Name: "spread", OwnersIn: mcowner.Clusters{Local: true}, StateNamespace: metav1.NamespaceDefault,
-		Kinds: s.kinds(),
+		Kinds: s.kinds(), Slices: &dependents.Slices{},
 		Targets: func(_ context.Context, owner *corev1.ConfigMap) ([]fleet.ClusterName, error) {
 			if owner.Name != benchOwner || owner.Labels["virtual"] != strconv.FormatBool(s.virtual) {
 				return nil, nil

@@ -13,13 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/test/bench/measure"
 )
 
 // sweepTable answers: what does it cost to look for orphans of ten kinds in many members, after a start and later?
 func sweepTable(ctx context.Context) error {
-	f, err := mctest.New(ctx, mctest.Options{})
+	f, err := hubOfSlices(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,12 +55,7 @@ func (s *spread) sweeps(ctx context.Context) error {
 		{"after a start, with the rollout", s.firstSweep},
 		{"a minute of nothing", func(ctx context.Context) error {
 			progressf("measuring a minute of nothing")
-			select {
-			case <-time.After(time.Minute):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+			return pause(ctx, time.Minute)
 		}},
 	} {
 		cpu, err := measure.UsedCPU()
