@@ -215,15 +215,19 @@ func TestOwnersOfTheClusterThatHasTheNameNowAreNotForgotten(t *testing.T) {
 		l.replan(l.of(req), &plan{owner: owner, home: remote.Session{Engagement: home}, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
 		return req
 	}
+	l.inTenure("a", 1)
 	before := planned("before", engage("1"))
 	now := planned("now", engage("2"))
 	l.forgetOrigin("a")
 	if l.get(before) != nil || l.get(now) == nil {
 		t.Errorf("of the cluster before is known: %t, of the one now: %t; want the latter alone", l.get(before) != nil, l.get(now) != nil)
 	}
+	if l.inTenure("a", 1); l.get(now) == nil {
+		t.Error("an owner that is known is forgotten in the same tenure")
+	}
 	<-f.Remove("a")
-	if l.forgetOrigin("a"); len(l.all()) > 0 {
-		t.Errorf("%d owners of a member that was removed are known", len(l.all()))
+	if l.forgetOrigin("a"); len(l.all()) > 0 || len(l.tenures) > 0 {
+		t.Errorf("%d owners and %d tenures of a member that was removed are known", len(l.all()), len(l.tenures))
 	}
 }
 

@@ -199,6 +199,11 @@ func (p *progress) involved() []mcreconcile.ClusterName {
 	return slices.Concat(slices.Collect(maps.Keys(p.held)), p.waiting, slices.Collect(maps.Keys(p.failed)))
 }
 
+// lookedAt returns the clusters that were looked at, or were to be.
+func (p *progress) lookedAt() []mcreconcile.ClusterName {
+	return slices.Concat(slices.Collect(maps.Keys(p.seen)), slices.Collect(maps.Keys(p.unread)), slices.Collect(maps.Keys(p.absent)))
+}
+
 // grant gives permits, and returns the clusters to be worked on for that. Once it is halted, all that wait are told so.
 func (p *progress) grant(targets int) []mcreconcile.ClusterName {
 	n := len(p.waiting)

@@ -191,14 +191,14 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 	return o.progress.grant(targets)
 }
 
-// takeBack takes permits from clusters that are no targets any more, or cannot be used. Those that are no targets have not failed either, nor
-// have those that are paused. One that its provider may not have reported yet may be a target: it returns when to look again then, and zero otherwise.
+// takeBack takes permits from clusters that cannot be used, or are paused, and forgets those that are no targets any more: they have not failed
+// either. One that its provider may not have reported yet may be a target: it returns when to look again then, and zero otherwise.
 func (c *engine) takeBack(o *ownerState) (again time.Duration) {
-	names := o.involved()
+	names, others := o.involved()
 	away := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyNot(name) == nil })
 	paused := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyPaused(name) == nil })
 	late := map[mcreconcile.ClusterName]time.Duration{}
-	for _, name := range names {
+	for _, name := range others {
 		late[name] = c.reportedIn(name)
 	}
 	o.mu.Lock()
@@ -212,16 +212,24 @@ func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 	for _, name := range paused {
 		o.progress.pass(name)
 	}
-	for _, name := range names {
-		switch _, targeted := slices.BinarySearch(o.plan.targets, name); {
-		case targeted && o.plan.mode == serving:
+	for _, name := range others {
+		switch {
+		case o.isServedLocked(name): // since now
 		case late[name] > 0 && o.plan.mode == serving:
-			again = sooner(again, late[name])
+			if slices.Contains(names, name) { // else nothing waits for it
+				again = sooner(again, late[name])
+			}
 		default:
 			o.progress.left(name)
 		}
 	}
 	return again
+}
+
+// isServedLocked reports whether a cluster is a target of an owner that is not let go.
+func (o *ownerState) isServedLocked(name mcreconcile.ClusterName) bool {
+	_, targeted := slices.BinarySearch(o.plan.targets, name)
+	return targeted && o.plan.mode == serving
 }
 
 // reportedIn returns how long a cluster that is not in the fleet may take to be reported, as the program has just begun. It is zero for all others.
@@ -233,13 +241,16 @@ func (c *engine) reportedIn(name mcreconcile.ClusterName) time.Duration {
 	return max(0, remote.ReportedLate(err)-c.ledger.missingFor(record.Site{Name: name}))
 }
 
-func (o *ownerState) involved() []mcreconcile.ClusterName {
+// involved returns the clusters that have a permit, wait for one, or have failed, and all of which something is known although they are no targets.
+func (o *ownerState) involved() (names, others []mcreconcile.ClusterName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.progress == nil {
-		return nil
+		return nil, nil
 	}
-	return o.progress.involved()
+	names = o.progress.involved()
+	others = slices.DeleteFunc(append(o.progress.lookedAt(), names...), o.isServedLocked)
+	return names, others
 }
 
 // revision returns a hash of what an owner says, but for its status and what controllers have noted on it.
