@@ -21,9 +21,9 @@ const (
 	// FleetLabel is on every dependent. Its value is [Reference.Fleet].
 	FleetLabel = "fleet-runtime.dev/fleet"
 
-	// OwnerClusterLabel is on every dependent. Its value names the cluster of the controller, or of an owner if there is no
+	// OwnerClusterLabel is on every dependent. Its value names the cluster of the controller, or of one of the owners if there is no
 	// controller, see [OwnerClusterValue]. By it the dependents of all owners of a cluster can be selected, such as one that is
-	// gone for good.
+	// gone for good. What several owners share, such as a namespace, has the label of one of them.
 	OwnerClusterLabel = "fleet-runtime.dev/owner-cluster"
 
 	// DeletionPolicyAnnotation on a dependent says Orphan, as in metav1.DeletionPropagation, if it is to stay when its owner

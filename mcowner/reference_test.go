@@ -220,7 +220,13 @@ func TestSeveralOwners(t *testing.T) {
 	if obj.Labels[mcowner.FleetLabel] != "payments" {
 		t.Error("the object has other owners, and lost the label of the fleet")
 	}
+	if cluster := obj.Labels[mcowner.OwnerClusterLabel]; cluster != "east" {
+		t.Errorf("the object has an owner in east, and says it is of %q", cluster)
+	}
 	mcowner.RemoveReference(cart(named("basket")), obj)
+	if cluster := obj.Labels[mcowner.OwnerClusterLabel]; cluster != "west" {
+		t.Errorf("the only owner left is in west, and the object says it is of %q", cluster)
+	}
 	mcowner.RemoveReference(cart(in("west"), named("local")), obj)
 	if diff := cmp.Diff(pristine, obj, cmp.Transformer("NilIsEmpty", func(m map[string]string) map[string]string {
 		if m == nil {

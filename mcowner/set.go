@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,7 +156,9 @@ func RemoveReference(owner Reference, dependent client.Object) {
 	if r, err := admiraltyReference(dependent); err == nil && r != nil && r.Same(owner) {
 		dependent.SetAnnotations(without(dependent.GetAnnotations(), admiraltyAnnotation))
 	}
-	if !hasKey(dependent.GetAnnotations()) {
+	if hasKey(dependent.GetAnnotations()) {
+		relabel(dependent)
+	} else {
 		dependent.SetLabels(without(without(dependent.GetLabels(), FleetLabel), OwnerClusterLabel))
 		if dependent.GetAnnotations()[AdoptedAnnotation] != "" {
 			dependent.SetAnnotations(without(without(dependent.GetAnnotations(), AdoptedAnnotation), DeletionPolicyAnnotation))
@@ -163,6 +166,20 @@ func RemoveReference(owner Reference, dependent client.Object) {
 		dependent.SetAnnotations(without(without(dependent.GetAnnotations(), DesiredAnnotation), CreatedByAnnotation))
 	}
 	removeNative(owner, dependent)
+}
+
+// relabel labels a dependent with the cluster of an owner that it still has.
+func relabel(dependent client.Object) {
+	var clusters []string
+	annotations := dependent.GetAnnotations()
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if r, err := parse(key, annotations[key]); err == nil {
+			clusters = append(clusters, OwnerClusterValue(r.Cluster))
+		}
+	}
+	if len(clusters) > 0 && !slices.Contains(clusters, dependent.GetLabels()[OwnerClusterLabel]) {
+		dependent.SetLabels(with(dependent.GetLabels(), OwnerClusterLabel, clusters[0]))
+	}
 }
 
 func removeNative(owner Reference, dependent client.Object) {
