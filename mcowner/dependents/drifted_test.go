@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -110,8 +111,8 @@ func TestWhatOthersHaveReplacedIsCreatedAnewInAHaltedRollout(t *testing.T) {
 			t.Parallel()
 			p, to := placing(), &immutable{}
 			p.writer, p.o, p.engine.access.Timeout = to, newOwnerState(mcreconcile.Request{}), time.Minute
-			p.o.progress = p.o.progress.next(Rollout{HaltAfter: 1}, hash{})
-			p.o.progress.fail("other")
+			p.o.progress = Rollout{HaltAfter: 1}.next(nil, hash{})
+			p.o.progress.Recall(record.NewFailures(hash{}.String(), []mcreconcile.ClusterName{"other"}))
 			written, there := desiring(t, tc.written), owned(t, ownerNamed("a"))
 			if _, err := sealed(written); err != nil {
 				t.Fatal(err)

@@ -2,8 +2,16 @@ package dependents
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"io"
+	"net/url"
 	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // faults are errors about several objects of one cluster. By its type they are told from one error that wraps several.
@@ -61,4 +69,30 @@ func isUnderway(err error) bool {
 func isConflict(err error) bool {
 	_, is := errors.AsType[*ConflictError](err)
 	return is
+}
+
+// isFailure reports whether an error says that what is desired cannot be had. What is wrong for a while is no failure.
+func isFailure(err error) bool {
+	return first(each(err), func(one error) bool {
+		return errors.Is(one, errStalled) || !isPassing(one) && !errors.Is(one, errLeaving) && !isUnanswered(one)
+	}) != nil
+}
+
+// isUnread reports whether an error says that a kind cannot be read, and nothing about whether it can be had.
+func isUnread(err error) bool {
+	return first(each(err), func(one error) bool {
+		_, is := errors.AsType[interface {
+			error
+			NotSynced() (mcreconcile.ClusterName, schema.GroupKind)
+		}](one)
+		return is && isUnanswered(one)
+	}) != nil
+}
+
+// isUnanswered reports whether an error says nothing about what was asked for.
+func isUnanswered(err error) bool {
+	status, answered := errors.AsType[*apierrors.StatusError](err)
+	_, sending := errors.AsType[*url.Error](err)
+	return answered && (status.ErrStatus.Code >= 500 || apierrors.IsTooManyRequests(err)) || sending || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

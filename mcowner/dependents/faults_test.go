@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/rollout"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -103,25 +104,25 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 	stalls := fmt.Errorf("%w: %w", ErrWaiting, errStalled)
 	for name, tc := range map[string]struct {
 		report
-		is, once outcome // while the owner is as it was, and once it is changed
+		is, once rollout.Outcome // while the owner is as it was, and once it is changed
 	}{
-		"as desired":                   {is: complete, once: complete},
-		"not looked":                   {report: report{Result: Result{Err: ErrPending}}, is: notLooked, once: notLooked},
-		"not ready":                    {report: report{Result: Result{Unready: ErrWaiting}}, is: notReady, once: notReady},
-		"a wave is not ready":          {report: report{Result: Result{Err: errNotReady, Unready: ErrWaiting}}, is: notReady, once: notReady},
-		"it will not be ready":         {report: report{Result: Result{Unready: stalls}}, is: stalled, once: notReady},
-		"the wave before will not be":  {report: report{Result: Result{Err: stalls, Unready: stalls}}, is: stalled, once: notReady},
-		"it has no permit":             {report: report{Result: Result{Err: errNotReady}, refused: true}, is: other, once: other},
-		"refused":                      {report: report{Result: Result{Err: errRefused}}, is: failed, once: other},
-		"refused, others are not":      {report: report{Result: Result{Err: together(errUnanswered, errInvalid)}}, is: failed, once: other},
-		"refused, without a permit":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}, refused: true}, is: failed, once: other},
-		"refused, and a wave waits":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}}, is: failed, once: other},
-		"not answered":                 {report: report{Result: Result{Err: errUnanswered}}, is: other, once: other},
-		"a kind is not answered":       {report: report{Result: Result{Err: together(errOther, &unsynced{errUnanswered})}}, is: unread, once: unread},
-		"a kind is not served":         {report: report{Result: Result{Err: &unsynced{errUnserved}}}, is: failed, once: other},
-		"it leaves":                    {report: report{Result: Result{Err: errLeaving}}, is: other, once: other},
-		"others change it":             {report: report{Result: Result{Err: errOther}}, is: other, once: other},
-		"the old one is being deleted": {report: report{Result: Result{Err: errOld}}, is: other, once: other},
+		"as desired":                   {is: rollout.Complete, once: rollout.Complete},
+		"not looked":                   {report: report{Result: Result{Err: ErrPending}}, is: rollout.NotLooked, once: rollout.NotLooked},
+		"not ready":                    {report: report{Result: Result{Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
+		"a wave is not ready":          {report: report{Result: Result{Err: errNotReady, Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
+		"it will not be ready":         {report: report{Result: Result{Unready: stalls}}, is: rollout.Stalled, once: rollout.NotReady},
+		"the wave before will not be":  {report: report{Result: Result{Err: stalls, Unready: stalls}}, is: rollout.Stalled, once: rollout.NotReady},
+		"it has no permit":             {report: report{Result: Result{Err: errNotReady}, refused: true}, is: rollout.Other, once: rollout.Other},
+		"refused":                      {report: report{Result: Result{Err: errRefused}}, is: rollout.Failed, once: rollout.Other},
+		"refused, others are not":      {report: report{Result: Result{Err: together(errUnanswered, errInvalid)}}, is: rollout.Failed, once: rollout.Other},
+		"refused, without a permit":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}, refused: true}, is: rollout.Failed, once: rollout.Other},
+		"refused, and a wave waits":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}}, is: rollout.Failed, once: rollout.Other},
+		"not answered":                 {report: report{Result: Result{Err: errUnanswered}}, is: rollout.Other, once: rollout.Other},
+		"a kind is not answered":       {report: report{Result: Result{Err: together(errOther, &unsynced{errUnanswered})}}, is: rollout.Unread, once: rollout.Unread},
+		"a kind is not served":         {report: report{Result: Result{Err: &unsynced{errUnserved}}}, is: rollout.Failed, once: rollout.Other},
+		"it leaves":                    {report: report{Result: Result{Err: errLeaving}}, is: rollout.Other, once: rollout.Other},
+		"others change it":             {report: report{Result: Result{Err: errOther}}, is: rollout.Other, once: rollout.Other},
+		"the old one is being deleted": {report: report{Result: Result{Err: errOld}}, is: rollout.Other, once: rollout.Other},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/rollout"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -28,10 +29,10 @@ type ownerState struct {
 	named     map[mcreconcile.ClusterName][]record.Site // the sites of the record
 	changes   uint64                                    // of members, that may have changed the targets
 	parts     map[mcreconcile.ClusterName]*part
-	told      map[topic]string // the last event, by what it is about
-	events    []ownerEvent     // to be recorded
-	conflicts int              // of storing it, in a row
-	progress  *progress        // nil if clusters need not wait for others
+	told      map[topic]string  // the last event, by what it is about
+	events    []ownerEvent      // to be recorded
+	conflicts int               // of storing it, in a row
+	progress  *rollout.Progress // nil if clusters need not wait for others
 	known     knownSlices
 	// kindsLater says that kinds may be dropped from the record once nothing is put anywhere.
 	kindsLater bool
@@ -367,10 +368,10 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 			p.owner = before.owner // the cache does not have yet what was written last
 		}
 	}
-	begun := o.progress != nil
-	o.plan, o.unplanned, o.progress = p, nil, o.progress.next(p.rollout, p.revision)
-	if !begun {
-		o.progress.recall(o.record.Failures)
+	before := o.progress
+	o.plan, o.unplanned, o.progress = p, nil, p.rollout.next(before, p.revision)
+	if before == nil && o.progress != nil {
+		o.progress.Recall(o.record.Failures)
 	}
 }
 

@@ -349,7 +349,7 @@ func TestWhatAnOwnerNeeds(t *testing.T) {
 			t.Errorf("it concerns %s: %t", name, !want)
 		}
 	}
-	before := (*progress)(nil).next(Rollout{HaltAfter: 1}, hash{})
+	before := Rollout{HaltAfter: 1}.next(nil, hash{})
 	o.progress = before
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "2"}}
 	o.replan(&plan{owner: other, ref: mcowner.Reference{UID: "2"}, rollout: Rollout{HaltAfter: 1}}, testKeys)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/rollout"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -51,13 +52,18 @@ func (r Rollout) validate() error {
 // limits reports whether it matters how far clusters are: they may have to wait for others, or are told to be stuck.
 func (r Rollout) limits() bool { return r != Rollout{} }
 
-// most returns how many of so many targets are changed at once.
-func (r Rollout) most(targets int) int {
-	if r.MaxParallel == (intstr.IntOrString{}) {
-		return max(1, targets)
+// next returns the progress of an owner that asks for something, nil if nothing is limited. Before is nil if there was none.
+func (r Rollout) next(before *rollout.Progress, revision hash) *rollout.Progress {
+	policy := rollout.Policy{MaxParallel: r.MaxParallel, HaltAfter: r.HaltAfter}
+	switch {
+	case !r.limits():
+		return nil
+	case before == nil:
+		return rollout.New(policy, revision.String())
+	default:
+		before.Next(policy, revision.String())
+		return before
 	}
-	n, _ := intstr.GetScaledValueFromIntOrPercent(&r.MaxParallel, targets, true) // it was validated
-	return max(1, n)
 }
 
 // permit lets a cluster be changed. The error says for what it must wait.
@@ -67,9 +73,11 @@ func (p *placement) permit() error {
 	if p.o.progress == nil {
 		return nil
 	}
-	err := p.o.progress.ask(p.at.Name(), len(p.asked.targets))
-	p.refused = p.refused || err != nil
-	return err
+	if err := p.o.progress.Ask(p.at.Name(), len(p.asked.targets)); err != nil {
+		p.refused = true
+		return fmt.Errorf("%w: %w", ErrWaiting, err)
+	}
+	return nil
 }
 
 // isRolledOut reports whether this was applied before: if it is not there now, somebody else has changed that.
@@ -83,16 +91,16 @@ func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r re
 	if o.progress == nil {
 		return false
 	}
-	before := o.progress.hasFailed(name)
+	before := o.progress.HasFailed(name)
 	switch {
 	case !v.targeted || v.mode != serving:
-		o.progress.left(name)
+		o.progress.Left(name)
 	case remote.IsAway(r.Err):
-		o.progress.away(name)
+		o.progress.Away(name)
 	default:
-		o.progress.note(name, outcomeOf(r, o.plan != nil && o.plan.revision == v.revision))
+		o.progress.Note(name, outcomeOf(r, o.plan != nil && o.plan.revision == v.revision))
 	}
-	return !before && o.progress.hasFailed(name)
+	return !before && o.progress.HasFailed(name)
 }
 
 // noteFailures has the record say where the rollout has failed. Once all targets are as desired and ready, that does not count any more. One that has
@@ -100,9 +108,12 @@ func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r re
 func (a *accounting) noteFailures() {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	failures := a.o.progress.failures()
+	a.record.Failures = nil
+	if a.o.progress == nil {
+		return
+	}
+	failures := a.o.progress.Failures()
 	if failures == nil {
-		a.record.Failures = nil
 		return
 	}
 	if !slices.ContainsFunc(slices.Concat(a.plan.targets, failures.Clusters), func(name mcreconcile.ClusterName) bool {
@@ -110,9 +121,9 @@ func (a *accounting) noteFailures() {
 		p := a.o.parts[name]
 		return !targeted || p == nil || !p.done || p.seq != a.plan.seq || p.result.Err != nil || p.result.Unready != nil
 	}) {
-		clear(a.o.progress.failed)
+		a.o.progress.ForgiveAll()
 	}
-	a.record.Failures = a.o.progress.failures()
+	a.record.Failures = a.o.progress.Failures()
 }
 
 // forgiveReplaced notes that a name leads to another cluster than before, which has not failed.
@@ -120,28 +131,28 @@ func (o *ownerState) forgiveReplaced(name mcreconcile.ClusterName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.progress != nil {
-		delete(o.progress.failed, name)
+		o.progress.Forgive(name)
 	}
 }
 
 // outcomeOf returns what a look at a cluster has come to. Failures count if the owner says now what it said then.
-func outcomeOf(r report, current bool) outcome {
+func outcomeOf(r report, current bool) rollout.Outcome {
 	switch {
 	case r.Err == nil && r.Unready == nil:
-		return complete
+		return rollout.Complete
 	case errors.Is(r.Err, ErrPending):
-		return notLooked
+		return rollout.NotLooked
 	case !r.refused && (r.Err == nil || errors.Is(r.Err, ErrWaiting)):
 		if current && errors.Is(r.Unready, errStalled) {
-			return stalled
+			return rollout.Stalled
 		}
-		return notReady
+		return rollout.NotReady
 	case current && isFailure(r.Err):
-		return failed
+		return rollout.Failed
 	case isUnread(r.Err):
-		return unread
+		return rollout.Unread
 	default:
-		return other
+		return rollout.Other
 	}
 }
 
@@ -164,11 +175,11 @@ func (c *engine) advance(o *ownerState) {
 func (o *ownerState) waits() (waits bool, unseen []mcreconcile.ClusterName, targets int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.progress == nil || o.plan == nil || len(o.progress.waiting) == 0 {
+	if o.progress == nil || o.plan == nil || !o.progress.HasWaiting() {
 		return false, nil, 0
 	}
 	for _, name := range o.plan.targets {
-		if !o.progress.seen[name] {
+		if !o.progress.HasLookedAt(name) {
 			unseen = append(unseen, name)
 		}
 	}
@@ -179,7 +190,7 @@ func (o *ownerState) waits() (waits bool, unseen []mcreconcile.ClusterName, targ
 func (o *ownerState) isAbsent(name mcreconcile.ClusterName) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.progress != nil && o.progress.absent[name]
+	return o.progress != nil && o.progress.IsAbsent(name)
 }
 
 func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
@@ -188,7 +199,7 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 	if o.progress == nil {
 		return nil // another owner has the name now
 	}
-	return o.progress.grant(targets)
+	return o.progress.Grant(targets)
 }
 
 // takeBack takes permits from clusters that cannot be used, or are paused, and forgets those that are no targets any more: they have not failed
@@ -207,10 +218,10 @@ func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 		return 0
 	}
 	for _, name := range away {
-		o.progress.away(name)
+		o.progress.Away(name)
 	}
 	for _, name := range paused {
-		o.progress.pass(name)
+		o.progress.Pass(name)
 	}
 	for _, name := range others {
 		switch {
@@ -220,7 +231,7 @@ func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 				again = sooner(again, late[name])
 			}
 		default:
-			o.progress.left(name)
+			o.progress.Left(name)
 		}
 	}
 	return again
@@ -248,8 +259,8 @@ func (o *ownerState) involved() (names, others []mcreconcile.ClusterName) {
 	if o.progress == nil {
 		return nil, nil
 	}
-	names = o.progress.involved()
-	others = slices.DeleteFunc(append(o.progress.lookedAt(), names...), o.isServedLocked)
+	names = o.progress.Involved()
+	others = slices.DeleteFunc(append(o.progress.LookedAt(), names...), o.isServedLocked)
 	return names, others
 }
 
