@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -22,6 +24,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/providers/access"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
@@ -37,25 +40,26 @@ func startWithAccesses(t *testing.T, clusters int) *world {
 		"list foos.samplecontroller.k8s.io":  "no central cluster serves Foos but that of this test",
 		"watch foos.samplecontroller.k8s.io": "as list",
 	}, Needed: map[string]string{
-		"get clusteraccesses.access.fleet-runtime.dev in fleet": "an access that is gone from the watch is read again",
-		"create events.events.k8s.io in fleet":                  "no access of the test is one that cannot be used",
-		"patch events.events.k8s.io in fleet":                   "as create",
-		"get configmaps in foo":                                 "no owner goes unseen here",
-		"create configmaps in foo":                              "no cluster is given up here",
-		"patch configmaps in foo":                               "as create",
-		"get deployments.apps in foo":                           "one that is there already, and not in the cache yet, is read; tests come to that now and then",
+		"create events.events.k8s.io in fleet": "no access of the test is one that cannot be used",
+		"patch events.events.k8s.io in fleet":  "as create",
+		"get configmaps in foo":                "no owner goes unseen here",
+		"create configmaps in foo":             "no cluster is given up here",
+		"patch configmaps in foo":              "as create",
+		"get deployments.apps in foo":          "one that is there already, and not in the cache yet, is read; tests come to that now and then",
 	}})
+	probes := mctest.Address(t)
 	mgr, err := mcmanager.New(account.Config(), &access.Provider{Namespace: "fleet"}, mcmanager.Options{
-		Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: probes,
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 	}, everywhere)
 	must(t, err)
+	must(t, mgr.AddReadyzCheck("ping", healthz.Ping))
 	must(t, newController().SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	t.Cleanup(func() { cancel(); must(t, <-ended) })
-	return &world{Fleet: f}
+	return &world{Fleet: f, probes: probes}
 }
 
 // joinByManifests lets a cluster join by objects alone: a minter there, and an access with its Secret here. The worker has the rights
@@ -68,7 +72,10 @@ func (w *world) joinByManifests(t *testing.T, cp *mctest.ControlPlane, name stri
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "foo-controller"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: accesstest.Namespace, Name: accesstest.Worker}},
 	})
-	accesstest.Mint(t, w.Local, cp, "fleet", name)
+	access := accesstest.Mint(t, w.Local, cp, "fleet", name)
+	before := access.DeepCopy()
+	controllerutil.AddFinalizer(access, objects.LeaveFinalizer)
+	must(t, w.Local.Client().Patch(t.Context(), access, client.MergeFrom(before)))
 }
 
 // TestFoosAreServedInClustersOfAccesses is AS-6, in which each cluster is brought in by objects: no kubeconfig is anywhere. The
@@ -116,13 +123,14 @@ func TestFoosAreServedInClustersOfAccesses(t *testing.T) {
 		create(t, cluster3, newFoo("third", "third"))
 		w.becomes(t, "third", "is there", exists)
 		bar := w.deployment(t, "bar")
-		must(t, w.Local.Client().Delete(t.Context(), &accessv1alpha1.ClusterAccess{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cluster2"}}))
+		stage.Leave(t, w.Local, &accessv1alpha1.ClusterAccess{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cluster2"}})
+		isLetGo(t, cluster2, "bar")
 		setReplicas(t, cluster1, "example-foo", 2)
 		setReplicas(t, cluster3, "third", 3)
 		w.becomes(t, "example-foo", "has 2 replicas", hasReplicas(2))
 		w.becomes(t, "third", "has 3 replicas", hasReplicas(3))
 		must(t, cluster1.Client().Delete(t.Context(), getFoo(t, cluster1, "example-foo")))
 		stage.Soon(t, "its Deployment is gone", func() bool { return w.deployment(t, "example-foo") == nil })
-		w.staysAs(t, 15*time.Second, bar)
+		w.outlives(t, bar)
 	})
 }

@@ -31,7 +31,7 @@ func newController() *dependents.Reconciler[*v1alpha1.Foo] {
 		Namespaces:   []string{namespace},
 		Desired:      deploymentOf,
 		Status:       status,
-		// When a cluster with Foos leaves, its Foos lose the finalizer, and their Deployments stay. LeaveDeleted would delete them.
+		// When a cluster with Foos leaves well, its Foos lose the finalizer, and their Deployments stay. LeaveDeleted would delete them.
 		OnOwnersLeaving: dependents.LeaveAsIs,
 	}
 }

@@ -224,15 +224,13 @@ func TestFoosAreServedInClustersThatComeAndGo(t *testing.T) {
 		w.becomes(t, "baz", "is there", exists)
 
 		bar := w.deployment(t, "bar")
-		w.leave(t, "cluster2")
+		stage.Leave(t, w.Local, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cluster2"}})
+		isLetGo(t, cluster2, "bar")
 		setReplicas(t, cluster1, "example-foo", 3)
 		setReplicas(t, cluster3, "baz", 3)
 		w.becomes(t, "example-foo", "has 3 replicas", hasReplicas(3))
 		w.becomes(t, "baz", "has 3 replicas", hasReplicas(3))
-		stage.Stays(t, 15*time.Second, "the Deployment of the cluster that has left is as it was, and the program is ready", func() bool {
-			now := w.deployment(t, "bar")
-			return now != nil && now.ResourceVersion == bar.ResourceVersion && w.isReady(t)
-		})
+		w.outlives(t, bar)
 	})
 
 	t.Run("no right is missing, and none is too much", func(t *testing.T) {

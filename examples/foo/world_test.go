@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +23,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
@@ -35,6 +35,7 @@ func TestMain(m *testing.M) { os.Exit(stage.RunInPod(m, &pool, "foo", main)) }
 type world struct {
 	*mctest.Fleet
 	program  *stage.Program
+	probes   string // where it says whether it is ready
 	central  *stage.Account
 	accounts map[string]*stage.Account // in clusters that have joined
 }
@@ -51,31 +52,25 @@ func start(t *testing.T, clusters int) *world {
 		"create configmaps in foo": "no cluster is given up here: package dependents has tests of that",
 		"patch configmaps in foo":  "no cluster is given up here: package dependents has tests of that",
 	}})
-	p := stage.Start(t, "--kubeconfig", central.File(t), "--metrics", "0", "--probes", "127.0.0.1:0")
-	return &world{Fleet: f, program: p, central: central, accounts: map[string]*stage.Account{}}
+	probes := mctest.Address(t)
+	p := stage.Start(t, "--kubeconfig", central.File(t), "--metrics", "0", "--probes", probes)
+	return &world{Fleet: f, program: p, probes: probes, central: central, accounts: map[string]*stage.Account{}}
 }
 
-// join adds a cluster, and waits until it is ready.
+// join adds a cluster as the README does, and waits until it is ready.
 func (w *world) join(t *testing.T, cp *mctest.ControlPlane, name string) {
 	t.Helper()
 	w.accounts[name] = stage.NewAccount(t, cp, mctest.Rights{File: "rbac/member.yaml", Refused: map[string]string{
 		"list secrets": "the test itself asks whether it may",
 	}})
-	stage.Join(t, w.Local, name, w.accounts[name].Kubeconfig(t), nil)
+	stage.Join(t, w.Local, name, w.accounts[name].Kubeconfig(t), nil, objects.LeaveFinalizer)
 	w.program.Writes("Engaged", "cluster="+name)
 }
-
-var probesAt = regexp.MustCompile(`msg="starting server" name="health probe" addr=(\S+)`)
 
 // isReady asks the program.
 func (w *world) isReady(t *testing.T) bool {
 	t.Helper()
-	w.program.Writes("starting server", "health probe")
-	address := probesAt.FindStringSubmatch(w.program.Lines("starting server", "health probe")[0])
-	if address == nil {
-		t.Fatal("the program does not say where it serves probes")
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+"/readyz", http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.probes+"/readyz", http.NoBody)
 	must(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	must(t, err)
@@ -83,11 +78,14 @@ func (w *world) isReady(t *testing.T) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// leave removes a cluster, and waits until it has left.
-func (w *world) leave(t *testing.T, name string) {
+// isLetGo checks that a Foo of a cluster that has left goes when it is deleted, with nobody there to take a finalizer from it.
+func isLetGo(t *testing.T, cp *mctest.ControlPlane, name string) {
 	t.Helper()
-	must(t, w.Local.Client().Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name}}))
-	w.program.Writes("Disengaged", "cluster="+name)
+	if held := getFoo(t, cp, name).Finalizers; len(held) > 0 {
+		t.Errorf("the Foo %s of the cluster that has left has the finalizers %q", name, held)
+	}
+	must(t, cp.Client().Delete(t.Context(), getFoo(t, cp, name)))
+	isGone(t, cp, name)
 }
 
 // newFoo returns a Foo of the namespace default.
@@ -193,6 +191,15 @@ func (w *world) staysAs(t *testing.T, period time.Duration, before *appsv1.Deplo
 	stage.Stays(t, period, "Deployment "+before.Name+" is as it was", func() bool {
 		now := w.deployment(t, before.Name)
 		return now != nil && now.UID == before.UID && now.Generation == before.Generation && ownerOf(now).Same(ownerOf(before))
+	})
+}
+
+// outlives looks for a while whether the Deployment of a cluster that has left is as it was, and the program ready.
+func (w *world) outlives(t *testing.T, before *appsv1.Deployment) {
+	t.Helper()
+	stage.Stays(t, 15*time.Second, "Deployment "+before.Name+" is as it was, and the program is ready", func() bool {
+		now := w.deployment(t, before.Name)
+		return now != nil && now.ResourceVersion == before.ResourceVersion && w.isReady(t)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/fleet-runtime/fleet-runtime/mctest"
@@ -40,18 +41,36 @@ func ApplyCRD(t *testing.T, cp *mctest.ControlPlane, file string) {
 	}
 }
 
-// Join describes a cluster to a program, by a Secret in the namespace "fleet" of the cluster that it runs against.
-func Join(t *testing.T, hub *mctest.ControlPlane, name string, kubeconfig []byte, labels map[string]string) *corev1.Secret {
+// Join describes a cluster to a program, by a Secret in the namespace "fleet" of the cluster that it runs against. The Secret may have
+// finalizers.
+func Join(t *testing.T, hub *mctest.ControlPlane, name string, kubeconfig []byte, labels map[string]string, finalizers ...string) *corev1.Secret {
 	t.Helper()
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{"fleet-runtime.dev/kubeconfig": "true"}},
-		Data:       map[string][]byte{"kubeconfig": kubeconfig},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "fleet", Name: name, Labels: map[string]string{"fleet-runtime.dev/kubeconfig": "true"}, Finalizers: finalizers,
+		},
+		Data: map[string][]byte{"kubeconfig": kubeconfig},
 	}
 	maps.Copy(secret.Labels, labels)
 	if err := hub.Client().Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
 	return secret
+}
+
+// Leave deletes what describes a cluster, and returns once that is gone. If it has the finalizer of leaving well, the cluster has left then.
+func Leave(t *testing.T, hub *mctest.ControlPlane, described client.Object) {
+	t.Helper()
+	if err := hub.Client().Delete(t.Context(), described); err != nil {
+		t.Fatal(err)
+	}
+	Soon(t, described.GetName()+" has left", func() bool {
+		err := hub.Client().Get(t.Context(), client.ObjectKeyFromObject(described), described)
+		if client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		return err != nil
+	})
 }
 
 func objectsIn(t *testing.T, file string) []*unstructured.Unstructured {
