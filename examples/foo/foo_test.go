@@ -51,10 +51,11 @@ func TestFoosOfAMemberBecomeDeployments(t *testing.T) {
 	t.Run("scaling, and available replicas", func(t *testing.T) {
 		setReplicas(t, cluster1, "example-foo", 2)
 		w.becomes(t, "example-foo", "has 2 replicas", hasReplicas(2))
-		stage.Eventually(t, "the Foo has 2 available replicas", func() bool {
+		stage.Eventually(t, "the Deployment has 2 available replicas, by Kubernetes' controllers", func() bool {
 			w.makeAvailable(t)
-			return getFoo(t, cluster1, "example-foo").Status.AvailableReplicas == 2
+			return w.deployment(t, "example-foo").Status.AvailableReplicas == 2
 		})
+		stage.Soon(t, "the Foo has 2 available replicas", func() bool { return getFoo(t, cluster1, "example-foo").Status.AvailableReplicas == 2 })
 	})
 
 	t.Run("a changed Deployment is changed back, a deleted one is created anew", func(t *testing.T) {
