@@ -7,12 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
@@ -26,7 +28,6 @@ func TestEachMemberAllowsItsOwnImages(t *testing.T) {
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	east, west := f.Members[0], f.Members[1]
 	local := stage.NewAccount(t, f.Local, mctest.Rights{File: "rbac/controller.yaml", Needed: map[string]string{
-		"get secrets":    "one that is gone from the watch is read before its member is removed",
 		"update secrets": "certificates are renewed",
 	}})
 	// No earlier version of this program had others, and nobody changes what there is.
@@ -36,9 +37,10 @@ func TestEachMemberAllowsItsOwnImages(t *testing.T) {
 			rights.Needed[verb+" "+kind+"webhookconfigurations.admissionregistration.k8s.io"] = "configurations change with versions"
 		}
 	}
+	described := map[string]*corev1.Secret{}
 	for name, cp := range map[string]*mctest.ControlPlane{"east": east, "west": west} {
 		account := stage.NewAccount(t, cp, rights)
-		stage.Join(t, f.Local, name, account.Kubeconfig(t), nil)
+		described[name] = stage.Join(t, f.Local, name, account.Kubeconfig(t), nil, objects.LeaveFinalizer)
 		allow(t, cp, name+".example.com/ registry.k8s.io/")
 		defer account.NeedsAll(t)
 	}
@@ -69,6 +71,11 @@ func TestEachMemberAllowsItsOwnImages(t *testing.T) {
 	}
 	if why := refusal(t, east, deployment("shop")); why != "" {
 		t.Errorf("east refuses an image, although it says of none any more: %s", why)
+	}
+	stage.Leave(t, f.Local, described["east"])
+	webhooks := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	if err := east.Client().List(t.Context(), webhooks); err != nil || len(webhooks.Items) > 0 {
+		t.Errorf("a member that has left has the webhooks %v: %v", webhooks.Items, err)
 	}
 	p.Kill()
 	if why := refusal(t, west, eastern); why != "" {

@@ -153,6 +153,17 @@ func TestATestHasAJobInEachCluster(t *testing.T) {
 
 	t.Run("Tests of other namespaces are left alone", func(t *testing.T) { testOtherNamespaces(t, w) })
 
+	t.Run("a cluster leaves, and keeps its Job", func(t *testing.T) {
+		w.create(t, "left")
+		before := hasJob(t, w.sub, "left")
+		stage.Leave(t, w.main, w.described)
+		must(t, w.main.Client().Delete(t.Context(), newTest("left")))
+		stage.Soon(t, "the Test is gone", func() bool { return w.test(t, "left") == nil })
+		if job(t, w.main, "left") != nil || hasJob(t, w.sub, "left").UID != before.UID {
+			t.Error("the Job of the main cluster is there, or that of the cluster that has left is another one")
+		}
+	})
+
 	t.Run("no right is missing, and none is too much", func(t *testing.T) {
 		broken := stage.Join(t, w.main, "broken", []byte("this is no kubeconfig"), nil) // the program says so in an event
 		w.program.Writes("broken")

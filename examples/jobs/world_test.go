@@ -20,6 +20,7 @@ import (
 	jobv1 "github.com/fleet-runtime/fleet-runtime/examples/jobs/v1"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
@@ -33,6 +34,7 @@ const inNamespace = "default"
 type world struct {
 	main, sub     *mctest.ControlPlane
 	inMain, inSub *stage.Account
+	described     *corev1.Secret // describes sub
 	program       *stage.Program
 }
 
@@ -47,7 +49,7 @@ func newWorld(t *testing.T) *world {
 		"patch configmaps in fleet":  "no cluster is given up here: package dependents has tests of that",
 	}})
 	w.inSub = stage.NewAccount(t, w.sub, mctest.Rights{File: "rbac/member.yaml"})
-	stage.Join(t, w.main, "sub", w.inSub.Kubeconfig(t), map[string]string{"tier": "sub"})
+	w.described = stage.Join(t, w.main, "sub", w.inSub.Kubeconfig(t), map[string]string{"tier": "sub"}, objects.LeaveFinalizer)
 	return w
 }
 

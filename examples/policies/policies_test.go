@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
@@ -24,13 +25,13 @@ func TestPoliciesApplyWhereTheyAreMeantTo(t *testing.T) {
 	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
 	production, staging := f.Members[0], f.Members[1]
-	needed := unasked("", "secrets", "configmaps")
+	needed := unasked("", "configmaps")
 	needed["create configmaps"] = "no cluster is given up here: package dependents has tests of that"
 	local := stage.NewAccount(t, f.Local, mctest.Rights{File: "rbac/controller.yaml", Needed: needed})
 	rights := mctest.Rights{File: "rbac/member.yaml", Needed: unasked(".admissionregistration.k8s.io",
 		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")}
 	member, other := stage.NewAccount(t, production, rights), stage.NewAccount(t, staging, rights)
-	stage.Join(t, f.Local, "production", member.Kubeconfig(t), map[string]string{"tier": "production"})
+	described := stage.Join(t, f.Local, "production", member.Kubeconfig(t), map[string]string{"tier": "production"}, objects.LeaveFinalizer)
 	stage.Join(t, f.Local, "staging", other.Kubeconfig(t), nil)
 	stage.Apply(t, f.Local, "policies.yaml")
 	p := stage.Start(t, "--kubeconfig", local.File(t), "--metrics", "0")
@@ -52,6 +53,10 @@ func TestPoliciesApplyWhereTheyAreMeantTo(t *testing.T) {
 	stage.Soon(t, "the ConfigMap is gone", func() bool {
 		return apierrors.IsNotFound(f.Local.Client().Get(t.Context(), client.ObjectKeyFromObject(policies), policies))
 	})
+	stage.Apply(t, f.Local, "policies.yaml")
+	stage.Soon(t, "the policies are back", func() bool { return refused(t, production) && seen(t, production) })
+	stage.Leave(t, f.Local, described)
+	stage.Soon(t, "a member that has left has no policies", func() bool { return !refused(t, production) && !seen(t, production) })
 	local.NeedsAll(t)
 	member.NeedsAll(t)
 }
