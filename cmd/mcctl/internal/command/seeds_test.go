@@ -7,15 +7,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-runtime/fleet-runtime/access"
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -71,6 +74,10 @@ func (s *stage) renameContexts(t *testing.T) {
 
 // TestAClusterIsBootstrappedTwiceAndLeavesNothing is AS-7.1 and AS-7.6, in which join and leave have the place of bootstrap and its
 // opposite. What export printed there is what join prints with --dry-run=client, which has no token.
+//
+// In one thing AS-7.6 is not followed: there, imports go too. Here leave names them, and they stay. They are made by those who use them, in
+// namespaces of their own, and pods may name them: what mcctl has not made it does not remove. Nothing is left that could be used: the Secret
+// of an import goes with the ClusterAccess.
 func TestAClusterIsBootstrappedTwiceAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -99,14 +106,63 @@ func TestAClusterIsBootstrappedTwiceAndLeavesNothing(t *testing.T) {
 		}
 		s.checkMinter(t, string(secret.Data[accessv1alpha1.MinterToken]))
 	})
-	t.Run("AS-7.6 leave removes it on both sides", func(t *testing.T) {
-		if r := s.run(t, "leave", "cluster-2", "--context", "ctx1", "--member-context", "ctx2"); r.code != 0 {
+	imported := s.importLister(t, "cluster-2")
+	t.Run("AS-7.6 leave removes it on both sides, and names the import that stays", func(t *testing.T) {
+		r := s.run(t, "leave", "cluster-2", "--context", "ctx1", "--member-context", "ctx2")
+		if r.code != 0 || !strings.Contains(r.errOut, "hub: ServiceAccountImport default/pod-lister: kept, since others have made it") {
 			t.Fatalf("%+v", r)
 		}
 		if left := s.madeByMcctl(t); len(left) > 0 {
 			t.Errorf("it leaves %v", left)
 		}
+		eventually(t, "the Secret of the import is gone", func() bool { return !s.hubHas(t, imported, &corev1.Secret{}) })
+		if !s.hubHas(t, imported, &accessv1alpha1.ServiceAccountImport{}) {
+			t.Error("the import is gone")
+		}
 	})
+}
+
+// importLister runs the controller of imports, imports an account of the member into the hub's namespace default, and waits until the
+// Secret is there, which has the name of the import.
+func (s *stage) importLister(t *testing.T, cluster string) client.ObjectKey {
+	t.Helper()
+	key := client.ObjectKey{Namespace: "default", Name: "pod-lister"}
+	as := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
+	s.create(t, &corev1.ServiceAccount{ObjectMeta: as}, &rbacv1.Role{ObjectMeta: as, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{key.Name}, Verbs: []string{"create"},
+	}}}, &rbacv1.RoleBinding{
+		ObjectMeta: as, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: key.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "fleet-system", Name: "fleet-minter"}},
+	})
+	a := &accessv1alpha1.ClusterAccess{}
+	if err := s.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: cluster}, a); err != nil {
+		t.Fatal(err)
+	}
+	a.Spec.AllowedImports = []accessv1alpha1.AllowedImports{{Namespaces: []string{key.Namespace}, ServiceAccounts: []string{key.String()}}}
+	if err := s.Local.Client().Update(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	mgr := s.newManager(t, noMetrics, logr.Discard())
+	if err := (access.Imports{Namespace: key.Namespace}).SetupWithManager(mgr); err != nil {
+		t.Fatal(err)
+	}
+	start(t, mgr)
+	spec := accessv1alpha1.ServiceAccountImportSpec{ClusterName: cluster, Namespace: key.Namespace, Name: key.Name}
+	if err := s.Local.Client().Create(t.Context(), &accessv1alpha1.ServiceAccountImport{ObjectMeta: as, Spec: spec}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the import has its Secret", func() bool { return s.hubHas(t, key, &corev1.Secret{}) })
+	return key
+}
+
+// hubHas reports whether the hub has an object of a name.
+func (s *stage) hubHas(t *testing.T, key client.ObjectKey, obj client.Object) bool {
+	t.Helper()
+	err := s.Local.Client().Get(t.Context(), key, obj)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err == nil
 }
 
 // TestWhatJoinPrintsMakesAMemberWhereItIsApplied is the rest of AS-7.6: join prints, as another user too, and others apply.
