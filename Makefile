@@ -81,6 +81,8 @@ prompt: go ## Test that programs react as soon as they promise, on a machine tha
 	@$(with_assets) PROMPT=yes $(GO) test -p 1 -parallel 1 -count=1 -timeout 60m -vet=off -ldflags=-w $(BUILDFLAGS) $(TESTARGS) ./examples/... && \
 		$(with_assets) PROMPT=yes $(GO) test -parallel 1 -count=1 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS) $(TESTARGS) \
 		-run 'TestHelloWorld|TestParentsAndChildren|TestMembersSay' ./test/e2e && \
+		$(with_assets) PROMPT=yes $(GO) test -parallel 1 -count=1 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS) $(TESTARGS) \
+		-run 'TestAnImportGivesAnAccountOfAnotherCluster' ./access && \
 		$(with_assets) PROMPT=yes $(GO) test -C cmd/mcctl -parallel 1 -count=1 -timeout 20m -vet=off -ldflags=-w $(BUILDFLAGS) $(TESTARGS) \
 		-run 'TestAClusterJoinsAndLeavesAFleetThatRuns' ./internal/command
 
