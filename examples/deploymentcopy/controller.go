@@ -13,7 +13,8 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 )
 
-// addCopier adds a controller that keeps a copy of each Deployment of the source in every target.
+// addCopier adds a controller that keeps a copy of each Deployment of the source in every target. Where a source or a target leaves
+// well, copies stay: that is the default of OnOwnersLeaving and of OnMemberLeaving.
 func addCopier(mgr mcmanager.Manager, namespace string) error {
 	copier := &dependents.Reconciler[*appsv1.Deployment]{
 		Fleet:        "example", // of several copiers on the same clusters, each has its own

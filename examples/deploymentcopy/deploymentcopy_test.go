@@ -19,6 +19,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
@@ -42,9 +43,9 @@ func TestDeploymentsAreCopied(t *testing.T) {
 	for _, cp := range []*mctest.ControlPlane{cluster1, cluster2} {
 		cp.StartControllerManager(t, "deployment-controller", "garbage-collector-controller")
 	}
-	stage.Join(t, cluster1, "cluster1", source.Kubeconfig(t), map[string]string{"role": "source"})
+	secret1 := stage.Join(t, cluster1, "cluster1", source.Kubeconfig(t), map[string]string{"role": "source"}, objects.LeaveFinalizer)
 	secret2 := stage.Join(t, cluster1, "cluster2", target2.Kubeconfig(t), map[string]string{"role": "target"})
-	secret3 := stage.Join(t, cluster1, "cluster3", target3.Kubeconfig(t), nil)
+	secret3 := stage.Join(t, cluster1, "cluster3", target3.Kubeconfig(t), nil, objects.LeaveFinalizer)
 	run := func() *stage.Program { return stage.Start(t, "--kubeconfig", local.File(t), "--metrics", "0") }
 	p := run()
 
@@ -140,9 +141,33 @@ func TestDeploymentsAreCopied(t *testing.T) {
 		p = run()
 		isGone(t, cluster2, "moves")
 	})
+	t.Run("a target leaves, and keeps its copies, for which no original waits", func(t *testing.T) {
+		label(t, cluster1, secret3, `{"role":"target"}`)
+		create(t, cluster1, deployment("default", "left"))
+		before := becomes(t, cluster3, "left", "a copy", exists)
+		stage.Leave(t, cluster1, secret3)
+		remove(t, cluster1, deployment("default", "left"))
+		isGone(t, cluster1, "left")
+		if now := get(t, cluster3, "default", "left"); now == nil || now.UID != before.UID || now.DeletionTimestamp != nil {
+			t.Errorf("the copy in the target that has left is %v", now)
+		}
+	})
+	t.Run("the source leaves, its originals can be deleted, and the copies stay", func(t *testing.T) {
+		create(t, cluster1, deployment("default", "stays"))
+		before := becomes(t, cluster2, "stays", "a copy", exists)
+		stage.Leave(t, cluster1, secret1)
+		if held := get(t, cluster1, "default", "stays").Finalizers; len(held) > 0 {
+			t.Errorf("the original in the source that has left has the finalizers %q", held)
+		}
+		remove(t, cluster1, deployment("default", "stays"))
+		isGone(t, cluster1, "stays")
+		stage.Stays(t, 15*time.Second, "the copy is there", func() bool {
+			now := get(t, cluster2, "default", "stays")
+			return now != nil && now.UID == before.UID && now.DeletionTimestamp == nil
+		})
+	})
 	t.Run("no right is missing, and none is too much", func(t *testing.T) {
 		stage.Join(t, cluster1, "broken", []byte("this is no kubeconfig"), nil) // the program says so in an event
-		remove(t, cluster1, secret3)
 		for _, account := range []*stage.Account{local, source, target2} {
 			account.NeedsAll(t)
 		}
