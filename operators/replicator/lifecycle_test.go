@@ -19,6 +19,7 @@ import (
 	slicesv1alpha1 "github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
@@ -36,6 +37,7 @@ func TestReplicatorsInSeveralMembers(t *testing.T) {
 	t.Run("a wave waits until what is before it is ready", func(t *testing.T) { w.testWaves(t) })
 	t.Run("Adopt takes what is nobody's, and nothing of another Replicator", func(t *testing.T) { w.testAdopt(t) })
 	t.Run("a member that leaves keeps what it has, and is followed when it is back", func(t *testing.T) { w.testLeave(t) })
+	t.Run("a member that leaves well keeps what it has, and no Replicator waits for it", func(t *testing.T) { w.testLeaveWell(t) })
 	t.Run("when the namespace in the hub is deleted, deletion policies are followed", func(t *testing.T) { w.testHubNamespace(t) })
 }
 
@@ -191,6 +193,22 @@ func (w *world) testLeave(t *testing.T) {
 	w.synced("everywhere")
 	w.end("everywhere")
 	w.end("named")
+}
+
+// testLeaveWell deletes a Replicator once its only target has left. It would wait for one whose Secret was gone at once.
+func (w *world) testLeaveWell(t *testing.T) {
+	t.Helper()
+	c := w.members["c"]
+	create(t, w.Local, replicator("ends", []string{"c"}, configMap("left")))
+	w.synced("ends")
+	before := get(t, c, configMap("left"))
+	described := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}
+	must(t, w.Local.Client().Patch(t.Context(), described, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["`+objects.LeaveFinalizer+`"]}}`))))
+	stage.Leave(t, w.Local, described)
+	w.end("ends")
+	if now := get(t, c, configMap("left")); now == nil || now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("in the member that has left it is %v", now)
+	}
 }
 
 // testHubNamespace does what Kubernetes' controller of namespaces does. In a namespace that is being deleted, nothing can be created.
