@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -15,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
@@ -35,7 +39,7 @@ func TestEachVerbOfTheManifestsIsNeededAndNoneIsMissing(t *testing.T) {
 	local, east := clusters.Local, clusters.Members[0]
 	hub, member := stage.NewAccount(t, local, mctest.Rights{File: "deploy/hub.yaml"}), stage.NewAccount(t, east, mctest.Rights{File: "deploy/member.yaml"})
 	stage.Apply(t, local, "deploy/reader.yaml")
-	stage.Join(t, local, "east", member.Kubeconfig(t), nil)
+	joinToLeaveWell(t, local, east, "east")
 	metrics := freeAddress(t)
 	first := startReplica(t, hub, "4", metrics)
 	first.Writes("Engaged", "east")
@@ -52,6 +56,7 @@ func TestEachVerbOfTheManifestsIsNeededAndNoneIsMissing(t *testing.T) {
 	second := startReplica(t, hub, "5", "0")
 	first.Stop()
 	second.Writes("Engaged", "east")
+	stage.Leave(t, local, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "east"}})
 
 	for _, account := range []*stage.Account{hub, member} {
 		account.NeedsAll(t)
@@ -110,6 +115,26 @@ func has(t *testing.T, local *mctest.ControlPlane, obj client.Object) bool {
 	err := local.Client().Get(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "east"}, obj)
 	accesstest.Must(t, client.IgnoreNotFound(err))
 	return err == nil
+}
+
+// joinToLeaveWell lets a cluster join by the documented command. An administrator has both contexts, hub and the member's name.
+func joinToLeaveWell(t *testing.T, hub, member *mctest.ControlPlane, name string) {
+	t.Helper()
+	both := clientcmdapi.NewConfig()
+	for at, cp := range map[string]*mctest.ControlPlane{"hub": hub, name: member} {
+		one, err := clientcmd.Load(cp.Kubeconfig())
+		accesstest.Must(t, err)
+		current := one.Contexts[one.CurrentContext]
+		both.Clusters[at], both.AuthInfos[at] = one.Clusters[current.Cluster], one.AuthInfos[current.AuthInfo]
+		both.Contexts[at] = &clientcmdapi.Context{Cluster: at, AuthInfo: at}
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	accesstest.Must(t, clientcmd.WriteToFile(*both, file))
+	cmd := exec.CommandContext(t.Context(), "deploy/join.sh", "-w", name, "hub", name)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+file, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH")) // which has kubectl
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("join.sh of %s: %v\n%s", name, err, output)
+	}
 }
 
 // startReplica starts a replica of the Deployment.

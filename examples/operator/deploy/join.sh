@@ -2,15 +2,17 @@
 # Makes a cluster a member of the fleet: puts a kubeconfig with a token of a service account of the cluster into a labelled
 # Secret of the hub. Run it again for a new token before the old one ends; the member takes it over in place.
 #
-#   join.sh [-a ACCOUNT] [-l LABEL=VALUE] [-s SERVER] [-d DURATION] [-n NAMESPACE] NAME HUB MEMBER
+#   join.sh [-w] [-a ACCOUNT] [-l LABEL=VALUE] [-s SERVER] [-d DURATION] [-n NAMESPACE] NAME HUB MEMBER
 #
 # NAME is what the fleet calls the cluster. HUB and MEMBER are contexts of your kubeconfig. The account, NAMESPACE/NAME, must be
 # there, with the rights that the operator needs: see member.yaml. SERVER is the address at which the hub reaches the member,
-# where that is another one than yours. NAMESPACE is that of the Secret.
+# where that is another one than yours. NAMESPACE is that of the Secret. With -w, each time that you run it, the member leaves well
+# when the Secret is deleted. The Secret stays until then: the operator has to run, with the right to patch Secrets.
 set -euo pipefail
-account=fleet/operator label='' server='' duration=24h namespace=fleet
-while getopts a:l:s:d:n: flag; do
+account=fleet/operator label='' server='' duration=24h namespace=fleet finalizers=''
+while getopts wa:l:s:d:n: flag; do
 	case $flag in
+	w) finalizers='finalizers: [fleet-runtime.dev/leave]' ;;
 	a) account=$OPTARG ;;
 	l) label=$OPTARG ;;
 	s) server=$OPTARG ;;
@@ -35,6 +37,7 @@ metadata:
   labels:
     fleet-runtime.dev/kubeconfig: "true"
     $label
+  $finalizers
 stringData:
   kubeconfig: |
     apiVersion: v1
