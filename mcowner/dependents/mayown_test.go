@@ -65,6 +65,10 @@ func TestWhatMayBeChanged(t *testing.T) {
 	own := func(t *testing.T) *corev1.ConfigMap { t.Helper(); return owned(t, ownerNamed("a")) }
 	free := func(t *testing.T) *corev1.ConfigMap { t.Helper(); return owned(t) }
 	others := func(t *testing.T) *corev1.ConfigMap { t.Helper(); return owned(t, ownerNamed("b")) }
+	inB := func(t *testing.T) *corev1.ConfigMap {
+		t.Helper()
+		return owned(t, ownerNamed("b", func(r *mcowner.Reference) { r.Namespace = "team-b" }))
+	}
 	going := func(of func(*testing.T) *corev1.ConfigMap) func(*testing.T) *corev1.ConfigMap {
 		return func(t *testing.T) *corev1.ConfigMap {
 			t.Helper()
@@ -109,6 +113,9 @@ func TestWhatMayBeChanged(t *testing.T) {
 		"another's, and a native one's":      {obj: native(others), policy: Policy{Conflict: Adopt}, want: conflict, says: "default/b"},
 		"another's of the same cluster":      {obj: others, policy: Policy{Conflict: Adopt}, user: true, want: may},
 		"another's of the cluster, a tenant": {obj: others, user: true, want: conflict, says: "default/b"},
+		"another user's of the cluster":      {obj: inB, user: true, want: conflict, says: errOtherTenant.Error()},
+		"another user's, to be adopted":      {obj: inB, policy: Policy{Conflict: Adopt}, user: true, want: conflict, says: errOtherTenant.Error()},
+		"another namespace's, to be adopted": {obj: inB, policy: Policy{Conflict: Adopt}, want: may},
 		"another tenant's": {
 			obj:    func(t *testing.T) *corev1.ConfigMap { t.Helper(); return owned(t, ownerNamed("b", elsewhere)) },
 			policy: Policy{Conflict: Adopt}, user: true, want: conflict, says: errOtherTenant.Error(),
@@ -203,7 +210,7 @@ func TestWhatMayBeChanged(t *testing.T) {
 			t.Parallel()
 			p := placing()
 			if tc.user {
-				p.engine.writers.User = func(mcreconcile.Request) string { return "tenant" }
+				p.engine.writers.User = func(owner mcreconcile.Request) string { return "user-of-" + owner.Namespace }
 			}
 			err := p.mayChange(t.Context(), wanted{Policy: tc.policy}, tc.obj(t))
 			got := may

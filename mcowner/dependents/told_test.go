@@ -3,6 +3,7 @@ package dependents_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -226,5 +227,59 @@ func TestATenantIsNotToldTheNamesOfAnother(t *testing.T) {
 				t.Errorf("the tenant was told: %s", text)
 			}
 		}
+	}
+}
+
+// TestATenantIsNotToldTheNamesOfAnotherOfItsCluster: each namespace of it has a user of its own.
+func TestATenantIsNotToldTheNamesOfAnotherOfItsCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, secret := w.Members[0], w.Local.CreateNamespace(t)
+	var results latest
+	r := w.spread()
+	r.User = func(owner mcreconcile.Request) string { return "user-of-" + owner.Namespace }
+	r.Status = results.note
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		same := &corev1.ConfigMap{ObjectMeta: metaOf(w.ns, "same")}
+		same.Annotations = map[string]string{dependents.ConflictAnnotation: owner.Data["policy"]}
+		return []client.Object{same}, nil
+	}
+	w.grantCopies(one, "user-of-"+w.ns)
+	w.grantCopies(one, "user-of-"+secret)
+	w.run(r)
+	first := w.owner("secret-name", one.Name)
+	first.Namespace = secret
+	w.create(w.Local, first)
+	eventually(t, "the first has the object", func() bool { return w.get(one, "same") != nil })
+	before := w.mustGet(one, "same")
+	for _, policy := range []dependents.ConflictPolicy{dependents.Fail, dependents.Adopt} {
+		name := "second-" + strings.ToLower(string(policy))
+		second := w.owner(name, one.Name)
+		second.Data["policy"] = string(policy)
+		w.create(w.Local, second)
+		w.told(w.Local, name, dependents.EventConflict, "same")
+		var result dependents.Result
+		eventually(t, "the result has the conflict", func() bool {
+			result = results.of(name, one)
+			_, is := errors.AsType[*dependents.ConflictError](result.Err)
+			return is
+		})
+		texts := append(w.notes(w.Local, name), result.Err.Error())
+		for _, object := range result.Objects {
+			texts = append(texts, fmt.Sprint(object.Err))
+		}
+		var conditions []metav1.Condition
+		dependents.Summarize([]dependents.Result{result}).SetConditions(&conditions, 1)
+		for _, condition := range conditions {
+			texts = append(texts, condition.Message)
+		}
+		for _, text := range texts {
+			if strings.Contains(text, "secret-name") || strings.Contains(text, secret) {
+				t.Errorf("the tenant was told: %s", text)
+			}
+		}
+	}
+	if now := w.mustGet(one, "same"); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("another tenant has changed the object: %+v", now)
 	}
 }
