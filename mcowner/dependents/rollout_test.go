@@ -157,6 +157,36 @@ func TestARolloutHaltsWhereAClusterRefuses(t *testing.T) {
 	}
 }
 
+// TestARolloutHaltsWhereWhatWasAppliedHasFailed: its API server refuses nothing, and no other cluster is changed until the owner is.
+func TestARolloutHaltsWhereWhatWasAppliedHasFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1})
+	told := listen(r)
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
+	bad := w.next("job-1")
+	eventually(t, "the others say that they wait", func() bool { return told.waiting("a") == 2 })
+	w.fail(bad, "job-1")
+	eventually(t, "the others say that it is halted", func() bool {
+		waiting, _ := told.halted()
+		return waiting == 2 && strings.Contains(w.failedIn(), bad.Name) && p.isAtRest()
+	})
+	for _, cp := range w.Members {
+		if cp != bad && (w.isThere(cp, w.job("job-1")) || w.get(cp, copyOf("a")) != nil) {
+			t.Errorf("%s is changed, while %s has failed", cp.Name, bad.Name)
+		}
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	done := make([]*mctest.ControlPlane, 0, len(w.Members))
+	for range w.Members {
+		cp := w.next("job-2", done...)
+		w.finish(cp, "job-2")
+		done = append(done, cp)
+	}
+	eventually(t, "no failure is noted", func() bool { return w.failedIn() == "" })
+}
+
 // TestAPanicHoldsUpNoOtherCluster: one that panics before anything is written there.
 func TestAPanicHoldsUpNoOtherCluster(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package dependents_test
 
 import (
+	gocmp "cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -10,11 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
@@ -75,15 +78,29 @@ func metaOf(ns, name string) metav1.ObjectMeta {
 // finish completes a Job, as the controller of Jobs does.
 func (w *world) finish(cp *mctest.ControlPlane, name string) {
 	w.t.Helper()
+	now := metav1.Now()
+	w.end(cp, name, batchv1.JobStatus{CompletionTime: &now, Succeeded: 1}, batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)
+}
+
+// fail ends a Job as one that has failed, as the controller of Jobs does.
+func (w *world) fail(cp *mctest.ControlPlane, name string) {
+	w.t.Helper()
+	w.end(cp, name, batchv1.JobStatus{Failed: 1}, batchv1.JobFailureTarget, batchv1.JobFailed)
+}
+
+// end writes the last status of a Job, with conditions that are true.
+func (w *world) end(cp *mctest.ControlPlane, name string, status batchv1.JobStatus, conditions ...batchv1.JobConditionType) {
+	w.t.Helper()
 	job := &batchv1.Job{}
 	if err := cp.Client().Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, job); err != nil {
 		w.t.Fatal(err)
 	}
 	now := metav1.Now()
-	job.Status = batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1, Conditions: []batchv1.JobCondition{
-		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
-	}}
+	status.StartTime = gocmp.Or(status.CompletionTime, &now)
+	for _, is := range conditions {
+		status.Conditions = append(status.Conditions, batchv1.JobCondition{Type: is, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	job.Status = status
 	if err := cp.Client().Status().Update(w.t.Context(), job); err != nil {
 		w.t.Fatal(err)
 	}
@@ -175,6 +192,45 @@ func TestACRDGoesBeforeItsObjects(t *testing.T) {
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
 	eventually(t, "the CRD is gone", func() bool { return !w.isThere(one, crd.DeepCopy()) })
+}
+
+// TestANamespaceGoesBeforeWhatIsInIt: without an annotation, a failed attempt, or CreateNamespaces. It goes after that when the owner goes.
+func TestANamespaceGoesBeforeWhatIsInIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns := w.Members[0], w.ns+"-desired"
+	r := w.spread()
+	r.Kinds = append(r.Kinds, &corev1.Namespace{})
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		inIt := &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf(owner.Name))}
+		inIt.Finalizers = []string{"example.com/held"}
+		return []client.Object{inIt, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}}, nil
+	}
+	told := listen(r)
+	p := w.run(r)
+	sent := &sentTo{all: map[string][]string{}}
+	tap := sent.note
+	p.power.tap.Store(&tap)
+	w.create(w.Local, w.owner("a", one.Name))
+	inIt := &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}
+	eventually(t, "the ConfigMap is there", func() bool { return w.isThere(one, inIt) })
+	path := "/api/v1/namespaces/" + ns
+	wrote := func(want ...string) {
+		t.Helper()
+		got := slices.DeleteFunc(sent.take()[hostOf(one)], func(req string) bool { return strings.HasPrefix(req, http.MethodGet) || !strings.Contains(req, path) })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("the writes (-want, +got):\n%s", diff)
+		}
+	}
+	wrote("PATCH "+path, "PATCH "+path+"/configmaps/a-copy")
+	w.remove(w.Local, "a")
+	eventually(t, "one of them waits for the other", func() bool { return told.are("a", dependents.Deleting, dependents.Waiting) })
+	wrote("DELETE " + path + "/configmaps/a-copy")
+	if err := one.Client().Patch(t.Context(), inIt, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Namespace goes", func() bool { return w.namespace(one, ns) == nil })
+	wrote("DELETE " + path)
 }
 
 // TestARemovalThatFailsIsToldAndTriedAgain at once, also where earlier waves wait for it.
