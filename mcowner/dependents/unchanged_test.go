@@ -189,13 +189,7 @@ func TestAnEventInOneClusterTouchesThatClusterAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	one := w.Members[1]
-	app := map[string]string{"app": "a"}
-	owner := &appsv1.Deployment{ObjectMeta: metaOf(w.ns, "a"), Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: app},
-		Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "nginx"}}},
-		},
-	}}
+	owner := w.deployment("a")
 	p := w.run(w.sayingUIDs())
 	w.create(w.Local, owner)
 	for _, cp := range w.Members {
@@ -235,6 +229,38 @@ func TestAnEventInOneClusterTouchesThatClusterAlone(t *testing.T) {
 	want := map[string][]string{hostOf(one): patched, hostOf(w.Local): {"PATCH /apis/apps/v1/namespaces/" + w.ns + "/deployments/a/status"}}
 	if diff := cmp.Diff(want, sent.changes(hostOf(one))); diff != "" {
 		t.Errorf("a dependent was deleted: the requests to each cluster (-want, +got):\n%s", diff)
+	}
+}
+
+// deployment returns an owner for sayingUIDs.
+func (w *world) deployment(name string) *appsv1.Deployment {
+	app := map[string]string{"app": name}
+	return &appsv1.Deployment{ObjectMeta: metaOf(w.ns, name), Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: app},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "nginx"}}},
+		},
+	}}
+}
+
+// TestNothingIsAskedForInTheSteadyState, of any cluster: neither about what is as it should be, nor by looks at what no event tells of.
+func TestNothingIsAskedForInTheSteadyState(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	r := w.sayingUIDs()
+	dependents.Hasten(r, 300*time.Millisecond)
+	p := w.run(r)
+	sent := &sentTo{all: map[string][]string{}}
+	tap := sent.note
+	p.power.tap.Store(&tap)
+	w.create(w.Local, w.deployment("a"))
+	for _, cp := range w.Members {
+		eventually(t, "the cache has the copy", func() bool { return p.knows(cp, w.isCopied(cp, "a")) })
+	}
+	eventually(t, "nothing is asked any more", func() bool { return sent.isQuiet(p) })
+	<-time.After(5 * time.Second)
+	if asked := sent.take(); len(asked) > 0 {
+		t.Errorf("while nothing changes, there were the requests %v", asked)
 	}
 }
 
