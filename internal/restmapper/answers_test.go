@@ -131,6 +131,24 @@ func TestAGroupIsAskedForOnceUntilTheMapperIsReset(t *testing.T) {
 	}
 }
 
+// TestAGroupThatIsNotServedIsNotKept: there may be any number of names of such groups. One that is not served any more goes too.
+func TestAGroupThatIsNotServedIsNotKept(t *testing.T) {
+	s := newScript()
+	m := s.mapper(t)
+	for i := range 100 {
+		if _, err := m.RESTMapping(schema.GroupKind{Group: fmt.Sprintf("g%d.dev", i), Kind: "Nothing"}); !meta.IsNoMatchError(err) {
+			t.Errorf("RESTMapping() = %v, want that it is not served", err)
+		}
+	}
+	if _, err := m.RESTMapping(things); err != nil || len(m.groups) != 1 {
+		t.Errorf("%d groups are kept, want the one that is served: %v", len(m.groups), err)
+	}
+	delete(s.answers, "/apis/test.dev")
+	if _, err := m.RESTMapping(schema.GroupKind{Group: testGroup, Kind: "Other"}); !meta.IsNoMatchError(err) || len(m.groups) > 0 {
+		t.Errorf("%d groups are kept, error %v; want none", len(m.groups), err)
+	}
+}
+
 // TestTheSingularOfAResourceIsThatOfAnyGroupWhichWasUsed: others are as they are.
 func TestTheSingularOfAResourceIsThatOfAnyGroupWhichWasUsed(t *testing.T) {
 	m := newScript().mapper(t)

@@ -40,7 +40,11 @@ type Mapper struct {
 var _ meta.ResettableRESTMapper = (*Mapper)(nil)
 
 // apiGroup maps the kinds and resources of one group. It is immutable.
-type apiGroup struct{ meta.RESTMapper }
+type apiGroup struct {
+	meta.RESTMapper
+
+	served bool // it has a version
+}
 
 // discoveryTimeout bounds one request for a discovery document.
 const discoveryTimeout = 10 * time.Second
@@ -91,7 +95,7 @@ func (m *Mapper) ResourceSingularizer(resource string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.groups {
-		if singular, err := g.ResourceSingularizer(resource); err == nil && singular != "" && singular != resource { // a group without versions answers nothing
+		if singular, err := g.ResourceSingularizer(resource); err == nil && singular != "" && singular != resource {
 			return singular, nil
 		}
 	}
@@ -121,10 +125,20 @@ func find[T any](m *Mapper, group string, look func(*apiGroup) (T, error)) (T, e
 		var none T
 		return none, err
 	}
-	m.mu.Lock()
-	m.groups[group] = loaded
-	m.mu.Unlock()
+	m.keep(group, loaded)
 	return look(loaded)
+}
+
+// keep keeps a group for the next look, unless it is not served: it is asked for again then in any case, and there may be any number of
+// names of such groups.
+func (m *Mapper) keep(group string, loaded *apiGroup) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !loaded.served {
+		delete(m.groups, group)
+		return
+	}
+	m.groups[group] = loaded
 }
 
 // load asks for a group: which versions it has, and for the resources of each.
@@ -259,7 +273,6 @@ func newAPIGroup(versions metav1.APIGroup, documents map[string][]byte) (*apiGro
 		}
 		resources[version] = list.APIResources
 	}
-	return &apiGroup{clientrestmapper.NewDiscoveryRESTMapper([]*clientrestmapper.APIGroupResources{{
-		Group: versions, VersionedResources: resources,
-	}})}, nil
+	mapper := clientrestmapper.NewDiscoveryRESTMapper([]*clientrestmapper.APIGroupResources{{Group: versions, VersionedResources: resources}})
+	return &apiGroup{RESTMapper: mapper, served: len(versions.Versions) > 0}, nil
 }
