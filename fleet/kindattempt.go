@@ -49,7 +49,7 @@ func (k *kinds) want(key informer.Key, fields []string) (over <-chan struct{}, e
 		return s.trying, nil
 	}
 	if f := s.missing(fields); f != nil && !s.again.isDue() {
-		return nil, k.notSynced(key, f.why)
+		return nil, k.notSyncedLocked(key, s, f.why)
 	}
 	leave, err := k.join()
 	if err != nil {

@@ -57,7 +57,7 @@ func (k *kinds) progress(key informer.Key) (synced, stirred <-chan struct{}, err
 		return closed.Channel(), nil, nil
 	}
 	if f := s.oldest(listing, watching); f != nil {
-		return nil, nil, k.notSynced(key, f.why)
+		return nil, nil, k.notSyncedLocked(key, s, f.why)
 	}
 	return s.informer.HasSyncedChecker().Done(), s.stirredLocked(), nil
 }

@@ -90,8 +90,8 @@ func (k *kinds) status() []NotSynced {
 	return out
 }
 
-func (k *kinds) notSynced(key informer.Key, why error) error {
-	return &notSyncedError{cluster: k.cluster, kind: key.GVK.GroupKind(), why: why}
+func (k *kinds) notSyncedLocked(key informer.Key, s *kind, why error) error {
+	return &notSyncedError{cluster: k.cluster, kind: key.GVK.GroupKind(), why: why, tried: s.mapped || s.waiting > 0}
 }
 
 // notSyncedError says that a kind cannot be read from a member's cache. It is an [ErrNotReady].
@@ -99,6 +99,7 @@ type notSyncedError struct {
 	cluster ClusterName
 	kind    schema.GroupKind
 	why     error
+	tried   bool
 }
 
 func (e *notSyncedError) Error() string {
@@ -110,6 +111,10 @@ func (*notSyncedError) Is(target error) bool { return target == ErrNotReady }
 
 // NotSynced returns what cannot be read. Controllers that mcbuilder builds wait for that.
 func (e *notSyncedError) NotSynced() (ClusterName, schema.GroupKind) { return e.cluster, e.kind }
+
+// IsTried reports whether a source goes on trying, so that the member's status tells when the kind is synced. Else it is tried when
+// somebody reads it.
+func (e *notSyncedError) IsTried() bool { return e.tried }
 
 // Unwrap returns why the kind is not synced.
 func (e *notSyncedError) Unwrap() error { return e.why }

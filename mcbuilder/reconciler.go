@@ -50,6 +50,7 @@ func (r *reconciler[request]) start(ctx context.Context, queue *mcqueue.Queue[re
 // Reconcile implements reconcile.TypedReconciler.
 func (r *reconciler[request]) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
 	r.waiting.forget(req)
+	defer r.waiting.settle(req)
 	this := &running[request]{controller: r.controller, request: req, queue: r.queue}
 	if r.queue != nil {
 		this.pulse.Begin(ctx, string(req.Cluster()), this)
@@ -113,7 +114,7 @@ func (r *reconciler[request]) disengaged(req request) reconcile.Result {
 // with a queue of another kind, then.
 func (r *reconciler[request]) again(req request, priority *int) reconcile.Result {
 	if r.waiting.unparked {
-		return reconcile.Result{RequeueAfter: r.wait(req, []need{{cluster: req.Cluster()}}, false), Priority: priority}
+		return reconcile.Result{RequeueAfter: r.wait(req, []need{{cluster: req.Cluster()}}, 0), Priority: priority}
 	}
 	r.waiting.add(req, nil)
 	return reconcile.Result{RequeueAfter: soon, Priority: priority}
@@ -124,8 +125,9 @@ const (
 	// another, or, since the queue parks it meanwhile, when the cluster is back.
 	soon = 100 * time.Millisecond
 	// later is when a request is tried again that needs a kind which is not synced, unless that works before: a kind that nobody
-	// asks for is not tried.
-	later = 5 * time.Second
+	// asks for is not tried. Where a source goes on asking, the status tells, and the pauses grow to latest.
+	later  = 5 * time.Second
+	latest = time.Minute
 )
 
 // answer lets a request that needs other clusters wait until one of them is ready, and drops it if they are gone. Neither
@@ -146,13 +148,13 @@ func (r *reconciler[request]) answer(ctx context.Context, req request, result re
 		return r.again(req, result.Priority), nil // the queue is about to park it
 	case len(needs) == 0 && !what.kinds && r.mayCome(req.Cluster()):
 		log.FromContext(ctx).V(1).Info("Waiting, as a provider may report its cluster yet", "why", oneline.Text(err.Error(), maxError))
-		return reconcile.Result{RequeueAfter: cmp.Or(r.wait(req, []need{itself}, false), late.Most), Priority: result.Priority}, nil
+		return reconcile.Result{RequeueAfter: cmp.Or(r.wait(req, []need{itself}, 0), late.Most), Priority: result.Priority}, nil
 	case len(needs) == 0 && !what.kinds:
 		log.FromContext(ctx).Info("Dropped the request: what it needs is gone, or is no member", "why", oneline.Text(err.Error(), maxError))
 		return reconcile.Result{}, nil
 	}
 	log.FromContext(ctx).V(1).Info("Waiting", "why", oneline.Text(err.Error(), maxError))
-	return reconcile.Result{RequeueAfter: r.wait(req, needs, what.kinds), Priority: result.Priority}, nil
+	return reconcile.Result{RequeueAfter: r.wait(req, needs, r.pause(req, what)), Priority: result.Priority}, nil
 }
 
 // mayCome reports whether a cluster is not known, and the program has started so lately that a provider may report it yet. Requests may come
@@ -162,11 +164,24 @@ func (r *reconciler[request]) mayCome(name fleet.ClusterName) bool {
 	return name != mcreconcile.LocalCluster && errors.Is(err, fleet.ErrUnknown) && time.Since(r.begun) < late.Most
 }
 
-// wait lets a request wait for what it needs. It returns when to try again in any case, zero for not.
-func (r *reconciler[request]) wait(req request, needs []need, kinds bool) time.Duration {
-	var after time.Duration
-	if kinds || !r.waiting.served.Load() {
-		after = later + rand.N(later/5) //nolint:gosec // it hides nothing
+// pause returns when a request is tried again that needs what an error complains of, zero if somebody tells for certain.
+func (r *reconciler[request]) pause(req request, what complaint) time.Duration {
+	switch {
+	case !what.kinds:
+		return 0
+	case what.untried:
+		return aboutLater()
+	default:
+		return r.waiting.pause(req)
+	}
+}
+
+func aboutLater() time.Duration { return later + rand.N(later/5) } //nolint:gosec // it hides nothing
+
+// wait lets a request wait for what it needs. It returns when to try again in any case, zero for not, and after, unless nobody tells.
+func (r *reconciler[request]) wait(req request, needs []need, after time.Duration) time.Duration {
+	if !r.waiting.served.Load() {
+		after = aboutLater()
 	}
 	r.waiting.add(req, needs)
 	if slices.ContainsFunc(needs, r.isMet) {
@@ -197,6 +212,7 @@ type complaint struct {
 	own     fleet.ClusterName // of the request
 	missing []need            // clusters that are not ready, or not known, and kinds that are not synced
 	kinds   bool              // something is not ready that may need to be asked for again
+	untried bool              // that is so, and nobody else goes on asking for it
 	another bool              // the error is about something else, or about that too
 }
 
@@ -213,7 +229,9 @@ func (c *complaint) add(err error) {
 		NotSynced() (fleet.ClusterName, schema.GroupKind)
 	}:
 		cluster, kind := e.NotSynced()
+		goesOn, says := e.(interface{ IsTried() bool })
 		c.missing, c.kinds = append(c.missing, need{cluster, kind}), true
+		c.untried = c.untried || !says || !goesOn.IsTried()
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
 			c.add(err)
@@ -223,12 +241,13 @@ func (c *complaint) add(err error) {
 			c.add(err)
 		}
 	case interface{ Is(err error) bool }:
-		c.kinds = c.kinds || e.Is(fleet.ErrNotReady)
+		c.kinds, c.untried = c.kinds || e.Is(fleet.ErrNotReady), c.untried || e.Is(fleet.ErrNotReady)
 		c.another = c.another || !e.Is(fleet.ErrNotReady)
 	case interface{ Unwrap() error }:
 		c.add(e.Unwrap())
 	default:
-		c.kinds = c.kinds || slices.Contains([]error{fleet.ErrNotReady, fleet.ErrUnknown}, err)
+		waits := slices.Contains([]error{fleet.ErrNotReady, fleet.ErrUnknown}, err)
+		c.kinds, c.untried = c.kinds || waits, c.untried || waits
 		c.another = c.another || !slices.Contains([]error{fleet.ErrNotReady, fleet.ErrUnknown, fleet.ErrGone, fleet.ErrNotOwned}, err)
 	}
 }

@@ -35,11 +35,12 @@ func TestWhatAnErrorSaysOfClusters(t *testing.T) {
 		"Gone":                     {gone, complaint{}},
 		"AnotherReplicas":          {theirs, complaint{own: "mine", another: true}},
 		"AnotherReplicasByNow":     {mine, complaint{own: "mine"}},
-		"ASentinel":                {fmt.Errorf("applying: %w", fleet.ErrNotReady), complaint{kinds: true}},
+		"ASentinel":                {fmt.Errorf("applying: %w", fleet.ErrNotReady), complaint{kinds: true, untried: true}},
 		"ASentinelThatIsFinal":     {fmt.Errorf("applying: %w", fleet.ErrGone), complaint{}},
 		"SeveralStates":            {errors.Join(gone, west, fmt.Errorf("applying: %w", east)), complaint{missing: ready("west", "east")}},
-		"AStateAndAKind":           {errors.Join(west, unsynced{}), complaint{missing: ready("west"), kinds: true}},
-		"AStateAndAKindOfACluster": {errors.Join(west, fmt.Errorf("reading: %w", unsyncedIn{"south"})), complaint{missing: []need{{cluster: "west"}, {"south", secrets}}, kinds: true}},
+		"AStateAndAKind":           {errors.Join(west, unsynced{}), complaint{missing: ready("west"), kinds: true, untried: true}},
+		"AStateAndAKindOfACluster": {errors.Join(west, fmt.Errorf("reading: %w", unsyncedIn{"south"})), complaint{missing: []need{{cluster: "west"}, {"south", secrets}}, kinds: true, untried: true}},
+		"AKindThatIsTried":         {fmt.Errorf("reading: %w", triedIn{unsyncedIn{"south"}}), complaint{missing: []need{{"south", secrets}}, kinds: true}},
 		"AStateAndAnother":         {errors.Join(west, conflict), complaint{missing: ready("west"), another: true}},
 		"AStateAndAnotherAsText":   {fmt.Errorf("applying: %w, and %w", west, conflict), complaint{missing: ready("west"), another: true}},
 		"AnAggregateOfStates":      {utilerrors.NewAggregate([]error{west, gone}), complaint{missing: ready("west")}},
@@ -88,6 +89,11 @@ func (unsyncedIn) Error() string        { return "secrets are not synced" }
 func (unsyncedIn) Is(target error) bool { return target == fleet.ErrNotReady }
 
 func (e unsyncedIn) NotSynced() (fleet.ClusterName, schema.GroupKind) { return e.cluster, secrets }
+
+// triedIn is an unsyncedIn of a kind for which a source goes on asking.
+type triedIn struct{ unsyncedIn }
+
+func (triedIn) IsTried() bool { return true }
 
 // TestARequestIsQueuedWhenOneOfItsNeedsIsMet, and not since something else of the same cluster is.
 func TestARequestIsQueuedWhenOneOfItsNeedsIsMet(t *testing.T) {

@@ -1,11 +1,14 @@
 package mcbuilder
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -46,6 +49,7 @@ type waiting[request mcreconcile.ClusterAware[request]] struct {
 	requests map[fleet.ClusterName]map[request]struct{}
 	needs    map[request][]need                    // empty for one that only time brings back
 	over     map[fleet.ClusterName][]chan struct{} // by their own cluster, closed when none of it waits any more
+	pauses   map[request]*wait.Backoff             // of those that have waited several times in a row for a kind
 }
 
 // add lets a request wait for what it needs, or, without any needs, for the time at which it is tried again.
@@ -75,6 +79,33 @@ func (w *waiting[request]) forget(req request) {
 	w.forgetLocked(req)
 }
 
+// pause returns how long a request waits for a kind. Each pause in a row is longer than the one before.
+func (w *waiting[request]) pause(req request) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pauses == nil {
+		w.pauses = map[request]*wait.Backoff{}
+	}
+	if w.pauses[req] == nil {
+		w.pauses[req] = &wait.Backoff{Duration: later, Factor: 2, Jitter: 0.2, Cap: latest * 5 / 6, Steps: math.MaxInt}
+	}
+	return w.pauses[req].Step()
+}
+
+// settle forgets the pauses of a request that was reconciled and does not wait.
+func (w *waiting[request]) settle(req request) {
+	if !w.some.Load() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, waits := w.needs[req]; !waits {
+		delete(w.pauses, req)
+		w.some.Store(len(w.needs)+len(w.pauses) > 0)
+	}
+}
+
+// forgetLocked keeps the pauses, as the request may wait again.
 func (w *waiting[request]) forgetLocked(req request) {
 	for _, n := range w.needs[req] {
 		delete(w.requests[n.cluster], req)
@@ -83,7 +114,7 @@ func (w *waiting[request]) forgetLocked(req request) {
 		}
 	}
 	delete(w.needs, req)
-	w.some.Store(len(w.needs) > 0)
+	w.some.Store(len(w.needs)+len(w.pauses) > 0)
 	w.tellLocked(req.Cluster())
 }
 
@@ -95,6 +126,7 @@ func (w *waiting[request]) queue(status fleet.Status, q workqueue.TypedRateLimit
 	for req := range w.requests[status.Name] {
 		if slices.ContainsFunc(w.needs[req], func(n need) bool { return n.cluster == status.Name && n.isMet(status) }) {
 			ready = append(ready, req)
+			delete(w.pauses, req)
 			w.forgetLocked(req)
 		}
 	}
@@ -114,6 +146,7 @@ func (w *waiting[request]) purge(own fleet.ClusterName) {
 	defer w.mu.Unlock()
 	for req := range w.needs {
 		if req.Cluster() == own {
+			delete(w.pauses, req)
 			w.forgetLocked(req)
 		}
 	}

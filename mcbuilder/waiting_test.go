@@ -141,6 +141,46 @@ func TestARequestIsTriedAgainWhenThatMayHelp(t *testing.T) {
 	}
 }
 
+// TestARequestThatNeedsAKindIsTriedMoreAndMoreRarely where a source goes on asking for it, up to once a minute: the status tells when it is
+// synced. Once it is, or the request was reconciled, it begins anew.
+func TestARequestThatNeedsAKindIsTriedMoreAndMoreRarely(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := attend(t)
+		a.ready("a")
+		r := a.reconciling(failing(nil))
+		x := request("a", "x")
+		mustPause := func(why error, pauses ...time.Duration) {
+			t.Helper()
+			var what complaint
+			what.add(why)
+			for i, least := range pauses {
+				a.waiting.forget(x)
+				pause := r.pause(x, what)
+				a.waiting.add(x, what.missing)
+				a.waiting.settle(x)
+				if pause < least || pause > min(least*6/5, latest) {
+					t.Errorf("attempt %d is followed by another after %s, want %s and up to a fifth more", i+1, pause, least)
+				}
+			}
+		}
+		tried := triedIn{unsyncedIn{"b"}}
+		mustPause(tried, later, 2*later, 4*later, 8*later, latest*5/6, latest*5/6)
+		mustPause(errors.Join(tried, unsynced{}), later, later) // nobody goes on asking for the other one
+		if _, err := r.Reconcile(t.Context(), x); err != nil || len(a.waiting.pauses) > 0 || a.waiting.some.Load() {
+			t.Errorf("%v, and pauses are kept of a request that was reconciled: %v", err, a.waiting.pauses)
+		}
+		mustPause(tried, later, 2*later)
+		a.waiting.queue(fleet.Status{Name: "b", State: fleet.Ready}, a.queue)
+		mustPause(tried, later, 2*later)
+		a.waiting.purge("a")
+		if len(a.waiting.pauses) > 0 || a.waiting.some.Load() {
+			t.Errorf("pauses are kept of a member that has left: %v", a.waiting.pauses)
+		}
+		mustPause(tried, later)
+	})
+}
+
 // TestARequestOfAClusterThatIsNotReportedYetWaitsForIt after a start. One of a cluster that was removed, or is named once all should be
 // reported, does not wait.
 func TestARequestOfAClusterThatIsNotReportedYetWaitsForIt(t *testing.T) {
