@@ -25,7 +25,7 @@ import (
 // applyAll makes all dependents of the owner in the cluster as they are desired. Once all are, it removes the others.
 func (p *placement) applyAll(ctx context.Context, done *report) {
 	p.expect(ctx)
-	found, unknown := p.known(ctx, p.kindsHere())
+	found, unknown := p.known(ctx, p.kindsToRead())
 	target := p.target(found)
 	home := p.asked.home
 	desired, unclear := p.engine.cfg.desired(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, target)
@@ -55,6 +55,9 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	}
 	for _, why := range unknown {
 		done.Err = together(done.Err, unlessUnserved(why)) // there may be some that are not desired
+	}
+	if len(p.unasked) > 0 {
+		done.Err = together(done.Err, errUnlooked)
 	}
 	if unclear == nil {
 		done.look = p.lookedFor(ctx, wants, found, unknown, done)
@@ -207,7 +210,7 @@ func there(t Target) []ObjectResult {
 
 // target describes the cluster to the user's function.
 func (p *placement) target(found []dependent) Target {
-	t := Target{Cluster: p.at.Name(), Labels: p.engine.access.LabelsOf(p.at.Name()), RESTMapper: p.at.Cluster.GetRESTMapper()}
+	t := Target{Cluster: p.at.Name(), Labels: p.engine.access.LabelsOf(p.at.Name()), RESTMapper: p.engine.access.Mapper(p.at)}
 	for _, d := range found {
 		if controller, ok := mcowner.ControllerOf(d.obj, p.at.ID); ok && controller.Same(p.asked.ref) {
 			t.Dependents = append(t.Dependents, d.obj)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ type kindsPresent struct {
 	// nothing. at is the cluster that this was.
 	in any
 	at record.Site
+	// lacking are the kinds of which there is nothing in lackingIn, where not all kinds were looked for yet.
+	lacking   []schema.GroupKind
+	lackingIn any
 	// seen are the kinds of which something was seen since a run began: what the run has read may be older.
 	seen []schema.GroupKind
 	// late are those of which a request got no answer. The API server may carry it out whenever it likes, so they stay.
@@ -63,6 +67,8 @@ type kindsLook struct {
 	at   record.Site
 	some []schema.GroupVersionKind
 	none []schema.GroupKind
+	// more says that kinds are left to be looked for.
+	more bool
 }
 
 // note takes over what a run has found out, and reports whether that is news.
@@ -70,11 +76,16 @@ func (k *kindsPresent) note(found *kindsLook) (news bool) {
 	if found == nil {
 		return false
 	}
-	news = k.in == nil || k.at != found.at
-	k.in, k.at = found.in, found.at
 	for _, gvk := range found.some {
 		k.add(gvk)
 	}
+	if found.more {
+		k.lacking, k.lackingIn = found.none, found.in
+		return false
+	}
+	news = k.in == nil || k.at != found.at
+	k.in, k.at = found.in, found.at
+	k.lacking, k.lackingIn = nil, nil
 	for _, kind := range found.none {
 		if k.has(kind) && !slices.Contains(k.seen, kind) && !slices.Contains(k.late, kind) {
 			k.remove(kind)
@@ -117,12 +128,13 @@ func (l *ledger) saw(owner mcreconcile.Request, in mcreconcile.ClusterName, gvk 
 	}
 }
 
-// presence reports whether there may be something of a kind in a cluster, and whether all kinds were looked for in this engagement.
+// presence reports whether there may be something of a kind in a cluster, and whether it was looked for in this engagement.
 func (o *ownerState) presence(name mcreconcile.ClusterName, in any, kind schema.GroupKind) (may, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := o.partLocked(name)
-	return p.present.has(kind), p.present.in != nil && p.present.in == in
+	known = p.present.in != nil && p.present.in == in || p.present.lackingIn == in && slices.Contains(p.present.lacking, kind)
+	return p.present.has(kind), known
 }
 
 // mayGo reports whether it is worth asking whether nothing of a kind is left in a cluster.
@@ -166,14 +178,6 @@ func (o *ownerState) droppedKindsLocked(r record.Record) []schema.GroupVersionKi
 	return left
 }
 
-// lifeOf returns what ends when another cluster may answer by the name.
-func lifeOf(at remote.Session) any {
-	if at.Guest != nil {
-		return at.Guest
-	}
-	return at.Engagement
-}
-
 // likelyKinds returns the kinds of what is likely to be desired in a cluster, before it is known what is there.
 func (c *engine) likelyKinds(ctx context.Context, owner client.Object, in mcreconcile.ClusterName) (kinds []schema.GroupVersionKind) {
 	desired, err := c.cfg.desired(ctx, owner, Target{Cluster: in, Labels: c.access.LabelsOf(in)})
@@ -194,7 +198,7 @@ func (c *engine) likelyKinds(ctx context.Context, owner client.Object, in mcreco
 // expect notes which kinds are likely to be desired in the cluster, of those of which it is not known whether there is something. They
 // are watched in any case, and need not be asked for first.
 func (p *placement) expect(ctx context.Context) {
-	unsure := slices.DeleteFunc(p.kindsHere(), func(k remote.Kind) bool { return !p.isUnsure(k) })
+	unsure := slices.DeleteFunc(p.kindsNoted(), func(k remote.Kind) bool { return !p.isUnsure(k) })
 	if len(unsure) == 0 {
 		return
 	}
@@ -202,7 +206,7 @@ func (p *placement) expect(ctx context.Context) {
 	likely := p.engine.likelyKinds(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, p.at.Name())
 	for _, k := range unsure {
 		if hasKind(likely, k.GroupKind()) {
-			p.o.wants(p.at.Name(), []schema.GroupVersionKind{k.GroupVersionKind})
+			p.o.wants(p.at.Name(), []schema.GroupVersionKind{p.served(k).GroupVersionKind})
 		}
 	}
 }
@@ -210,26 +214,41 @@ func (p *placement) expect(ctx context.Context) {
 // isUnsure reports whether the cluster must be asked whether the owner has something of a kind there. It need not where that takes as much
 // as to read the kind: where it is watched already, and where there is no cache.
 func (p *placement) isUnsure(k remote.Kind) bool {
-	may, known := p.o.presence(p.at.Name(), lifeOf(p.at), k.GroupKind())
+	may, known := p.o.presence(p.at.Name(), p.at.Life(), k.GroupKind())
 	return !may && !known && p.at.Guest == nil && !p.engine.watches.isWatched(p.at.Name(), k.GroupVersionKind)
 }
 
 // isKnownToLack reports whether it is known that the owner has nothing of a kind in the cluster.
 func (p *placement) isKnownToLack(k remote.Kind) bool {
-	may, known := p.o.presence(p.at.Name(), lifeOf(p.at), k.GroupKind())
+	may, known := p.o.presence(p.at.Name(), p.at.Life(), k.GroupKind())
 	return known && !may
 }
 
-// lacks is isKnownToLack, and finds it out where it is not known.
+// mostUnknown is of how many kinds a run finds out whether there is something in the cluster. Whoever may write an owner may note kinds on it.
+const mostUnknown = 50
+
+// errUnlooked says that kinds are left of which it is not known whether there is something in the cluster. The next run goes on with them.
+var errUnlooked = fmt.Errorf("%w: not all kinds that are noted were looked for yet", ErrWaiting)
+
+// lacks reports whether the owner has nothing of a kind in the cluster, and finds it out where it is not known.
 func (p *placement) lacks(ctx context.Context, k remote.Kind) (bool, error) {
-	if p.isUnsure(k) {
+	switch may, known := p.o.presence(p.at.Name(), p.at.Life(), k.GroupKind()); {
+	case may || known:
+		return !may, nil
+	case p.engine.access.IsUnserved(p.at, k):
+		return true, nil // it would be watched until it is
+	case p.isUnsure(k):
 		return p.isAbsent(ctx, k)
+	default:
+		return false, nil
 	}
-	return p.isKnownToLack(k), nil
 }
 
-// absences are the kinds of which the installation has nothing in a cluster, by when that was asked. They hold for all owners, until
-// the kind is watched.
+// mostAbsences is how many kinds are remembered of which there is nothing in a cluster.
+const mostAbsences = 1000
+
+// absences are the kinds of which the installation has nothing in a cluster that serves them, by when that was asked. They hold for all
+// owners, until the kind is watched.
 type absences struct {
 	mu    sync.Mutex // guards asked
 	asked map[schema.GroupKind]time.Time
@@ -239,7 +258,7 @@ func newAbsences() (*absences, error) { return &absences{asked: map[schema.Group
 
 // forgetAbsence has it asked anew whether there is something of a kind in a cluster: it was watched, so there may have been some.
 func (w *watches) forgetAbsence(at remote.Session, kind schema.GroupKind) {
-	absent, _ := w.absent.Get(at.Engagement, newAbsences) // it makes one if need be
+	absent, _ := w.absent.Get(at, newAbsences) // it makes one if need be
 	absent.mu.Lock()
 	defer absent.mu.Unlock()
 	delete(absent.asked, kind)
@@ -251,7 +270,7 @@ var errSome = errors.New("there are some")
 // isAbsent reports whether the installation has nothing of a kind in the cluster: one request for all owners. If it has some, the kind is
 // watched there anyway, and its cache is read.
 func (p *placement) isAbsent(ctx context.Context, k remote.Kind) (bool, error) {
-	absent, _ := p.engine.watches.absent.Get(p.at.Engagement, newAbsences) // it makes one if need be
+	absent, _ := p.engine.watches.absent.Get(p.at, newAbsences) // it makes one if need be
 	absent.mu.Lock()
 	asked, is := absent.asked[k.GroupKind()]
 	absent.mu.Unlock()
@@ -267,10 +286,19 @@ func (p *placement) isAbsent(ctx context.Context, k remote.Kind) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	absent.mu.Lock()
-	defer absent.mu.Unlock()
-	absent.asked[k.GroupKind()] = begun
+	absent.note(k.GroupKind(), begun)
 	return true, nil
+}
+
+// note notes that there is nothing of a kind. The kind may be part of a longer text, which is not to be kept.
+func (a *absences) note(kind schema.GroupKind, asked time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.asked) >= mostAbsences {
+		clear(a.asked)
+	}
+	delete(a.asked, kind) // with its text
+	a.asked[schema.GroupKind{Group: strings.Clone(kind.Group), Kind: strings.Clone(kind.Kind)}] = asked
 }
 
 // lookedFor returns what was found out about the kinds that were noted, once all that is desired is known. It asks the API server about
@@ -278,20 +306,19 @@ func (p *placement) isAbsent(ctx context.Context, k remote.Kind) (bool, error) {
 func (p *placement) lookedFor(
 	ctx context.Context, wants []wanted, found []dependent, unknown map[schema.GroupKind]error, done *report,
 ) *kindsLook {
-	look := &kindsLook{in: lifeOf(p.at), at: siteOf(p.at), some: p.kindsWanted(wants)}
+	look := &kindsLook{in: p.at.Life(), at: siteOf(p.at), some: p.kindsWanted(wants), more: len(p.unasked) > 0}
 	for _, d := range found {
 		if !hasKind(look.some, d.GroupKind()) {
 			look.some = append(look.some, d.GroupVersionKind)
 		}
 	}
-	for _, k := range p.kindsHere() {
-		if hasKind(look.some, k.GroupKind()) {
-			continue
-		}
-		if unknown[k.GroupKind()] == nil && p.hasNone(ctx, k, done) {
-			look.none = append(look.none, k.GroupKind())
-		} else {
-			look.some = append(look.some, k.GroupVersionKind)
+	for _, k := range p.kindsNoted() {
+		switch kind := k.GroupKind(); {
+		case hasKind(look.some, kind), p.unasked[kind]:
+		case unknown[kind] == nil && p.hasNone(ctx, k, done):
+			look.none = append(look.none, kind)
+		default:
+			look.some = append(look.some, p.served(k).GroupVersionKind)
 		}
 	}
 	return look
@@ -300,14 +327,14 @@ func (p *placement) lookedFor(
 // hasNone reports whether it is certain that the owner has nothing of a kind that was not found in the cluster. The API server is asked
 // if there was something before.
 func (p *placement) hasNone(ctx context.Context, k remote.Kind, done *report) bool {
-	may, _ := p.o.presence(p.at.Name(), lifeOf(p.at), k.GroupKind())
+	may, _ := p.o.presence(p.at.Name(), p.at.Life(), k.GroupKind())
 	if !may {
 		return true
 	}
 	if done.Err != nil || !p.o.mayGo(p.at.Name(), k.GroupKind()) {
 		return false
 	}
-	some, err := p.hasSome(ctx, k)
+	some, err := p.hasSome(ctx, p.served(k))
 	done.Err = err
 	return !some && err == nil
 }

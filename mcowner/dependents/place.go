@@ -41,6 +41,8 @@ type placement struct {
 	// read are the kinds whose dependents were read, each in a version, and over is why no others are.
 	read map[schema.GroupVersionKind]bool
 	over error
+	// unasked are kinds of which it is left to the next run to find out whether there is something in the cluster.
+	unasked map[schema.GroupKind]bool
 	// coming says that something waits for a kind to be served, and ready are the CustomResourceDefinitions that are.
 	coming bool
 	ready  []string
@@ -88,7 +90,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	p := &placement{engine: c, asked: v, o: o, work: w, at: at, leaving: leaving, until: time.Now().Add(c.access.Timeout)}
+	p := &placement{engine: c, asked: v, o: o, work: w, at: at, leaving: leaving, until: time.Now().Add(c.access.Timeout), unasked: map[schema.GroupKind]bool{}}
 	done := report{Result: Result{Cluster: w.in, Targeted: v.targeted}}
 	defer func() {
 		if panicked := remote.PanicOf(ctx, recover()); panicked != nil {
@@ -225,6 +227,9 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 		return
 	}
 	for _, k := range p.kindsInTurn(p.kindsHere()) {
+		if p.engine.access.IsUnserved(p.at, k) {
+			continue // it would be watched until it is
+		}
 		found, err := p.listInTurn(ctx, k)
 		if err == nil && len(found) > 0 {
 			done.stray = &record.Site{Name: p.at.Name(), Identity: p.at.ID.UID}
@@ -273,7 +278,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: p.untilRelease()}, nil
 	case remote.IsAway(err):
 		return reconcile.Result{}, err
-	case errors.Is(err, ErrWaiting) && p.coming:
+	case errors.Is(err, ErrWaiting) && (p.coming || len(p.unasked) > 0):
 		return reconcile.Result{RequeueAfter: comingPause}, nil
 	case errors.Is(err, ErrWaiting): // whoever changes that tells of it
 		return reconcile.Result{RequeueAfter: mostPause + rand.N(mostPause/3)}, nil //nolint:gosec // it hides nothing

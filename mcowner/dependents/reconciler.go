@@ -156,7 +156,8 @@ type Target struct {
 	Labels  map[string]string
 	// Dependents are those that the owner has there now, as last seen. They are shared, and must not be changed.
 	Dependents []client.Object
-	// RESTMapper is that of the cluster, nil if only the kinds of what is returned count. It may ask the cluster.
+	// RESTMapper is that of the cluster, nil if only the kinds of what is returned count. It may ask the cluster. That a kind is not served
+	// may have been so ten seconds ago.
 	RESTMapper meta.RESTMapper
 }
 

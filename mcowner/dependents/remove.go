@@ -79,10 +79,40 @@ type dependent struct {
 // before that, those of the controller; and those of which something was seen that came late. A kind is in the version in which it was
 // desired last in the cluster: another cluster may have it in the one that was noted.
 func (p *placement) kindsHere() []remote.Kind {
+	kinds := p.kindsNoted()
+	for i, k := range kinds {
+		kinds[i] = p.served(k)
+	}
+	return kinds
+}
+
+// kindsToRead is kindsHere without the kinds of which it is known that the owner has nothing in the cluster: nothing is asked about them. Of
+// those of which nothing is known, as many are left to the next run as exceed mostUnknown.
+func (p *placement) kindsToRead() (kinds []remote.Kind) {
+	unknown := 0
+	for _, k := range p.kindsInTurn(p.kindsNoted()) {
+		may, known := p.o.presence(p.at.Name(), p.at.Life(), k.GroupKind())
+		switch {
+		case may:
+		case known:
+			continue
+		case unknown >= mostUnknown:
+			p.unasked[k.GroupKind()] = true
+			continue
+		default:
+			unknown++
+		}
+		kinds = append(kinds, p.served(k))
+	}
+	return kinds
+}
+
+// kindsNoted is kindsHere in whatever version.
+func (p *placement) kindsNoted() []remote.Kind {
 	present := p.o.presentKinds(p.at.Name())
 	var kinds []remote.Kind
 	for _, gvk := range p.asked.noted {
-		kinds = append(kinds, p.served(p.engine.kindNoted(inVersionOf(present, gvk))))
+		kinds = append(kinds, p.engine.kindNoted(inVersionOf(present, gvk)))
 	}
 	if len(kinds) == 0 {
 		kinds = slices.Clone(p.engine.kinds)
@@ -97,11 +127,10 @@ func (p *placement) kindsHere() []remote.Kind {
 
 // served returns a kind in another version if the cluster does not serve this one any more: the objects are the same.
 func (p *placement) served(k remote.Kind) remote.Kind {
-	mapper := p.at.Cluster.GetRESTMapper()
-	if _, err := mapper.RESTMapping(k.GroupKind(), k.Version); p.engine.isFixed(k) || !meta.IsNoMatchError(err) {
+	if p.engine.isFixed(k) || !p.engine.access.IsUnserved(p.at, k) {
 		return k
 	}
-	if other, err := mapper.RESTMapping(k.GroupKind()); err == nil {
+	if other, err := p.engine.access.Mapper(p.at).RESTMapping(k.GroupKind()); err == nil {
 		return remote.Untyped(other.GroupVersionKind)
 	}
 	return k
@@ -169,6 +198,9 @@ func (p *placement) listIfAny(ctx context.Context, k remote.Kind) ([]client.Obje
 func (p *placement) listInTurn(ctx context.Context, k remote.Kind) ([]client.Object, error) {
 	objs, err := p.list(ctx, k)
 	p.o.noteHung(p.keyOfKind(k), remote.IsHung(err))
+	if err == nil {
+		p.engine.access.NoteServed(p.at, k)
+	}
 	return objs, err
 }
 
@@ -236,6 +268,9 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 	}
 	var errs []error
 	for _, k := range p.kindsHere() {
+		if p.engine.access.IsUnserved(p.at, k) {
+			continue
+		}
 		before := len(all)
 		err := remote.Scan{Namespaces: p.engine.cfg.namespaces}.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
 			if p.at.Has(obj, p.asked.ref) {

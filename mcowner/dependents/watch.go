@@ -160,7 +160,7 @@ func (w *watches) ownersOf(k remote.Kind, obj client.Object, in mcreconcile.Clus
 
 // unindex notes that the cluster's cache has no index for a kind any more.
 func (w *watches) unindex(at remote.Session, kind schema.GroupVersionKind) {
-	in, _ := w.indexed.Get(at.Engagement, newIndexes) // it makes one if need be
+	in, _ := w.indexed.Get(at, newIndexes) // it makes one if need be
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.kinds, kind)
@@ -172,7 +172,7 @@ func newIndexes() (*indexes, error) {
 
 // index adds the index of owners to the cluster's cache, for a kind.
 func (w *watches) index(ctx context.Context, at remote.Session, k remote.Kind) error {
-	in, err := w.indexed.Get(at.Engagement, newIndexes)
+	in, err := w.indexed.Get(at, newIndexes)
 	if err != nil {
 		return err
 	}

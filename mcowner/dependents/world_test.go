@@ -65,6 +65,8 @@ type world struct {
 	probeInterval time.Duration
 	// connectTimeout bounds an attempt to connect a member, zero for the default.
 	connectTimeout time.Duration
+	// mostRetry is the longest pause between attempts, such as to list a kind, zero for half a second.
+	mostRetry time.Duration
 	// clusterOptions are those of members, nil for none.
 	clusterOptions func(fleet.Member) []cluster.Option
 }
@@ -278,7 +280,7 @@ func (w *world) runAs(local *rest.Config, setUp setUpFunc, more ...mcmanager.Fle
 		Logger: logger(w.t), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	}, append(more, func(o *fleet.Options) {
-		o.MaxRetryPeriod, o.ConnectTimeout, o.ClusterOptions = 500*time.Millisecond, w.connectTimeout, w.clusterOptions
+		o.MaxRetryPeriod, o.ConnectTimeout, o.ClusterOptions = cmp.Or(w.mostRetry, 500*time.Millisecond), w.connectTimeout, w.clusterOptions
 		o.Health = fleet.HealthOptions{
 			ProbeInterval: cmp.Or(w.probeInterval, 500*time.Millisecond), RetryInterval: 100 * time.Millisecond, ProbeTimeout: w.probeTimeout,
 			FailureThreshold: 2, SuccessThreshold: 1,

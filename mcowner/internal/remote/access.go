@@ -29,7 +29,8 @@ type Access struct {
 	// Pace waits until one of many requests may be sent, if it is not nil: those that find out whether a namespace is empty.
 	Pace func(context.Context) error
 
-	visited visited
+	visited  visited
+	unserved PerEngagement[*unserved]
 }
 
 // DefaultTimeout is that of a request.

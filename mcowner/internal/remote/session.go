@@ -49,17 +49,36 @@ func ClusterText(name mcreconcile.ClusterName) string {
 	return fmt.Sprintf("cluster %q", name)
 }
 
-// PerEngagement has a value for each engagement of a member, and one for the local cluster, until it ends. The zero value
+// Life returns what ends when another cluster may answer by the name. It tells sessions apart, and is never nil.
+func (at Session) Life() any {
+	if at.Guest != nil {
+		return at.Guest
+	}
+	return at.Engagement
+}
+
+// onEnd has done called when another cluster may answer by the name. The local cluster is always the same.
+func (at Session) onEnd(done func()) {
+	switch {
+	case at.Guest != nil:
+		context.AfterFunc(at.Guest.Context(), done)
+	case at.Engagement != nil:
+		context.AfterFunc(at.Engagement.Context(), done)
+	}
+}
+
+// PerEngagement has a value for each engagement of a member, each guest, and one for the local cluster, until it ends. The zero value
 // is empty. It is safe for concurrent use.
 type PerEngagement[V any] struct {
 	mu     sync.Mutex // guards values; nothing is made while it is held
-	values map[*fleet.Engagement]V
+	values map[any]V  // by the lives of sessions
 }
 
-// Get returns the value of an engagement, and makes it if there is none. It may be made twice, and is then kept once.
-func (p *PerEngagement[V]) Get(e *fleet.Engagement, newValue func() (V, error)) (V, error) {
+// Get returns the value of a session's engagement, and makes it if there is none. It may be made twice, and is then kept once.
+func (p *PerEngagement[V]) Get(at Session, newValue func() (V, error)) (V, error) {
+	life := at.Life()
 	p.mu.Lock()
-	value, ok := p.values[e]
+	value, ok := p.values[life]
 	p.mu.Unlock()
 	if ok {
 		return value, nil
@@ -70,19 +89,17 @@ func (p *PerEngagement[V]) Get(e *fleet.Engagement, newValue func() (V, error)) 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if value, ok = p.values[e]; ok {
+	if value, ok = p.values[life]; ok {
 		return value, nil
 	}
 	if p.values == nil {
-		p.values = map[*fleet.Engagement]V{}
+		p.values = map[any]V{}
 	}
-	p.values[e] = made
-	if e != nil {
-		context.AfterFunc(e.Context(), func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			delete(p.values, e)
-		})
-	}
+	p.values[life] = made
+	at.onEnd(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.values, life)
+	})
 	return made, nil
 }

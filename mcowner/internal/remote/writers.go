@@ -50,7 +50,7 @@ func (w *Writers) at(ctx context.Context, at Session, owner mcreconcile.Request)
 	case at.Guest != nil:
 		return impersonating(user, at.Cluster)
 	}
-	users, err := w.users.Get(at.Engagement, func() (*userClients, error) {
+	users, err := w.users.Get(at, func() (*userClients, error) {
 		return &userClients{clients: map[string]client.Client{}}, nil
 	})
 	if err != nil {

@@ -1,0 +1,172 @@
+package remote
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// unservedFor is for how long it is remembered that a cluster does not serve a kind.
+	unservedFor = 10 * time.Second
+	// mostUnserved is how many such kinds are remembered of a cluster: whoever may write an owner may note any on it.
+	mostUnserved = 1000
+)
+
+// mapper is a cluster's REST mapper that remembers for a short while which kinds the cluster does not serve. The cluster's own asks the
+// API server each time, as a CustomResourceDefinition may have come: it would be asked by each owner that needs the kind.
+type mapper struct {
+	meta.RESTMapper
+
+	unserved *unserved
+}
+
+// Mapper returns the REST mapper of a cluster for work on many owners: what it says of a kind that is not served may be ten seconds old.
+func (a *Access) Mapper(at Session) meta.ResettableRESTMapper {
+	unserved, _ := a.unserved.Get(at, newUnserved) // it makes one if need be
+	return mapper{at.Cluster.GetRESTMapper(), unserved}
+}
+
+// IsUnserved reports whether a cluster does not serve a kind in its version, by an answer that may be ten seconds old. A cluster that
+// cannot be asked may serve it.
+func (a *Access) IsUnserved(at Session, k Kind) bool {
+	_, err := a.Mapper(at).RESTMapping(k.GroupKind(), k.Version)
+	return meta.IsNoMatchError(err)
+}
+
+// NoteServed notes that a kind was read in a cluster.
+func (a *Access) NoteServed(at Session, k Kind) {
+	unserved, _ := a.unserved.Get(at, newUnserved)
+	unserved.forget(k.GroupVersionKind)
+}
+
+// RESTMapping implements meta.RESTMapper.
+func (m mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	ask := func(versions ...string) error {
+		key := kind.WithVersion(strings.Join(versions, ""))
+		return m.unserved.ask(key, func() error {
+			_, err := m.RESTMapper.RESTMapping(kind, versions...)
+			return err
+		})
+	}
+	err := ask()
+	if err == nil && len(versions) == 1 {
+		err = ask(versions...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.RESTMapper.RESTMapping(kind, versions...)
+}
+
+// Reset implements meta.ResettableRESTMapper.
+func (m mapper) Reset() {
+	m.unserved.clear()
+	meta.MaybeResetRESTMapper(m.RESTMapper)
+}
+
+// unserved are the kinds that a cluster does not serve, by what was asked: a kind in one version, or, with an empty one, in any.
+type unserved struct {
+	mu    sync.Mutex // guards kinds; nothing is asked under it
+	kinds map[schema.GroupVersionKind]*answer
+}
+
+func newUnserved() (*unserved, error) {
+	return &unserved{kinds: map[schema.GroupVersionKind]*answer{}}, nil
+}
+
+// answer is what all are told that ask for a kind while it is asked for, and, if it is not served, for a while after that.
+type answer struct {
+	since time.Time
+	known chan struct{} // closed once the rest is set
+	no    bool          // the kind is not served
+	err   error         // why it is not known
+}
+
+// ask asks whether a kind is served, unless somebody asks for it already, or it was not served a moment ago.
+func (u *unserved) ask(kind schema.GroupVersionKind, do func() error) error {
+	a, asked := u.answerTo(kind)
+	if !asked {
+		a.err = errPanicked
+		defer u.settle(kind, a)
+		if a.err = do(); meta.IsNoMatchError(a.err) {
+			a.no, a.err = true, noMatch(kind)
+		}
+		return a.err
+	}
+	<-a.known
+	return a.err
+}
+
+// errPanicked is what those are told who wait for somebody who asks.
+var errPanicked = errors.New("asking whether a kind is served: it panicked")
+
+// noMatch says that a kind is not served. Of what is remembered nothing is part of a longer text, which would be kept as well.
+func noMatch(kind schema.GroupVersionKind) error {
+	err := &meta.NoKindMatchError{GroupKind: cloned(kind).GroupKind()}
+	if kind.Version != "" {
+		err.SearchedVersions = []string{strings.Clone(kind.Version)}
+	}
+	return err
+}
+
+func cloned(kind schema.GroupVersionKind) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: strings.Clone(kind.Group), Version: strings.Clone(kind.Version), Kind: strings.Clone(kind.Kind)}
+}
+
+// answerTo returns the answer that was asked for, or a new one to be asked for. Where too many are remembered, nobody else gets that.
+func (u *unserved) answerTo(kind schema.GroupVersionKind) (a *answer, asked bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if a := u.kinds[kind]; a != nil && time.Since(a.since) < unservedFor {
+		return a, true
+	}
+	a = &answer{since: time.Now(), known: make(chan struct{})}
+	if len(u.kinds) >= mostUnserved {
+		u.expireLocked()
+	}
+	if len(u.kinds) < mostUnserved {
+		u.kinds[kind] = a
+	}
+	return a, false
+}
+
+func (u *unserved) expireLocked() {
+	for kind, a := range u.kinds {
+		if time.Since(a.since) >= unservedFor {
+			delete(u.kinds, kind)
+		}
+	}
+}
+
+// settle tells an answer to all who wait for it, and remembers it if the kind is not served.
+func (u *unserved) settle(kind schema.GroupVersionKind, a *answer) {
+	close(a.known)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.kinds[kind] != a {
+		return
+	}
+	delete(u.kinds, kind)
+	if a.no {
+		u.kinds[cloned(kind)] = a
+	}
+}
+
+// forget has it asked anew whether a kind is served.
+func (u *unserved) forget(kind schema.GroupVersionKind) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.kinds, kind)
+	delete(u.kinds, kind.GroupKind().WithVersion(""))
+}
+
+func (u *unserved) clear() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	clear(u.kinds)
+}
