@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/internal/redirect"
 )
 
@@ -140,5 +141,6 @@ func (m *member) usable(described Member) (*rest.Config, error) {
 		cfg.WarningHandlerWithContext = m.warnings
 	}
 	cfg.Wrap(redirect.Refuse)
+	paths.Confine(cfg, fmt.Sprintf("cluster %q", described.Name))
 	return cfg, nil
 }

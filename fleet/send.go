@@ -9,6 +9,7 @@ import (
 	"net/http/httptrace"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/gate"
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 )
 
@@ -55,7 +56,7 @@ func (e *refusedError) Unwrap() error { return e.error }
 
 func isRefused(err error) bool {
 	_, is := errors.AsType[*refusedError](err)
-	return is
+	return is || errors.Is(err, paths.ErrBeyond)
 }
 
 // sendAdmitted sends a request. One that outlives its caller ends with that before it is sent.

@@ -96,6 +96,8 @@ func (w *wire) watch(req *http.Request) (*http.Response, error) {
 	}
 	resp, release, err := w.send(g, uncompressed(req))
 	switch {
+	case isRefused(err):
+		return resp, err
 	case err != nil && g.isRetired() && req.Context().Err() == nil:
 		return w.watch(req) // its connection was closed before the watch had begun
 	case err != nil:
