@@ -2,7 +2,6 @@ package mcowner
 
 import (
 	"encoding/json"
-	"errors"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,8 +12,6 @@ import (
 // admiraltyAnnotation has the controller of an object in another cluster, as written by
 // https://github.com/admiraltyio/multicluster-controller. It is read, and never written.
 const admiraltyAnnotation = "multicluster.admiralty.io/controller-reference"
-
-var errIncomplete = errors.New("it lacks apiVersion, kind, name or uid")
 
 // admiraltyReference returns the reference that Admiralty's multicluster-controller has written, nil if there is none.
 func admiraltyReference(dependent client.Object) (*Reference, error) {
@@ -39,8 +36,8 @@ func admiraltyReference(dependent client.Object) (*Reference, error) {
 		Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID,
 		Controller: owner.Controller != nil && *owner.Controller,
 	}
-	if !r.complete() {
-		return nil, errIncomplete
+	if err := r.named(); err != nil {
+		return nil, err
 	}
 	return r, nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -132,16 +133,31 @@ func (r Reference) validate() error {
 	if r.Manager != "" && len(validation.IsDNS1123Label(r.Manager)) > 0 {
 		return fmt.Errorf("%w to %s: the manager's name %.64q is not a DNS label", ErrInvalid, r, r.Manager)
 	}
-	if !r.complete() {
-		return fmt.Errorf("%w to %s: the owner needs an apiVersion, a kind, a name, and a UID, which it has once it was created", ErrInvalid, r)
+	if err := r.named(); err != nil {
+		return fmt.Errorf("%w to %s: %w", ErrInvalid, r, err)
 	}
 	return nil
 }
 
-// complete reports whether the reference names an owner.
-func (r Reference) complete() bool {
+// The longest that API servers take, in bytes, but for names that are not meant for owners, such as those of roles.
+const (
+	longestName      = validation.DNS1123SubdomainMaxLength
+	longestNamespace = validation.DNS1123LabelMaxLength
+)
+
+var errIncomplete = errors.New("the owner needs an apiVersion, a kind, a name, and a UID, which it has once it was created")
+
+// named returns why the reference names no owner, nil if it does. Whoever asks for the owner has its namespace and name in the path of the
+// request.
+func (r Reference) named() error {
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
-	return err == nil && gv.Version != "" && r.Kind != "" && r.Name != "" && r.UID != ""
+	if err != nil || gv.Version == "" || r.Kind == "" || r.Name == "" || r.UID == "" {
+		return errIncomplete
+	}
+	if len(r.Name) > longestName || len(r.Namespace) > longestNamespace {
+		return fmt.Errorf("a name has %d bytes at most, and a namespace %d", longestName, longestNamespace)
+	}
+	return paths.CheckNames(r.Namespace, r.Name)
 }
 
 // GroupKind returns the owner's kind.

@@ -495,3 +495,50 @@ func TestNamesOfStrangersAreFitToBeShown(t *testing.T) {
 		}
 	}
 }
+
+// TestAReferenceLeadsToNothingButItsOwner: whoever asks for the owner joins its namespace and name into the path of a request.
+func TestAReferenceLeadsToNothingButItsOwner(t *testing.T) {
+	within := func(namespace string) func(*mcowner.Reference) {
+		return func(r *mcowner.Reference) { r.Namespace = namespace }
+	}
+	for name, tc := range map[string]struct {
+		change func(*mcowner.Reference)
+		valid  bool
+	}{
+		"TheLongestName":      {change: named(strings.Repeat("n", 253)), valid: true},
+		"TheLongestNamespace": {change: within(strings.Repeat("n", 63)), valid: true},
+		"NameOfARole":         {change: named("system:node"), valid: true},
+		"AnotherKind":         {change: named("../secrets/token")},
+		"AnotherNamespace":    {change: named("../../kube-system/secrets/token")},
+		"AService":            {change: named("../../monitoring/services/http:admin:80/proxy/-/delete")},
+		"AnotherCluster":      {change: named("../../../../../../yours/api/v1/nodes")},
+		"Above":               {change: named("..")},
+		"Itself":              {change: named(".")},
+		"ASubresource":        {change: named("cart/scale")},
+		"Escaped":             {change: named("%2e%2e")},
+		"TooLong":             {change: named(strings.Repeat("n", 254))},
+		"NamespaceAbove":      {change: within("..")},
+		"NamespaceWithMore":   {change: within("shop/secrets")},
+		"NamespaceTooLong":    {change: within(strings.Repeat("n", 64))},
+		"AVersionWithMore":    {change: func(r *mcowner.Reference) { r.APIVersion = "apps/v1/../../.." }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, obj := cart(tc.change), newDependent()
+			err := mcowner.SetControllerReference(r, obj, mcowner.ByName("west"))
+			if (err == nil) != tc.valid || !tc.valid && !errors.Is(err, mcowner.ErrInvalid) {
+				t.Errorf("SetControllerReference returned %v", err)
+			}
+			for key, content := range map[string]string{
+				r.Key(): mustJSON(t, obj, r),
+				"multicluster.admiralty.io/controller-reference": mustJSON(t, obj, cart(tc.change, of("", ""))),
+			} {
+				forged := newDependent()
+				forged.Annotations = map[string]string{key: content}
+				read, err := mcowner.References(forged, mcowner.ByName("west"))
+				if tc.valid != (len(read) == 1) || tc.valid == errors.Is(err, mcowner.ErrMalformed) {
+					t.Errorf("References of %s returned %v, %v", key, read, err)
+				}
+			}
+		})
+	}
+}

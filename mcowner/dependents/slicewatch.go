@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
@@ -69,14 +70,16 @@ func (s sliceWatch) changed(in mcreconcile.ClusterName, slice client.Object) {
 	}
 }
 
-// ownerOf returns the request for the owner of a slice of this controller.
+// ownerOf returns the request for the owner of a slice of this controller. Whoever may write slices may write anything in the place of
+// the owner's name.
 func (s sliceWatch) ownerOf(name mcreconcile.ClusterName, slice client.Object) (mcreconcile.Request, bool) {
 	labels, annotations := slice.GetLabels(), slice.GetAnnotations()
 	req := mcreconcile.Request{ClusterName: name}
 	req.NamespacedName = types.NamespacedName{
 		Namespace: annotations[v1alpha1.OwnerNamespaceAnnotation], Name: annotations[v1alpha1.OwnerNameAnnotation],
 	}
-	return req, labels[v1alpha1.FleetLabel] == s.cfg.fleet && labels[v1alpha1.ControllerLabel] == s.cfg.name && req.Name != ""
+	ours := labels[v1alpha1.FleetLabel] == s.cfg.fleet && labels[v1alpha1.ControllerLabel] == s.cfg.name
+	return req, ours && req.Name != "" && paths.CheckNames(req.Namespace, req.Name) == nil
 }
 
 // discard removes the slices of an owner that is gone, once the API server has said that it is gone. It went without the

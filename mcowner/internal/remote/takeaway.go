@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 )
 
@@ -14,11 +15,14 @@ import (
 // it is to stay, or there is another owner; then it removes the references. It does so as the object was read: if it was
 // changed since, nothing happens, and the error is a conflict. One that is gone already is no error. A namespace that was created
 // for dependents is deleted only if it is empty of others; the error wraps ErrEmptying while that is not so yet. Any other
-// namespace is deleted only with its controller.
+// namespace is deleted only with its controller. What has a name that leads elsewhere is not touched.
 func TakeAway(
 	ctx context.Context, a *Access, writer client.Writer, at Session, k Kind, obj client.Object,
 	owners []mcowner.Reference, policy metav1.DeletionPropagation,
 ) (deleted bool, err error) {
+	if err := paths.CheckNames(obj.GetNamespace(), obj.GetName()); err != nil {
+		return false, fmt.Errorf("removing a %s from %s, as its API server lists it: %w", k.Kind, at, err)
+	}
 	meta := k.NewMetadata()
 	meta.ObjectMeta = metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 )
 
@@ -125,5 +127,23 @@ func TestARefusalIsTold(t *testing.T) {
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "dependent"}}, nil, metav1.DeletePropagationBackground)
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `Secret default/dependent from cluster "member"`) {
 		t.Errorf("TakeAway returned %v", err)
+	}
+}
+
+// TestWhatHasNoNameIsNotTouched: it would be something else, in a cluster that has not listed it.
+func TestWhatHasNoNameIsNotTouched(t *testing.T) {
+	t.Parallel()
+	k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")}
+	for _, key := range []client.ObjectKey{
+		{Namespace: "default", Name: "../../../../../../yours/api/v1/namespaces/prod"}, {Namespace: "..", Name: "nodes"}, {Name: ".."},
+	} {
+		for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan} {
+			w := &written{}
+			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "4", ResourceVersion: "77"}}
+			_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, w, Session{ID: mcowner.ByName("member")}, k, obj, nil, policy)
+			if !errors.Is(err, paths.ErrNoName) || !strings.Contains(err.Error(), `cluster "member"`) || w.deleted || w.patch != "" {
+				t.Errorf("%v, with the policy %s: %v; deleted: %t, patched with %q", key, policy, err, w.deleted, w.patch)
+			}
+		}
 	}
 }

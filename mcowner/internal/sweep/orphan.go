@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -31,7 +32,7 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 	}
 	log := s.log.WithValues("cluster", at.Name(), "object", k.Describe(obj))
 	references, err := mcowner.References(obj, at.ID)
-	if err != nil {
+	if err = cmp.Or(paths.CheckNames(obj.GetNamespace(), obj.GetName()), err); err != nil {
 		found.unproven++
 		log.V(1).Info("Left a dependent alone", "why", err.Error())
 		return
@@ -114,9 +115,7 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if err := s.proof.mayAsk(owner); err != nil {
 		return is, err // and nobody else waits for that
 	}
-	who := owner
-	who.Dependent, who.Controller = mcowner.Location{}, false
-	if err := cmp.Or(found.unsure[who], s.proof.knownCluster(ctx, owner)); err != nil {
+	if err := cmp.Or(found.whyUnsure(owner), s.proof.knownCluster(ctx, owner)); err != nil {
 		return is, err
 	}
 	unseen := s.isUnseen(owner)
@@ -129,7 +128,7 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	}
 	is, err = s.proof.orphaned(ctx, owner, in)
 	if err != nil {
-		found.unsure[who] = err
+		found.noteUnsure(owner, err)
 	}
 	if remote.IsHung(err) {
 		found.unheard[owner.Cluster] = struct{}{}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -95,6 +96,9 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 
 // mayAsk returns why it would be in vain to ask for an owner: it cannot be told whether it is gone. It asks nobody.
 func (p *proof) mayAsk(owner mcowner.Reference) error {
+	if err := paths.CheckNames(owner.Namespace, owner.Name); err != nil { // a malformed reference, which nobody reads
+		return fmt.Errorf("%w: %w", errUnproven, err)
+	}
 	if _, ok := p.kindOf(owner); !ok {
 		return fmt.Errorf("%w: %s is not of the kinds of owners", errUnproven, owner)
 	}

@@ -104,7 +104,7 @@ func isSilent(err error) bool { return errors.Is(err, errHung) || remote.IsHung(
 func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
 	found := findings{
-		pass: by.pass(c), cached: by.awake != nil, turn: turn{places: by.places, unsure: map[mcowner.Reference]error{}},
+		pass: by.pass(c), cached: by.awake != nil, turn: turn{places: by.places, unsure: map[ownerHash]error{}},
 		unheard: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[ownerKey]struct{}{},
 	}
 	if found.begin(ctx) != nil {

@@ -2,10 +2,14 @@ package sweep
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
@@ -28,10 +32,39 @@ func newPlaces() places { return make(places, remote.AtOnce) }
 // turn is what a sweep has of what all of them share.
 type turn struct {
 	places places
-	placed bool                        // it has one
-	waited time.Duration               // for the limit, since it has the place
-	asked  int                         // how many owners were asked for, of the dependent that is looked at
-	unsure map[mcowner.Reference]error // owners, whatever has them, of which it could not be told whether they are gone
+	placed bool                // it has one
+	waited time.Duration       // for the limit, since it has the place
+	asked  int                 // how many owners were asked for, of the dependent that is looked at
+	unsure map[ownerHash]error // owners, whatever has them, of which it could not be told whether they are gone: some
+}
+
+// Bounds of what a sweep remembers of owners of which it could not tell: less than a megabyte. References may say anything, however long, and
+// what a server answers may quote them.
+const (
+	mostUnsure    = 2000 // others are asked for again
+	longestReason = 200  // in bytes
+)
+
+// ownerHash stands for an owner in a cluster.
+type ownerHash [sha256.Size]byte
+
+func hashOf(owner mcowner.Reference) ownerHash {
+	return sha256.Sum256(fmt.Appendf(nil, "%q", []string{owner.Key(), string(owner.UID), string(owner.ClusterUID)}))
+}
+
+// whyUnsure returns why it could not be told whether an owner is gone when it was asked for, nil if it was not, or is not remembered.
+func (t *turn) whyUnsure(owner mcowner.Reference) error { return t.unsure[hashOf(owner)] }
+
+// noteUnsure remembers that it could not be told whether an owner is gone, and the beginning of why.
+func (t *turn) noteUnsure(owner mcowner.Reference, why error) {
+	if len(t.unsure) >= mostUnsure {
+		return
+	}
+	is := errUnproven
+	if errors.Is(why, errAnotherCluster) {
+		is = errAnotherCluster
+	}
+	t.unsure[hashOf(owner)] = fmt.Errorf("%w, as was found before: %s", is, oneline.Text(why.Error(), longestReason))
 }
 
 // begin waits for a place.
