@@ -114,6 +114,48 @@ func TestAMemberSeesItsNamespaceAlone(t *testing.T) {
 	}
 }
 
+// TestNoNameLeadsOutOfTheNamespace: clients of metadata join what they are given into the path of a request.
+func TestNoNameLeadsOutOfTheNamespace(t *testing.T) {
+	teams := twoTeams(t)
+	create(t, teams.ControlPlane, configMap(teams.theirs, "y"))
+	c, patch := teams.member.GetClient(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"by":"us"}}}`))
+	for kind, name := range map[string]string{
+		"ConfigMap": "../../" + teams.theirs + "/configmaps/y", "Node": "../namespaces/" + teams.theirs + "/configmaps/y",
+	} {
+		leading := func() client.Object {
+			obj := &metav1.PartialObjectMetadata{}
+			obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+			obj.Name = name
+			return obj
+		}
+		for by, do := range map[string]func(client.Object) error{
+			"API reader": func(obj client.Object) error {
+				return teams.member.GetAPIReader().Get(t.Context(), client.ObjectKey{Name: name}, obj)
+			},
+			"client": func(obj client.Object) error { return c.Get(t.Context(), client.ObjectKey{Name: name}, obj) },
+			"cache": func(obj client.Object) error {
+				return teams.member.GetCache().Get(t.Context(), client.ObjectKey{Name: name}, obj)
+			},
+			"create": func(obj client.Object) error { return c.Create(t.Context(), obj) },
+			"update": func(obj client.Object) error { return c.Update(t.Context(), obj) },
+			"patch":  func(obj client.Object) error { return c.Patch(t.Context(), obj, patch) },
+			"delete": func(obj client.Object) error { return c.Delete(t.Context(), obj) },
+			"status": func(obj client.Object) error { return c.Status().Patch(t.Context(), obj, patch) },
+			"apply": func(client.Object) error {
+				return c.Apply(t.Context(), corev1apply.ConfigMap(name, teams.ours), client.FieldOwner("test"))
+			},
+		} {
+			if err := do(leading()); !errors.Is(err, namespaces.ErrOutside) {
+				t.Errorf("%s of the %s %s: %v, want ErrOutside", by, kind, name, err)
+			}
+		}
+	}
+	there := &corev1.ConfigMap{}
+	if err := teams.Client().Get(t.Context(), client.ObjectKey{Namespace: teams.theirs, Name: "y"}, there); err != nil || there.Labels["by"] != "" {
+		t.Errorf("the other namespace's is %+v, %v", there.ObjectMeta, err)
+	}
+}
+
 func TestAMemberSeesItsOwnNamespaceObjectAlone(t *testing.T) {
 	teams := twoTeams(t)
 	readers := map[string]client.Reader{"client": teams.member.GetClient(), "API reader": teams.member.GetAPIReader()}

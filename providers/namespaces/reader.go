@@ -36,6 +36,9 @@ func (r confinedReader) Get(ctx context.Context, key client.ObjectKey, obj clien
 			return fmt.Errorf("%s %s: %w %q", gvk.GroupKind(), key.Name, ErrOutside, r.member.namespace)
 		}
 	case clusterWide:
+		if err := r.member.confineName(gvk, key.Name); err != nil {
+			return err
+		}
 	}
 	return r.reader.Get(ctx, key, obj, opts...)
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 )
 
 // ErrOutside is what a member answers that is asked to read or write beyond its namespace. Errors that wrap it say what
@@ -53,10 +55,18 @@ func (s *shared) scopeOfKind(gvk schema.GroupVersionKind) (scope, error) {
 	return clusterWide, nil
 }
 
-// confine returns an error that wraps ErrOutside unless a namespace is the member's, or left open.
+// confine returns an error that wraps ErrOutside unless a namespace is the member's, or left open, and a name leads to nothing else.
 func (m member) confine(gvk schema.GroupVersionKind, namespace, name string) error {
-	if namespace == "" || namespace == m.namespace {
-		return nil
+	if err := m.confineName(gvk, name); err != nil || namespace == "" || namespace == m.namespace {
+		return err
 	}
 	return fmt.Errorf("%s %s in namespace %q: %w %q", gvk.GroupKind(), cmp.Or(name, "objects"), namespace, ErrOutside, m.namespace)
+}
+
+// confineName returns an error that wraps ErrOutside if a request for the name of an object would be one for something else.
+func (m member) confineName(gvk schema.GroupVersionKind, name string) error {
+	if err := paths.CheckNames("", name); err != nil {
+		return fmt.Errorf("%s: %w %q: %w", gvk.GroupKind(), ErrOutside, m.namespace, err)
+	}
+	return nil
 }
