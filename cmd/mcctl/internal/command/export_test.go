@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
@@ -65,6 +66,15 @@ func Connect(ctx context.Context, kubeconfig string, flags ...string) (asked, lo
 	}
 	loaded, err = s.flags.ToRESTConfig()
 	return r.config, loaded, err
+}
+
+// Read reads by a client what mcctl has made in a member, what programs keep there, and whether an object is there.
+func Read(ctx context.Context, by client.Client, obj client.Object) (made, webhooks, have error) {
+	r := &reached{Client: by, name: memberSide, config: &rest.Config{Host: "https://gateway/k8s/clusters/mine"}}
+	_, made = r.made(ctx, newMark("hub", client.ObjectKey{Namespace: "default", Name: "east"}), membership.MemberKinds())
+	_, _, webhooks = r.webhooks(ctx, r, joined{})
+	_, have = r.have(ctx, obj)
+	return made, webhooks, have
 }
 
 // EndingWith returns a transport whose requests end with a context too.

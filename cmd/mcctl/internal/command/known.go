@@ -127,6 +127,9 @@ func (r *reached) noted(ctx context.Context, access *accessv1alpha1.ClusterAcces
 // have reads an object, and reports whether it is there. A kind that is not served has no objects.
 func (r *reached) have(ctx context.Context, obj client.Object) (bool, error) {
 	what := obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // it was one
+	if err := r.misnamed(obj); err != nil {
+		return false, err
+	}
 	err := r.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 	switch {
 	case err == nil:

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 )
 
 // made returns what mcctl has made of some kinds for a member, in the order of the kinds.
@@ -29,13 +30,25 @@ func (r *reached) made(ctx context.Context, of mark, kinds []schema.GroupVersion
 			return nil, fmt.Errorf("list each %s in the %s (%s): %w", kind.Kind, r.name, r.config.Host, err)
 		}
 		for i := range list.Items {
+			list.Items[i].SetGroupVersionKind(kind)
+			if err := r.misnamed(&list.Items[i]); err != nil {
+				return nil, err
+			}
 			if list.Items[i].DeletionTimestamp == nil {
-				list.Items[i].SetGroupVersionKind(kind)
 				all = append(all, &list.Items[i])
 			}
 		}
 	}
 	return all, nil
+}
+
+// misnamed returns an error for an object with a name that leads requests elsewhere. A cluster that lists such a one is not to be trusted, nor is
+// whoever refers to it.
+func (r *reached) misnamed(obj client.Object) error {
+	if err := paths.CheckNames(obj.GetNamespace(), obj.GetName()); err != nil {
+		return fmt.Errorf("the %s (%s) speaks of a %s that nobody can have made: %w", r.name, r.config.Host, obj.GetObjectKind().GroupVersionKind().Kind, err)
+	}
+	return nil
 }
 
 // remove deletes objects one after the other. A namespace in which others have something stays.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 )
 
 // Names of the sides, as errors and progress call them.
@@ -83,6 +85,7 @@ func (s *side) connect(ctx context.Context) (*reached, error) {
 	}
 	config.Timeout = timeout
 	config.Wrap(endingWith(ctx))
+	paths.Confine(config, "the "+s.name)
 	config.QPS = -1 // hundreds of rights may be asked for, and it is for the server to say how much is too much
 	namespace, err := s.namespace()
 	if err != nil {

@@ -63,6 +63,9 @@ func (r *reached) webhooks(ctx context.Context, hub *reached, of joined) (ours [
 		for i := range list.Items {
 			obj := &list.Items[i]
 			obj.SetGroupVersionKind(kind)
+			if err := r.misnamed(obj); err != nil {
+				return nil, nil, err
+			}
 			why, err := hub.keepsFor(ctx, obj, of)
 			switch {
 			case err != nil:
