@@ -48,6 +48,9 @@ type confined struct {
 // RoundTrip implements http.RoundTripper.
 func (c confined) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !isBelow(req.URL.Path, c.base) {
+		if req.Body != nil {
+			_ = req.Body.Close() // as each RoundTripper has to
+		}
 		return nil, fmt.Errorf("%s %.256q: %w of %s, whose requests begin with %q; a name that a stranger has written may have led there",
 			req.Method, req.URL.Path, ErrBeyond, c.whose, c.base)
 	}

@@ -2,6 +2,7 @@ package paths_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -97,5 +98,23 @@ func TestRequestsStayBelowThePathOfTheirServer(t *testing.T) {
 				t.Errorf("a request to %s is refused with: %v", url, err)
 			}
 		}
+	}
+}
+
+// TestTheBodyOfARequestThatIsNotSentIsClosed, as whoever writes it may wait for that.
+func TestTheBodyOfARequestThatIsNotSentIsClosed(t *testing.T) {
+	t.Parallel()
+	cfg := &rest.Config{Host: "https://gateway/k8s/clusters/mine", Transport: new(sent)}
+	paths.Confine(cfg, "mine")
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, writer := io.Pipe()
+	if _, err := client.Post("https://gateway/k8s/clusters/yours", "text/plain", body); !errors.Is(err, paths.ErrBeyond) { //nolint:noctx,bodyclose // nothing is sent
+		t.Errorf("the request is refused with: %v", err)
+	}
+	if _, err := writer.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("what goes on to be written ends with: %v", err)
 	}
 }

@@ -32,8 +32,8 @@ const mostListed = 1_000_000
 var ErrEndless = errors.New("the list has no end")
 
 // Each calls do with the metadata of every object of a kind that the selector matches, until that returns an error. The cache is not
-// asked. A kind that the cluster does not serve, or did not ten seconds ago, has no objects. A namespace that cannot be listed holds up no other, unless there is no
-// answer in time. The error wraps ErrEndless if there are more than a million in one, or pages for as many.
+// asked. A kind that the cluster does not serve, or did not ten seconds ago, has no objects. A namespace that cannot be listed holds up no
+// other, unless there is no answer in time. The error wraps ErrEndless if there are more than a million in one, or pages for as many.
 func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
 	if a.IsUnserved(at, k) {
 		return nil

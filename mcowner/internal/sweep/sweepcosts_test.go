@@ -178,6 +178,13 @@ func (*namespaced) GetProvider() fleet.Provider { return nil }
 // GetAPIReader implements cluster.Cluster.
 func (n *namespaced) GetAPIReader() client.Reader { return n }
 
+// GetRESTMapper implements cluster.Cluster.
+func (*namespaced) GetRESTMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	return mapper
+}
+
 // List implements client.Reader.
 func (n *namespaced) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	o := (&client.ListOptions{}).ApplyOptions(opts)
