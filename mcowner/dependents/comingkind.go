@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -43,25 +44,40 @@ func (p *placement) comes(w wanted, wants []wanted, unknown error) error {
 		kind, remote.ClusterText(p.at.Name()), ErrWaiting, unknown)
 }
 
-// noteReady notes that a CustomResourceDefinition is ready.
+// noteReady notes that a CustomResourceDefinition is ready. What is desired may hang on whether its kinds are served, and that they are not was
+// remembered.
 func (p *placement) noteReady(w wanted, result ObjectResult) {
-	if w.kind.GroupKind() == crdKind && result.Err == nil && result.Object != nil && unready(w.kind, result.Object) == nil {
-		p.ready = append(p.ready, w.obj.GetName())
+	if w.kind.GroupKind() != crdKind || result.Err != nil || result.Object == nil || unready(w.kind, result.Object) != nil {
+		return
+	}
+	p.ready = append(p.ready, w.obj.GetName())
+	for _, gvk := range definedBy(result.Object) {
+		p.outdated = p.engine.access.NoteComing(p.at, gvk) || p.outdated
 	}
 }
 
 // defines reports whether an object is the CustomResourceDefinition of a kind.
 func (w wanted) defines(kind schema.GroupKind) bool {
-	if w.kind.GroupKind() != crdKind {
-		return false
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w.obj)
+	return w.kind.GroupKind() == crdKind && definedBy(w.obj)[0].GroupKind() == kind
+}
+
+// definedBy returns the kind of a CustomResourceDefinition, without a version first, and in each that it has served.
+func definedBy(crd client.Object) []schema.GroupVersionKind {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
 	if err != nil {
-		return false
+		return []schema.GroupVersionKind{{}}
 	}
 	group, _, _ := unstructured.NestedString(content, "spec", "group")
 	name, _, _ := unstructured.NestedString(content, "spec", "names", "kind")
-	return kind == schema.GroupKind{Group: group, Kind: name}
+	versions, _, _ := unstructured.NestedSlice(content, "spec", "versions")
+	all := []schema.GroupVersionKind{{Group: group, Kind: name}}
+	for _, v := range versions {
+		if v, ok := v.(map[string]any); ok && v["served"] == true {
+			version, _ := v["name"].(string)
+			all = append(all, schema.GroupVersionKind{Group: group, Version: version, Kind: name})
+		}
+	}
+	return all
 }
 
 // unservedFor returns for how long it is known that a kind is not served in a cluster although it should be.

@@ -131,12 +131,6 @@ func (l *ledger) forgetOrigin(name mcreconcile.ClusterName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forgetOriginLocked(name, (*ownerState).isAtHome)
-	for req := range l.owners {
-		if req.ClusterName == name {
-			return
-		}
-	}
-	delete(l.tenures, name) // whatever the next one is, nobody is known whom it would have forgotten
 }
 
 // inTenure notes in which tenure of this replica work is done for the owners of a cluster. What is known of them from another one

@@ -226,8 +226,21 @@ func TestOwnersOfTheClusterThatHasTheNameNowAreNotForgotten(t *testing.T) {
 		t.Error("an owner that is known is forgotten in the same tenure")
 	}
 	<-f.Remove("a")
-	if l.forgetOrigin("a"); len(l.all()) > 0 || len(l.tenures) > 0 {
-		t.Errorf("%d owners and %d tenures of a member that was removed are known", len(l.all()), len(l.tenures))
+	if l.forgetOrigin("a"); len(l.all()) > 0 {
+		t.Errorf("%d owners of a member that was removed are known", len(l.all()))
+	}
+}
+
+// TestAnOwnerThatIsPlannedWhileItsClusterIsSwappedIsNotForgotten: it may be in planning while the swap is seen, and be known after that.
+func TestAnOwnerThatIsPlannedWhileItsClusterIsSwappedIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	l, req := newLedger(), requestFor("a", "x")
+	l.inTenure("a", 7) // it is about to be planned
+	l.forgetOrigin("a")
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	l.replan(l.of(req), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
+	if l.inTenure("a", 7); l.get(req) == nil {
+		t.Error("it is forgotten before its account is kept")
 	}
 }
 
@@ -343,12 +356,18 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 	refused := errors.New("refused")
 	again := [2]time.Duration{lookAgain, lookAgain + lookAgain/3}
 	cases := map[string]struct {
-		err     error
-		leaving bool
-		after   [2]time.Duration
-		want    error
+		err      error
+		leaving  bool
+		outdated bool
+		look     *kindsLook
+		after    [2]time.Duration
+		want     error
 	}{
 		"Nothing":         {},
+		"Outdated":        {outdated: true, after: [2]time.Duration{comingPause, comingPause}},
+		"Waits, outdated": {err: ErrWaiting, outdated: true, after: [2]time.Duration{comingPause, comingPause}},
+		"More to look at": {err: errUnlooked, look: &kindsLook{more: true}, after: [2]time.Duration{comingPause, comingPause}},
+		"Nothing to see":  {err: errUnlooked, after: [2]time.Duration{mostPause, mostPause + mostPause/3}},
 		"Pending":         {err: ErrPending},
 		"It leaves":       {err: errLeaving},
 		"Changed by some": {err: conflict, after: [2]time.Duration{100 * time.Millisecond, 100 * time.Millisecond}},
@@ -377,8 +396,8 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 			t.Parallel()
 			c := &engine{ledger: newLedger(), cfg: config{releaseAfter: time.Hour}}
 			p := &placement{engine: c, leaving: tc.leaving, o: newOwnerState(mcreconcile.Request{}), at: remote.Session{ID: mcowner.ClusterID{Name: "a", UID: "2"}}}
-			p.asked.sites = []record.Site{{Name: "a", Identity: "1"}}
-			done := report{Result: Result{Err: tc.err}}
+			p.asked.sites, p.outdated = []record.Site{{Name: "a", Identity: "1"}}, tc.outdated
+			done := report{Result: Result{Err: tc.err}, look: tc.look}
 			got, err := p.conclude(&done)
 			if got.RequeueAfter < tc.after[0] || got.RequeueAfter > tc.after[1] || !errors.Is(err, tc.want) {
 				t.Errorf("it is tried again after %s (%v), want %v (%v)", got.RequeueAfter, err, tc.after, tc.want)

@@ -46,6 +46,8 @@ type placement struct {
 	// coming says that something waits for a kind to be served, and ready are the CustomResourceDefinitions that are.
 	coming bool
 	ready  []string
+	// outdated says that what is desired may hang on a kind that was remembered as not served, and is.
+	outdated bool
 }
 
 // isOver reports whether an error says that a request got no answer, and others got none before: the rest is left to the next
@@ -269,7 +271,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		done.Err = fmt.Errorf("%w: %w", err, errUnsettled)
 		return reconcile.Result{}, done.Err
 	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving), errors.Is(err, errPolicy):
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: p.untilFresh()}, nil
 	case outdated:
 		return reconcile.Result{RequeueAfter: pauseAfter(attempts)}, nil
 	case isContended(err):
@@ -278,7 +280,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: p.untilRelease()}, nil
 	case remote.IsAway(err):
 		return reconcile.Result{}, err
-	case errors.Is(err, ErrWaiting) && (p.coming || len(p.unasked) > 0):
+	case errors.Is(err, ErrWaiting) && (p.coming || p.outdated || done.look != nil && done.look.more):
 		return reconcile.Result{RequeueAfter: comingPause}, nil
 	case errors.Is(err, ErrWaiting): // whoever changes that tells of it
 		return reconcile.Result{RequeueAfter: mostPause + rand.N(mostPause/3)}, nil //nolint:gosec // it hides nothing
@@ -288,6 +290,14 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	default:
 		return reconcile.Result{}, err
 	}
+}
+
+// untilFresh returns when what is desired is to be asked for again, as it is served by now, zero for never.
+func (p *placement) untilFresh() time.Duration {
+	if p.outdated {
+		return comingPause
+	}
+	return 0
 }
 
 // untilRelease returns when a cluster that had the name before holds up nothing any more, zero for never.

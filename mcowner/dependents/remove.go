@@ -127,13 +127,11 @@ func (p *placement) kindsNoted() []remote.Kind {
 
 // served returns a kind in another version if the cluster does not serve this one any more: the objects are the same.
 func (p *placement) served(k remote.Kind) remote.Kind {
-	if p.engine.isFixed(k) || !p.engine.access.IsUnserved(p.at, k) {
+	if p.engine.isFixed(k) {
 		return k
 	}
-	if other, err := p.engine.access.Mapper(p.at).RESTMapping(k.GroupKind()); err == nil {
-		return remote.Untyped(other.GroupVersionKind)
-	}
-	return k
+	other, _ := p.engine.access.Served(p.at, k)
+	return other
 }
 
 // kindNoted returns a kind that was noted. It may be none of the controller's any more.
@@ -268,11 +266,9 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 	}
 	var errs []error
 	for _, k := range p.kindsHere() {
-		if p.engine.access.IsUnserved(p.at, k) {
-			continue
-		}
 		before := len(all)
 		err := remote.Scan{Namespaces: p.engine.cfg.namespaces}.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
+			k = k.Of(obj)
 			if p.at.Has(obj, p.asked.ref) {
 				all = append(all, dependent{k, obj})
 			} else {
@@ -280,7 +276,7 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 			}
 			return nil
 		})
-		if err == nil && !p.isKnownToLack(k) {
+		if err == nil && !p.isKnownToLack(k) && !p.engine.access.IsUnserved(p.at, k) {
 			var more []dependent
 			more, err = p.unlabelled(ctx, k, selector)
 			all = append(all, more...)

@@ -69,6 +69,14 @@ func (k Kind) NewMetadata() *metav1.PartialObjectMetadata {
 	return obj
 }
 
+// Of returns the kind in the version in which an object of it was read, which objects of a type do not say.
+func (k Kind) Of(obj client.Object) Kind {
+	if read := obj.GetObjectKind().GroupVersionKind(); read.GroupKind() == k.GroupKind() && read.Version != k.Version && read.Version != "" {
+		return Untyped(read)
+	}
+	return k
+}
+
 // Describe names an object, for messages.
 func (k Kind) Describe(obj client.Object) string {
 	return k.Kind + " " + strings.TrimPrefix(client.ObjectKeyFromObject(obj).String(), "/")

@@ -38,10 +38,34 @@ func (a *Access) IsUnserved(at Session, k Kind) bool {
 	return meta.IsNoMatchError(err)
 }
 
+// Served returns a kind in a version that a cluster serves, in its own if that is one, and false if it serves none. Objects are the same in
+// all versions. What cannot be told now is returned as it is.
+func (a *Access) Served(at Session, k Kind) (Kind, bool) {
+	if !a.IsUnserved(at, k) {
+		return k, true
+	}
+	other, err := a.Mapper(at).RESTMapping(k.GroupKind())
+	switch {
+	case err == nil:
+		return Untyped(other.GroupVersionKind), true
+	case meta.IsNoMatchError(err):
+		return k, false
+	default:
+		return k, true
+	}
+}
+
 // NoteServed notes that a kind was read in a cluster.
 func (a *Access) NoteServed(at Session, k Kind) {
+	a.NoteComing(at, k.GroupVersionKind)
+	a.NoteComing(at, k.GroupKind().WithVersion(""))
+}
+
+// NoteComing notes that a cluster serves a kind from now on, in a version, or, if that is empty, in any. It reports whether it was
+// remembered that it does not: whoever was told so is to ask again.
+func (a *Access) NoteComing(at Session, gvk schema.GroupVersionKind) (was bool) {
 	unserved, _ := a.unserved.Get(at, newUnserved)
-	unserved.forget(k.GroupVersionKind)
+	return unserved.forget(gvk)
 }
 
 // RESTMapping implements meta.RESTMapper.
@@ -157,12 +181,19 @@ func (u *unserved) settle(kind schema.GroupVersionKind, a *answer) {
 	}
 }
 
-// forget has it asked anew whether a kind is served.
-func (u *unserved) forget(kind schema.GroupVersionKind) {
+// forget lets it be asked anew whether a kind is served, and reports whether it was remembered that it is not.
+func (u *unserved) forget(kind schema.GroupVersionKind) (was bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.kinds, kind)
-	delete(u.kinds, kind.GroupKind().WithVersion(""))
+	if a := u.kinds[kind]; a != nil {
+		delete(u.kinds, kind)
+		select {
+		case <-a.known:
+			return a.no
+		default: // whoever asks now gets what is so now
+		}
+	}
+	return false
 }
 
 func (u *unserved) clear() {

@@ -32,12 +32,29 @@ const mostListed = 1_000_000
 var ErrEndless = errors.New("the list has no end")
 
 // Each calls do with the metadata of every object of a kind that the selector matches, until that returns an error. The cache is not
-// asked. A kind that the cluster does not serve, or did not ten seconds ago, has no objects. A namespace that cannot be listed holds up no
-// other, unless there is no answer in time. The error wraps ErrEndless if there are more than a million in one, or pages for as many.
+// asked. A kind that the cluster serves in another version alone is listed in that, which the objects say. One that it does not serve, or did
+// not ten seconds ago, has no objects. A namespace that cannot be listed holds up no other, unless there is no answer in time. The error wraps
+// ErrEndless if there are more than a million in one, or pages for as many.
 func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
-	if a.IsUnserved(at, k) {
+	served, is := a.Served(at, k)
+	if !is {
 		return nil
 	}
+	err := s.eachOf(ctx, a, at, served, selector, do)
+	if !errors.Is(err, errUnserved) {
+		return err
+	}
+	if k, is = a.Served(at, k); is && k.Version == served.Version {
+		return fmt.Errorf("listing %s in %s, which has just said that it serves %s: %w", k.GroupKind(), at, k.Version, err)
+	}
+	if !is {
+		return nil
+	}
+	return s.eachOf(ctx, a, at, k, selector, do)
+}
+
+// eachOf is Each for a kind in a version. The error wraps errUnserved if the cluster does not serve that any more.
+func (s Scan) eachOf(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
 	namespaces := s.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -52,7 +69,7 @@ func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector 
 			return err
 		})
 		if errors.Is(err, errUnserved) {
-			break
+			return err
 		}
 		errs = append(errs, err)
 		if stopped || IsHung(err) || ctx.Err() != nil {
@@ -63,7 +80,7 @@ func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector 
 }
 
 // errUnserved says that the cluster does not serve a kind.
-var errUnserved = errors.New("the cluster does not serve it")
+var errUnserved = errors.New("the cluster does not serve that version")
 
 // eachIn is Each for what options select.
 func (s Scan) eachIn(

@@ -23,7 +23,7 @@ func TakeAway(
 	if err := paths.CheckNames(obj.GetNamespace(), obj.GetName()); err != nil {
 		return false, fmt.Errorf("removing a %s from %s, as its API server lists it: %w", k.Kind, at, err)
 	}
-	meta := k.NewMetadata()
+	meta := k.Of(obj).NewMetadata()
 	meta.ObjectMeta = metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
 		Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(),
@@ -49,7 +49,7 @@ func TakeAway(
 	} else {
 		err = writer.Patch(ctx, released, client.MergeFromWithOptions(meta, client.MergeFromWithOptimisticLock{}))
 	}
-	if err = client.IgnoreNotFound(err); err != nil {
+	if err != nil && !IsNotThere(err, obj.GetName()) { // nor is it gone where its version is not served any more
 		return deleted, removing(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
 	}
 	return deleted, nil
