@@ -103,17 +103,14 @@ func (c *controller) forTarget(
 	if len(obj.GetName()) > 253 || len(obj.GetNamespace()) > 63 || len(obj.GetKind()) > 63 || len(obj.GetAPIVersion()) > 317 {
 		return nil, 0, fmt.Errorf("its name, namespace, kind or apiVersion is longer than any can be: %s", identityOf(obj))
 	}
-	before := identityOf(obj)
+	before, secret := identityOf(obj), isSecret(obj)
 	for i, o := range r.Spec.Overrides {
 		if ctx.Err() != nil {
 			return nil, 0, context.Cause(ctx)
 		}
-		changed, err := c.override(ctx, o, obj, target)
+		changed, err := c.override(ctx, o, obj, secret, target)
 		if err != nil {
 			return nil, 0, fmt.Errorf("spec.overrides[%d] of %s %s: %w", i, obj.GetKind(), obj.GetName(), err)
-		}
-		if identityOf(changed) != before { // what it is now may be what a Secret has
-			return nil, 0, fmt.Errorf("spec.overrides[%d] of %s: it must not change apiVersion, kind, name and namespace", i, before)
 		}
 		obj = changed
 	}
@@ -143,10 +140,6 @@ func place(r *v1alpha1.Replicator, obj *unstructured.Unstructured, mapper meta.R
 	if obj.SetNamespace(r.Namespace); r.Spec.Namespace != "" {
 		obj.SetNamespace(r.Spec.Namespace)
 	}
-}
-
-func identityOf(obj *unstructured.Unstructured) string {
-	return fmt.Sprintf("%.128s %.64s %.64s/%.253s", obj.GetAPIVersion(), obj.GetKind(), obj.GetNamespace(), obj.GetName())
 }
 
 // clean takes from an object what is not to be said, or is not for those to say who write Replicators.

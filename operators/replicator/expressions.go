@@ -58,19 +58,22 @@ func newExpressions() (*expressions, error) {
 
 // apply returns a copy of an object with the fields that expressions set.
 func (e *expressions) apply(
-	ctx context.Context, all []v1alpha1.Expression, obj *unstructured.Unstructured, target dependents.Target,
+	ctx context.Context, all []v1alpha1.Expression, obj *unstructured.Unstructured, secret bool, target dependents.Target,
 ) (*unstructured.Unstructured, error) {
 	changed := obj.DeepCopy()
 	for i, x := range all {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		value, err := e.value(ctx, x.Expression, changed, target)
+		value, err := e.value(ctx, x.Expression, readable(changed.Object, secret), target)
 		if err == nil {
 			err = set(changed.Object, x.Path, value)
 		}
 		if written, misfit := json.Marshal(changed.Object); err == nil && (misfit != nil || len(written) > mostBytes) {
 			err = errTooMuch // each expression could double the object
+		}
+		if err == nil && identityOf(changed) != identityOf(obj) {
+			err = errIdentity
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cel[%d] for cluster %s: %w", i, target.Cluster, err)
@@ -80,7 +83,7 @@ func (e *expressions) apply(
 }
 
 // value evaluates an expression for an object. What comes out is as in JSON.
-func (e *expressions) value(ctx context.Context, text string, obj *unstructured.Unstructured, target dependents.Target) (any, error) {
+func (e *expressions) value(ctx context.Context, text string, obj map[string]any, target dependents.Target) (any, error) {
 	program, err := e.program(text)
 	if err != nil {
 		return nil, err
@@ -88,17 +91,17 @@ func (e *expressions) value(ctx context.Context, text string, obj *unstructured.
 	ctx, cancel := context.WithTimeout(ctx, mostTime)
 	defer cancel()
 	out, _, err := program.ContextEval(ctx, map[string]any{
-		"cluster.name": string(target.Cluster), "cluster.labels": target.Labels, "object": obj.Object,
+		"cluster.name": string(target.Cluster), "cluster.labels": target.Labels, "object": obj,
 	})
 	if err != nil {
-		return nil, oneline.Error(told(obj, err), mostSaid) // a key that is not there may be what the object has elsewhere
+		return nil, oneline.Error(err, mostSaid) // a key that is not there may be what the object has elsewhere
 	}
 	if weigh(out, mostBytes) < 0 {
 		return nil, errTooMuch
 	}
 	native, err := out.ConvertToNative(types.JSONValueType)
 	if err != nil {
-		return nil, told(obj, fmt.Errorf("what it returns cannot be written as JSON: %w", err))
+		return nil, fmt.Errorf("what it returns cannot be written as JSON: %w", err)
 	}
 	written, err := json.Marshal(native)
 	if err != nil {

@@ -32,7 +32,7 @@ func FuzzExpressionsEnd(f *testing.F) {
 			t.Skip()
 		}
 		obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a"}, "text": strings.Repeat("x", mostBytes/2), "list": list}}
-		value, err := all.value(t.Context(), text, obj, dependents.Target{Cluster: "east", Labels: map[string]string{"size": "3"}})
+		value, err := all.value(t.Context(), text, obj.Object, dependents.Target{Cluster: "east", Labels: map[string]string{"size": "3"}})
 		if err != nil {
 			return
 		}

