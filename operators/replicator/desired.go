@@ -19,61 +19,153 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
 
-const (
-	// mostBytes bounds an object after its overrides.
-	mostBytes = 1 << 20
-	// mostBytesOfAll bounds all objects of a Replicator for a target: each worker holds those of one.
-	mostBytesOfAll = 4 << 20
-)
+// wanted is an object that a Replicator names.
+type wanted struct {
+	where string                     // it names it
+	obj   *unstructured.Unstructured // nil if there is none for the target, or an error
+	size  int                        // of the object before overrides
+	err   error
+}
 
-var errTooMuchOfAll = fmt.Errorf("the objects have together more than %d bytes for one cluster: make several Replicators of it", mostBytesOfAll)
+func (w *wanted) fail(err error) { w.obj, w.err = nil, fmt.Errorf("%s: %w", w.where, err) }
 
 // desired returns the objects that a Replicator has for a target. One that is wrong is an error, and the others are returned.
 func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target dependents.Target) (all []client.Object, _ error) {
-	if len(r.Spec.Overrides) > 0 {
-		end, err := c.turns.take(ctx, r.Namespace)
-		if err != nil {
-			return nil, err
-		}
-		defer end()
+	room := &room{left: mostOfAll}
+	named := c.named(ctx, r, target, room)
+	if err := c.override(ctx, r, named, target, room); err != nil {
+		return nil, err
 	}
-	bounded, cancel := context.WithTimeoutCause(ctx, mostTimeOfAll, errTooLong)
-	defer cancel()
 	var errs []error
-	left := mostBytesOfAll
-	add := func(where string, obj *unstructured.Unstructured, err error) {
-		if left < 0 {
-			return
+	for _, w := range named {
+		if w.obj != nil && w.obj.GetAnnotations()[dependents.ConflictAnnotation] == string(dependents.Adopt) {
+			w.fail(fmt.Errorf("%s: the annotation %s must not be %s: no Replicator takes what another one has",
+				identityOf(w.obj), dependents.ConflictAnnotation, dependents.Adopt))
 		}
-		size := 0
-		if err == nil {
-			obj, size, err = c.forTarget(bounded, r, obj, target)
+		switch {
+		case w.err != nil:
+			errs = append(errs, w.err)
+		case w.obj != nil:
+			clean(w.obj)
+			all = append(all, w.obj)
 		}
-		if left -= size; left < 0 {
-			err = errTooMuchOfAll
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", where, err))
-			return
-		}
-		all = append(all, obj)
-	}
-	for i, m := range r.Spec.Manifests {
-		obj := &unstructured.Unstructured{}
-		err := obj.UnmarshalJSON(m.Raw)
-		add(fmt.Sprintf("spec.manifests[%d]", i), obj, err)
-	}
-	for i, ref := range r.Spec.References {
-		obj, err := c.source(ctx, r.Namespace, ref)
-		if err == nil {
-			var own bool
-			if own, err = c.isItsOwnCopy(ctx, r, obj, ref, target); own {
-				continue
-			}
-		}
-		add(fmt.Sprintf("spec.references[%d]", i), obj, err)
 	}
 	return all, errors.Join(errs...)
+}
+
+// named returns what a Replicator names, before its overrides.
+func (c *controller) named(ctx context.Context, r *v1alpha1.Replicator, target dependents.Target, room *room) []*wanted {
+	all := make([]*wanted, 0, len(r.Spec.Manifests)+len(r.Spec.References))
+	for i, m := range r.Spec.Manifests {
+		w := &wanted{where: fmt.Sprintf("spec.manifests[%d]", i)}
+		room.decode(w, m.Raw)
+		all = append(all, w)
+	}
+	for i, ref := range r.Spec.References {
+		w := &wanted{where: fmt.Sprintf("spec.references[%d]", i)}
+		if obj, err := c.referred(ctx, r, ref, target); err != nil {
+			w.fail(err)
+		} else if obj != nil {
+			room.copy(w, obj)
+		}
+		all = append(all, w)
+	}
+	for _, w := range all {
+		if w.obj == nil {
+			continue
+		}
+		place(r, w.obj, target.RESTMapper)
+		if err := checkObject(w.obj); err != nil {
+			w.fail(err)
+		}
+	}
+	return all
+}
+
+// referred returns what a reference leads to, nil if it is in the target already.
+func (c *controller) referred(
+	ctx context.Context, r *v1alpha1.Replicator, ref v1alpha1.Reference, target dependents.Target,
+) (*unstructured.Unstructured, error) {
+	obj, err := c.source(ctx, r.Namespace, ref)
+	if err != nil {
+		return nil, err
+	}
+	if own, err := c.isItsOwnCopy(ctx, r, obj, ref, target); own || err != nil {
+		return nil, err
+	}
+	return obj, nil
+}
+
+// checkObject returns an error about what is no object.
+func checkObject(obj *unstructured.Unstructured) error {
+	if obj.IsList() {
+		return errors.New("a list is no object: give its items")
+	}
+	if len(obj.GetName()) > 253 || len(obj.GetNamespace()) > 63 || len(obj.GetKind()) > 63 || len(obj.GetAPIVersion()) > 317 {
+		return fmt.Errorf("its name, namespace, kind or apiVersion is longer than any can be: %s", identityOf(obj))
+	}
+	return nil
+}
+
+// override changes what a Replicator names for a target. The error says that nothing was changed, and nothing about the Replicator.
+func (c *controller) override(ctx context.Context, r *v1alpha1.Replicator, named []*wanted, target dependents.Target, room *room) error {
+	j := jobOf(r, named, target)
+	var changed []*wanted
+	var inputs []input
+	for _, w := range named {
+		if w.obj == nil || !j.isFor(w.obj) {
+			continue
+		}
+		text, err := json.Marshal(w.obj)
+		if err != nil {
+			w.fail(err)
+			continue
+		}
+		changed, inputs = append(changed, w), append(inputs, input{text, isSecret(w.obj)})
+		room.left += w.size
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	answers, err := c.children.override(ctx, r.Namespace, j, inputs)
+	if err != nil {
+		return err
+	}
+	for i, w := range changed {
+		before := identityOf(w.obj)
+		w.obj = nil
+		if i >= len(answers) {
+			continue // an error of one before it says why
+		}
+		if err := answers[i].err; err != nil {
+			w.fail(err)
+			continue
+		}
+		if room.decode(w, answers[i].text); w.obj != nil && identityOf(w.obj) != before {
+			w.fail(errIdentity)
+		}
+	}
+	return nil
+}
+
+// jobOf returns the overrides of a Replicator that are for a target. What one is for that cannot tell whether it is fails.
+func jobOf(r *v1alpha1.Replicator, named []*wanted, target dependents.Target) job {
+	j := job{Cluster: string(target.Cluster), Labels: target.Labels}
+	for i, o := range r.Spec.Overrides {
+		selected, err := o.Selector == nil, error(nil)
+		if !selected {
+			selected, err = selects(o.Selector, target.Labels)
+		}
+		if selected {
+			j.Overrides = append(j.Overrides, numbered{i, o})
+		}
+		for _, w := range named {
+			if err != nil && w.obj != nil && isFor(o, w.obj) {
+				w.fail(fmt.Errorf("spec.overrides[%d]: %w", i, err))
+			}
+		}
+	}
+	return j
 }
 
 // isItsOwnCopy reports whether a target is the hub, and the copy of an object of the hub would be that object. Where that cannot be told,
@@ -90,39 +182,6 @@ func (c *controller) isItsOwnCopy(
 	}
 	there, err := c.identities.Of(ctx, target.Cluster)
 	return err == nil && there.UID == hub.UID, err
-}
-
-// forTarget returns an object as it is to be in a target, and its size.
-func (c *controller) forTarget(
-	ctx context.Context, r *v1alpha1.Replicator, obj *unstructured.Unstructured, target dependents.Target,
-) (_ *unstructured.Unstructured, bytes int, _ error) {
-	if obj.IsList() {
-		return nil, 0, errors.New("a list is no object: give its items")
-	}
-	place(r, obj, target.RESTMapper)
-	if len(obj.GetName()) > 253 || len(obj.GetNamespace()) > 63 || len(obj.GetKind()) > 63 || len(obj.GetAPIVersion()) > 317 {
-		return nil, 0, fmt.Errorf("its name, namespace, kind or apiVersion is longer than any can be: %s", identityOf(obj))
-	}
-	before, secret := identityOf(obj), isSecret(obj)
-	for i, o := range r.Spec.Overrides {
-		if ctx.Err() != nil {
-			return nil, 0, context.Cause(ctx)
-		}
-		changed, err := c.override(ctx, o, obj, secret, target)
-		if err != nil {
-			return nil, 0, fmt.Errorf("spec.overrides[%d] of %s %s: %w", i, obj.GetKind(), obj.GetName(), err)
-		}
-		obj = changed
-	}
-	text, err := json.Marshal(obj)
-	if err == nil && len(text) > mostBytes {
-		err = fmt.Errorf("%s has more than %d bytes", before, mostBytes)
-	}
-	if obj.GetAnnotations()[dependents.ConflictAnnotation] == string(dependents.Adopt) {
-		return nil, 0, fmt.Errorf("%s: the annotation %s must not be %s: no Replicator takes what another one has", before, dependents.ConflictAnnotation, dependents.Adopt)
-	}
-	clean(obj)
-	return obj, len(text), err
 }
 
 // place gives an object its namespace. Without a mapper it is one that is not to be written.

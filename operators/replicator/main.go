@@ -41,6 +41,9 @@ type flags struct {
 }
 
 func main() {
+	if isEvaluating() {
+		os.Exit(evaluate(mostMemory))
+	}
 	var f flags
 	flag.StringVar(&f.namespace, "namespace", "", "the `namespace` of the members' kubeconfigs and of the replicas' Leases, by default the pod's")
 	flag.StringVar(&f.kinds, "kinds", defaultKinds, "the `kinds` that Replicators may bring to members, with their groups; *.GROUP is all of a group")
@@ -71,9 +74,6 @@ func run(f flags) error {
 	if c.sources, err = served(hub, parseKinds(f.sources)); err != nil {
 		return err
 	}
-	if c.expressions, err = newExpressions(); err != nil {
-		return err
-	}
 	ctx := ctrl.SetupSignalHandler()
 	traces, end, err := newTraces(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func run(f flags) error {
 		return err
 	}
 	c.hub, c.fleet, c.identities = mgr.GetCache(), mgr.GetFleet(), &mcmanager.Identities{Manager: mgr}
-	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping), c.setUp(mgr, traces.Middleware()))
+	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping), mgr.Add(&c.children), c.setUp(mgr, traces.Middleware()))
 	if err != nil {
 		return err
 	}

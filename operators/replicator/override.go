@@ -1,55 +1,119 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
 
-// override returns an object with an override, the same one if that is not for it.
-func (c *controller) override(
-	ctx context.Context, o v1alpha1.Override, obj *unstructured.Unstructured, secret bool, target dependents.Target,
-) (*unstructured.Unstructured, error) {
-	if o.Target.Kind != "" && o.Target.Kind != obj.GetKind() || o.Target.Name != "" && o.Target.Name != obj.GetName() {
-		return obj, nil
+// job is what a process of [children] does with objects.
+type job struct {
+	Cluster   string
+	Labels    map[string]string
+	Overrides []numbered // that are for the cluster
+}
+
+// numbered is an override with its place in spec.overrides.
+type numbered struct {
+	Number   int
+	Override v1alpha1.Override
+}
+
+// isFor reports whether an override is for an object.
+func isFor(o v1alpha1.Override, obj *unstructured.Unstructured) bool {
+	return (o.Target.Kind == "" || o.Target.Kind == obj.GetKind()) && (o.Target.Name == "" || o.Target.Name == obj.GetName())
+}
+
+// isFor reports whether any of its overrides is for an object.
+func (j *job) isFor(obj *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(j.Overrides, func(o numbered) bool { return isFor(o.Override, obj) })
+}
+
+// apply returns an object with its overrides, as JSON.
+func (j *job) apply(e *expressions, text []byte, secret bool) ([]byte, error) {
+	obj := &unstructured.Unstructured{}
+	if err := obj.UnmarshalJSON(text); err != nil {
+		return nil, told(secret, err)
 	}
-	if o.Selector != nil {
-		selected, err := selects(o.Selector, target.Labels)
-		if err != nil || !selected {
-			return obj, err
+	for _, o := range j.Overrides {
+		if !isFor(o.Override, obj) {
+			continue
+		}
+		which := identityOf(obj)
+		if err := j.override(e, o.Override, obj, secret); err != nil {
+			return nil, fmt.Errorf("spec.overrides[%d] of %.63s %.253s: %w", o.Number, which.kind, which.name, err)
+		}
+	}
+	return json.Marshal(obj)
+}
+
+// override changes an object. Where it returns an error, the object may be anything.
+func (j *job) override(e *expressions, o v1alpha1.Override, obj *unstructured.Unstructured, secret bool) error {
+	before := identityOf(obj)
+	for i, x := range o.CEL {
+		value, err := e.value(x.Expression, readable(obj.Object, secret), j)
+		if err == nil {
+			err = set(obj.Object, x.Path, value)
+		}
+		if err == nil && identityOf(obj) != before {
+			err = errIdentity
+		}
+		if err != nil {
+			return fmt.Errorf("cel[%d] for cluster %s: %w", i, j.Cluster, err)
 		}
 	}
 	if len(o.CEL) > 0 {
-		return c.expressions.apply(ctx, o.CEL, obj, secret, target)
+		return nil
 	}
 	if err := checkReads(o.JSONPatch); secret && err != nil {
-		return nil, err
+		return err
 	}
-	before, err := json.Marshal(obj)
+	changed, err := patched(obj, o)
+	if err != nil {
+		return told(secret, oneline.Error(err, mostSaid)) // it may have all of the object
+	}
+	if identityOf(changed) != before {
+		return errIdentity
+	}
+	obj.Object = changed.Object
+	return nil
+}
+
+// patched returns an object with a patch.
+func patched(obj *unstructured.Unstructured, o v1alpha1.Override) (*unstructured.Unstructured, error) {
+	text, err := json.Marshal(obj)
 	if err != nil {
 		return nil, err
 	}
-	after, err := patched(before, o)
-	if err != nil {
-		return nil, told(secret, err)
-	}
-	if len(after) > mostBytes {
-		return nil, errTooMuch // each could add as much, and all that follow read it
+	if o.MergePatch != nil {
+		if text, err = jsonpatch.MergePatch(text, o.MergePatch.Raw); err != nil {
+			return nil, fmt.Errorf("mergePatch: %w", err)
+		}
+	} else {
+		operations, err := json.Marshal(o.JSONPatch)
+		if err != nil {
+			return nil, err
+		}
+		patch, err := jsonpatch.DecodePatch(operations)
+		if err == nil {
+			text, err = patch.Apply(text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("jsonPatch: %w", err)
+		}
 	}
 	changed := &unstructured.Unstructured{}
-	if err := changed.UnmarshalJSON(after); err != nil {
-		return nil, told(secret, fmt.Errorf("what it makes is no object: %w", err)) // the error has all of it
-	}
-	if identityOf(changed) != identityOf(obj) {
-		return nil, errIdentity
+	if err := changed.UnmarshalJSON(text); err != nil {
+		return nil, fmt.Errorf("what it makes is no object: %w", err)
 	}
 	return changed, nil
 }
@@ -67,31 +131,6 @@ func (i identity) String() string {
 }
 
 var errIdentity = errors.New("it must not change apiVersion, kind, name and namespace")
-
-func patched(before []byte, o v1alpha1.Override) ([]byte, error) {
-	if o.MergePatch != nil {
-		after, err := jsonpatch.MergePatch(before, o.MergePatch.Raw)
-		if err != nil {
-			return nil, fmt.Errorf("mergePatch: %w", err)
-		}
-		return after, nil
-	}
-	operations, err := json.Marshal(o.JSONPatch)
-	if err != nil {
-		return nil, err
-	}
-	patch, err := jsonpatch.DecodePatch(operations)
-	if err != nil {
-		return nil, fmt.Errorf("jsonPatch: %w", err)
-	}
-	bounded := jsonpatch.NewApplyOptions()
-	bounded.AccumulatedCopySizeLimit = mostBytes
-	after, err := patch.ApplyWithOptions(before, bounded)
-	if err != nil {
-		return nil, fmt.Errorf("jsonPatch: %w", err)
-	}
-	return after, nil
-}
 
 // set sets what a JSON pointer leads to, and makes maps on the way.
 func set(in map[string]any, pointer string, value any) error {
@@ -129,3 +168,11 @@ func set(in map[string]any, pointer string, value any) error {
 
 // unescape returns a part of a JSON pointer as it is in the object.
 func unescape(part string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(part) }
+
+func indexIn(list []any, part string) (int, error) {
+	index, err := strconv.Atoi(part)
+	if err == nil && (index < 0 || index >= len(list)) {
+		err = errors.New("the list is shorter")
+	}
+	return index, err
+}

@@ -38,6 +38,7 @@ func expressionsOf(pairs ...string) (o v1alpha1.Override) {
 // TestNoOverrideReadsASecret: whatever reads it is refused, so that nothing of it gets into an error, or where an API server quotes it.
 func TestNoOverrideReadsASecret(t *testing.T) {
 	t.Parallel()
+	desired := desiredBy(t)
 	merge := func(text string) v1alpha1.Override { return v1alpha1.Override{MergePatch: rawJSON(text)} }
 	jsonPatch := func(all ...v1alpha1.Operation) v1alpha1.Override { return v1alpha1.Override{JSONPatch: all} }
 	for name, all := range map[string][]v1alpha1.Override{
@@ -61,7 +62,7 @@ func TestNoOverrideReadsASecret(t *testing.T) {
 		"what follows a patch":          {jsonPatch(v1alpha1.Operation{Op: "copy", From: "/data", Path: "/x"}), expressionsOf("/y", "object.x.password")},
 		"a patch that fails":            {jsonPatch(v1alpha1.Operation{Op: "replace", Path: "/data/password/x", Value: rawJSON("1")})},
 	} {
-		if objs, err := desiredOf(t, withSecret(all...), nil); err == nil || quotes(err.Error()) {
+		if objs, err := desired(withSecret(all...), nil); err == nil || quotes(err.Error()) {
 			t.Errorf("%s: the error is %v, and it is %v", name, err, objs)
 		}
 	}
@@ -70,6 +71,7 @@ func TestNoOverrideReadsASecret(t *testing.T) {
 // TestJSONPatchesReadNothingOfASecret, not even whether it is some text, which a test tells.
 func TestJSONPatchesReadNothingOfASecret(t *testing.T) {
 	t.Parallel()
+	desired := desiredBy(t)
 	refused := "do not read data and stringData"
 	for says, reads := range map[string][]string{
 		refused: {
@@ -83,7 +85,7 @@ func TestJSONPatchesReadNothingOfASecret(t *testing.T) {
 				if op == "test" {
 					o = v1alpha1.Operation{Op: op, Path: read, Value: rawJSON(`"` + hidden + `"`)}
 				}
-				_, err := desiredOf(t, withSecret(v1alpha1.Override{JSONPatch: []v1alpha1.Operation{o}}), nil)
+				_, err := desired(withSecret(v1alpha1.Override{JSONPatch: []v1alpha1.Operation{o}}), nil)
 				if says != "" && (err == nil || !strings.Contains(err.Error(), says)) || err != nil && (quotes(err.Error()) || says == "" && strings.Contains(err.Error(), refused)) {
 					t.Errorf("%s of %q: the error is %v", op, read, err)
 				}
@@ -95,7 +97,8 @@ func TestJSONPatchesReadNothingOfASecret(t *testing.T) {
 // TestOverridesWriteSecrets that they do not read, and what is no Secret is read.
 func TestOverridesWriteSecrets(t *testing.T) {
 	t.Parallel()
-	objs, err := desiredOf(t, withSecret(
+	desired := desiredBy(t)
+	objs, err := desired(withSecret(
 		expressionsOf("/stringData/cluster", "cluster.name", "/metadata/annotations/of", "object.metadata.name"),
 		v1alpha1.Override{JSONPatch: []v1alpha1.Operation{{Op: "remove", Path: "/data/password"}, {Op: "add", Path: "/data/a", Value: rawJSON(`"Yg=="`)}}},
 		v1alpha1.Override{MergePatch: rawJSON(`{"data":{"c":"ZA=="}}`)},
@@ -107,7 +110,7 @@ func TestOverridesWriteSecrets(t *testing.T) {
 	}
 	plain := withOverride(expressionsOf("/metadata/annotations/a", "object.data.a"))
 	plain.Spec.Manifests = []v1alpha1.Manifest{manifest(configMap("plain", "a", "b"))}
-	if objs, err = desiredOf(t, plain, nil); err != nil || objs[0].GetAnnotations()["a"] != "b" {
+	if objs, err = desired(plain, nil); err != nil || objs[0].GetAnnotations()["a"] != "b" {
 		t.Errorf("a ConfigMap is %v, %v", objs, err)
 	}
 }
@@ -115,6 +118,7 @@ func TestOverridesWriteSecrets(t *testing.T) {
 // TestIdentitiesAreComparedFieldByField, and to their ends.
 func TestIdentitiesAreComparedFieldByField(t *testing.T) {
 	t.Parallel()
+	desired := desiredBy(t)
 	long := strings.Repeat("n", 253)
 	of := func(kind, namespace, name string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"namespace": namespace, "name": name}}}
@@ -124,7 +128,7 @@ func TestIdentitiesAreComparedFieldByField(t *testing.T) {
 	}
 	r := replicator("r", nil, configMap(long))
 	r.Spec.Overrides = []v1alpha1.Override{{MergePatch: rawJSON(`{"metadata":{"name":"` + long + `x"}}`)}}
-	if _, err := desiredOf(t, r, nil); err == nil || !strings.Contains(err.Error(), "must not change") {
+	if _, err := desired(r, nil); err == nil || !strings.Contains(err.Error(), "must not change") {
 		t.Errorf("another name is told as %v", err)
 	}
 }

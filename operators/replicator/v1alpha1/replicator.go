@@ -197,7 +197,7 @@ type Expression struct {
 	// +kubebuilder:validation:Pattern=`^/`
 	Path string `json:"path"`
 	// Expression is one of CEL, with the variables cluster.name, cluster.labels and object, such as int(cluster.labels["size"]) * 2.
-	// There are no regular expressions; what it may take is bounded, see the README.
+	// What it may take is bounded, see the README.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// mostChildren is how many processes evaluate overrides, each for one namespace at a time.
+	mostChildren = 4
+	// mostSlow is how many of them are for namespaces whose overrides were slow: there is always one for the others.
+	mostSlow = mostChildren - 1
+	// slowAfter is after how long overrides count as slow, and remembered for how long those of their namespace do then.
+	slowAfter  = mostTime / 4
+	remembered = time.Minute
+	// mostWait is how long a worker of the controller waits for a turn. Who has waited in vain is refused at once for as long as refused.
+	mostWait = 100 * time.Millisecond
+	refused  = time.Second
+)
+
+// children are the processes in which overrides are evaluated, for the operating system bounds what these may take: whoever writes Replicators
+// writes programs. A namespace has one of them at a time, and namespaces take turns. The zero value is ready, and may be used by several workers.
+type children struct {
+	mu      sync.Mutex // guards what follows, and is not held while a process starts, works or ends
+	idle    []*child
+	lent    int // turns that somebody has, each with a child or room for one
+	slow    int // of these, by namespaces that were slow
+	spaces  map[string]*space
+	waiting []*waiter
+	ended   bool
+}
+
+// space is a namespace of Replicators, for as long as there is something to remember.
+type space struct {
+	turn    bool // it has one
+	waiters int
+	last    time.Time // when its last turn ended
+	slow    time.Time // when its last slow turn ended
+	refused time.Time // when it has last waited in vain
+}
+
+func (t *space) isSlow() bool { return time.Since(t.slow) < remembered }
+
+func (t *space) isForgotten() bool {
+	return !t.turn && t.waiters == 0 && time.Since(t.last) > remembered && time.Since(t.refused) > refused
+}
+
+type waiter struct {
+	of   *space
+	turn chan *turn
+}
+
+// turn is that of a namespace, with a child if there was one.
+type turn struct {
+	of      *space
+	slow    bool // its namespace was, before
+	wasSlow bool
+	child   *child
+}
+
+// Start implements manager.Runnable: the processes end with the manager.
+func (c *children) Start(ctx context.Context) error {
+	<-ctx.Done()
+	c.end()
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: whoever evaluates overrides has processes.
+func (*children) NeedLeaderElection() bool { return false }
+
+// end ends all processes, of which there are no more afterwards.
+func (c *children) end() {
+	c.mu.Lock()
+	c.ended = true
+	all := c.idle
+	c.idle = nil
+	c.mu.Unlock()
+	for _, one := range all {
+		one.end()
+	}
+}
+
+// override does a job of a namespace with objects. Objects after the last answer got none, since one before them took too much. The error says that
+// nothing was done, which says nothing about the overrides.
+func (c *children) override(ctx context.Context, namespace string, j job, all []input) ([]answer, error) {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	has, err := c.take(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { c.give(has) }()
+	if has.child == nil {
+		if has.child, err = startChild(ctx); err != nil {
+			return nil, fmt.Errorf("starting a process for overrides: %w (%w)", err, context.DeadlineExceeded)
+		}
+	}
+	begun := has.child.cpu()
+	answers, err := has.child.do(ctx, text, all)
+	has.wasSlow = errors.Is(err, errTooLong) || has.child.cpu()-begun > slowAfter
+	if err == nil {
+		return answers, nil
+	}
+	has.child.end()
+	has.child = nil
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if errors.Is(err, errNoTime) {
+		return nil, err
+	}
+	return append(answers, answer{err: err}), nil
+}
+
+// take waits for a turn, which the caller gives back.
+func (c *children) take(ctx context.Context, namespace string) (*turn, error) {
+	now, w := c.ask(namespace)
+	if now != nil {
+		return now, nil
+	}
+	busy := fmt.Errorf("the overrides of namespace %s wait for others that take long: %w", namespace, context.DeadlineExceeded)
+	if w == nil {
+		return nil, busy
+	}
+	limit := time.NewTimer(mostWait)
+	defer limit.Stop()
+	select {
+	case now = <-w.turn:
+		return now, nil
+	case <-limit.C:
+	case <-ctx.Done():
+		busy = context.Cause(ctx)
+	}
+	if c.leave(w) {
+		return nil, busy
+	}
+	return <-w.turn, nil
+}
+
+// ask returns a turn, or else what gets one, or neither.
+func (c *children) ask(namespace string) (*turn, *waiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return nil, nil
+	}
+	t := c.spaces[namespace]
+	if t == nil {
+		if c.spaces == nil {
+			c.spaces = map[string]*space{}
+		}
+		t = &space{}
+		c.spaces[namespace] = t
+	}
+	if c.mayLocked(t) {
+		return c.lendLocked(t), nil
+	}
+	if time.Since(t.refused) < refused {
+		return nil, nil
+	}
+	w := &waiter{t, make(chan *turn, 1)}
+	t.waiters++
+	c.waiting = append(c.waiting, w)
+	return nil, w
+}
+
+// leave reports whether a waiter has no turn, and gets none any more.
+func (c *children) leave(w *waiter) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.Index(c.waiting, w)
+	if at < 0 {
+		return false
+	}
+	c.waiting = slices.Delete(c.waiting, at, at+1)
+	w.of.waiters--
+	w.of.refused = time.Now()
+	return true
+}
+
+// give gives a turn back, and others theirs.
+func (c *children) give(has *turn) {
+	c.mu.Lock()
+	t := has.of
+	t.turn, t.last = false, time.Now()
+	if has.wasSlow {
+		t.slow = t.last
+	}
+	c.lent--
+	if has.slow {
+		c.slow--
+	}
+	if has.child != nil && !c.ended {
+		c.idle = append(c.idle, has.child)
+		has.child = nil
+	}
+	for w := c.nextLocked(); w >= 0; w = c.nextLocked() {
+		next := c.waiting[w]
+		c.waiting = slices.Delete(c.waiting, w, w+1)
+		next.of.waiters--
+		next.turn <- c.lendLocked(next.of)
+	}
+	for name, t := range c.spaces {
+		if t.isForgotten() {
+			delete(c.spaces, name)
+		}
+	}
+	c.mu.Unlock()
+	if has.child != nil {
+		has.child.end()
+	}
+}
+
+// nextLocked returns which waiter has the next turn, negative if none: one of the namespace whose last turn is longest ago.
+func (c *children) nextLocked() int {
+	next := -1
+	for i, w := range c.waiting {
+		if c.mayLocked(w.of) && (next < 0 || w.of.last.Before(c.waiting[next].of.last)) {
+			next = i
+		}
+	}
+	return next
+}
+
+// mayLocked reports whether a namespace may have a turn now.
+func (c *children) mayLocked(t *space) bool {
+	return !c.ended && !t.turn && c.lent < mostChildren && (c.slow < mostSlow || !t.isSlow())
+}
+
+func (c *children) lendLocked(t *space) *turn {
+	has := &turn{of: t, slow: t.isSlow()}
+	for len(c.idle) > 0 && has.child == nil {
+		last := c.idle[len(c.idle)-1]
+		c.idle = c.idle[:len(c.idle)-1]
+		if last.isGone() {
+			last.end()
+			continue
+		}
+		has.child = last
+	}
+	t.turn = true
+	c.lent++
+	if has.slow {
+		c.slow++
+	}
+	return has
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const (
+	// mostBytes bounds an object as JSON, after its overrides too.
+	mostBytes = 1 << 20
+	// mostOfAll bounds all objects of a Replicator for a target: each worker holds those of one.
+	mostOfAll = 4 << 20
+	// mostDepth is how deep maps and lists of an object may be in each other. Whatever goes through them is as deep in itself.
+	mostDepth = 64
+)
+
+var (
+	errTooMuch      = fmt.Errorf("it has more than %d bytes", mostBytes)
+	errTooMuchOfAll = fmt.Errorf("the objects have together more than %d bytes for one cluster: make several Replicators of it", mostOfAll)
+	errTooDeep      = fmt.Errorf("its maps and lists are more than %d deep in each other", mostDepth)
+)
+
+// room is what is left for the objects of a target.
+type room struct {
+	left  int
+	isOut bool // something had no room, which its error says
+}
+
+// decode takes an object from JSON, if there is room.
+func (r *room) decode(w *wanted, text []byte) {
+	if !r.admit(w, text) {
+		return
+	}
+	obj := &unstructured.Unstructured{}
+	if err := obj.UnmarshalJSON(text); err != nil {
+		w.fail(err)
+		return
+	}
+	w.obj = obj
+}
+
+// copy takes an object of the hub, if there is room.
+func (r *room) copy(w *wanted, obj *unstructured.Unstructured) {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	if r.admit(w, text) {
+		w.obj = obj
+	}
+}
+
+// admit reports whether there is room for an object that is this as JSON. Of those that have none, the first is told.
+func (r *room) admit(w *wanted, text []byte) bool {
+	size, err := sizeOf(text)
+	switch {
+	case err != nil:
+		w.fail(err)
+		return false
+	case size <= r.left:
+		r.left -= size
+		w.size = size
+		return true
+	case !r.isOut:
+		r.isOut = true
+		w.fail(errTooMuchOfAll)
+	}
+	return false
+}
+
+// sizeOf returns the size of an object that is this as JSON, or an error if it is too large, or too deep to be decoded.
+func sizeOf(text []byte) (int, error) {
+	if len(text) > mostBytes {
+		return 0, errTooMuch
+	}
+	depth, inText := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\': // of a text, as is what follows
+			i++
+		case c == '"':
+			inText = !inText
+		case inText:
+		case c == '{', c == '[':
+			if depth++; depth > mostDepth {
+				return 0, errTooDeep
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return len(text), nil
+}
