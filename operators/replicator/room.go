@@ -10,16 +10,17 @@ import (
 const (
 	// mostBytes bounds an object as JSON, after its overrides too.
 	mostBytes = 1 << 20
-	// mostOfAll bounds all objects of a Replicator for a target: each worker holds those of one.
-	mostOfAll = 4 << 20
+	// mostOfAll bounds what all objects of a Replicator take in memory for a target, in bytes, and so what one does: each worker holds those of one.
+	mostOfAll = 8 << 20
 	// mostDepth is how deep maps and lists of an object may be in each other. Whatever goes through them is as deep in itself.
 	mostDepth = 64
 )
 
 var (
 	errTooMuch      = fmt.Errorf("it has more than %d bytes", mostBytes)
-	errTooMuchOfAll = fmt.Errorf("the objects have together more than %d bytes for one cluster: make several Replicators of it", mostOfAll)
-	errTooDeep      = fmt.Errorf("its maps and lists are more than %d deep in each other", mostDepth)
+	errTooMuchOfAll = fmt.Errorf("the objects take together more than %d MiB of memory for one cluster, where each map, element and field counts: "+
+		"make several Replicators of it", mostOfAll>>20)
+	errTooDeep = fmt.Errorf("its maps and lists are more than %d deep in each other", mostDepth)
 )
 
 // room is what is left for the objects of a target.
@@ -71,12 +72,19 @@ func (r *room) admit(w *wanted, text []byte) bool {
 	return false
 }
 
-// sizeOf returns the size of an object that is this as JSON, or an error if it is too large, or too deep to be decoded.
+// What is decoded takes so much memory beside its text, in bytes, and at most.
+const (
+	bytesOfMap   = 384 // with room for a few fields, which the first makes
+	bytesOfList  = 48
+	bytesOfField = 64 // or element, which both have a separator
+)
+
+// sizeOf returns how much memory an object takes at most that is this as JSON, or an error if it is too large, or too deep to be decoded.
 func sizeOf(text []byte) (int, error) {
 	if len(text) > mostBytes {
 		return 0, errTooMuch
 	}
-	depth, inText := 0, false
+	size, depth, inText := len(text), 0, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '\\': // of a text, as is what follows
@@ -88,9 +96,14 @@ func sizeOf(text []byte) (int, error) {
 			if depth++; depth > mostDepth {
 				return 0, errTooDeep
 			}
+			if size += bytesOfMap; c == '[' {
+				size += bytesOfList - bytesOfMap
+			}
 		case c == '}', c == ']':
 			depth--
+		case c == ',', c == ':':
+			size += bytesOfField
 		}
 	}
-	return len(text), nil
+	return size, nil
 }
