@@ -120,12 +120,6 @@ func (c *controller) manager(hub *rest.Config, f flags, options ...mcmanager.Fle
 	if err != nil {
 		return nil, err
 	}
-	sources := map[client.Object]cache.ByObject{}
-	for _, kind := range c.sources {
-		source := &unstructured.Unstructured{}
-		source.SetGroupVersionKind(kind)
-		sources[source] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.SourceLabel: "true"})}
-	}
 	options = append(options, ofMembers)
 	if f.sharded {
 		options = append(options, mcmanager.Sharded(sharding.Options{Namespace: f.namespace}))
@@ -136,8 +130,19 @@ func (c *controller) manager(hub *rest.Config, f flags, options ...mcmanager.Fle
 		Metrics: metricsserver.Options{
 			BindAddress: f.metrics, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
-		Cache: cache.Options{ByObject: sources},
+		Cache: c.ofHub(),
 	}, options...)
+}
+
+// ofHub limits what is cached of the hub: of what tenants have there, what Replicators may refer to, and of nothing who has set which field.
+func (c *controller) ofHub() cache.Options {
+	sources := map[client.Object]cache.ByObject{}
+	for _, kind := range c.sources {
+		source := &unstructured.Unstructured{}
+		source.SetGroupVersionKind(kind)
+		sources[source] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.SourceLabel: "true"})}
+	}
+	return cache.Options{ByObject: sources, DefaultTransform: cache.TransformStripManagedFields()}
 }
 
 // ofMembers limits what is cached of members to what Replicators have there.
