@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const (
@@ -123,52 +126,47 @@ func (c *child) watch(ctx context.Context, done <-chan struct{}) error {
 	return errTooLong
 }
 
-// input is an object that is sent to a child, as JSON.
-type input struct {
-	text   []byte
-	secret bool
-}
+// taker takes what came of one of several objects: it as JSON, or an error.
+type taker func(i int, text []byte, err error)
 
-// answer is what comes back for it.
-type answer struct {
-	text []byte
-	err  error
-}
-
-// do does a job with objects, one after the other. The process is to be ended if there is an error, and objects after the last answer got none.
-func (c *child) do(ctx context.Context, j []byte, all []input) (answers []answer, _ error) {
-	err := c.within(ctx, func() error {
+// do does a job with objects, one after the other. If it returns an error, the process is to be ended, and what was not taken has got no answer.
+func (c *child) do(ctx context.Context, j []byte, all []*unstructured.Unstructured, take taker) error {
+	return c.within(ctx, func() error {
 		if err := writeFrame(c.to, frameJob, j); err != nil {
 			return errEnded
 		}
-		for _, in := range all {
-			a, err := c.ask(in)
-			if err != nil {
+		for i, obj := range all {
+			if err := c.ask(obj, func(text []byte, err error) { take(i, text, err) }); err != nil {
 				return err
 			}
-			answers = append(answers, a)
 		}
 		return nil
 	})
-	return answers, err
 }
 
-func (c *child) ask(in input) (answer, error) {
+func (c *child) ask(obj *unstructured.Unstructured, take func([]byte, error)) error {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		take(nil, err)
+		return nil
+	}
 	kind := frameObject
-	if in.secret {
+	if isSecret(obj) {
 		kind = frameSecret
 	}
-	if err := writeFrame(c.to, kind, in.text); err != nil {
-		return answer{}, errEnded
+	if err := writeFrame(c.to, kind, text); err != nil {
+		return errEnded
 	}
-	kind, content, err := readFrame(c.from, mostBytes)
+	kind, text, err = readFrame(c.from, mostBytes)
 	switch {
 	case errors.Is(err, errTooMuch):
-		return answer{}, errTooMuch
+		return errTooMuch
 	case err != nil:
-		return answer{}, errEnded
+		return errEnded
 	case kind == frameError:
-		return answer{err: errors.New(string(content))}, nil
+		take(nil, errors.New(string(text)))
+	default:
+		take(text, nil)
 	}
-	return answer{text: content}, nil
+	return nil
 }

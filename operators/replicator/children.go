@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const (
@@ -85,38 +87,42 @@ func (c *children) end() {
 	}
 }
 
-// override does a job of a namespace with objects. Objects after the last answer got none, since one before them took too much. The error says that
-// nothing was done, which says nothing about the overrides.
-func (c *children) override(ctx context.Context, namespace string, j job, all []input) ([]answer, error) {
+// override does a job of a namespace with objects, and lets what comes of them be taken in their order. Where the overrides take too much, one is told,
+// and nothing of those after it. The error says that nothing was done, which says nothing about the overrides.
+func (c *children) override(ctx context.Context, namespace string, j job, all []*unstructured.Unstructured, take taker) error {
 	text, err := json.Marshal(j)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	has, err := c.take(ctx, namespace)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { c.give(has) }()
 	if has.child == nil {
 		if has.child, err = startChild(ctx); err != nil {
-			return nil, fmt.Errorf("starting a process for overrides: %w (%w)", err, context.DeadlineExceeded)
+			return fmt.Errorf("starting a process for overrides: %w (%w)", err, context.DeadlineExceeded)
 		}
 	}
-	begun := has.child.cpu()
-	answers, err := has.child.do(ctx, text, all)
+	begun, next := has.child.cpu(), 0
+	err = has.child.do(ctx, text, all, func(i int, text []byte, err error) {
+		next = i + 1
+		take(i, text, err)
+	})
 	has.wasSlow = errors.Is(err, errTooLong) || has.child.cpu()-begun > slowAfter
 	if err == nil {
-		return answers, nil
+		return nil
 	}
 	has.child.end()
 	has.child = nil
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	if errors.Is(err, errNoTime) {
-		return nil, err
+		return err
 	}
-	return append(answers, answer{err: err}), nil
+	take(min(next, len(all)-1), nil, err)
+	return nil
 }
 
 // take waits for a turn, which the caller gives back.

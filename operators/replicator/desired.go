@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -111,41 +110,28 @@ func checkObject(obj *unstructured.Unstructured) error {
 func (c *controller) override(ctx context.Context, r *v1alpha1.Replicator, named []*wanted, target dependents.Target, room *room) error {
 	j := jobOf(r, named, target)
 	var changed []*wanted
-	var inputs []input
+	var before []*unstructured.Unstructured
 	for _, w := range named {
 		if w.obj == nil || !j.isFor(w.obj) {
 			continue
 		}
-		text, err := json.Marshal(w.obj)
-		if err != nil {
-			w.fail(err)
-			continue
-		}
-		changed, inputs = append(changed, w), append(inputs, input{text, isSecret(w.obj)})
+		changed, before = append(changed, w), append(before, w.obj)
+		w.obj = nil
 		room.left += w.size
 	}
 	if len(changed) == 0 {
 		return nil
 	}
-	answers, err := c.children.override(ctx, r.Namespace, j, inputs)
-	if err != nil {
-		return err
-	}
-	for i, w := range changed {
-		before := identityOf(w.obj)
-		w.obj = nil
-		if i >= len(answers) {
-			continue // an error of one before it says why
-		}
-		if err := answers[i].err; err != nil {
+	return c.children.override(ctx, r.Namespace, j, before, func(i int, text []byte, err error) {
+		w := changed[i]
+		if err != nil {
 			w.fail(err)
-			continue
+			return
 		}
-		if room.decode(w, answers[i].text); w.obj != nil && identityOf(w.obj) != before {
+		if room.decode(w, text); w.obj != nil && identityOf(w.obj) != identityOf(before[i]) {
 			w.fail(errIdentity)
 		}
-	}
-	return nil
+	})
 }
 
 // jobOf returns the overrides of a Replicator that are for a target. What one is for that cannot tell whether it is fails.

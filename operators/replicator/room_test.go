@@ -76,3 +76,19 @@ func TestATargetTakesLittleMemoryWhateverItsObjectsHave(t *testing.T) { //nolint
 		runtime.KeepAlive(all)
 	}
 }
+
+// TestWhatOverridesMakeHasRoomOrIsTold: one could make some megabytes of each of a hundred objects.
+func TestWhatOverridesMakeHasRoomOrIsTold(t *testing.T) {
+	t.Parallel()
+	c := &controller{}
+	t.Cleanup(c.children.end)
+	r := replicator("r", nil)
+	for i := range 8 {
+		r.Spec.Manifests = append(r.Spec.Manifests, manifest(configMap(fmt.Sprintf("cm-%d", i))))
+	}
+	r.Spec.Overrides = []v1alpha1.Override{{MergePatch: rawJSON(`{"x":[` + strings.Repeat("{},", 3_000) + `0]}`)}}
+	all, err := c.desired(t.Context(), r, dependents.Target{Cluster: "east"})
+	if len(all) != 6 || !errors.Is(err, errTooMuchOfAll) || strings.Count(err.Error(), "spec.") != 1 {
+		t.Errorf("there are %d objects, and the error is %.300v", len(all), err)
+	}
+}
