@@ -31,6 +31,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	desired, unclear := p.engine.cfg.desired(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, target)
 	switch {
 	case errors.Is(unclear, ErrPending): // nothing else brings the work back
+		p.awaits = true
 		unclear = fmt.Errorf("finding what is desired in %s: %w: %v", p.at, ErrWaiting, unclear) //nolint:errorlint // it waits
 	case unclear != nil:
 		unclear = fmt.Errorf("finding what is desired in %s: %w", p.at, unclear)

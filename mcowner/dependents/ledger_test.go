@@ -359,6 +359,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		err      error
 		leaving  bool
 		outdated bool
+		awaits   bool
 		look     *kindsLook
 		after    [2]time.Duration
 		want     error
@@ -366,6 +367,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		"Nothing":         {},
 		"Outdated":        {outdated: true, after: [2]time.Duration{comingPause, comingPause}},
 		"Waits, outdated": {err: ErrWaiting, outdated: true, after: [2]time.Duration{comingPause, comingPause}},
+		"Not known yet":   {err: ErrWaiting, awaits: true, after: [2]time.Duration{100 * time.Millisecond, 134 * time.Millisecond}},
 		"More to look at": {err: errUnlooked, look: &kindsLook{more: true}, after: [2]time.Duration{comingPause, comingPause}},
 		"Nothing to see":  {err: errUnlooked, after: [2]time.Duration{mostPause, mostPause + mostPause/3}},
 		"Pending":         {err: ErrPending},
@@ -396,7 +398,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 			t.Parallel()
 			c := &engine{ledger: newLedger(), cfg: config{releaseAfter: time.Hour}}
 			p := &placement{engine: c, leaving: tc.leaving, o: newOwnerState(mcreconcile.Request{}), at: remote.Session{ID: mcowner.ClusterID{Name: "a", UID: "2"}}}
-			p.asked.sites, p.outdated = []record.Site{{Name: "a", Identity: "1"}}, tc.outdated
+			p.asked.sites, p.outdated, p.awaits = []record.Site{{Name: "a", Identity: "1"}}, tc.outdated, tc.awaits
 			done := report{Result: Result{Err: tc.err}, look: tc.look}
 			got, err := p.conclude(&done)
 			if got.RequeueAfter < tc.after[0] || got.RequeueAfter > tc.after[1] || !errors.Is(err, tc.want) {

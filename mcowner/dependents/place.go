@@ -46,6 +46,8 @@ type placement struct {
 	// coming says that something waits for a kind to be served, and ready are the CustomResourceDefinitions that are.
 	coming bool
 	ready  []string
+	// awaits says that what is desired is not known yet.
+	awaits bool
 	// outdated says that what is desired may hang on a kind that was remembered as not served, and is.
 	outdated bool
 }
@@ -258,7 +260,7 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 // that leaves waits for errors alone, so there it is one. Whoever writes against the controller time and again shows in the result.
 func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	outdated := isOutdated(done.Err)
-	attempts := p.o.retried(p.at.Name(), outdated)
+	attempts := p.o.retried(p.at.Name(), outdated || p.awaits)
 	if outdated && attempts >= contended {
 		done.Err = fmt.Errorf("%w: %w", errContended, done.Err)
 	}
@@ -282,6 +284,9 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		return reconcile.Result{}, err
 	case errors.Is(err, ErrWaiting) && (p.coming || p.outdated || done.look != nil && done.look.more):
 		return reconcile.Result{RequeueAfter: comingPause}, nil
+	case errors.Is(err, ErrWaiting) && p.awaits:
+		after := pauseAfter(attempts)
+		return reconcile.Result{RequeueAfter: after + rand.N(after/3)}, nil //nolint:gosec // it hides nothing
 	case errors.Is(err, ErrWaiting): // whoever changes that tells of it
 		return reconcile.Result{RequeueAfter: mostPause + rand.N(mostPause/3)}, nil //nolint:gosec // it hides nothing
 	case first(each(err), isMore) == nil, errors.Is(err, errGoing), isTerminating(err):

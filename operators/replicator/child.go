@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 
 var (
 	errTooLong = fmt.Errorf("the overrides take longer than %s for one cluster", mostTime)
-	errNoTime  = fmt.Errorf("the machine has had no time for the overrides within %s: %w", mostHeld, context.DeadlineExceeded)
+	errNoTime  = fmt.Errorf("%w: the machine has had no time for the overrides within %s", dependents.ErrPending, mostHeld)
 	errEnded   = fmt.Errorf("the overrides take more than %d MiB of memory for one cluster, or somebody has ended their process", mostMemory>>20)
 )
 
@@ -150,14 +152,10 @@ func (c *child) ask(obj *unstructured.Unstructured, take func([]byte, error)) er
 		take(nil, err)
 		return nil
 	}
-	kind := frameObject
-	if isSecret(obj) {
-		kind = frameSecret
-	}
-	if err := writeFrame(c.to, kind, text); err != nil {
+	if err := writeFrame(c.to, frameObject, text); err != nil {
 		return errEnded
 	}
-	kind, text, err = readFrame(c.from, mostBytes)
+	kind, text, err := readFrame(c.from, mostBytes)
 	switch {
 	case errors.Is(err, errTooMuch):
 		return errTooMuch

@@ -10,23 +10,29 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 )
 
 const (
 	// mostChildren is how many processes evaluate overrides, each for one namespace at a time.
 	mostChildren = 4
-	// mostSlow is how many of them are for namespaces whose overrides were slow: there is always one for the others.
-	mostSlow = mostChildren - 1
+	// mostOfOne is how many of them are for one namespace, or for all whose overrides were slow: there is always one for the others.
+	mostOfOne = mostChildren - 1
 	// slowAfter is after how long overrides count as slow, and remembered for how long those of their namespace do then.
 	slowAfter  = mostTime / 4
 	remembered = time.Minute
-	// mostWait is how long a worker of the controller waits for a turn. Who has waited in vain is refused at once for as long as refused.
-	mostWait = 100 * time.Millisecond
-	refused  = time.Second
+	// mostWorkers is how many of the controller's workers a namespace may hold, with those that wait for its turns. The others find it busy.
+	mostWorkers = 4
+	// mostWait is how long a worker waits for a turn.
+	mostWait = time.Second
 )
 
+// errBusy says that a namespace has no turn now. The controller tries again, after pauses that grow.
+var errBusy = fmt.Errorf("%w: other overrides of the namespace, or of others, are evaluated", dependents.ErrPending)
+
 // children are the processes in which overrides are evaluated, for the operating system bounds what these may take: whoever writes Replicators
-// writes programs. A namespace has one of them at a time, and namespaces take turns. The zero value is ready, and may be used by several workers.
+// writes programs. Namespaces take turns, and one has several at a time while no other waits. The zero value is ready, and may be used by several workers.
 type children struct {
 	mu      sync.Mutex // guards what follows, and is not held while a process starts, works or ends
 	idle    []*child
@@ -39,17 +45,16 @@ type children struct {
 
 // space is a namespace of Replicators, for as long as there is something to remember.
 type space struct {
-	turn    bool // it has one
+	turns   int // that it has
 	waiters int
 	last    time.Time // when its last turn ended
 	slow    time.Time // when its last slow turn ended
-	refused time.Time // when it has last waited in vain
 }
 
 func (t *space) isSlow() bool { return time.Since(t.slow) < remembered }
 
 func (t *space) isForgotten() bool {
-	return !t.turn && t.waiters == 0 && time.Since(t.last) > remembered && time.Since(t.refused) > refused
+	return t.turns+t.waiters == 0 && time.Since(t.last) > remembered
 }
 
 type waiter struct {
@@ -89,19 +94,19 @@ func (c *children) end() {
 
 // override does a job of a namespace with objects, and lets what comes of them be taken in their order. Where the overrides take too much, one is told,
 // and nothing of those after it. The error says that nothing was done, which says nothing about the overrides.
-func (c *children) override(ctx context.Context, namespace string, j job, all []*unstructured.Unstructured, take taker) error {
+func (c *children) override(ctx context.Context, j job, all []*unstructured.Unstructured, take taker) error {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
-	has, err := c.take(ctx, namespace)
+	has, err := c.take(ctx, j.Namespace)
 	if err != nil {
 		return err
 	}
 	defer func() { c.give(has) }()
 	if has.child == nil {
 		if has.child, err = startChild(ctx); err != nil {
-			return fmt.Errorf("starting a process for overrides: %w (%w)", err, context.DeadlineExceeded)
+			return fmt.Errorf("%w: starting a process for overrides: %w", dependents.ErrPending, err)
 		}
 	}
 	begun, next := has.child.cpu(), 0
@@ -109,7 +114,8 @@ func (c *children) override(ctx context.Context, namespace string, j job, all []
 		next = i + 1
 		take(i, text, err)
 	})
-	has.wasSlow = errors.Is(err, errTooLong) || has.child.cpu()-begun > slowAfter
+	isTheirs := err != nil && ctx.Err() == nil && !errors.Is(err, errNoTime) // and what the process has taken is not known any more
+	has.wasSlow = isTheirs || has.child.cpu()-begun > slowAfter
 	if err == nil {
 		return nil
 	}
@@ -128,29 +134,29 @@ func (c *children) override(ctx context.Context, namespace string, j job, all []
 // take waits for a turn, which the caller gives back.
 func (c *children) take(ctx context.Context, namespace string) (*turn, error) {
 	now, w := c.ask(namespace)
-	if now != nil {
+	switch {
+	case now != nil:
 		return now, nil
-	}
-	busy := fmt.Errorf("the overrides of namespace %s wait for others that take long: %w", namespace, context.DeadlineExceeded)
-	if w == nil {
-		return nil, busy
+	case w == nil:
+		return nil, errBusy
 	}
 	limit := time.NewTimer(mostWait)
 	defer limit.Stop()
+	why := errBusy
 	select {
 	case now = <-w.turn:
 		return now, nil
 	case <-limit.C:
 	case <-ctx.Done():
-		busy = context.Cause(ctx)
+		why = context.Cause(ctx)
 	}
 	if c.leave(w) {
-		return nil, busy
+		return nil, why
 	}
 	return <-w.turn, nil
 }
 
-// ask returns a turn, or else what gets one, or neither.
+// ask returns a turn, or else what gets one, or neither. Those that wait for what is slow would hold workers for long.
 func (c *children) ask(namespace string) (*turn, *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +174,7 @@ func (c *children) ask(namespace string) (*turn, *waiter) {
 	if c.mayLocked(t) {
 		return c.lendLocked(t), nil
 	}
-	if time.Since(t.refused) < refused {
+	if t.isSlow() || t.turns+t.waiters >= mostWorkers {
 		return nil, nil
 	}
 	w := &waiter{t, make(chan *turn, 1)}
@@ -187,7 +193,6 @@ func (c *children) leave(w *waiter) bool {
 	}
 	c.waiting = slices.Delete(c.waiting, at, at+1)
 	w.of.waiters--
-	w.of.refused = time.Now()
 	return true
 }
 
@@ -195,7 +200,7 @@ func (c *children) leave(w *waiter) bool {
 func (c *children) give(has *turn) {
 	c.mu.Lock()
 	t := has.of
-	t.turn, t.last = false, time.Now()
+	t.turns, t.last = t.turns-1, time.Now()
 	if has.wasSlow {
 		t.slow = t.last
 	}
@@ -235,9 +240,16 @@ func (c *children) nextLocked() int {
 	return next
 }
 
-// mayLocked reports whether a namespace may have a turn now.
+// mayLocked reports whether a namespace may have a turn now: one more than it has while nobody else waits, unless it is slow.
 func (c *children) mayLocked(t *space) bool {
-	return !c.ended && !t.turn && c.lent < mostChildren && (c.slow < mostSlow || !t.isSlow())
+	if c.ended || c.lent >= mostChildren {
+		return false
+	}
+	if t.isSlow() {
+		return t.turns == 0 && c.slow < mostOfOne
+	}
+	isOfOthers := func(w *waiter) bool { return w.of != t && w.of.turns == 0 }
+	return t.turns == 0 || t.turns < mostOfOne && !slices.ContainsFunc(c.waiting, isOfOthers)
 }
 
 func (c *children) lendLocked(t *space) *turn {
@@ -251,7 +263,7 @@ func (c *children) lendLocked(t *space) *turn {
 		}
 		has.child = last
 	}
-	t.turn = true
+	t.turns++
 	c.lent++
 	if has.slow {
 		c.slow++

@@ -110,33 +110,46 @@ func checkObject(obj *unstructured.Unstructured) error {
 func (c *controller) override(ctx context.Context, r *v1alpha1.Replicator, named []*wanted, target dependents.Target, room *room) error {
 	j := jobOf(r, named, target)
 	var changed []*wanted
-	var before []*unstructured.Unstructured
+	var seen []*unstructured.Unstructured
+	var veils []*veil
 	for _, w := range named {
 		if w.obj == nil || !j.isFor(w.obj) {
 			continue
 		}
-		changed, before = append(changed, w), append(before, w.obj)
+		before, v := veiled(w.obj)
+		changed, seen, veils = append(changed, w), append(seen, before), append(veils, v)
 		w.obj = nil
 		room.left += w.size
 	}
 	if len(changed) == 0 {
 		return nil
 	}
-	return c.children.override(ctx, r.Namespace, j, before, func(i int, text []byte, err error) {
+	return c.children.override(ctx, j, seen, func(i int, text []byte, err error) {
 		w := changed[i]
 		if err != nil {
 			w.fail(err)
 			return
 		}
-		if room.decode(w, text); w.obj != nil && identityOf(w.obj) != identityOf(before[i]) {
+		if room.decode(w, text); w.obj == nil {
+			return
+		}
+		size := veils[i].lift(w.obj, min(mostBytes, room.left))
+		switch {
+		case identityOf(w.obj) != identityOf(seen[i]):
 			w.fail(errIdentity)
+		case size > mostBytes:
+			w.fail(errTooMuch)
+		case size > room.left:
+			w.fail(errTooMuchOfAll)
+		default:
+			room.left -= size
 		}
 	})
 }
 
 // jobOf returns the overrides of a Replicator that are for a target. What one is for that cannot tell whether it is fails.
 func jobOf(r *v1alpha1.Replicator, named []*wanted, target dependents.Target) job {
-	j := job{Cluster: string(target.Cluster), Labels: target.Labels}
+	j := job{Namespace: r.Namespace, Cluster: string(target.Cluster), Labels: target.Labels}
 	for i, o := range r.Spec.Overrides {
 		selected, err := o.Selector == nil, error(nil)
 		if !selected {

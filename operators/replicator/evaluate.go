@@ -44,10 +44,13 @@ func (e *expressions) serve(in io.Reader, out io.Writer) error {
 		case err != nil:
 			return err
 		case kind == frameJob:
+			before := j.Namespace
 			j = job{}
-			err = json.Unmarshal(content, &j)
-		case kind == frameObject, kind == frameSecret:
-			err = e.answer(out, &j, content, kind == frameSecret)
+			if err = json.Unmarshal(content, &j); j.Namespace != before {
+				e.forget() // no namespace has what another one has filled
+			}
+		case kind == frameObject:
+			err = e.answer(out, &j, content)
 		default:
 			err = fmt.Errorf("a frame of the kind %d", kind)
 		}
@@ -57,8 +60,8 @@ func (e *expressions) serve(in io.Reader, out io.Writer) error {
 	}
 }
 
-func (e *expressions) answer(out io.Writer, j *job, text []byte, secret bool) error {
-	changed, err := j.apply(e, text, secret)
+func (e *expressions) answer(out io.Writer, j *job, text []byte) error {
+	changed, err := j.apply(e, text)
 	if err == nil && len(changed) > mostBytes {
 		err = errTooMuch
 	}

@@ -20,7 +20,33 @@ const (
 
 // expressions evaluates CEL, in a process of [children]: nothing here bounds the time and memory that it takes.
 type expressions struct {
-	env *cel.Env
+	env      *cel.Env
+	programs map[string]cel.Program // of one namespace, by their text
+}
+
+// mostPrograms is how many programs are kept. A Replicator has fewer, and they are the same for all its targets.
+const mostPrograms = 10_000
+
+func (e *expressions) forget() { clear(e.programs) }
+
+// program returns what an expression is compiled to.
+func (e *expressions) program(text string) (cel.Program, error) {
+	if known, is := e.programs[text]; is {
+		return known, nil
+	}
+	compiled, issues := e.env.Compile(text)
+	if err := issues.Err(); err != nil {
+		return nil, oneline.Error(err, mostSaid)
+	}
+	made, err := e.env.Program(compiled, cel.CostLimit(mostCost))
+	if err != nil {
+		return nil, err
+	}
+	if len(e.programs) >= mostPrograms {
+		e.forget()
+	}
+	e.programs[text] = made
+	return made, nil
 }
 
 func newExpressions() (*expressions, error) {
@@ -28,16 +54,12 @@ func newExpressions() (*expressions, error) {
 		cel.Variable("cluster.name", cel.StringType), cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("object", cel.DynType),
 	)
-	return &expressions{all}, err
+	return &expressions{all, map[string]cel.Program{}}, err
 }
 
 // value evaluates an expression about an object and a cluster. What comes out is as in JSON.
 func (e *expressions) value(text string, obj map[string]any, j *job) (any, error) {
-	compiled, issues := e.env.Compile(text)
-	if err := issues.Err(); err != nil {
-		return nil, oneline.Error(err, mostSaid)
-	}
-	program, err := e.env.Program(compiled, cel.CostLimit(mostCost))
+	program, err := e.program(text)
 	if err != nil {
 		return nil, err
 	}

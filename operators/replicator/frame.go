@@ -13,7 +13,6 @@ const (
 	frameReady  kindOfFrame = iota // the process has limits, and waits
 	frameJob                       // JSON of a job, for all objects that follow
 	frameObject                    // JSON of an object, which gets an answer
-	frameSecret                    // so, of a Secret
 	frameResult                    // JSON of the object with its overrides
 	frameError                     // text of the error instead
 )

@@ -98,7 +98,7 @@ func TestHostileOverridesEnd(t *testing.T) { //nolint:paralleltest // see there
 		if errors.Is(err, errNoTime) && took < 4*mostHeld {
 			continue // the machine is as busy as that
 		}
-		if took > 4*mostHeld || made > 32<<20 || (err == nil) != (len(all) == 2) || len(all) == 0 || errors.Is(err, context.DeadlineExceeded) {
+		if took > 4*mostHeld || made > 32<<20 || (err == nil) != (len(all) == 2) || len(all) == 0 || errors.Is(err, dependents.ErrPending) {
 			t.Errorf("%s: there are %d objects after %s and %d bytes, and the error is %.300v", name, len(all), took, made, err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestOverridesOfOneNamespaceGoOnBesideThoseOfHostileOnes(t *testing.T) {
 			r.Namespace = fmt.Sprintf("hostile-%d", i%4)
 			for ctx.Err() == nil {
 				_, err := c.desired(ctx, r, dependents.Target{Cluster: "east"})
-				if errors.Is(err, context.DeadlineExceeded) { // as the controller tries again
+				if errors.Is(err, dependents.ErrPending) { // as the controller tries again
 					select {
 					case <-ctx.Done():
 					case <-time.After(mostWait):
@@ -141,7 +141,7 @@ func TestOverridesOfOneNamespaceGoOnBesideThoseOfHostileOnes(t *testing.T) {
 	for range 50 {
 		stage.Within(t, 2*mostTime, "overrides of another namespace are evaluated", func() bool {
 			all, err := c.desired(t.Context(), honest, dependents.Target{Cluster: "east"})
-			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			if err != nil && !errors.Is(err, dependents.ErrPending) {
 				t.Fatal(err)
 			}
 			return err == nil && all[0].(*unstructured.Unstructured).Object["data"].(map[string]any)["a"] == "east" //nolint:forcetypeassert // a ConfigMap has data

@@ -17,6 +17,7 @@ import (
 
 // job is what a process of [children] does with objects.
 type job struct {
+	Namespace string // of the Replicator
 	Cluster   string
 	Labels    map[string]string
 	Overrides []numbered // that are for the cluster
@@ -39,17 +40,17 @@ func (j *job) isFor(obj *unstructured.Unstructured) bool {
 }
 
 // apply returns an object with its overrides, as JSON.
-func (j *job) apply(e *expressions, text []byte, secret bool) ([]byte, error) {
+func (j *job) apply(e *expressions, text []byte) ([]byte, error) {
 	obj := &unstructured.Unstructured{}
 	if err := obj.UnmarshalJSON(text); err != nil {
-		return nil, told(secret, err)
+		return nil, err
 	}
 	for _, o := range j.Overrides {
 		if !isFor(o.Override, obj) {
 			continue
 		}
 		which := identityOf(obj)
-		if err := j.override(e, o.Override, obj, secret); err != nil {
+		if err := j.override(e, o.Override, obj); err != nil {
 			return nil, fmt.Errorf("spec.overrides[%d] of %.63s %.253s: %w", o.Number, which.kind, which.name, err)
 		}
 	}
@@ -57,10 +58,10 @@ func (j *job) apply(e *expressions, text []byte, secret bool) ([]byte, error) {
 }
 
 // override changes an object. Where it returns an error, the object may be anything.
-func (j *job) override(e *expressions, o v1alpha1.Override, obj *unstructured.Unstructured, secret bool) error {
+func (j *job) override(e *expressions, o v1alpha1.Override, obj *unstructured.Unstructured) error {
 	before := identityOf(obj)
 	for i, x := range o.CEL {
-		value, err := e.value(x.Expression, readable(obj.Object, secret), j)
+		value, err := e.value(x.Expression, obj.Object, j)
 		if err == nil {
 			err = set(obj.Object, x.Path, value)
 		}
@@ -74,12 +75,9 @@ func (j *job) override(e *expressions, o v1alpha1.Override, obj *unstructured.Un
 	if len(o.CEL) > 0 {
 		return nil
 	}
-	if err := checkReads(o.JSONPatch); secret && err != nil {
-		return err
-	}
 	changed, err := patched(obj, o)
 	if err != nil {
-		return told(secret, oneline.Error(err, mostSaid)) // it may have all of the object
+		return oneline.Error(err, mostSaid) // it may have all of the object
 	}
 	if identityOf(changed) != before {
 		return errIdentity

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,19 +13,19 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
 
-// hidden is what a Secret holds in these tests, and hiddenData the same as the API server shows it.
-const hidden, hiddenData = "s3cr3t", "czNjcjN0"
+// held is what a Secret holds in these tests, and heldData the same as the API server shows it.
+const held, heldData = "s3cr3t", "czNjcjN0"
 
 func withSecret(overrides ...v1alpha1.Override) *v1alpha1.Replicator {
 	r := replicator("r", nil, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "db"}, Data: map[string][]byte{"password": []byte(hidden)}, StringData: map[string]string{"password": hidden},
+		ObjectMeta: metav1.ObjectMeta{Name: "db"}, Data: map[string][]byte{"password": []byte(held)}, StringData: map[string]string{"password": held},
 	})
 	r.Spec.Overrides = overrides
 	return r
 }
 
 func quotes(text string) bool {
-	return strings.Contains(text, hidden) || strings.Contains(text, hiddenData)
+	return strings.Contains(text, held) || strings.Contains(text, heldData)
 }
 
 // expressionsOf returns an override by pairs of paths and expressions.
@@ -35,7 +36,7 @@ func expressionsOf(pairs ...string) (o v1alpha1.Override) {
 	return o
 }
 
-// TestNoOverrideReadsASecret: whatever reads it is refused, so that nothing of it gets into an error, or where an API server quotes it.
+// TestNoOverrideReadsASecret: whatever it does, nothing of what a Secret holds gets into an error, or where an API server quotes it.
 func TestNoOverrideReadsASecret(t *testing.T) {
 	t.Parallel()
 	desired := desiredBy(t)
@@ -62,35 +63,76 @@ func TestNoOverrideReadsASecret(t *testing.T) {
 		"what follows a patch":          {jsonPatch(v1alpha1.Operation{Op: "copy", From: "/data", Path: "/x"}), expressionsOf("/y", "object.x.password")},
 		"a patch that fails":            {jsonPatch(v1alpha1.Operation{Op: "replace", Path: "/data/password/x", Value: rawJSON("1")})},
 	} {
-		if objs, err := desired(withSecret(all...), nil); err == nil || quotes(err.Error()) {
-			t.Errorf("%s: the error is %v, and it is %v", name, err, objs)
+		objs, err := desired(withSecret(all...), nil)
+		mustTellNothing(t, name, objs, err)
+	}
+}
+
+// mustTellNothing checks what became of a Secret, but for the fields in which it holds what it does.
+func mustTellNothing(t *testing.T, name string, objs []*unstructured.Unstructured, err error) {
+	t.Helper()
+	for _, obj := range objs {
+		for _, field := range heldIn() {
+			delete(obj.Object, field)
+		}
+		if text := fmt.Sprint(obj.Object); quotes(text) {
+			t.Errorf("%s: it is %s", name, text)
+		}
+	}
+	if err != nil && quotes(err.Error()) {
+		t.Errorf("%s: the error is %v", name, err)
+	}
+}
+
+// TestJSONPatchesReadNothingOfASecret, by whatever path, not even whether it is some text, which a test tells.
+func TestJSONPatchesReadNothingOfASecret(t *testing.T) {
+	t.Parallel()
+	desired := desiredBy(t)
+	for _, read := range []string{
+		"", "/", "//", "/data", "/data/", "//data", "/data/password", "//data/password", "///data/password", "/stringData", "/stringData/password", "//stringData/password",
+		"/data/password/", "x/data/password", "data/password", "/data/pass~0word", "/metadata/../data",
+	} {
+		for _, op := range []string{"copy", "move"} {
+			for _, to := range []string{"/x", "/metadata/annotations", "/metadata/annotations/x", "/metadata/labels/x", "/metadata/finalizers/0"} {
+				objs, err := desired(withSecret(
+					v1alpha1.Override{JSONPatch: []v1alpha1.Operation{{Op: op, From: read, Path: to}}}, expressionsOf("/y", "{'a': 'b'}[object.x]"),
+				), nil)
+				mustTellNothing(t, op+" "+read+" to "+to, objs, err)
+			}
+		}
+		results := map[string]bool{}
+		for _, text := range []string{held, heldData, "another"} {
+			_, err := desired(withSecret(v1alpha1.Override{JSONPatch: []v1alpha1.Operation{{Op: "test", Path: read, Value: rawJSON(`"` + text + `"`)}}}), nil)
+			results[fmt.Sprint(err == nil)] = true
+		}
+		if len(results) != 1 {
+			t.Errorf("a test of %q tells what it is", read)
 		}
 	}
 }
 
-// TestJSONPatchesReadNothingOfASecret, not even whether it is some text, which a test tells.
-func TestJSONPatchesReadNothingOfASecret(t *testing.T) {
+// TestWhatASecretHoldsMovesWithinItsField, and is not multiplied without bounds.
+func TestWhatASecretHoldsMovesWithinItsField(t *testing.T) {
 	t.Parallel()
 	desired := desiredBy(t)
-	refused := "do not read data and stringData"
-	for says, reads := range map[string][]string{
-		refused: {
-			"", "/data", "/data/", "/data/password", "/stringData", "/stringData/password", "/data/password/", "x/data/password", "data/password", "/data/pass~0word",
-		},
-		"": {"/metadata/name", "/metadata", "/type", "/dat~0a", "/metadata/data"},
-	} {
-		for _, read := range reads {
-			for _, op := range []string{"copy", "move", "test"} {
-				o := v1alpha1.Operation{Op: op, From: read, Path: "/metadata/annotations"}
-				if op == "test" {
-					o = v1alpha1.Operation{Op: op, Path: read, Value: rawJSON(`"` + hidden + `"`)}
-				}
-				_, err := desired(withSecret(v1alpha1.Override{JSONPatch: []v1alpha1.Operation{o}}), nil)
-				if says != "" && (err == nil || !strings.Contains(err.Error(), says)) || err != nil && (quotes(err.Error()) || says == "" && strings.Contains(err.Error(), refused)) {
-					t.Errorf("%s of %q: the error is %v", op, read, err)
-				}
-			}
-		}
+	objs, err := desired(withSecret(v1alpha1.Override{JSONPatch: []v1alpha1.Operation{
+		{Op: "move", From: "/data/password", Path: "/data/key"},
+		{Op: "copy", From: "/data/key", Path: "/data/other"},
+		{Op: "copy", From: "/data/key", Path: "/stringData/key"},
+	}}), nil)
+	must(t, err)
+	if data := fmt.Sprint(objs[0].Object["data"]); data != "map[key:"+heldData+" other:"+heldData+"]" {
+		t.Errorf("it has %s", data)
+	}
+	if text := fmt.Sprint(objs[0].Object["stringData"]); quotes(strings.ReplaceAll(text, "password:"+held, "")) {
+		t.Errorf("in another field it has %s", text)
+	}
+	large := withSecret(v1alpha1.Override{JSONPatch: []v1alpha1.Operation{
+		{Op: "copy", From: "/data/large", Path: "/data/a"}, {Op: "copy", From: "/data/large", Path: "/data/b"}, {Op: "copy", From: "/data/large", Path: "/data/c"},
+	}})
+	large.Spec.Manifests[0].Raw = []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"db"},"data":{"large":"` + strings.Repeat("AAAA", 100_000) + `"}}`)
+	if _, err := desired(large, nil); !errors.Is(err, errTooMuch) {
+		t.Errorf("an object that is too large: %v", err)
 	}
 }
 
@@ -104,7 +146,7 @@ func TestOverridesWriteSecrets(t *testing.T) {
 		v1alpha1.Override{MergePatch: rawJSON(`{"data":{"c":"ZA=="}}`)},
 	), nil)
 	must(t, err)
-	want := "map[a:Yg== c:ZA==] map[cluster:east password:" + hidden + "] map[of:db]"
+	want := "map[a:Yg== c:ZA==] map[cluster:east password:" + held + "] map[of:db]"
 	if got := fmt.Sprint(objs[0].Object["data"], objs[0].Object["stringData"], objs[0].GetAnnotations()); got != want {
 		t.Errorf("the Secret has %s, want %s", got, want)
 	}

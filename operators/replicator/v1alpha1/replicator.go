@@ -150,13 +150,14 @@ type Override struct {
 	// +kubebuilder:validation:Schemaless
 	MergePatch *runtime.RawExtension `json:"mergePatch,omitempty"`
 
-	// JSONPatch is a JSON patch (RFC 6902). Of a Secret, copy, move and test do not read data and stringData.
+	// JSONPatch is a JSON patch (RFC 6902). Of a Secret, it finds another text in the place of each value of data and stringData.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=atomic
 	JSONPatch []Operation `json:"jsonPatch,omitempty"`
 
-	// CEL sets fields to what expressions say. Of a Secret, they do not see data and stringData, which they may set.
+	// CEL sets fields to what expressions say. Of a Secret, they see another text in the place of each value of data and stringData,
+	// which they may set.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=atomic
