@@ -40,6 +40,18 @@ func (o *ownerState) retried(name mcreconcile.ClusterName, again bool) int {
 	return p.retries
 }
 
+// awaited counts how often in a row it was not known what is desired in a cluster. False ends the row.
+func (o *ownerState) awaited(name mcreconcile.ClusterName, again bool) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.partLocked(name)
+	p.awaits++
+	if !again {
+		p.awaits = 0
+	}
+	return p.awaits
+}
+
 // contest is how others write against the controller about one object, without conflicts: each after the other.
 type contest struct {
 	corrections int       // in a row

@@ -55,6 +55,7 @@ type part struct {
 	// unserved are kinds that should be served, by when it was seen first that they are not.
 	unserved map[schema.GroupKind]time.Time
 	retries  int // since an object was last as it was thought to be
+	awaits   int // how often in a row it was not known what is desired
 	// contests are about objects that others have changed of late.
 	contests map[dependentKey]contest
 	present  kindsPresent
@@ -272,6 +273,7 @@ type report struct {
 	kinds   []schema.GroupVersionKind
 	again   bool
 	refused bool       // a permit to change the cluster
+	awaits  bool       // it is not known yet what is desired
 	look    *kindsLook // nil if it is not known of which kinds there is something
 }
 

@@ -100,7 +100,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 		if panicked := remote.PanicOf(ctx, recover()); panicked != nil {
 			result, err, done.Err = reconcile.Result{}, panicked, panicked
 		}
-		done.refused = p.refused
+		done.refused, done.awaits = p.refused, p.awaits
 		o.end(v)
 		if ctx.Err() == nil { // else its errors say that it was interrupted, which is no news
 			c.report(o, w, v, done)
@@ -260,7 +260,7 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 // that leaves waits for errors alone, so there it is one. Whoever writes against the controller time and again shows in the result.
 func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	outdated := isOutdated(done.Err)
-	attempts := p.o.retried(p.at.Name(), outdated || p.awaits)
+	attempts, awaited := p.o.retried(p.at.Name(), outdated), p.o.awaited(p.at.Name(), p.awaits)
 	if outdated && attempts >= contended {
 		done.Err = fmt.Errorf("%w: %w", errContended, done.Err)
 	}
@@ -285,7 +285,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	case errors.Is(err, ErrWaiting) && (p.coming || p.outdated || done.look != nil && done.look.more):
 		return reconcile.Result{RequeueAfter: comingPause}, nil
 	case errors.Is(err, ErrWaiting) && p.awaits:
-		after := pauseAfter(attempts)
+		after := pauseAfter(awaited)
 		return reconcile.Result{RequeueAfter: after + rand.N(after/3)}, nil //nolint:gosec // it hides nothing
 	case errors.Is(err, ErrWaiting): // whoever changes that tells of it
 		return reconcile.Result{RequeueAfter: mostPause + rand.N(mostPause/3)}, nil //nolint:gosec // it hides nothing

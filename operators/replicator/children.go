@@ -114,7 +114,7 @@ func (c *children) override(ctx context.Context, j job, all []*unstructured.Unst
 		next = i + 1
 		take(i, text, err)
 	})
-	isTheirs := err != nil && ctx.Err() == nil && !errors.Is(err, errNoTime) // and what the process has taken is not known any more
+	isTheirs := err != nil && ctx.Err() == nil // and what the process has taken is not known any more
 	has.wasSlow = isTheirs || has.child.cpu()-begun > slowAfter
 	if err == nil {
 		return nil

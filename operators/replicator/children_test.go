@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -247,5 +248,31 @@ func TestARolloutOfManyTargetsGoesOn(t *testing.T) {
 	t.Logf("it was busy %d times", busy.Load())
 	if c.children.spaces[r.Namespace].isSlow() {
 		t.Error("a Replicator of many objects counts as slow")
+	}
+}
+
+// TestProgramsOfANamespaceTakeLittleRoom: they are bounded by their text, and those that were used last are kept.
+func TestProgramsOfANamespaceTakeLittleRoom(t *testing.T) {
+	t.Parallel()
+	e, err := newExpressions()
+	must(t, err)
+	long := strings.Repeat(",1", 2000)
+	for i := range mostTexts/len(long) + 5 {
+		text := fmt.Sprintf("[%d%s].size()", i, long)
+		made, err := e.program(text)
+		must(t, err)
+		if again, err := e.program(text); err != nil || again != made {
+			t.Fatalf("expression %d is compiled twice: %v", i, err)
+		}
+		kept := 0
+		for text := range e.programs {
+			kept += len(text)
+		}
+		if kept > mostTexts {
+			t.Fatalf("%d bytes of expressions are kept", kept)
+		}
+	}
+	if e.forget(); len(e.programs)+e.texts > 0 {
+		t.Error("something is kept for another namespace")
 	}
 }

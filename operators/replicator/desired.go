@@ -116,10 +116,14 @@ func (c *controller) override(ctx context.Context, r *v1alpha1.Replicator, named
 		if w.obj == nil || !j.isFor(w.obj) {
 			continue
 		}
-		before, v := veiled(w.obj)
+		room.left += w.size
+		before, v, err := veiled(w.obj)
+		if err != nil {
+			w.fail(err)
+			continue
+		}
 		changed, seen, veils = append(changed, w), append(seen, before), append(veils, v)
 		w.obj = nil
-		room.left += w.size
 	}
 	if len(changed) == 0 {
 		return nil
@@ -133,8 +137,10 @@ func (c *controller) override(ctx context.Context, r *v1alpha1.Replicator, named
 		if room.decode(w, text); w.obj == nil {
 			return
 		}
-		size := veils[i].lift(w.obj, min(mostBytes, room.left))
+		size, err := veils[i].lift(w.obj, min(mostBytes, room.left))
 		switch {
+		case err != nil:
+			w.fail(err)
 		case identityOf(w.obj) != identityOf(seen[i]):
 			w.fail(errIdentity)
 		case size > mostBytes:

@@ -22,12 +22,17 @@ const (
 type expressions struct {
 	env      *cel.Env
 	programs map[string]cel.Program // of one namespace, by their text
+	texts    int                    // how many bytes these texts have
 }
 
-// mostPrograms is how many programs are kept. A Replicator has fewer, and they are the same for all its targets.
-const mostPrograms = 10_000
+// mostTexts is how many bytes of expressions are kept as programs, which take some forty times as much. Those of a Replicator are the same for all its
+// targets.
+const mostTexts = 256 << 10
 
-func (e *expressions) forget() { clear(e.programs) }
+func (e *expressions) forget() {
+	clear(e.programs)
+	e.texts = 0
+}
 
 // program returns what an expression is compiled to.
 func (e *expressions) program(text string) (cel.Program, error) {
@@ -42,10 +47,11 @@ func (e *expressions) program(text string) (cel.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(e.programs) >= mostPrograms {
+	if e.texts+len(text) > mostTexts {
 		e.forget()
 	}
 	e.programs[text] = made
+	e.texts += len(text)
 	return made, nil
 }
 
@@ -54,7 +60,7 @@ func newExpressions() (*expressions, error) {
 		cel.Variable("cluster.name", cel.StringType), cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("object", cel.DynType),
 	)
-	return &expressions{all, map[string]cel.Program{}}, err
+	return &expressions{env: all, programs: map[string]cel.Program{}}, err
 }
 
 // value evaluates an expression about an object and a cluster. What comes out is as in JSON.

@@ -2,21 +2,31 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // veil is what a Secret holds, which is not for all who may write Replicators, or read their status. Overrides see a text in the place of each value,
 // and may write others there. So nothing that they do with it, in whatever way they come to it, puts it into a name, a label or an error.
 type veil struct {
-	held map[string]map[string]any // values, by the field and by the text
+	kind any                          // the Secret's type, on which depends what the API server says about its values
+	held map[string]map[string]string // values, by the field and by the text
 }
 
 // heldIn are the fields of a Secret that hold something.
 func heldIn() []string { return []string{"data", "stringData"} }
+
+var (
+	errNoTexts   = errors.New("data and stringData of a Secret have to be maps of texts")
+	errElsewhere = errors.New("overrides do not see what a Secret holds: its values stay whole, and in the field where they are")
+	errType      = errors.New("no override changes the type of a Secret")
+)
 
 // isSecret reports whether an object is a Secret. It is asked before any override.
 func isSecret(obj *unstructured.Unstructured) bool {
@@ -24,77 +34,92 @@ func isSecret(obj *unstructured.Unstructured) bool {
 }
 
 // veiled returns an object as overrides see it, and what they do not see: nothing of what is no Secret.
-func veiled(obj *unstructured.Unstructured) (*unstructured.Unstructured, *veil) {
+func veiled(obj *unstructured.Unstructured) (*unstructured.Unstructured, *veil, error) {
 	if !isSecret(obj) {
-		return obj, nil
+		return obj, nil, nil
 	}
-	seen, v := maps.Clone(obj.Object), &veil{held: map[string]map[string]any{}}
+	seen, v := maps.Clone(obj.Object), &veil{kind: obj.Object["type"], held: map[string]map[string]string{}}
 	for _, field := range heldIn() {
-		if value, has := seen[field]; has {
-			seen[field] = v.hide(field, value)
+		if seen[field] == nil {
+			continue
 		}
-	}
-	return &unstructured.Unstructured{Object: seen}, v
-}
-
-// hide returns what is shown in the place of a field's value.
-func (v *veil) hide(field string, value any) any {
-	if v.held[field] == nil {
-		v.held[field] = map[string]any{}
-	}
-	values, ok := value.(map[string]any)
-	if !ok {
-		text := hidden(field)
-		v.held[field][text] = value
-		return text
-	}
-	shown := make(map[string]any, len(values))
-	for key, value := range values {
-		text := hidden(field + "." + key)
-		v.held[field][text], shown[key] = value, text
-	}
-	return shown
-}
-
-// hidden returns the text that stands for what is there. It is the same each time, so that errors are, too.
-func hidden(path string) string { return "(hidden: " + path + ")" }
-
-// lift puts the values back where their text is in their field, and nowhere else. It returns how many bytes they have as JSON. The object is not
-// to be used if these are more than most.
-func (v *veil) lift(obj *unstructured.Unstructured, most int) int {
-	if v == nil {
-		return 0
-	}
-	left := most
-	for _, field := range heldIn() {
-		if values, ok := obj.Object[field].(map[string]any); ok {
-			for key, shown := range values {
-				values[key] = v.lifted(field, shown, &left)
+		values, ok := seen[field].(map[string]any)
+		if !ok {
+			return nil, nil, errNoTexts
+		}
+		shown := make(map[string]any, len(values))
+		v.held[field] = make(map[string]string, len(values))
+		for key, value := range values {
+			text, ok := value.(string)
+			if !ok {
+				return nil, nil, errNoTexts
 			}
-		} else if shown, has := obj.Object[field]; has {
-			obj.Object[field] = v.lifted(field, shown, &left)
+			shown[key] = hidden(field, key)
+			v.held[field][hidden(field, key)] = text
+		}
+		seen[field] = shown
+	}
+	return &unstructured.Unstructured{Object: seen}, v, nil
+}
+
+// hidden returns the text that stands for a value. It is the same each time, so that errors are, too.
+func hidden(field, key string) string { return fmt.Sprintf("(hidden: %s.%s)", field, key) }
+
+// isHidden reports whether a text has one that stands for a value.
+func isHidden(text string) bool {
+	return strings.Contains(text, "(hidden: data.") || strings.Contains(text, "(hidden: stringData.")
+}
+
+// lift puts the values back where their text is in their field, and fails if it is anywhere else. It returns how much room they take. The object is
+// not to be used if that is more than most, or if there is an error.
+func (v *veil) lift(obj *unstructured.Unstructured, most int) (size int, err error) {
+	if v == nil {
+		return 0, nil
+	}
+	if obj.Object["type"] != v.kind {
+		return 0, errType
+	}
+	for _, field := range heldIn() {
+		values, _ := obj.Object[field].(map[string]any)
+		lifted := make(map[string]any, len(values))
+		for key, shown := range values {
+			text, _ := shown.(string)
+			value, is := v.held[field][text]
+			if !is {
+				continue
+			}
+			if size += bytesOfField + sizeAsJSON(value); size > most {
+				return size, nil
+			}
+			lifted[key] = value
+			delete(values, key)
+		}
+		defer maps.Copy(values, lifted)
+	}
+	if tells(obj.Object) {
+		return 0, errElsewhere
+	}
+	return size, nil
+}
+
+// tells reports whether there is a text that stands for a value.
+func tells(what any) bool {
+	switch what := what.(type) {
+	case string:
+		return isHidden(what)
+	case []any:
+		return slices.ContainsFunc(what, tells)
+	case map[string]any:
+		for key, one := range what {
+			if isHidden(key) || tells(one) {
+				return true
+			}
 		}
 	}
-	return most - left
+	return false
 }
 
-// lifted returns the value that a text stands for in a field, or what is there itself.
-func (v *veil) lifted(field string, shown any, left *int) any {
-	text, ok := shown.(string)
-	if !ok {
-		return shown
-	}
-	value, is := v.held[field][text]
-	if !is {
-		return shown
-	}
-	if *left -= sizeAsJSON(value); *left < 0 {
-		return shown
-	}
-	return runtime.DeepCopyJSONValue(value)
-}
-
-func sizeAsJSON(value any) int {
+func sizeAsJSON(value string) int {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return mostBytes

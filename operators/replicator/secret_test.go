@@ -111,28 +111,66 @@ func TestJSONPatchesReadNothingOfASecret(t *testing.T) {
 	}
 }
 
-// TestWhatASecretHoldsMovesWithinItsField, and is not multiplied without bounds.
+// TestWhatASecretHoldsMovesWithinItsField, whole, and is not multiplied without bounds.
 func TestWhatASecretHoldsMovesWithinItsField(t *testing.T) {
 	t.Parallel()
 	desired := desiredBy(t)
-	objs, err := desired(withSecret(v1alpha1.Override{JSONPatch: []v1alpha1.Operation{
-		{Op: "move", From: "/data/password", Path: "/data/key"},
-		{Op: "copy", From: "/data/key", Path: "/data/other"},
-		{Op: "copy", From: "/data/key", Path: "/stringData/key"},
-	}}), nil)
+	jsonPatch := func(all ...v1alpha1.Operation) v1alpha1.Override { return v1alpha1.Override{JSONPatch: all} }
+	move := v1alpha1.Operation{Op: "move", From: "/data/password", Path: "/data/key"}
+	objs, err := desired(withSecret(jsonPatch(move, v1alpha1.Operation{Op: "copy", From: "/data/key", Path: "/data/other"})), nil)
 	must(t, err)
-	if data := fmt.Sprint(objs[0].Object["data"]); data != "map[key:"+heldData+" other:"+heldData+"]" {
+	if data := fmt.Sprint(objs[0].Object["data"], objs[0].Object["stringData"]); data != "map[key:"+heldData+" other:"+heldData+"] map[password:"+held+"]" {
 		t.Errorf("it has %s", data)
 	}
-	if text := fmt.Sprint(objs[0].Object["stringData"]); quotes(strings.ReplaceAll(text, "password:"+held, "")) {
-		t.Errorf("in another field it has %s", text)
+	for name, o := range map[string]v1alpha1.Override{
+		"another field":   jsonPatch(v1alpha1.Operation{Op: "copy", From: "/data/password", Path: "/stringData/key"}),
+		"a longer text":   expressionsOf("/stringData/url", `"postgres://" + object.stringData.password`),
+		"an annotation":   expressionsOf("/metadata/annotations/all", "string(object.data.password)"),
+		"a key":           expressionsOf("/x", "{object.data.password: 1}"),
+		"a list":          expressionsOf("/x", "[[object.data.password]]"),
+		"all in one text": expressionsOf("/data/all", "object.data.password + object.data.password"),
+	} {
+		if _, err := desired(withSecret(o), nil); !errors.Is(err, errElsewhere) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
-	large := withSecret(v1alpha1.Override{JSONPatch: []v1alpha1.Operation{
-		{Op: "copy", From: "/data/large", Path: "/data/a"}, {Op: "copy", From: "/data/large", Path: "/data/b"}, {Op: "copy", From: "/data/large", Path: "/data/c"},
-	}})
-	large.Spec.Manifests[0].Raw = []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"db"},"data":{"large":"` + strings.Repeat("AAAA", 100_000) + `"}}`)
-	if _, err := desired(large, nil); !errors.Is(err, errTooMuch) {
-		t.Errorf("an object that is too large: %v", err)
+	if _, err := desired(withSecret(expressionsOf("/type", "'kubernetes.io/dockerconfigjson'")), nil); !errors.Is(err, errType) {
+		t.Errorf("another type: %v", err)
+	}
+}
+
+// TestWhatOverridesDoNotSeeTakesRoom for each place in which it is.
+func TestWhatOverridesDoNotSeeTakesRoom(t *testing.T) {
+	t.Parallel()
+	desired := desiredBy(t)
+	of := func(data string, keys int, manifests int) *v1alpha1.Replicator {
+		copies := make([]string, keys)
+		for i := range copies {
+			copies[i] = fmt.Sprintf(`"%d":"(hidden: data.a)"`, i)
+		}
+		r := withSecret(v1alpha1.Override{MergePatch: rawJSON(`{"data":{` + strings.Join(copies, ",") + `}}`)})
+		r.Spec.Manifests = nil
+		for i := range manifests {
+			r.Spec.Manifests = append(r.Spec.Manifests, raw(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"db-%d"},"data":%s}`, i, data))
+		}
+		return r
+	}
+	large := `{"a":"` + strings.Repeat("AAAA", 75_000) + `"}`
+	for name, tc := range map[string]struct {
+		of   *v1alpha1.Replicator
+		want error
+	}{
+		"as it is":                  {of(large, 0, 8), nil},
+		"twice":                     {of(large, 1, 8), nil},
+		"in an object too often":    {of(large, 4, 1), errTooMuch},
+		"in all together too often": {of(large, 2, 12), errTooMuchOfAll},
+		"maps":                      {of(`{"a":[`+strings.Repeat("{},", 1000)+`{}]}`, 70, 1), errNoTexts},
+		"no map":                    {of(`["a"]`, 1, 1), errNoTexts},
+		"nothing":                   {of(`null`, 0, 1), nil},
+	} {
+		if _, err := desired(tc.of, nil); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
 	}
 }
 
