@@ -29,15 +29,15 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	target := p.target(found)
 	home := p.asked.home
 	desired, unclear := p.engine.cfg.desired(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, target)
+	p.awaits = errors.Is(unclear, ErrPending) || errors.Is(unclear, ErrWaiting)
 	switch {
 	case errors.Is(unclear, ErrPending): // nothing else brings the work back
-		p.awaits = true
 		unclear = fmt.Errorf("finding what is desired in %s: %w: %v", p.at, ErrWaiting, unclear) //nolint:errorlint // it waits
 	case unclear != nil:
 		unclear = fmt.Errorf("finding what is desired in %s: %w", p.at, unclear)
 	}
 	if unclear != nil && len(desired) == 0 {
-		done.Objects, done.Err = there(target), unclear
+		done.Objects, done.Err, done.unknown = there(target), unclear, p.awaits
 		return
 	}
 	wants := p.wantedOf(ctx, desired)

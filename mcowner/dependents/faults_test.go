@@ -108,8 +108,7 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 	}{
 		"as desired":                   {is: rollout.Complete, once: rollout.Complete},
 		"not looked":                   {report: report{Result: Result{Err: ErrPending}}, is: rollout.NotLooked, once: rollout.NotLooked},
-		"not known yet":                {report: report{Result: Result{Err: ErrWaiting}, awaits: true}, is: rollout.Unread, once: rollout.Unread},
-		"not known, and refused":       {report: report{Result: Result{Err: errRefused}, awaits: true}, is: rollout.Failed, once: rollout.Other},
+		"not known yet":                {report: report{Result: Result{Err: ErrWaiting}, unknown: true}, is: rollout.Unread, once: rollout.Unread},
 		"not ready":                    {report: report{Result: Result{Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
 		"a wave is not ready":          {report: report{Result: Result{Err: errNotReady, Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
 		"it will not be ready":         {report: report{Result: Result{Unready: stalls}}, is: rollout.Stalled, once: rollout.NotReady},

@@ -273,7 +273,7 @@ type report struct {
 	kinds   []schema.GroupVersionKind
 	again   bool
 	refused bool       // a permit to change the cluster
-	awaits  bool       // it is not known yet what is desired
+	unknown bool       // nothing is known yet of what is desired
 	look    *kindsLook // nil if it is not known of which kinds there is something
 }
 

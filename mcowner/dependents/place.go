@@ -100,7 +100,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 		if panicked := remote.PanicOf(ctx, recover()); panicked != nil {
 			result, err, done.Err = reconcile.Result{}, panicked, panicked
 		}
-		done.refused, done.awaits = p.refused, p.awaits
+		done.refused = p.refused
 		o.end(v)
 		if ctx.Err() == nil { // else its errors say that it was interrupted, which is no news
 			c.report(o, w, v, done)

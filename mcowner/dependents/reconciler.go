@@ -66,8 +66,9 @@ type Reconciler[T client.Object] struct {
 	// that it does not return are deleted.
 	// An error shows in the [Result] of the cluster, and nothing is deleted there. What is returned beside it is applied, up to the first
 	// wave that is not of Namespaces and CRDs: what is missing may belong to any. Later waves wait. One that wraps [ErrWaiting] or
-	// [ErrPending] says that nothing is wrong. It is tried again after pauses that grow to a minute. Desired is called when the owner is changed by others than
-	// Status, and when something has happened in the cluster; for several clusters at once, so it must not change the owner. Required.
+	// [ErrPending] says that nothing is wrong. It is tried again after pauses that grow to a minute. Desired is called when the owner is
+	// changed by others than Status, and when something has happened in the cluster; for several clusters at once, so it must not change
+	// the owner. Required.
 	Desired func(ctx context.Context, owner T, target Target) ([]client.Object, error)
 
 	// Status is given what came of it, ordered by cluster, and writes to the status of the owner, which is stored if that

@@ -142,8 +142,8 @@ func outcomeOf(r report, current bool) rollout.Outcome {
 		return rollout.Complete
 	case errors.Is(r.Err, ErrPending):
 		return rollout.NotLooked
-	case r.awaits && (r.Err == nil || isPassing(r.Err)):
-		return rollout.Unread // it may be known soon, and if not, others need not wait for that
+	case r.unknown:
+		return rollout.Unread // what is there was not compared with anything
 	case !r.refused && (r.Err == nil || errors.Is(r.Err, ErrWaiting)):
 		if current && errors.Is(r.Unready, errStalled) {
 			return rollout.Stalled

@@ -191,29 +191,34 @@ func TestARolloutHaltsWhereWhatWasAppliedHasFailed(t *testing.T) {
 // TestWhatIsNotKnownYetGetsNoPermit: clusters for which Desired cannot tell at first what is desired are changed one after the other all the same.
 func TestWhatIsNotKnownYetGetsNoPermit(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 3)
-	r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1})
-	desired := r.Desired
-	var known atomic.Bool
-	var asked sync.Map
-	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
-		if target.RESTMapper != nil && !known.Load() {
-			asked.Store(target.Cluster, true)
-			return nil, fmt.Errorf("%w: not yet", dependents.ErrPending)
-		}
-		return desired(ctx, owner, target)
-	}
-	told := listen(r)
-	p := w.run(r)
-	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
-	for _, cp := range w.Members {
-		eventually(t, "it is asked what is desired", func() bool { _, is := asked.Load(fleet.ClusterName(cp.Name)); return is })
-	}
-	known.Store(true)
-	w.next("job-1")
-	eventually(t, "the others say that they wait", func() bool { return told.waiting("a") == 2 && p.isAtRest() })
-	if n := len(w.having("job-1")); n != 1 {
-		t.Errorf("%d clusters are changed at once", n)
+	for name, why := range map[string]error{"pending": dependents.ErrPending, "waiting": dependents.ErrWaiting} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1})
+			desired := r.Desired
+			var known atomic.Bool
+			var asked sync.Map
+			r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+				if target.RESTMapper != nil && !known.Load() {
+					asked.Store(target.Cluster, true)
+					return nil, fmt.Errorf("%w: not known yet", why)
+				}
+				return desired(ctx, owner, target)
+			}
+			told := listen(r)
+			p := w.run(r)
+			w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
+			for _, cp := range w.Members {
+				eventually(t, "it is asked what is desired", func() bool { _, is := asked.Load(fleet.ClusterName(cp.Name)); return is })
+			}
+			known.Store(true)
+			w.next("job-1")
+			eventually(t, "the others say that they wait", func() bool { return told.waiting("a") == 2 && p.isAtRest() })
+			if n := len(w.having("job-1")); n != 1 {
+				t.Errorf("%d clusters are changed at once", n)
+			}
+		})
 	}
 }
 
