@@ -29,8 +29,8 @@ func CheckNames(namespace, name string) error {
 // ErrBeyond says that a request was not sent, as it leads to something else than the server of its config.
 var ErrBeyond = errors.New("the request was not sent: its path leads beyond the server")
 
-// Confine has requests refused that do not stay below the path of a config's server, as those of all clusters behind a gateway have one host
-// and one credential. The error wraps [ErrBeyond], and names the server as whose.
+// Confine refuses requests of a config that do not stay below the path of its server: all clusters behind a gateway have one host, and one
+// credential. The error wraps [ErrBeyond], and names the server as whose.
 func Confine(cfg *rest.Config, whose string) {
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {

@@ -444,11 +444,7 @@ func TestWhatTheCacheDoesNotKnowYet(t *testing.T) {
 		}
 		return desired(ctx, owner, target)
 	}
-	w.Members = nil // reported below
-	p := w.run(r)
-	if err := p.members.Set(fleet.Member{Name: "member-1", Config: p.power.feed(ear.listen(one.Config()))}); err != nil {
-		t.Fatal(err)
-	}
+	p := w.runBehind(ear, one, r)
 	before := map[string]*corev1.ConfigMap{}
 	for _, name := range []string{"changed", "deleted"} {
 		w.create(w.Local, w.owner(name, one.Name))

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
@@ -110,11 +109,7 @@ func TestWhatACacheDoesNotHaveYetIsReadAndNotWrittenInVain(t *testing.T) {
 	ear := newEar(t)
 	r := w.spread()
 	all := reportsOf(t, r)
-	w.Members = nil // reported below
-	p := w.run(r)
-	if err := p.members.Set(fleet.Member{Name: "member-1", Config: p.power.feed(ear.listen(one.Config()))}); err != nil {
-		t.Fatal(err)
-	}
+	p := w.runBehind(ear, one, r)
 	w.create(w.Local, w.owner("a", one.Name))
 	all.is("a", dependents.Applied, dependents.Unchanged)
 	eventually(t, "all is at rest, and the cache knows of it", func() bool { return p.isAtRest() && p.knows(one, w.mustGet(one, copyOf("a"))) })

@@ -466,6 +466,17 @@ func (e *ear) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets idle connections of the transport be closed.
 func (e *ear) WrappedRoundTripper() http.RoundTripper { return e.through }
 
+// runBehind runs a reconciler with one member, on the way to which watches can fall silent.
+func (w *world) runBehind(e *ear, cp *mctest.ControlPlane, r *dependents.Reconciler[*corev1.ConfigMap]) *process {
+	w.t.Helper()
+	w.Members = nil
+	p := w.run(r)
+	if err := p.members.Set(fleet.Member{Name: fleet.ClusterName(cp.Name), Config: p.power.feed(e.listen(cp.Config()))}); err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
 type silentBody struct {
 	io.ReadCloser
 	silent, closed <-chan struct{}

@@ -103,7 +103,7 @@ func (c *children) override(ctx context.Context, j job, all []*unstructured.Unst
 	if err != nil {
 		return err
 	}
-	defer func() { c.give(has) }()
+	defer c.give(has)
 	if has.child == nil {
 		if has.child, err = startChild(ctx); err != nil {
 			return fmt.Errorf("%w: starting a process for overrides: %w", dependents.ErrPending, err)

@@ -79,7 +79,7 @@ func (s Scan) eachOf(ctx context.Context, a *Access, at Session, k Kind, selecto
 	return errors.Join(errs...)
 }
 
-// errUnserved says that the cluster does not serve a kind.
+// errUnserved says that the cluster does not serve a kind in the version in which it was listed.
 var errUnserved = errors.New("the cluster does not serve that version")
 
 // eachIn is Each for what options select.

@@ -57,7 +57,7 @@ func (at Session) Life() any {
 	return at.Engagement
 }
 
-// onEnd has done called when another cluster may answer by the name. The local cluster is always the same.
+// onEnd calls done when another cluster may answer by the name. The local cluster is always the same.
 func (at Session) onEnd(done func()) {
 	switch {
 	case at.Guest != nil:

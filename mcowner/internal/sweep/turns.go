@@ -45,7 +45,7 @@ const (
 	longestReason = 200  // in bytes
 )
 
-// ownerHash stands for an owner in a cluster.
+// ownerHash stands for an owner as a reference has it, with the cluster that is meant. An ownerKey is one that is there.
 type ownerHash [sha256.Size]byte
 
 func hashOf(owner mcowner.Reference) ownerHash {
