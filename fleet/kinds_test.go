@@ -487,6 +487,36 @@ func TestAReaderWaitsUntilTheKindIsSyncedOrFails(t *testing.T) {
 	})
 }
 
+// TestAnErrorSaysWhetherASourceGoesOnTrying, so that whoever waits for the kind is told.
+func TestAnErrorSaysWhetherASourceGoesOnTrying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKindsWorld(t.Context())
+		w.unmapped.Store(&errNo)
+		mustBeTried := func(what string, want bool) {
+			t.Helper()
+			err, is := errors.AsType[*notSyncedError](w.serve(t.Context(), keyOfPods()))
+			if !is || err.IsTried() != want {
+				t.Errorf("%s: it is tried: %t, want %t (%v)", what, !want, want, err)
+			}
+		}
+		_ = w.ensure(t.Context(), keyOfPods())
+		mustBeTried("read alone", false)
+		ctx, end := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() { defer close(over); _ = w.await(ctx, keyOfPods()) }()
+		synctest.Wait()
+		mustBeTried("with a source", true)
+		end()
+		<-over
+		mustBeTried("after the source", false)
+		w.unmapped.Store(nil)
+		<-time.After(w.most)
+		_ = w.ensure(t.Context(), keyOfPods())
+		w.report(w.lister(keyOfPods()), listing, errNo)
+		mustBeTried("listed by an informer", true)
+	})
+}
+
 func TestAKindFailsWhileOneThatListsItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newKindsWorld(t.Context())

@@ -130,6 +130,20 @@ func TestARefusalIsTold(t *testing.T) {
 	}
 }
 
+// TestWhatIsNotServedIsNotGone: an API server says not found of a version that it does not serve any more, too.
+func TestWhatIsNotServedIsNotGone(t *testing.T) {
+	t.Parallel()
+	unserved := apierrors.NewGenericServerResponse(404, "delete", schema.GroupResource{Resource: "secrets"}, "dependent", "404 page not found", 0, true)
+	k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")}
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan} {
+		_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, &written{err: unserved}, Session{ID: mcowner.ByName("member")}, k,
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "dependent", UID: "4", ResourceVersion: "77"}}, nil, policy)
+		if err == nil {
+			t.Errorf("with the policy %s, it is taken for gone", policy)
+		}
+	}
+}
+
 // TestWhatHasNoNameIsNotTouched: it would be something else, in a cluster that has not listed it.
 func TestWhatHasNoNameIsNotTouched(t *testing.T) {
 	t.Parallel()
