@@ -205,6 +205,28 @@ func TestANamespaceHoldsFewWorkers(t *testing.T) {
 	}
 }
 
+// TestANamespaceThatHasATurnLeavesTheNextToOthers, also if it has waited for longer.
+func TestANamespaceThatHasATurnLeavesTheNextToOthers(t *testing.T) {
+	t.Parallel()
+	var c children
+	turns := make([]*turn, mostChildren)
+	for i, namespace := range []string{"a", "a", "b", "d"} {
+		turns[i], _ = c.ask(namespace)
+	}
+	_, again := c.ask("a")
+	_, first := c.ask("c")
+	c.give(turns[2])
+	select {
+	case <-first.turn:
+	default:
+		t.Error("one that has two turns has a third one, and another none")
+	}
+	c.give(turns[3])
+	if has := <-again.turn; has.of != c.spaces["a"] {
+		t.Error("what nobody else waits for is not given")
+	}
+}
+
 // TestARolloutOfManyTargetsGoesOn with as many workers as the controller has, none of which is refused for long.
 func TestARolloutOfManyTargetsGoesOn(t *testing.T) {
 	t.Parallel()
