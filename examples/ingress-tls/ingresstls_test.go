@@ -5,9 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -241,26 +239,15 @@ func handshake(t *testing.T, server, cli *corev1.Secret, host string) error {
 	pool.AppendCertsFromPEM(server.Data["ca.crt"])
 	certificate, err := tls.X509KeyPair(server.Data["tls.crt"], server.Data["tls.key"])
 	must(t, err)
-	a, b := net.Pipe()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		conn := tls.Server(b, &tls.Config{
-			Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS13,
-		})
-		_, _ = conn.Write([]byte("hello"))
-		_ = b.Close()
-	}()
 	config := &tls.Config{RootCAs: pool, ServerName: host, MinVersion: tls.VersionTLS13}
 	if cli != nil {
 		own, err := tls.X509KeyPair(cli.Data["client.crt"], cli.Data["client.key"])
 		must(t, err)
 		config.Certificates = []tls.Certificate{own}
 	}
-	_, err = io.ReadFull(tls.Client(a, config), make([]byte, 5))
-	_ = a.Close()
-	<-done
-	return err
+	return stage.Handshake(t, &tls.Config{
+		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS13,
+	}, config)
 }
 
 func must(t *testing.T, err error) {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -172,22 +170,13 @@ func handshake(t *testing.T, server, cli *corev1.Secret, host string) error {
 	trusted.AppendCertsFromPEM(server.Data["ca.crt"])
 	certificate, err := tls.X509KeyPair(server.Data["tls.crt"], server.Data["tls.key"])
 	must(t, err)
-	a, b := net.Pipe()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		config := &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted, MinVersion: tls.VersionTLS13}
-		_, _ = tls.Server(b, config).Write([]byte("hello"))
-		_ = b.Close()
-	}()
 	config := &tls.Config{RootCAs: trusted, ServerName: host, MinVersion: tls.VersionTLS13}
 	if cli != nil {
 		own, err := tls.X509KeyPair(cli.Data["client.crt"], cli.Data["client.key"])
 		must(t, err)
 		config.Certificates = []tls.Certificate{own}
 	}
-	_, err = io.ReadFull(tls.Client(a, config), make([]byte, 5))
-	_ = a.Close()
-	<-done
-	return err
+	return stage.Handshake(t, &tls.Config{
+		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted, MinVersion: tls.VersionTLS13,
+	}, config)
 }

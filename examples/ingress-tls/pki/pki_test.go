@@ -4,13 +4,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fleet-runtime/fleet-runtime/examples/ingress-tls/pki"
+	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
 
 const (
@@ -229,20 +228,11 @@ func handshake(t *testing.T, server pki.Pair, clients []byte, client *pki.Pair, 
 		}
 		return []tls.Certificate{c}
 	}
-	a, b := net.Pipe()
-	answers := make(chan struct{})
-	go func() {
-		defer close(answers)
-		conn := tls.Server(b, &tls.Config{Certificates: load(server), ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(clients), MinVersion: tls.VersionTLS13})
-		_, _ = conn.Write([]byte("hello"))
-		_ = b.Close()
-	}()
 	config := &tls.Config{RootCAs: pool(servers), ServerName: host, MinVersion: tls.VersionTLS13}
 	if client != nil {
 		config.Certificates = load(*client)
 	}
-	_, err := io.ReadFull(tls.Client(a, config), make([]byte, 5))
-	_ = a.Close()
-	<-answers
-	return err
+	return stage.Handshake(t, &tls.Config{
+		Certificates: load(server), ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(clients), MinVersion: tls.VersionTLS13,
+	}, config)
 }
