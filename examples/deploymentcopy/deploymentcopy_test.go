@@ -139,7 +139,7 @@ func TestDeploymentsAreCopied(t *testing.T) {
 		patch(t, cluster1, deployment("default", "moves"), `{"metadata":{"finalizers":null}}`)
 		remove(t, cluster1, deployment("default", "moves"))
 		p = run()
-		isGone(t, cluster2, "moves")
+		stage.Within(t, time.Minute, "its copy is swept", func() bool { return get(t, cluster2, "default", "moves") == nil })
 	})
 	t.Run("a target leaves, and keeps its copies, for which no original waits", func(t *testing.T) {
 		label(t, cluster1, secret3, `{"role":"target"}`)
