@@ -133,18 +133,23 @@ type wanted struct {
 func (p *placement) wantedOf(ctx context.Context, desired []client.Object) []wanted {
 	wants := make([]wanted, len(desired))
 	for i, obj := range desired {
-		w := wanted{obj: obj}
-		if w.kind, w.err = p.engine.kindOf(ctx, obj); w.err == nil {
-			var misread error
-			w.wave, misread = waveOf(w.kind.GroupKind(), obj)
-			w.Policy, w.err = p.asked.policy.of(p.asked.owner, obj)
-			if w.err = errors.Join(w.err, misread); w.err != nil {
-				w.err = fmt.Errorf("%s of %s: %w", w.kind.Describe(obj), p.at, w.err)
-			}
-		}
-		wants[i] = w
+		wants[i] = p.want(ctx, obj)
 	}
 	return wants
+}
+
+func (p *placement) want(ctx context.Context, obj client.Object) (w wanted) {
+	var malformed, misread error
+	w.obj, malformed = jsonValues(obj)
+	if w.kind, w.err = p.engine.kindOf(ctx, w.obj); w.err != nil {
+		return w
+	}
+	w.wave, misread = waveOf(w.kind.GroupKind(), w.obj)
+	w.Policy, w.err = p.asked.policy.of(p.asked.owner, w.obj)
+	if w.err = errors.Join(malformed, w.err, misread); w.err != nil {
+		w.err = fmt.Errorf("%s of %s: %w", w.kind.Describe(w.obj), p.at, w.err)
+	}
+	return w
 }
 
 // kindOf returns the kind of an object that is desired. One of another version is of the kind as well.
@@ -224,12 +229,8 @@ func (p *placement) target(found []dependent) Target {
 func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectResult {
 	result := ObjectResult{Kind: w.kind.GroupVersionKind, Key: client.ObjectKeyFromObject(w.obj)}
 	var obj client.Object
-	switch result.Err = cmp.Or(w.err, unknown); {
-	case result.Err != nil:
-	case w.shared:
-		obj, result.State, result.Err = p.share(ctx, w)
-	default:
-		obj, result.State, result.Err = p.apply(ctx, w)
+	if result.Err = cmp.Or(w.err, unknown); result.Err == nil {
+		obj, result.State, result.Err = p.make(ctx, w)
 	}
 	result.Err = p.unquoted(w.kind, result.Err, w.obj, obj)
 	if obj != nil {
@@ -245,6 +246,15 @@ func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectR
 		p.engine.ledger.settled(p.work.owner, key)
 	}
 	return result
+}
+
+// make applies one dependent, or shares one. A panic of what its type does is its error.
+func (p *placement) make(ctx context.Context, w wanted) (obj client.Object, state State, err error) {
+	defer remote.Recovered(ctx, &err)
+	if w.shared {
+		return p.share(ctx, w)
+	}
+	return p.apply(ctx, w)
 }
 
 // stateOf returns the state of a dependent about which something went wrong.

@@ -2,6 +2,7 @@ package dependents_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,4 +106,63 @@ func TestWhatIsDesiredMaySayWhatIsTheServersToSay(t *testing.T) {
 	}
 	w.remove(w.Local, "a")
 	w.isGone(one, copyOf("a"))
+}
+
+// uncopyable is an object that cannot be copied.
+type uncopyable struct{ *unstructured.Unstructured }
+
+// DeepCopyObject implements runtime.Object.
+func (uncopyable) DeepCopyObject() runtime.Object { panic("it is not to be copied") }
+
+// TestWhatIsDesiredMayHaveTheTypesOfGo: what JSON has for them is applied, and the annotations that are for the controller are read. Of what JSON
+// has nothing for, or what panics, one is told, and the rest is applied.
+func TestWhatIsDesiredMayHaveTheTypesOfGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	loop := map[string]any{}
+	loop["again"] = loop
+	cases := map[string]struct {
+		content map[string]any
+		says    string
+	}{
+		"strings": {map[string]any{"data": map[string]string{"n": "1"}}, ""},
+		"lists":   {map[string]any{"metadata": map[string]any{"finalizers": []string{"example.com/test"}}, "data": map[string]any{"n": "1"}}, ""},
+		"ints":    {map[string]any{"immutable": false, "data": map[string]any{"n": "1"}, "metadata": map[string]any{"generation": 1}}, ""},
+		"waves":   {map[string]any{"metadata": map[string]any{"annotations": map[string]string{dependents.WaveAnnotation: "first"}}}, "32 bits"},
+		"any":     {map[string]any{"data": map[any]any{"n": "1"}}, "its content is no JSON"},
+		"a-loop":  {map[string]any{"data": loop}, "its content is no JSON"},
+
+		"uncopyable": {nil, "it is not to be copied"},
+	}
+	of := func(owner string) client.Object {
+		u, metadata := &unstructured.Unstructured{Object: map[string]any{}}, map[string]any{"namespace": w.ns, "name": owner + "-hostile"}
+		maps.Copy(u.Object, cases[owner].content)
+		given, _ := u.Object["metadata"].(map[string]any)
+		maps.Copy(metadata, given)
+		u.Object["metadata"] = metadata
+		u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		if owner == "uncopyable" {
+			return uncopyable{u}
+		}
+		return u
+	}
+	r := w.spread()
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		good := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: owner.Name + "-good"}}
+		return []client.Object{of(owner.Name), good}, nil
+	}
+	w.run(r)
+	for name := range cases {
+		w.create(w.Local, w.owner(name, one.Name))
+	}
+	for name, c := range cases {
+		eventually(t, "what is desired beside "+name+" is there", func() bool { return w.get(one, name+"-good") != nil })
+		if c.says != "" {
+			w.told(w.Local, name, dependents.EventFailed, c.says)
+			continue
+		}
+		eventually(t, name+" is there", func() bool { cm := w.get(one, name+"-hostile"); return cm != nil && cm.Data["n"] == "1" })
+	}
+	w.change(one, "lists-hostile", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
 }

@@ -165,5 +165,6 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 	}
 	p.o.remember(p.keyOf(w.kind, obj), fingerprint{uid: obj.GetUID()})
 	p.o.did(EventCreated, p.at.Name(), w.kind.Describe(obj))
+	p.unseen = p.engine.cfg.paces.orDefaults().again
 	return obj, Applied, nil
 }

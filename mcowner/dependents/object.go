@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -78,6 +79,7 @@ func (p *placement) create(ctx context.Context, w wanted, config *unstructured.U
 		return nil, "", fmt.Errorf("creating %s in %s: %w", what, p.at, err)
 	}
 	p.o.did(EventCreated, p.at.Name(), what)
+	p.unseen = p.engine.cfg.paces.orDefaults().again
 	obj, err := p.seen(w.kind, desired, created)
 	if err == nil && deleted {
 		p.o.corrected(key, time.Now())
@@ -288,7 +290,11 @@ func (p *placement) seen(k remote.Kind, desired hash, result *unstructured.Unstr
 func (p *placement) existing(ctx context.Context, k remote.Kind, wanted client.Object) (client.Object, error) {
 	existing, err := p.get(ctx, p.cache(), k, wanted)
 	before, _ := p.o.was(p.keyOf(k, wanted))
-	if err == nil && before.isAfter(existing) || apierrors.IsNotFound(err) && before.uid != "" {
+	missing := apierrors.IsNotFound(err) && before.uid != ""
+	if missing {
+		p.unseen = cmp.Or(p.unseen, mostPause)
+	}
+	if err == nil && before.isAfter(existing) || missing {
 		return p.get(ctx, p.at.Cluster.GetAPIReader(), k, wanted)
 	}
 	return existing, err

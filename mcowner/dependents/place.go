@@ -50,6 +50,9 @@ type placement struct {
 	awaits bool
 	// outdated says that what is desired may hang on a kind that was remembered as not served, and is.
 	outdated bool
+	// unseen is when it is looked again at what was created, and the cache does not have yet, zero if it has all: no event tells of what is deleted
+	// before it has it, where a watch was interrupted meanwhile.
+	unseen time.Duration
 }
 
 // isOver reports whether an error says that a request got no answer, and others got none before: the rest is left to the next
@@ -297,12 +300,17 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	}
 }
 
-// untilFresh returns when what is desired is to be asked for again, as it is served by now, zero for never.
+// untilFresh returns when to look again although all is as desired, zero for never: what is desired is served by now, or what is there was not
+// seen yet.
 func (p *placement) untilFresh() time.Duration {
-	if p.outdated {
+	switch {
+	case p.outdated:
 		return comingPause
+	case p.unseen > 0:
+		return p.unseen + rand.N(p.unseen/3+1) //nolint:gosec // it hides nothing
+	default:
+		return 0
 	}
-	return 0
 }
 
 // untilRelease returns when a cluster that had the name before holds up nothing any more, zero for never.
