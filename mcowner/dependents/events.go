@@ -57,6 +57,7 @@ const (
 const mostEvents = 10_000
 
 func (o *ownerState) emit(e ownerEvent) {
+	e.note = oneline.Text(e.note, maxNote)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.events) < mostEvents {
@@ -100,7 +101,7 @@ func (o *ownerState) stopTelling(results []Result) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	maps.DeleteFunc(o.told, func(t topic, _ string) bool { return t.of <= topicReplaced && !concerns[t.in] })
+	maps.DeleteFunc(o.told, func(t topic, _ hash) bool { return t.of <= topicReplaced && !concerns[t.in] })
 }
 
 // tellAll tells what keeps clusters from being as desired, and records all events.

@@ -29,7 +29,7 @@ type ownerState struct {
 	named     map[mcreconcile.ClusterName][]record.Site // the sites of the record
 	changes   uint64                                    // of members, that may have changed the targets
 	parts     map[mcreconcile.ClusterName]*part
-	told      map[topic]string  // the last event, by what it is about
+	told      map[topic]hash    // of what the last event said, by what it is about
 	events    []ownerEvent      // to be recorded
 	conflicts int               // of storing it, in a row
 	progress  *rollout.Progress // nil if clusters need not wait for others
@@ -80,7 +80,7 @@ func (f fingerprint) isAfter(cached client.Object) bool {
 }
 
 func newOwnerState(req mcreconcile.Request) *ownerState {
-	return &ownerState{req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]string{}}
+	return &ownerState{req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}}
 }
 
 func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {
@@ -363,7 +363,7 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 	case before.ref.UID != p.ref.UID:
 		o.recordLocked(o.readLocked(p.owner, keys))
 		o.parts, o.progress, p.seq = map[mcreconcile.ClusterName]*part{}, nil, before.seq+1
-		o.told, o.events = map[topic]string{}, nil // they were about the other one
+		o.told, o.events = map[topic]hash{}, nil // they were about the other one
 	default:
 		p.seq = before.seq + 1
 		if isOlder(p.owner, before.owner) {
@@ -400,13 +400,15 @@ func (o *ownerState) wantTargets() {
 func (o *ownerState) isNews(about topic, message string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.told[about] == message {
-		return false
-	}
+	said, isSaid := o.told[about]
 	if message == "" {
 		delete(o.told, about)
-	} else {
-		o.told[about] = message
+		return isSaid
 	}
+	now := hashOf([]byte(message))
+	if isSaid && said == now {
+		return false
+	}
+	o.told[about] = now
 	return true
 }

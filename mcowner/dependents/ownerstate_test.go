@@ -72,7 +72,7 @@ func TestAPlanKnowsWhatWasWrittenLast(t *testing.T) {
 		t.Errorf("the plan is of version %s, the %dth, with the sites %v", v.owner.GetResourceVersion(), v.seq, v.sites)
 	}
 	o.remember(dependentKey{cluster: "a"}, fingerprint{})
-	o.told[topic{topicCluster, "a"}], o.events = "wrong", []ownerEvent{{}}
+	o.told[topic{topicCluster, "a"}], o.events = hash{1}, []ownerEvent{{}}
 	o.replan(owner("2", "8", "b"), testKeys)
 	if len(o.told)+len(o.events) > 0 {
 		t.Errorf("of another owner there is %v, and %v to be recorded", o.told, o.events)

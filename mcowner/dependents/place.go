@@ -100,7 +100,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	p := &placement{engine: c, asked: v, o: o, work: w, at: at, leaving: leaving, until: time.Now().Add(c.access.Timeout), unasked: map[schema.GroupKind]bool{}}
 	done := report{Result: Result{Cluster: w.in, Targeted: v.targeted}}
 	defer func() {
-		if panicked := remote.PanicOf(ctx, recover()); panicked != nil {
+		if panicked := brief(remote.PanicOf(ctx, recover())); panicked != nil {
 			result, err, done.Err = reconcile.Result{}, panicked, panicked
 		}
 		done.refused = p.refused
@@ -262,6 +262,7 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 // conclude says when to try again, and what is an error of the work: what is waited for is none, nor is a place that is taken. A member
 // that leaves waits for errors alone, so there it is one. Whoever writes against the controller time and again shows in the result.
 func (p *placement) conclude(done *report) (reconcile.Result, error) {
+	done.Err, done.Unready = brief(done.Err), brief(done.Unready)
 	outdated := isOutdated(done.Err)
 	attempts, awaited := p.o.retried(p.at.Name(), outdated), p.o.awaited(p.at.Name(), p.awaits)
 	if outdated && attempts >= contended {

@@ -25,7 +25,8 @@ type Result struct {
 
 	// Err says what keeps the cluster from being as desired. It is nil if nothing does. With errors.Is it may be
 	// [ErrPending] or [ErrWaiting]; with errors.As it may be a fleet.StateError if the cluster is not ready, a [ConflictError],
-	// or an error of the API server.
+	// or an error of the API server. Of what it says about one object, what is beyond two kilobytes is cut off, and so is what an
+	// API server has answered, with most of its details.
 	Err error
 
 	// Unready says what of that which is as desired is not ready, by the rules of [WaveAnnotation]. It is looked for if the owner's
@@ -61,7 +62,7 @@ type ObjectResult struct {
 	// UID is empty if the object is not there.
 	UID   types.UID
 	State State
-	// Err says why the object is not as desired, nil if it is.
+	// Err says why the object is not as desired, nil if it is. It is no longer than that of a Result.
 	Err error
 	// Since is when State became what it is.
 	Since time.Time
