@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -212,6 +213,17 @@ func there(t Target) []ObjectResult {
 		}
 	}
 	return results
+}
+
+// onlyOfKinds takes from results the objects that are not of their type of Kinds, as [Result.Dependents] promises: those that were read in
+// another version, as the cluster serves no other, or as metadata.
+func (c *engine) onlyOfKinds(results []ObjectResult) {
+	for i, r := range results {
+		k := c.kindNoted(r.Kind)
+		if r.Object != nil && r.State != Deleting && c.isFixed(k) && reflect.TypeOf(r.Object) != reflect.TypeOf(k.Proto) {
+			results[i].Object = nil
+		}
+	}
 }
 
 // target describes the cluster to the user's function.

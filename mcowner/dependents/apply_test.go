@@ -10,9 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
 // TestAKindThatCannotBeNotedIsRefused, whatever MoreKinds allows, and is none of the likely ones: it would be noted for ever.
@@ -39,6 +42,29 @@ func TestAKindThatCannotBeNotedIsRefused(t *testing.T) {
 	gadget := desired[0].GetObjectKind().GroupVersionKind()
 	if likely := a.engine.likelyKinds(t.Context(), &corev1.ConfigMap{}, "a"); !slices.Equal(likely, []schema.GroupVersionKind{gadget}) {
 		t.Errorf("%v are likely, want %v", likely, gadget)
+	}
+}
+
+// TestResultsHaveObjectsOfTheTypesOfKinds: who reads them relies on that. What is being deleted is no dependent any more.
+func TestResultsHaveObjectsOfTheTypesOfKinds(t *testing.T) {
+	t.Parallel()
+	c := &engine{kinds: []remote.Kind{{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Proto: &corev1.ConfigMap{}}}}
+	typed, untyped, metadata := &corev1.ConfigMap{}, &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
+	v1, v2 := c.kinds[0].GroupVersionKind, schema.GroupVersionKind{Version: "v2", Kind: "ConfigMap"}
+	results := []ObjectResult{
+		{Kind: v1, Object: typed},
+		{Kind: v1},
+		{Kind: v2, State: Deleting, Object: metadata},
+		{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Gadget"}, Object: untyped},
+		{Kind: v2, Object: untyped},
+		{Kind: v1, State: Waiting, Object: untyped},
+		{Kind: v1, State: Waiting, Object: metadata},
+	}
+	c.onlyOfKinds(results)
+	for i, want := range []client.Object{typed, nil, metadata, untyped, nil, nil, nil} {
+		if got := results[i].Object; got != want {
+			t.Errorf("the object of result %d is a %T, want a %T", i, got, want)
+		}
 	}
 }
 

@@ -103,6 +103,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 		if panicked := brief(remote.PanicOf(ctx, recover())); panicked != nil {
 			result, err, done.Err = reconcile.Result{}, panicked, panicked
 		}
+		c.onlyOfKinds(done.Objects)
 		done.refused = p.refused
 		o.end(v)
 		if ctx.Err() == nil { // else its errors say that it was interrupted, which is no news

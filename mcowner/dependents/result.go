@@ -66,7 +66,8 @@ type ObjectResult struct {
 	Err error
 	// Since is when State became what it is.
 	Since time.Time
-	// Object is the dependent as last seen, nil if it is not there, or not the owner's. It is shared, and must not be changed.
+	// Object is the dependent as last seen, nil if it is not there, or not the owner's, or could not be read in its type of Kinds. If it is
+	// being deleted, it may be the metadata alone. It is shared, and must not be changed.
 	Object client.Object
 }
 
