@@ -232,16 +232,17 @@ var errUnlooked = fmt.Errorf("%w: not all kinds that are noted were looked for y
 
 // lacks reports whether the owner has nothing of a kind in the cluster, and finds it out where it is not known.
 func (p *placement) lacks(ctx context.Context, k remote.Kind) (bool, error) {
-	switch may, known := p.o.presence(p.at.Name(), p.at.Life(), k.GroupKind()); {
-	case may || known:
+	may, known := p.o.presence(p.at.Name(), p.at.Life(), k.GroupKind())
+	if may || known {
 		return !may, nil
-	case p.engine.access.IsUnserved(p.at, k):
-		return true, nil // it would be watched until it is
-	case p.isUnsure(k):
-		return p.isAbsent(ctx, k)
-	default:
-		return false, nil
 	}
+	if _, is := p.engine.access.Served(p.at, k); !is {
+		return true, nil // it would be watched until it is
+	}
+	if p.isUnsure(k) {
+		return p.isAbsent(ctx, k)
+	}
+	return false, nil
 }
 
 // mostAbsences is how many kinds are remembered of which there is nothing in a cluster.

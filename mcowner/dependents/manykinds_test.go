@@ -55,6 +55,18 @@ func TestWhatAnOwnerNeedsCostsLittle(t *testing.T) {
 	}
 }
 
+// TestAKindIsNeededInTheVersionThatIsServed, and in that of Kinds, which may be served again.
+func TestAKindIsNeededInTheVersionThatIsServed(t *testing.T) {
+	t.Parallel()
+	kind := schema.GroupKind{Group: "example.com", Kind: "Gadget"}
+	c := &engine{kinds: []remote.Kind{remote.Untyped(kind.WithVersion("v1"))}}
+	left := map[watchKey]watched{{"member", kind.WithVersion("v1")}: {}, {"member", kind.WithVersion("v2")}: {}, {"member", kind.WithVersion("v3")}: {}}
+	c.needlessIn("member", []schema.GroupVersionKind{kind.WithVersion("v2")}, left)
+	if _, is := left[watchKey{"member", kind.WithVersion("v3")}]; !is || len(left) != 1 {
+		t.Errorf("needless are %v, want v3 alone", left)
+	}
+}
+
 // TestTheKindsOfManyOwnersAreSweptInTurn: somebody may note on each as many as an owner can note, and each costs a list in each cluster.
 func TestTheKindsOfManyOwnersAreSweptInTurn(t *testing.T) {
 	t.Parallel()

@@ -235,7 +235,7 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 		return
 	}
 	for _, k := range p.kindsInTurn(p.kindsHere()) {
-		if p.engine.access.IsUnserved(p.at, k) {
+		if _, is := p.engine.access.Served(p.at, k); !is {
 			continue // it would be watched until it is
 		}
 		found, err := p.listInTurn(ctx, k)

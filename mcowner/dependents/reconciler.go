@@ -155,7 +155,8 @@ type Target struct {
 	// Cluster is its name, and Labels are those of the member.
 	Cluster mcreconcile.ClusterName
 	Labels  map[string]string
-	// Dependents are those that the owner has there now, as last seen. They are shared, and must not be changed.
+	// Dependents are those that the owner has there now, as last seen: of the types of Kinds, or unstructured where the cluster serves
+	// other versions of a kind alone. They are shared, and must not be changed.
 	Dependents []client.Object
 	// RESTMapper is that of the cluster, nil if only the kinds of what is returned count. It may ask the cluster. That a kind is not served
 	// may have been so ten seconds ago.

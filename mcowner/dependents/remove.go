@@ -53,6 +53,7 @@ func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Obje
 		}
 	}
 	deleted, err := remote.TakeAway(ctx, p.engine.access, p.writer, p.at, k, obj, mine, policy)
+	p.noteUnserved(k.Of(obj), err)
 	if errors.Is(err, remote.ErrEmptying) {
 		return fmt.Errorf("%w: %w", err, errGoing)
 	}
@@ -125,13 +126,19 @@ func (p *placement) kindsNoted() []remote.Kind {
 	return kinds
 }
 
-// served returns a kind in another version if the cluster does not serve this one any more: the objects are the same.
+// served returns a kind in another version if the cluster does not serve this one any more: the objects are the same. That holds for Kinds too:
+// what is desired of them waits, and what is not desired any more goes in the other version.
 func (p *placement) served(k remote.Kind) remote.Kind {
-	if p.engine.isFixed(k) {
-		return k
-	}
 	other, _ := p.engine.access.Served(p.at, k)
 	return other
+}
+
+// noteUnserved asks the cluster anew whether it serves a kind in its version, if an error may say that it does not. What was served once is
+// taken for served until then, and the next attempt has the version that is.
+func (p *placement) noteUnserved(k remote.Kind, err error) {
+	if apierrors.IsNotFound(err) {
+		k.IsUnserved(p.at)
+	}
 }
 
 // kindNoted returns a kind that was noted. It may be none of the controller's any more.

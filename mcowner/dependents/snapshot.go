@@ -58,6 +58,7 @@ func (p *placement) listIn(ctx context.Context, k remote.Kind, namespace string)
 	defer cancel()
 	err = p.at.Cluster.GetAPIReader().List(ctx, list, &client.ListOptions{Namespace: namespace, LabelSelector: selector})
 	if err != nil {
+		p.noteUnserved(k, err)
 		return nil, fmt.Errorf("listing %s: %w", k.GroupKind(), err)
 	}
 	return objs, meta.EachListItem(list, func(item runtime.Object) error {

@@ -85,6 +85,7 @@ func (c *engine) needlessIn(name mcreconcile.ClusterName, kinds []schema.GroupVe
 			}
 		}
 		delete(left, watchKey{name, c.kindNoted(kind).GroupVersionKind})
+		delete(left, watchKey{name, kind}) // where the cluster does not serve the version of Kinds
 	}
 }
 
