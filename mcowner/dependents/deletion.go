@@ -136,6 +136,13 @@ func (d *deletions) noteGone(in mcreconcile.ClusterName, cl cluster.Cluster, own
 	}
 }
 
+// undo forgets how an owner was being deleted that is not any more: its cluster was restored from a backup.
+func (d *deletions) undo(req mcreconcile.Request, uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dropLocked(req, func(is types.UID, _ deletion) bool { return is == uid })
+}
+
 // settle notes that all was done for an owner, which may go. That is known until it is gone.
 func (d *deletions) settle(req mcreconcile.Request, uid types.UID, by cluster.Cluster) {
 	d.mu.Lock()
@@ -250,6 +257,9 @@ func (d *deletions) predicate(in mcreconcile.ClusterName, cl cluster.Cluster) pr
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() { // it was created anew while nobody watched
 				d.noteGone(in, cl, e.ObjectOld)
+			}
+			if e.ObjectNew.GetDeletionTimestamp().IsZero() && !e.ObjectOld.GetDeletionTimestamp().IsZero() {
+				d.undo(requestOf(in, e.ObjectNew), e.ObjectNew.GetUID())
 			}
 			d.note(in, cl, e.ObjectNew)
 			return true

@@ -36,6 +36,22 @@ func TestHowAnOwnerIsDeletedIsOfItsClusterAlone(t *testing.T) {
 	}
 }
 
+// TestADeletionThatABackupUndoesIsForgotten: the owner may be deleted in another way one day.
+func TestADeletionThatABackupUndoesIsForgotten(t *testing.T) {
+	t.Parallel()
+	east := &connected{}
+	d := &deletions{}
+	plain, orphaned := deletedOwner(), deletedOwner(metav1.FinalizerOrphanDependents)
+	restored := plain.DeepCopy()
+	restored.DeletionTimestamp = nil
+	passes := d.predicate("east", east).Update
+	passes(event.UpdateEvent{ObjectOld: plain, ObjectNew: orphaned})
+	passes(event.UpdateEvent{ObjectOld: orphaned, ObjectNew: restored})
+	if got := d.policyOf("east", east, plain); got != metav1.DeletePropagationBackground {
+		t.Errorf("it is deleted with the policy %s", got)
+	}
+}
+
 // TestHowOwnersAreDeletedIsForgottenWithTheirCluster, and not what the next one of its name has said already.
 func TestHowOwnersAreDeletedIsForgottenWithTheirCluster(t *testing.T) {
 	t.Parallel()
