@@ -3,6 +3,7 @@ package dependents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -120,12 +121,21 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	return reconcile.Result{RequeueAfter: sooner(sooner(sooner(until, late), a.later), a.stuckIn)}, err
 }
 
-// unkept ends an account whose record is not stored. After a conflict there is another version soon: the watch tells of it, or it is read.
+// unkept ends an account whose record is not stored. After a conflict there is another version soon: the watch tells of it, or it is read. Many in
+// a row are told.
 func (a *accounting) unkept(ctx context.Context, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || errors.Is(err, record.ErrOutdated) {
-		pause := pauseAfter(a.o.outdated(true))
+		attempts := a.o.outdated(true)
+		pause := pauseAfter(attempts)
 		a.engine.readAgain(a.o, pause)
+		if attempts > 1 { // its cluster may have been restored from a backup: no event tells of an owner that is as the cache has it
+			a.engine.owners.addAfter(a.o.req, pause)
+		}
 		if !mcreconcile.Leaving(ctx) {
+			if attempts >= contended {
+				a.o.tellRecord(fmt.Errorf("%w: %v", errContended, err)) //nolint:errorlint // slices that are outdated once are not told
+				a.tellAll(nil)
+			}
 			return reconcile.Result{RequeueAfter: pause}, nil
 		}
 	}

@@ -682,17 +682,28 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 	}
 }
 
-// TestAConflictIsTriedAgainLaterEachTime, unless the owner's cluster leaves, which waits for errors alone.
+// TestAConflictIsTriedAgainLaterEachTime, and many in a row are told once, unless the owner's cluster leaves, which waits for errors alone.
 func TestAConflictIsTriedAgainLaterEachTime(t *testing.T) {
 	t.Parallel()
 	a := newAccounting(t, config{}, &plan{mode: finishing})
+	a.engine.cfg.ownersIn.Local = true
 	home := a.hears(t)
 	home.owner.ResourceVersion = "2" // somebody has written to it
 	at := remote.Session{Cluster: home}
-	for i, want := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond} {
+	for i := range contended + 1 {
+		want := 100 * time.Millisecond << i
 		if result, err := a.engine.account(t.Context(), a.o, at); err != nil || result.RequeueAfter != want {
 			t.Errorf("conflict %d ends with %+v, %v, want a pause of %s", i+1, result, err, want)
 		}
+		if read := len(a.engine.owners.early) > 0; read != (i > 0) {
+			t.Errorf("after conflict %d the owner is to be read: %t", i+1, read)
+		}
+		if told := len(home.reasons) > 0; told != (i+1 >= contended) {
+			t.Errorf("after conflict %d it is told: %t", i+1, told)
+		}
+	}
+	if want := []string{EventContended}; !slices.Equal(home.reasons, want) {
+		t.Errorf("the events are %q, want %q", home.reasons, want)
 	}
 	if _, err := a.engine.account(mcreconcile.WithLeaving(t.Context()), a.o, at); !apierrors.IsConflict(err) {
 		t.Errorf("while the cluster leaves, a conflict ends with %v", err)
