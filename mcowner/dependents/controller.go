@@ -51,7 +51,7 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	}
 	c.inTenure(ctx, req.ClusterName)
 	inside := c.access.Within(c.cfg.ownersIn, req.ClusterName)
-	owner, err := c.getOwner(ctx, home, req, inside)
+	owner, err := c.readOwner(ctx, home, req, inside)
 	switch {
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, c.gone(ctx, req)
@@ -65,6 +65,24 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, c.replan(ctx, home, owner, inside && !mcreconcile.Leaving(ctx))
+}
+
+// readOwner is getOwner. If the cache has an owner that is older than what is known of it, the API server says which of them holds: the cache may
+// not have yet what was written last, or the storage of the cluster was restored from a backup.
+func (c *engine) readOwner(ctx context.Context, home remote.Session, req mcreconcile.Request, watched bool) (client.Object, error) {
+	o := cmp.Or(c.ledger.get(req), newOwnerState(req))
+	known := o.owner()
+	owner, err := c.getOwner(ctx, home, req, watched)
+	if known == nil || err != nil || !isOlder(owner, known) {
+		return owner, err
+	}
+	if watched {
+		owner, err = c.getOwner(ctx, home, req, false)
+	}
+	if err == nil && isOlder(owner, known) {
+		o.isRestored(known, owner, c.keys)
+	}
+	return owner, err
 }
 
 // getOwner reads an owner. Where owners are not watched, the API server is asked for this one: a read from the cache would

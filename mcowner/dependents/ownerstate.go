@@ -132,6 +132,37 @@ func (o *ownerState) uid() types.UID {
 	return o.plan.ref.UID
 }
 
+// owner returns the owner as it is known, nil if there is no plan.
+func (o *ownerState) owner() client.Object {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.plan == nil {
+		return nil
+	}
+	return o.plan.owner
+}
+
+// isRestored has the plan know an owner that is older than what was known before the API server was asked, unless it was written meanwhile:
+// the storage of its cluster was restored from a backup. What the record has lost by that is noted again, as there may be dependents.
+func (o *ownerState) isRestored(known, now client.Object, keys record.Keys) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.plan == nil || o.plan.owner != known {
+		return
+	}
+	p, lost := *o.plan, o.record
+	p.owner = now
+	o.plan = &p
+	o.recordLocked(o.readLocked(now, keys))
+	for _, s := range lost.Sites {
+		part := o.partLocked(s.Name)
+		part.kinds = kindsOf(part.kinds, lost.Kinds)
+		if !s.IsNoted(o.named[s.Name]) {
+			part.stray = &s
+		}
+	}
+}
+
 // goesAs reports whether the owner is let go, or finished, by a plan that was made of it as it is now, in this engagement of its cluster.
 func (o *ownerState) goesAs(home remote.Session, owner client.Object) bool {
 	o.mu.Lock()

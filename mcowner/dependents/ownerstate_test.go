@@ -528,3 +528,55 @@ func TestNothingIsToStayOfAnOwnerThatHasNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile: what was written before the API server was asked, it would have. Where dependents
+// may be that the restored record does not have is noted again.
+func TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile(t *testing.T) {
+	t.Parallel()
+	owner := func(version string, in ...mcreconcile.ClusterName) *corev1.ConfigMap {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version}}
+		r := record.Record{Kinds: []schema.GroupVersionKind{{Version: version, Kind: "Pod"}}}
+		for _, name := range in {
+			r.Sites = append(r.Sites, record.Site{Name: name, Identity: "1"})
+		}
+		testKeys.Write(cm, r, true)
+		return cm
+	}
+	known, restored, written := owner("v20", "kept", "new"), owner("v10", "kept"), owner("v21", "kept", "new")
+	known.ResourceVersion, restored.ResourceVersion, written.ResourceVersion = "20", "10", "21"
+	for name, tc := range map[string]struct {
+		meanwhile client.Object
+		want      client.Object
+		strays    []mcreconcile.ClusterName
+	}{
+		"nothing was": {want: restored, strays: []mcreconcile.ClusterName{"new"}},
+		"it was":      {meanwhile: written, want: written},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOwnerState(mcreconcile.Request{})
+			o.replan(&plan{owner: known, ref: mcowner.Reference{UID: "1"}}, testKeys)
+			before := o.owner()
+			if tc.meanwhile != nil {
+				o.replan(&plan{owner: tc.meanwhile, ref: mcowner.Reference{UID: "1"}}, testKeys)
+			}
+			o.isRestored(before, restored, testKeys)
+			o.replan(&plan{owner: restored, ref: mcowner.Reference{UID: "1"}}, testKeys)
+			if o.owner() != tc.want {
+				t.Errorf("it is known in version %s", o.owner().GetResourceVersion())
+			}
+			var strays []mcreconcile.ClusterName
+			for name, p := range o.parts {
+				if p.stray != nil {
+					strays = append(strays, name)
+				}
+				if len(p.kinds) != 1 || p.kinds[0].Version != "v20" {
+					t.Errorf("of %s the kinds %v are to be noted", name, p.kinds)
+				}
+			}
+			if !slices.Equal(strays, tc.strays) {
+				t.Errorf("there may be dependents in %v as well, want %v", strays, tc.strays)
+			}
+		})
+	}
+}

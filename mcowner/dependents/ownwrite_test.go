@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 // TestAnOwnWriteIsKnownAsAPIServersStoreIt, whichever is first: its event, or its answer.
@@ -27,6 +28,14 @@ func TestAnOwnWriteIsKnownAsAPIServersStoreIt(t *testing.T) {
 		answered := l.writing("hub", written)
 		if !l.isOwn("hub", stored) || answered(stored, nil) || !l.isOwn("hub", stored) || l.isOwn("hub", changed) {
 			t.Error("it is not taken for the controller's own write, or another one is")
+		}
+	})
+	t.Run("it is restored from a backup", func(t *testing.T) {
+		l := newLedger()
+		l.writing("hub", written)(stored, nil)
+		passes := l.predicate("hub").Update
+		if passes(event.UpdateEvent{ObjectOld: written, ObjectNew: stored}) || !passes(event.UpdateEvent{ObjectOld: changed, ObjectNew: stored}) {
+			t.Error("it is not planned anew, or an own write is no more taken for one")
 		}
 	})
 	t.Run("the answer", func(t *testing.T) {

@@ -65,7 +65,8 @@ func (l *ledger) isOwn(in mcreconcile.ClusterName, owner client.Object) bool {
 func (l *ledger) predicate(in mcreconcile.ClusterName) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		resync := e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
-		return resync || !l.isOwn(in, e.ObjectNew)
+		restored := isOlder(e.ObjectNew, e.ObjectOld) // it may be as it was written before
+		return resync || restored || !l.isOwn(in, e.ObjectNew)
 	}}
 }
 

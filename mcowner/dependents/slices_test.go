@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,18 +32,19 @@ const (
 // newSlicedWorld is a world whose clusters have the CRD of slices.
 func newSlicedWorld(t *testing.T, members int) *world {
 	t.Helper()
+	return newWorldIn(t, pool.Start(t, withSlices(t, members)))
+}
+
+// withSlices are clusters that have the CRD of slices.
+func withSlices(t *testing.T, members int) mctest.Options {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f := pool.Start(t, mctest.Options{Clusters: members, CRDPaths: []string{"v1alpha1/crd.yaml"}, Scheme: scheme})
-	w := &world{Fleet: f, t: t, ns: f.Local.CreateNamespace(t), probeTimeout: 3 * time.Second}
-	for _, cp := range f.Members {
-		w.create(cp, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}})
-	}
-	return w
+	return mctest.Options{Clusters: members, CRDPaths: []string{"v1alpha1/crd.yaml"}, Scheme: scheme}
 }
 
 // sliced is spread with two copies, and slices that have room for two clusters.
@@ -60,10 +60,12 @@ func (w *world) sliced() *dependents.Reconciler[*corev1.ConfigMap] {
 }
 
 // slices returns those of the namespace.
-func (w *world) slices() []v1alpha1.DependentSlice {
+func (w *world) slices() []v1alpha1.DependentSlice { return w.slicesIn(w.Local) }
+
+func (w *world) slicesIn(cp *mctest.ControlPlane) []v1alpha1.DependentSlice {
 	w.t.Helper()
 	list := &v1alpha1.DependentSliceList{}
-	if err := w.Local.Client().List(w.t.Context(), list, client.InNamespace(w.ns)); err != nil {
+	if err := cp.Client().List(w.t.Context(), list, client.InNamespace(w.ns)); err != nil {
 		w.t.Fatal(err)
 	}
 	return list.Items

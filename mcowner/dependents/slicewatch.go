@@ -42,20 +42,21 @@ func (s sliceWatch) in(name mcreconcile.ClusterName, _ cluster.Cluster) handler.
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], _ queue) {
-			if e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil {
-				s.deleted(name, e.ObjectNew)
+			restored := isOlder(e.ObjectNew, e.ObjectOld) // from a backup of its cluster
+			if restored || e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil {
+				s.doubted(name, e.ObjectNew)
 			} else {
 				s.changed(name, e.ObjectNew)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], _ queue) {
-			s.deleted(name, e.Object)
+			s.doubted(name, e.Object)
 		},
 	}
 }
 
-// deleted has slices read again if others have deleted one.
-func (s sliceWatch) deleted(in mcreconcile.ClusterName, slice client.Object) {
+// doubted has slices read again if others have deleted one, or it is as it was before.
+func (s sliceWatch) doubted(in mcreconcile.ClusterName, slice client.Object) {
 	req, ours := s.ownerOf(in, slice)
 	if o := s.ledger.get(req); ours && o != nil && o.doubtSlice(slice.GetName()) {
 		s.works.add(accountOf(req))

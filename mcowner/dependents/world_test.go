@@ -73,7 +73,11 @@ type world struct {
 
 func newWorld(t *testing.T, members int) *world {
 	t.Helper()
-	f := pool.Start(t, mctest.Options{Clusters: members})
+	return newWorldIn(t, pool.Start(t, mctest.Options{Clusters: members}))
+}
+
+func newWorldIn(t *testing.T, f *mctest.Fleet) *world {
+	t.Helper()
 	// A machine that stands still for a second must not make members Unreachable.
 	w := &world{Fleet: f, t: t, ns: f.Local.CreateNamespace(t), probeTimeout: 3 * time.Second}
 	for _, cp := range f.Members {
@@ -365,13 +369,17 @@ func (p *process) is(cp *mctest.ControlPlane, state fleet.State) {
 
 // knows reports whether the program's cache has an object of a member in this version.
 func (p *process) knows(cp *mctest.ControlPlane, cm *corev1.ConfigMap) bool {
+	return p.hasRead(cp, cm, &corev1.ConfigMap{})
+}
+
+// hasRead is knows for an object that is cached in another type.
+func (p *process) hasRead(cp *mctest.ControlPlane, obj, cached client.Object) bool {
 	engagement, err := p.GetFleet().Engagement(fleet.ClusterName(cp.Name))
 	if err != nil {
 		return false
 	}
-	cached := &corev1.ConfigMap{}
-	err = engagement.Cluster().GetCache().Get(p.t.Context(), client.ObjectKeyFromObject(cm), cached)
-	return err == nil && cached.ResourceVersion == cm.ResourceVersion
+	err = engagement.Cluster().GetCache().Get(p.t.Context(), client.ObjectKeyFromObject(obj), cached)
+	return err == nil && cached.GetResourceVersion() == obj.GetResourceVersion()
 }
 
 // power is what a program needs to reach clusters.
