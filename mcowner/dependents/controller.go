@@ -80,7 +80,7 @@ func (c *engine) readOwner(ctx context.Context, home remote.Session, req mcrecon
 		owner, err = c.getOwner(ctx, home, req, false)
 	}
 	if err == nil && isOlder(owner, known) {
-		o.isRestored(known, owner, c.keys)
+		o.restore(known, owner, c.keys)
 	}
 	return owner, err
 }

@@ -142,9 +142,9 @@ func (o *ownerState) owner() client.Object {
 	return o.plan.owner
 }
 
-// isRestored has the plan know an owner that is older than what was known before the API server was asked, unless it was written meanwhile:
+// restore takes over an owner that is older than what was known before the API server was asked, unless it was written meanwhile:
 // the storage of its cluster was restored from a backup. What the record has lost by that is noted again, as there may be dependents.
-func (o *ownerState) isRestored(known, now client.Object, keys record.Keys) {
+func (o *ownerState) restore(known, now client.Object, keys record.Keys) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.plan == nil || o.plan.owner != known {

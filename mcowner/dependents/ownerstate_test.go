@@ -560,7 +560,7 @@ func TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile(t *testing.T) {
 			if tc.meanwhile != nil {
 				o.replan(&plan{owner: tc.meanwhile, ref: mcowner.Reference{UID: "1"}}, testKeys)
 			}
-			o.isRestored(before, restored, testKeys)
+			o.restore(before, restored, testKeys)
 			o.replan(&plan{owner: restored, ref: mcowner.Reference{UID: "1"}}, testKeys)
 			if o.owner() != tc.want {
 				t.Errorf("it is known in version %s", o.owner().GetResourceVersion())
