@@ -104,27 +104,32 @@ func (c *children) override(ctx context.Context, j job, all []*unstructured.Unst
 		return err
 	}
 	defer c.give(has)
-	if has.child == nil {
-		if has.child, err = startChild(ctx); err != nil {
+	one := has.child
+	if has.child = nil; one == nil {
+		if one, err = startChild(ctx); err != nil {
 			return fmt.Errorf("%w: starting a process for overrides: %w", dependents.ErrPending, err)
 		}
 	}
-	begun, next := has.child.cpu(), 0
-	err = has.child.do(ctx, text, all, func(i int, text []byte, err error) {
+	has.wasSlow = true // also where what takes an answer panics
+	defer func() {
+		if has.child == nil {
+			one.end()
+		}
+	}()
+	begun, next := one.cpu(), 0
+	err = one.do(ctx, text, all, func(i int, text []byte, err error) {
 		next = i + 1
 		take(i, text, err)
 	})
 	isTheirs := err != nil && ctx.Err() == nil // and what the process has taken is not known any more
-	has.wasSlow = isTheirs || has.child.cpu()-begun > slowAfter
-	if err == nil {
+	has.wasSlow = isTheirs || one.cpu()-begun > slowAfter
+	switch {
+	case err == nil:
+		has.child = one // it has answered all, and is for the next
 		return nil
-	}
-	has.child.end()
-	has.child = nil
-	if ctx.Err() != nil {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	}
-	if errors.Is(err, errNoTime) {
+	case errors.Is(err, errNoTime):
 		return err
 	}
 	take(min(next, len(all)-1), nil, err)

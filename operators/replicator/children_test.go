@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -76,6 +77,30 @@ func TestAProcessThatIsKilledIsReplaced(t *testing.T) {
 	honest()
 	if now := c.children.pids(); len(now) != 1 || now[0] == amid {
 		t.Errorf("the processes are %v, and one was %d", now, amid)
+	}
+}
+
+// TestAProcessWhoseAnswersMakeSomethingPanicEnds: the next namespace gets another one, as it is being killed.
+func TestAProcessWhoseAnswersMakeSomethingPanicEnds(t *testing.T) {
+	t.Parallel()
+	c := &controller{}
+	t.Cleanup(c.children.end)
+	in := dependents.Target{Cluster: "east"}
+	for range 3 {
+		panicked := func() (what any) {
+			defer func() { what = recover() }() // as package dependents does
+			obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+			must(t, c.children.override(t.Context(), job{Namespace: "hostile"}, []*unstructured.Unstructured{obj}, func(int, []byte, error) { panic("no answer") }))
+			return nil
+		}()
+		if panicked == nil || len(c.children.pids()) > 0 {
+			t.Fatalf("after the panic %v, there are the processes %v", panicked, c.children.pids())
+		}
+		if !c.children.spaces["hostile"].isSlow() {
+			t.Error("its namespace does not count as slow, and may end one process after the other")
+		}
+		_, err := c.desired(t.Context(), overridden("honest", "cluster.name"), in)
+		must(t, err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // veil is what a Secret holds, which is not for all who may write Replicators, or read their status. Overrides see a text in the place of each value,
 // and may write others there. So nothing that they do with it, in whatever way they come to it, puts it into a name, a label or an error.
 type veil struct {
-	kind any                          // the Secret's type, on which depends what the API server says about its values
+	kind string                       // the Secret's type, on which depends what the API server says about its values
 	held map[string]map[string]string // values, by the field and by the text
 }
 
@@ -23,7 +23,7 @@ type veil struct {
 func heldIn() []string { return []string{"data", "stringData"} }
 
 var (
-	errNoTexts   = errors.New("data and stringData of a Secret have to be maps of texts")
+	errNoTexts   = errors.New("the type of a Secret has to be a text, and data and stringData maps of texts")
 	errElsewhere = errors.New("overrides do not see what a Secret holds: its values stay whole, and in the field where they are")
 	errType      = errors.New("no override changes the type of a Secret")
 )
@@ -33,12 +33,23 @@ func isSecret(obj *unstructured.Unstructured) bool {
 	return obj.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Secret"}
 }
 
+// typeOf returns the type of a Secret, empty if it has none, and whether it is a text: maps and lists must not be compared.
+func typeOf(secret *unstructured.Unstructured) (kind string, isText bool) {
+	value := secret.Object["type"]
+	kind, isText = value.(string)
+	return kind, isText || value == nil
+}
+
 // veiled returns an object as overrides see it, and what they do not see: nothing of what is no Secret.
 func veiled(obj *unstructured.Unstructured) (*unstructured.Unstructured, *veil, error) {
 	if !isSecret(obj) {
 		return obj, nil, nil
 	}
-	seen, v := maps.Clone(obj.Object), &veil{kind: obj.Object["type"], held: map[string]map[string]string{}}
+	kind, isText := typeOf(obj)
+	if !isText {
+		return nil, nil, errNoTexts
+	}
+	seen, v := maps.Clone(obj.Object), &veil{kind: kind, held: map[string]map[string]string{}}
 	for _, field := range heldIn() {
 		if seen[field] == nil {
 			continue
@@ -76,7 +87,7 @@ func (v *veil) lift(obj *unstructured.Unstructured, most int) (size int, err err
 	if v == nil {
 		return 0, nil
 	}
-	if obj.Object["type"] != v.kind {
+	if kind, isText := typeOf(obj); !isText || kind != v.kind {
 		return 0, errType
 	}
 	for _, field := range heldIn() {

@@ -139,6 +139,26 @@ func TestWhatASecretHoldsMovesWithinItsField(t *testing.T) {
 	}
 }
 
+// TestASecretWhoseTypeIsNoTextIsRefused, also where an override makes it so. Maps and lists cannot be compared: the replicator panicked.
+func TestASecretWhoseTypeIsNoTextIsRefused(t *testing.T) {
+	t.Parallel()
+	desired := desiredBy(t)
+	for kind, want := range map[string]error{
+		`{"a":"b"}`: errNoTexts, `["a"]`: errNoTexts, "1": errNoTexts, "null": nil, `"Opaque"`: nil,
+	} {
+		r := withSecret(v1alpha1.Override{MergePatch: rawJSON(`{"metadata":{"labels":{"a":"b"}}}`)})
+		r.Spec.Manifests = []v1alpha1.Manifest{raw(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"db"},"type":%s}`, kind)}
+		if all, err := desired(r, nil); !errors.Is(err, want) || (err == nil) != (len(all) == 1) {
+			t.Errorf("of the type %s: there are %d objects, and the error is %v", kind, len(all), err)
+		}
+	}
+	for _, kind := range []string{"{'a': 'b'}", "['a']", "1"} {
+		if _, err := desired(withSecret(expressionsOf("/type", kind)), nil); !errors.Is(err, errType) {
+			t.Errorf("made to %s: %v", kind, err)
+		}
+	}
+}
+
 // TestWhatOverridesDoNotSeeTakesRoom for each place in which it is.
 func TestWhatOverridesDoNotSeeTakesRoom(t *testing.T) {
 	t.Parallel()
