@@ -85,14 +85,12 @@ func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcr
 	for _, name := range r.Spec.Clusters.Names {
 		all = append(all, mcreconcile.ClusterName(name))
 	}
-	for _, member := range c.fleet.List(nil) {
-		selected, err := selects(r.Spec.Clusters.Selector, member.Labels)
-		if err != nil {
-			return nil, fmt.Errorf("spec.clusters.selector: %w", err)
-		}
-		if selected {
-			all = append(all, member.Name)
-		}
+	selector, err := compiled(r.Spec.Clusters.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.clusters.selector: %w", err)
+	}
+	for _, member := range c.fleet.List(selector) {
+		all = append(all, member.Name)
 	}
 	decided, err := c.decided(ctx, r)
 	return append(all, decided...), err

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -157,16 +156,17 @@ func (c *controller) override(ctx context.Context, r *v1alpha1.Replicator, named
 func jobOf(r *v1alpha1.Replicator, named []*wanted, target dependents.Target) job {
 	j := job{Namespace: r.Namespace, Cluster: string(target.Cluster), Labels: target.Labels}
 	for i, o := range r.Spec.Overrides {
-		selected, err := o.Selector == nil, error(nil)
-		if !selected {
-			selected, err = selects(o.Selector, target.Labels)
+		selector, err := labels.Everything(), error(nil)
+		if o.Selector != nil {
+			selector, err = compiled(o.Selector)
 		}
-		if selected {
+		if err == nil && selector.Matches(labels.Set(target.Labels)) {
+			o.Selector = nil // what follows needs it no more
 			j.Overrides = append(j.Overrides, numbered{i, o})
 		}
 		for _, w := range named {
 			if err != nil && w.obj != nil && isFor(o, w.obj) {
-				w.fail(fmt.Errorf("spec.overrides[%d]: %w", i, err))
+				w.fail(fmt.Errorf("spec.overrides[%d].selector: %w", i, err))
 			}
 		}
 	}
@@ -259,13 +259,4 @@ func (c *controller) source(ctx context.Context, namespace string, ref v1alpha1.
 		copied.SetName(ref.As)
 	}
 	return copied, nil
-}
-
-// selects reports whether a selector of labels of members matches. An empty one selects nothing.
-func selects(selector *metav1.LabelSelector, of map[string]string) (bool, error) {
-	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return false, nil
-	}
-	s, err := metav1.LabelSelectorAsSelector(selector)
-	return err == nil && s.Matches(labels.Set(of)), err
 }

@@ -76,15 +76,6 @@ func TestExpressionsMakeMapsOnTheWayAndReachIntoLists(t *testing.T) {
 	}
 }
 
-func TestAnEmptySelectorSelectsNothing(t *testing.T) {
-	t.Parallel()
-	for _, selector := range []*metav1.LabelSelector{nil, {}} {
-		if is, err := selects(selector, map[string]string{"a": "b"}); is || err != nil {
-			t.Errorf("%v selects: %v, %v", selector, is, err)
-		}
-	}
-}
-
 func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 	t.Parallel()
 	desired := desiredBy(t)

@@ -135,6 +135,13 @@ func (w *world) testRefused(t *testing.T) {
 		{"spec.clusters.selector", "In and NotIn need values", func(r *v1alpha1.Replicator) {
 			r.Spec.Clusters.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "In"}}}
 		}},
+		{"spec.clusters.selector", "at most 250 labels", func(r *v1alpha1.Replicator) { r.Spec.Clusters.Selector = selectorOf(249) }},
+		{"spec.overrides[0].selector", "at most 250 labels", func(r *v1alpha1.Replicator) {
+			exists := metav1.LabelSelectorRequirement{Key: "a", Operator: metav1.LabelSelectorOpExists}
+			r.Spec.Overrides = []v1alpha1.Override{{MergePatch: rawJSON("{}"), Selector: &metav1.LabelSelector{
+				MatchExpressions: slices.Repeat([]metav1.LabelSelectorRequirement{exists}, 251),
+			}}}
+		}},
 		{"spec.overrides", "at most 50 items", func(r *v1alpha1.Replicator) {
 			r.Spec.Overrides = slices.Repeat([]v1alpha1.Override{{MergePatch: rawJSON("{}")}}, 51)
 		}},

@@ -121,7 +121,9 @@ type Clusters struct {
 	// +listType=set
 	Names []string `json:"names,omitempty"`
 
-	// Selector is one of labels of members. An empty one selects nothing, and is refused.
+	// Selector is one of labels of members. An empty one selects nothing, and is refused. It has at most 250 labels, expressions and
+	// values of these together.
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) ? size(self.matchLabels) : 0) + (has(self.matchExpressions) ? size(self.matchExpressions) + self.matchExpressions.map(e, has(e.values) ? size(e.values) : 0).sum() : 0) <= 250",message="a selector has at most 250 labels, expressions and values of these together: give the members that are meant a label"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="In and NotIn need values; Exists and DoesNotExist have none; there are no other operators"
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="an empty selector selects nothing: give matchLabels or matchExpressions"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
@@ -137,7 +139,9 @@ type Clusters struct {
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.mergePatch), has(self.jsonPatch), has(self.cel)].filter(x, x).size() == 1",message="exactly one of mergePatch, jsonPatch and cel is required"
 type Override struct {
-	// Selector is one of labels of members. Without one, the override is for all targets.
+	// Selector is one of labels of members. Without one, the override is for all targets. It has at most 250 labels, expressions and
+	// values of these together.
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) ? size(self.matchLabels) : 0) + (has(self.matchExpressions) ? size(self.matchExpressions) : 0) <= 250",message="a selector has at most 250 labels, expressions and values of these together: give the members that are meant a label"
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="an empty selector selects nothing: give matchLabels or matchExpressions, or no selector for all"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
