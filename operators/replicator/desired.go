@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
@@ -25,7 +26,10 @@ type wanted struct {
 	err   error
 }
 
-func (w *wanted) fail(err error) { w.obj, w.err = nil, fmt.Errorf("%s: %w", w.where, err) }
+// fail has an error in its place. Such a one may quote what the object or an override has.
+func (w *wanted) fail(err error) {
+	w.obj, w.err = nil, fmt.Errorf("%s: %w", w.where, oneline.Error(err, mostSaid))
+}
 
 // desired returns the objects that a Replicator has for a target. One that is wrong is an error, and the others are returned.
 func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target dependents.Target) (all []client.Object, _ error) {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"os"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 // evaluating is the argument that makes this program a process of [children].
@@ -66,7 +68,7 @@ func (e *expressions) answer(out io.Writer, j *job, text []byte) error {
 		err = errTooMuch
 	}
 	if err != nil {
-		return writeFrame(out, frameError, []byte(err.Error()))
+		return writeFrame(out, frameError, []byte(oneline.Text(err.Error(), mostSaid)))
 	}
 	return writeFrame(out, frameResult, changed)
 }

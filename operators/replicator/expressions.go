@@ -7,14 +7,12 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
 const (
 	// mostCost bounds what an expression may do, in CEL's own units: most that take too long end with an error about this, and not with their process.
 	mostCost = 100_000
-	// mostSaid is how much is told of an error, in bytes: it may quote what the object has.
+	// mostSaid is how much is told of an error, in bytes: it may quote what the object or an override has.
 	mostSaid = 1024
 )
 
@@ -41,7 +39,7 @@ func (e *expressions) program(text string) (cel.Program, error) {
 	}
 	compiled, issues := e.env.Compile(text)
 	if err := issues.Err(); err != nil {
-		return nil, oneline.Error(err, mostSaid)
+		return nil, err
 	}
 	made, err := e.env.Program(compiled, cel.CostLimit(mostCost))
 	if err != nil {
@@ -71,11 +69,11 @@ func (e *expressions) value(text string, obj map[string]any, j *job) (any, error
 	}
 	out, _, err := program.Eval(map[string]any{"cluster.name": j.Cluster, "cluster.labels": j.Labels, "object": obj})
 	if err != nil {
-		return nil, oneline.Error(err, mostSaid)
+		return nil, err
 	}
 	native, err := out.ConvertToNative(types.JSONValueType)
 	if err != nil {
-		return nil, fmt.Errorf("what it returns cannot be written as JSON: %w", oneline.Error(err, mostSaid))
+		return nil, fmt.Errorf("what it returns cannot be written as JSON: %w", err)
 	}
 	written, err := json.Marshal(native)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
 
@@ -77,7 +76,7 @@ func (j *job) override(e *expressions, o v1alpha1.Override, obj *unstructured.Un
 	}
 	changed, err := patched(obj, o)
 	if err != nil {
-		return oneline.Error(err, mostSaid) // it may have all of the object
+		return err
 	}
 	if identityOf(changed) != before {
 		return errIdentity
@@ -169,8 +168,11 @@ func unescape(part string) string { return strings.NewReplacer("~1", "/", "~0", 
 
 func indexIn(list []any, part string) (int, error) {
 	index, err := strconv.Atoi(part)
-	if err == nil && (index < 0 || index >= len(list)) {
-		err = errors.New("the list is shorter")
+	switch {
+	case err != nil:
+		return 0, errors.New("it leads into a list, and not by a number")
+	case index < 0 || index >= len(list):
+		return 0, errors.New("the list is shorter")
 	}
-	return index, err
+	return index, nil
 }

@@ -118,6 +118,31 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 	}
 }
 
+// TestErrorsOfOverridesAreShortWhateverTheyQuote: a path of a thousand characters that cannot be shown made 14 KB for each object.
+func TestErrorsOfOverridesAreShortWhateverTheyQuote(t *testing.T) {
+	t.Parallel()
+	desired := desiredBy(t)
+	hidden := strings.Repeat("\U000e0001", 1000)
+	for name, o := range map[string]v1alpha1.Override{
+		"no index":              expressionsOf("/metadata/finalizers/"+hidden, "1"),
+		"no map":                expressionsOf("/kind/"+hidden, "1"),
+		"a label that is not":   expressionsOf("/x", "cluster.labels['"+hidden+"']"),
+		"an unknown variable":   expressionsOf("/x", strings.Repeat("v", 4000)),
+		"a path of a patch":     {JSONPatch: []v1alpha1.Operation{{Op: "replace", Path: "/x/" + hidden, Value: rawJSON("1")}}},
+		"an object of no kind":  {MergePatch: rawJSON(`{"kind":null,"x":"` + strings.Repeat("x", 100_000) + `"}`)},
+		"what is no identifier": {JSONPatch: []v1alpha1.Operation{{Op: "replace", Path: "/metadata/name", Value: rawJSON(`["` + hidden + `"]`)}}},
+	} {
+		cm := configMap("plain")
+		cm.Finalizers = []string{"example.com/a"}
+		r := replicator("r", nil, cm)
+		r.Spec.Overrides = []v1alpha1.Override{o}
+		_, err := desired(r, nil)
+		if text := fmt.Sprint(err); err == nil || len(text) > mostSaid+100 || strings.Contains(text, "\\U") {
+			t.Errorf("%s: the error has %d bytes: %.500s", name, len(text), text)
+		}
+	}
+}
+
 // TestObjectsForATargetAreBoundedTogether: each of a hundred may have a megabyte, and sixteen workers hold them while they write. Those that
 // have room are returned.
 func TestObjectsForATargetAreBoundedTogether(t *testing.T) {
