@@ -22,10 +22,12 @@ const (
 	// slowAfter is after how long overrides count as slow, and remembered for how long those of their namespace do then.
 	slowAfter  = mostTime / 4
 	remembered = time.Minute
-	// mostWorkers is how many of the controller's workers a namespace may hold, with those that wait for its turns. The others find it busy.
+	// mostWorkers is how many of the controller's workers a namespace may hold, or all that are slow, with those that wait for turns. The others find
+	// it busy.
 	mostWorkers = 4
-	// mostWait is how long a worker waits for a turn.
-	mostWait = time.Second
+	// mostWait is how long a worker waits for a turn, and mostSlowWait for one of a namespace that is slow: until one of the others has ended.
+	mostWait     = time.Second
+	mostSlowWait = mostHeld
 )
 
 // errBusy says that a namespace has no turn now. The controller tries again, after pauses that grow.
@@ -59,7 +61,8 @@ func (t *space) isForgotten() bool {
 
 type waiter struct {
 	of   *space
-	turn chan *turn
+	most time.Duration
+	turn chan *turn // closed without one if another waiter has its place
 }
 
 // turn is that of a namespace, with a child if there was one.
@@ -145,23 +148,25 @@ func (c *children) take(ctx context.Context, namespace string) (*turn, error) {
 	case w == nil:
 		return nil, errBusy
 	}
-	limit := time.NewTimer(mostWait)
+	limit := time.NewTimer(w.most)
 	defer limit.Stop()
 	why := errBusy
 	select {
 	case now = <-w.turn:
-		return now, nil
 	case <-limit.C:
 	case <-ctx.Done():
 		why = context.Cause(ctx)
 	}
-	if c.leave(w) {
+	if now == nil && !c.leave(w) {
+		now = <-w.turn
+	}
+	if now == nil {
 		return nil, why
 	}
-	return <-w.turn, nil
+	return now, nil
 }
 
-// ask returns a turn, or else what gets one, or neither. Those that wait for what is slow would hold workers for long.
+// ask returns a turn, or else what gets one, or neither.
 func (c *children) ask(namespace string) (*turn, *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,13 +184,49 @@ func (c *children) ask(namespace string) (*turn, *waiter) {
 	if c.mayLocked(t) {
 		return c.lendLocked(t), nil
 	}
-	if t.isSlow() || t.turns+t.waiters >= mostWorkers {
+	most := mostWait
+	switch {
+	case !t.isSlow() && t.turns+t.waiters < mostWorkers:
+	case t.isSlow() && t.turns+t.waiters == 0 && c.hasRoomLocked(t):
+		most = mostSlowWait
+	default:
 		return nil, nil
 	}
-	w := &waiter{t, make(chan *turn, 1)}
+	w := &waiter{t, most, make(chan *turn, 1)}
 	t.waiters++
 	c.waiting = append(c.waiting, w)
 	return nil, w
+}
+
+// hasRoomLocked reports whether a namespace that is slow may wait: those that are would hold workers for long, and all of them have as many as one
+// that is not. The one whose last turn is longest ago takes the place of the one that has had it last.
+func (c *children) hasRoomLocked(t *space) bool {
+	held, last := c.slow, -1
+	for i, w := range c.waiting {
+		if !w.of.isSlow() {
+			continue
+		}
+		held++
+		if last < 0 || w.of.last.After(c.waiting[last].of.last) {
+			last = i
+		}
+	}
+	if held < mostWorkers {
+		return true
+	}
+	if last < 0 || !t.last.Before(c.waiting[last].of.last) {
+		return false
+	}
+	close(c.removeLocked(last).turn)
+	return true
+}
+
+// removeLocked removes a waiter.
+func (c *children) removeLocked(at int) *waiter {
+	w := c.waiting[at]
+	c.waiting = slices.Delete(c.waiting, at, at+1)
+	w.of.waiters--
+	return w
 }
 
 // leave reports whether a waiter has no turn, and gets none any more.
@@ -196,8 +237,7 @@ func (c *children) leave(w *waiter) bool {
 	if at < 0 {
 		return false
 	}
-	c.waiting = slices.Delete(c.waiting, at, at+1)
-	w.of.waiters--
+	c.removeLocked(at)
 	return true
 }
 
@@ -218,9 +258,7 @@ func (c *children) give(has *turn) {
 		has.child = nil
 	}
 	for w := c.nextLocked(); w >= 0; w = c.nextLocked() {
-		next := c.waiting[w]
-		c.waiting = slices.Delete(c.waiting, w, w+1)
-		next.of.waiters--
+		next := c.removeLocked(w)
 		next.turn <- c.lendLocked(next.of)
 	}
 	for name, t := range c.spaces {
@@ -245,15 +283,17 @@ func (c *children) nextLocked() int {
 	return next
 }
 
-// mayLocked reports whether a namespace may have a turn now: one more than it has while nobody else waits, unless it is slow.
+// mayLocked reports whether a namespace may have a turn now: one more than it has while nobody else waits. Those that are slow have one each, and
+// one together while others wait.
 func (c *children) mayLocked(t *space) bool {
 	if c.ended || c.lent >= mostChildren {
 		return false
 	}
 	if t.isSlow() {
-		return t.turns == 0 && c.slow < mostOfOne
+		isQuick := func(w *waiter) bool { return !w.of.isSlow() && w.of.turns < mostOfOne }
+		return t.turns == 0 && (c.slow == 0 || c.slow < mostOfOne && !slices.ContainsFunc(c.waiting, isQuick))
 	}
-	isOfOthers := func(w *waiter) bool { return w.of != t && w.of.turns == 0 }
+	isOfOthers := func(w *waiter) bool { return w.of != t && w.of.turns == 0 && (c.slow == 0 || !w.of.isSlow()) }
 	return t.turns == 0 || t.turns < mostOfOne && !slices.ContainsFunc(c.waiting, isOfOthers)
 }
 

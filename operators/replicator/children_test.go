@@ -146,6 +146,7 @@ func TestNoProcessOutlivesTheManager(t *testing.T) { //nolint:paralleltest // it
 }
 
 // TestNamespacesTakeTurns: the next is that of the one whose last is longest ago. Those that are slow have one at a time, and leave one process to others.
+// They hold as many workers together as another one.
 func TestNamespacesTakeTurns(t *testing.T) {
 	t.Parallel()
 	var c children
@@ -159,7 +160,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 		has, w := c.ask(namespace)
 		return has == nil && w == nil
 	}
-	slow := []string{"a", "b", "c", "d"}
+	slow := []string{"a", "b", "c", "d", "e"}
 	for _, namespace := range slow {
 		has := take(namespace)
 		has.wasSlow = true
@@ -172,8 +173,13 @@ func TestNamespacesTakeTurns(t *testing.T) {
 			t.Errorf("namespace %s is slow, and has two turns at once, or holds another worker", namespace)
 		}
 	}
-	if !isBusy("d") {
-		t.Error("slow namespaces have all processes")
+	_, last := c.ask("e")
+	if last == nil || !isBusy("e") {
+		t.Fatal("slow namespaces have all processes, none of them waits, or one does with two workers")
+	}
+	_, earlier := c.ask("d")
+	if now := <-last.turn; now != nil || earlier == nil || !isBusy("e") {
+		t.Error("of the slow namespaces, it is not the one that waits whose last turn is longest ago")
 	}
 	turns = append(turns, take("quick"))
 	next := make(chan *turn)
@@ -191,6 +197,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	for _, has := range turns[:mostOfOne] {
 		c.give(has)
 	}
+	c.give(<-earlier.turn)
 	for _, space := range c.spaces { // as if it was long ago
 		space.last, space.slow = time.Time{}, time.Time{}
 	}
