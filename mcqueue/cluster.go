@@ -10,17 +10,17 @@ import (
 type clusterState[request mcreconcile.ClusterAware[request]] struct {
 	name     mcreconcile.ClusterName
 	known    bool // it was paused, resumed or weighted, and not purged since: it is kept while it has nothing to do
-	weight   int  // turns before the next cluster's; below one for one
-	ready    [bands]readyHeap[request]
-	behind   int // items that are ready, behind another of their flow
-	held     int
+	weight   int  // turns before the next lane's; below one for one
+	depth    int  // items that are ready, also parked and held ones
 	inFlight int
 	failing  int // items that are delayed since a reconcile has failed
 	paused   bool
 	items    *item[request]
-	links    [bands]link[request]
+	lanes    ring[request] // the one that was served last comes last
 
-	silent, elsewhere, slow int // flights that are, see flight
+	// Where requests have no targets, all is in one lane.
+	own lane[request]
+	at  target[request]
 
 	waits     waits
 	ownSeries bool // decided when the cluster is added, so that no count ever moves to or from the others
@@ -39,7 +39,11 @@ func (o *order[request]) cluster(name mcreconcile.ClusterName) *clusterState[req
 		c = &clusterState[request]{}
 	}
 	o.spare = nil
-	c.name = name
+	c.name, c.lanes.band = name, ofCluster
+	if o.targets.of == nil {
+		c.at.name, c.at.lanes.band = name, ofTarget
+		c.own.join(c, &c.at)
+	}
 	o.clusters[name] = c
 	c.ownSeries = o.series.add(name)
 	return c
@@ -52,16 +56,8 @@ func (o *order[request]) retire(c *clusterState[request]) {
 	}
 	delete(o.clusters, c.name)
 	o.series.remove(c.ownSeries)
-	*c = clusterState[request]{ready: c.ready}
+	*c = clusterState[request]{own: lane[request]{ready: c.own.ready}}
 	o.spare = c
-}
-
-// turns is how many requests of the cluster are handed out before the next cluster's turn.
-func (c *clusterState[request]) turns() int { return max(1, c.weight) }
-
-// depth counts the items that are ready, also parked and held ones.
-func (c *clusterState[request]) depth() int {
-	return c.ready[fresh].Len() + c.ready[background].Len() + c.behind + c.held
 }
 
 // parked counts the items of a paused cluster that are ready.
@@ -69,25 +65,13 @@ func (c *clusterState[request]) parked() int {
 	if !c.paused {
 		return 0
 	}
-	return c.depth()
+	return c.depth
 }
 
-// arrange puts a cluster into the ring of a band, or takes it out. A flight that waits for other clusters than its own
-// does not count against the cluster's limit: that they are silent does not make this one wait.
-func (o *order[request]) arrange(c *clusterState[request], b band) {
-	may := c.ready[b].Len() > 0 && !c.paused && (o.limit == 0 || c.inFlight-c.elsewhere < o.limit)
-	switch link := &c.links[b]; {
-	case may && !link.in:
-		link.turns = c.turns()
-		o.rings[b].append(c)
-	case !may && link.in:
-		o.rings[b].remove(c)
-	}
-}
-
-func (o *order[request]) arrangeAll(c *clusterState[request]) {
-	for b := range bands {
-		o.arrange(c, b)
+// arrange arranges all lanes of a cluster.
+func (c *clusterState[request]) arrange(o *order[request]) {
+	for l := range c.lanes.all() {
+		o.arrangeAll(l)
 	}
 }
 
@@ -95,29 +79,31 @@ func (o *order[request]) arrangeAll(c *clusterState[request]) {
 func (o *order[request]) pause(name mcreconcile.ClusterName) {
 	c := o.cluster(name)
 	c.known, c.paused = true, true
-	o.arrangeAll(c)
+	c.arrange(o)
 }
 
 // resume ends a pause, if there is one.
 func (o *order[request]) resume(name mcreconcile.ClusterName) {
 	c := o.cluster(name)
 	c.known, c.paused = true, false
-	o.arrangeAll(c)
+	c.arrange(o)
 }
 
 // weigh sets how many turns a cluster has. One that has its turn loses what is left of that beyond the new number.
 func (o *order[request]) weigh(name mcreconcile.ClusterName, weight int) {
 	c := o.cluster(name)
 	c.known, c.weight = true, weight
-	for b := range bands {
-		c.links[b].turns = min(c.links[b].turns, c.turns())
+	for l := range c.lanes.all() {
+		for b := range bands {
+			l.links[b].turns = min(l.links[b].turns, l.turns())
+		}
 	}
 }
 
 // release forgets the weight of a cluster, and ends its pause. What it has to do stays.
 func (o *order[request]) release(c *clusterState[request]) {
 	c.known, c.paused, c.weight = false, false, 0
-	o.arrangeAll(c)
+	c.arrange(o)
 }
 
 // purge drops everything of a cluster that is not in flight, forgets its weight, and ends its pause. removed is called for each item.
@@ -130,16 +116,14 @@ func (o *order[request]) purge(name mcreconcile.ClusterName, removed func(*item[
 		return done
 	}
 	for i := c.items; i != nil; i = c.items {
-		switch i.phase {
-		case delayed:
+		if i.phase == delayed {
 			heap.Remove(&o.delayed, i.index)
-		case queued:
-			o.pull(i, false)
-		case held:
-			c.held--
-		}
-		if i.phase != delayed {
+		} else {
 			o.ready--
+			c.depth--
+		}
+		if i.phase == queued {
+			o.pull(i, false)
 		}
 		i.recover()
 		o.forget(i)

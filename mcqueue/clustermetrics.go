@@ -142,7 +142,7 @@ func (q *Queue[request]) Stats(name mcreconcile.ClusterName) Stats {
 	if !ok {
 		return Stats{}
 	}
-	return Stats{Depth: c.depth(), InFlight: c.inFlight, Paused: c.paused}
+	return Stats{Depth: c.depth, InFlight: c.inFlight, Paused: c.paused}
 }
 
 // clusterStats returns the figures of each cluster that has series of its own, and the sums of those of the others, nil if
@@ -152,7 +152,7 @@ func (q *Queue[request]) clusterStats() (each []clusterStats, others *clusterSta
 	defer q.mu.Unlock()
 	rest := clusterStats{name: otherClusters, waits: q.order.series.others}
 	for name, c := range q.order.clusters {
-		s := clusterStats{name: string(name), depth: c.depth(), inFlight: c.inFlight, parked: c.parked(), waits: c.waits}
+		s := clusterStats{name: string(name), depth: c.depth, inFlight: c.inFlight, parked: c.parked(), waits: c.waits}
 		if c.ownSeries {
 			each = append(each, s)
 		} else {

@@ -7,12 +7,12 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// flights are the requests that were handed out. They say how many more may be, and of which clusters.
+// flights are the requests that were handed out. They say how many more may be, and in which targets.
 //
 // A flight counts unless it is silent: then it waits for a cluster that has not answered so far. So many may count as there
 // are workers. One that began longer than slowAfter ago is slow. Together the slow ones count for three quarters of the
-// workers at most. When they do, what is left is for clusters without a slow flight. A flight that does not count takes up
-// a spare worker. When half of these are taken up, a cluster with a silent flight gets no other.
+// workers at most. When they do, what is left is for targets without a slow flight. A flight that does not count takes up
+// a spare worker. When half of these are taken up, a target with a silent flight gets no other.
 type flights[request mcreconcile.ClusterAware[request]] struct {
 	workers int // that flights count against, 0 for no limit
 	spare   int // beyond these
@@ -26,12 +26,12 @@ type flights[request mcreconcile.ClusterAware[request]] struct {
 
 // flight is a request that was handed out.
 type flight[request mcreconcile.ClusterAware[request]] struct {
-	cluster   *clusterState[request]
+	lane      *lane[request]
 	since     time.Duration
 	waited    time.Duration // was ready before
 	priority  int
 	silent    bool
-	elsewhere bool // it waits for other clusters than its own
+	elsewhere bool // it waits for other clusters than its target
 	slow      bool
 
 	previous, next *flight[request] // of those that are not slow, by age
@@ -61,27 +61,26 @@ func (f *flights[request]) room() int {
 	return min(f.workers-f.counting(), f.workers+f.spare-len(f.all))
 }
 
-// admit reports whether one more, if there is room for it, may be of a cluster.
-func (f *flights[request]) admit(c *clusterState[request]) bool {
+// admit reports whether one more, if there is room for it, may be in a target.
+func (f *flights[request]) admit(t *target[request]) bool {
 	switch {
 	case f.workers == 0:
 		return true
-	case c.slow > 0 && f.slow >= f.most():
+	case t.slow > 0 && f.slow >= f.most():
 		return false
-	case c.silent > 0 && f.spare > 0 && 2*f.beside() >= f.spare:
+	case t.silent > 0 && f.spare > 0 && 2*f.beside() >= f.spare:
 		return false
 	}
 	return true
 }
 
 func (f *flights[request]) begin(i *item[request], now time.Duration) {
-	c := i.cluster
 	one := f.unused
 	if one == nil {
 		one = &flight[request]{}
 	}
 	f.unused = nil
-	*one = flight[request]{cluster: c, since: now, waited: now - i.at, priority: i.priority, previous: f.newest}
+	*one = flight[request]{lane: i.lane, since: now, waited: now - i.at, priority: i.priority, previous: f.newest}
 	if f.newest == nil {
 		f.oldest = one
 	} else {
@@ -89,11 +88,13 @@ func (f *flights[request]) begin(i *item[request], now time.Duration) {
 	}
 	f.newest = one
 	f.all[i.request] = one
-	c.inFlight++
+	i.lane.uses++
+	i.lane.cluster.inFlight++
+	i.lane.target.inFlight++
 }
 
-// end ends a flight, and returns whose it was and since when.
-func (f *flights[request]) end(req request) (c *clusterState[request], since time.Duration, known bool) {
+// end ends a flight, and returns its lane and since when it was. The caller ends the use of the lane.
+func (f *flights[request]) end(req request) (l *lane[request], since time.Duration, known bool) {
 	one, ok := f.all[req]
 	if !ok {
 		return nil, 0, false
@@ -101,45 +102,46 @@ func (f *flights[request]) end(req request) (c *clusterState[request], since tim
 	f.hear(one)
 	if one.slow {
 		f.slow--
-		one.cluster.slow--
+		one.lane.target.slow--
 	} else {
 		f.unlink(one)
 	}
 	delete(f.all, req)
-	c, since = one.cluster, one.since
-	c.inFlight--
+	l, since = one.lane, one.since
+	l.cluster.inFlight--
+	l.target.inFlight--
 	*one = flight[request]{}
 	f.unused = one
-	return c, since, true
+	return l, since, true
 }
 
-// yield makes a flight silent that is not, and returns whose it is.
-func (f *flights[request]) yield(req request, elsewhere bool) (c *clusterState[request], did bool) {
+// yield makes a flight silent that is not, and returns its lane.
+func (f *flights[request]) yield(req request, elsewhere bool) (l *lane[request], did bool) {
 	one, ok := f.all[req]
 	if !ok || one.silent {
 		return nil, false
 	}
-	c = one.cluster
+	l = one.lane
 	one.silent, one.elsewhere = true, elsewhere
 	f.silent++
-	c.silent++
+	l.target.silent++
 	if elsewhere {
-		c.elsewhere++
+		l.target.elsewhere++
 	}
 	if one.slow {
 		f.slow--
 	}
-	return c, true
+	return l, true
 }
 
-// reclaim makes a flight count again that is silent, and returns whose it is.
-func (f *flights[request]) reclaim(req request) (c *clusterState[request], did bool) {
+// reclaim makes a flight count again that is silent, and returns its lane.
+func (f *flights[request]) reclaim(req request) (l *lane[request], did bool) {
 	one, ok := f.all[req]
 	if !ok || !one.silent {
 		return nil, false
 	}
 	f.hear(one)
-	return one.cluster, true
+	return one.lane, true
 }
 
 func (f *flights[request]) hear(one *flight[request]) {
@@ -147,9 +149,9 @@ func (f *flights[request]) hear(one *flight[request]) {
 		return
 	}
 	f.silent--
-	one.cluster.silent--
+	one.lane.target.silent--
 	if one.elsewhere {
-		one.cluster.elsewhere--
+		one.lane.target.elsewhere--
 	}
 	if one.slow {
 		f.slow++
@@ -163,7 +165,7 @@ func (f *flights[request]) age(now time.Duration) {
 		one := f.oldest
 		f.unlink(one)
 		one.slow = true
-		one.cluster.slow++
+		one.lane.target.slow++
 		if !one.silent {
 			f.slow++
 		}

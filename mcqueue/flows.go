@@ -6,8 +6,8 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// flows are lists of the items that are ready: one for each cluster, priority and flow, in the order of arrival. Only the first of
-// a list is in its cluster's heap. It gets its place there when the one before has had its turn, behind those of all other flows.
+// flows are lists of the items that are ready: one for each lane, priority and flow, in the order of arrival. Only the first of
+// a list is in its lane's heap. It gets its place there when the one before has had its turn, behind those of all other flows.
 // So flows take turns. Without flows, every item is in the heap.
 type flows[request mcreconcile.ClusterAware[request]] struct {
 	of   func(request) string                // nil for no flows
@@ -20,18 +20,18 @@ func newFlows[request mcreconcile.ClusterAware[request]](of func(request) string
 
 // flowKey tells flows apart.
 type flowKey[request mcreconcile.ClusterAware[request]] struct {
-	cluster  *clusterState[request]
+	lane     *lane[request]
 	priority int
 	name     string
 }
 
 func (f *flows[request]) key(i *item[request]) flowKey[request] {
-	return flowKey[request]{i.cluster, i.priority, f.of(i.request)}
+	return flowKey[request]{i.lane, i.priority, f.of(i.request)}
 }
 
-// push adds an item to those of its cluster that are ready.
+// push adds an item to those of its lane that are ready.
 func (o *order[request]) push(i *item[request]) {
-	ready := &i.cluster.ready[bandOf(i.priority)]
+	ready := &i.lane.ready[bandOf(i.priority)]
 	if o.flows.of == nil {
 		heap.Push(ready, i)
 		return
@@ -41,17 +41,16 @@ func (o *order[request]) push(i *item[request]) {
 	o.flows.last[key] = i
 	if last != nil {
 		last.behind, i.ahead = i, last
-		i.cluster.behind++
 		return
 	}
 	i.sequence = o.nextSequence()
 	heap.Push(ready, i)
 }
 
-// pull takes an item from those of its cluster that are ready. If it was the first of its flow, the next one has its place, or
+// pull takes an item from those of its lane that are ready. If it was the first of its flow, the next one has its place, or
 // one behind all other flows if the flow has had its turn.
 func (o *order[request]) pull(i *item[request], turn bool) {
-	ready := &i.cluster.ready[bandOf(i.priority)]
+	ready := &i.lane.ready[bandOf(i.priority)]
 	if o.flows.of == nil {
 		heap.Remove(ready, i.index)
 		return
@@ -68,7 +67,6 @@ func (o *order[request]) pull(i *item[request], turn bool) {
 	switch {
 	case ahead != nil:
 		ahead.behind = behind
-		i.cluster.behind--
 	case behind != nil:
 		heap.Remove(ready, i.index)
 		behind.sequence = i.sequence
@@ -76,7 +74,6 @@ func (o *order[request]) pull(i *item[request], turn bool) {
 			behind.sequence = o.nextSequence()
 		}
 		heap.Push(ready, behind)
-		i.cluster.behind--
 	default:
 		heap.Remove(ready, i.index)
 	}

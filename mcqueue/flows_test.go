@@ -53,14 +53,15 @@ func TestNothingIsKeptOfAFlowThatIsEmpty(t *testing.T) {
 
 // BenchmarkQueue adds, gets and finishes one request while 10,000 others wait.
 func BenchmarkQueue(b *testing.B) {
-	flows := map[string]func(mcreconcile.Request) string{
-		"NoFlows": nil,
-		"Flows":   func(r mcreconcile.Request) string { return r.Namespace },
+	queues := map[string]Options[mcreconcile.Request]{
+		"NoFlows": {},
+		"Flows":   {Flow: func(r mcreconcile.Request) string { return r.Namespace }},
+		"Targets": {Target: func(r mcreconcile.Request) mcreconcile.ClusterName { return mcreconcile.ClusterName(r.Namespace) }},
 	}
-	for name, flow := range flows {
+	for name, opts := range queues {
 		for _, clusters := range []int{1, 100} {
 			b.Run(fmt.Sprintf("%s/clusters=%d", name, clusters), func(b *testing.B) {
-				q := New("", Options[mcreconcile.Request]{Flow: flow})
+				q := New("", opts)
 				defer q.ShutDown()
 				for n := range 10_000 {
 					r := req(fmt.Sprintf("%d/%d", n%clusters, n))

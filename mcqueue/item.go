@@ -10,7 +10,7 @@ import (
 // item is a request that is queued.
 type item[request mcreconcile.ClusterAware[request]] struct {
 	request  request
-	cluster  *clusterState[request]
+	lane     *lane[request]
 	priority int
 	sequence uint64        // of becoming ready, or of the last rise of the priority
 	at       time.Duration // when a delayed item becomes ready, or when a ready one did
@@ -29,7 +29,7 @@ type phase int8
 
 const (
 	delayed phase = iota
-	queued        // in a ready heap of its cluster, or behind another of its flow
+	queued        // in a ready heap of its lane, or behind another of its flow
 	held          // back, while the same request is in flight
 )
 
@@ -68,9 +68,10 @@ const (
 func (o *order[request]) add(req request, priority int, now, readyAt time.Duration) (did added, before int) {
 	i, ok := o.items[req]
 	if !ok {
-		i = &item[request]{request: req, cluster: o.cluster(req.Cluster()), priority: priority}
+		i = &item[request]{request: req, lane: o.lane(req), priority: priority}
 		o.items[req] = i
-		i.cluster.link(i)
+		i.lane.uses++
+		i.lane.cluster.link(i)
 		if readyAt > now {
 			i.at, i.phase = readyAt, delayed
 			heap.Push(&o.delayed, i)
@@ -117,12 +118,12 @@ func (o *order[request]) raise(i *item[request], priority int) {
 // makeReady moves an item that is in no heap to the ready ones.
 func (o *order[request]) makeReady(i *item[request], now time.Duration) {
 	o.ready++
+	i.lane.cluster.depth++
 	i.at = now
 	i.recover()
 	i.sequence = o.nextSequence()
 	if _, busy := o.flights.all[i.request]; busy {
 		i.phase = held
-		i.cluster.held++
 		return
 	}
 	o.queue(i)
@@ -131,16 +132,17 @@ func (o *order[request]) makeReady(i *item[request], now time.Duration) {
 func (o *order[request]) queue(i *item[request]) {
 	i.phase = queued
 	o.push(i)
-	o.arrange(i.cluster, bandOf(i.priority))
+	o.arrange(i.lane, bandOf(i.priority))
 }
 
 func (o *order[request]) unqueue(i *item[request]) {
 	o.pull(i, false)
-	o.arrange(i.cluster, bandOf(i.priority))
+	o.arrange(i.lane, bandOf(i.priority))
 }
 
 // forget removes an item that is in no heap any more.
 func (o *order[request]) forget(i *item[request]) {
 	delete(o.items, i.request)
-	i.cluster.unlink(i)
+	i.lane.cluster.unlink(i)
+	o.leave(i.lane)
 }

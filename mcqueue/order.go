@@ -11,17 +11,19 @@ import (
 // argument, counted from any moment, and must not go back.
 //
 // Every request that is queued is an item. An item is in one of three phases: in the heap of delayed items; in one of
-// the two ready heaps of its cluster (fresh or background), or behind another one of its flow there; or held back, because the same request is in flight. A
-// cluster that has a ready item, is not paused and has fewer requests in flight than the limit stands in the ring of
-// the item's band. Handing out takes the first cluster of a ring to which the flights admit one more. It passes by those
-// alone that have silent or slow flights; any other cluster that cannot be served costs nothing, however many there are.
+// the two ready heaps of its lane (fresh or background), or behind another one of its flow there; or held back, because the same request is in flight.
+// A lane is what a cluster has to do in a target. Without targets each cluster has one lane, and is its own target. A
+// lane that has a ready item stands in the ring of the item's band, if its cluster is not paused and its target has fewer requests in flight
+// than the limit. Handing out takes the first lane of a ring to whose target the flights admit one more. It passes by those
+// alone whose targets have silent or slow flights; any other lane that cannot be served costs nothing, however many there are.
 type order[request mcreconcile.ClusterAware[request]] struct {
-	limit    int                        // of requests of one cluster in flight, 0 for none
+	limit    int                        // of requests in flight in one target, 0 for none
 	share    float64                    // of the picks that is of the background while that waits
 	items    map[request]*item[request] // what is queued
 	flights  flights[request]           // what was handed out
 	clusters map[mcreconcile.ClusterName]*clusterState[request]
 	spare    *clusterState[request] // one that is in no use, to be used again
+	targets  targets[request]
 	flows    flows[request]
 	delayed  delayedHeap[request]
 	rings    [bands]ring[request]
@@ -38,6 +40,12 @@ const (
 	fresh      band = iota // priority ≥ 0: something changed
 	background             // priority < 0: initial lists and resyncs
 	bands
+)
+
+const (
+	ofCluster = bands + iota // the lanes of a cluster
+	ofTarget                 // those of a target
+	rings
 )
 
 func bandOf(priority int) band {
@@ -91,24 +99,29 @@ func (o *order[request]) unblocks() (at time.Duration, blocked bool) {
 // take hands out the next request, if there is one.
 func (o *order[request]) take(now time.Duration) (i *item[request], ok bool) {
 	o.flights.age(now)
-	c, b, credit := o.next()
-	if c == nil {
+	l, b, credit := o.next()
+	if l == nil {
 		return nil, false
 	}
 	o.credit = credit
-	i = c.ready[b].itemHeap[0]
+	i = l.ready[b].itemHeap[0]
 	o.pull(i, true)
+	o.flights.begin(i, now)
 	o.forget(i)
 	o.ready--
-	o.flights.begin(i, now)
+	c := l.cluster
+	c.depth--
 	o.series.waited(c.ownSeries, &c.waits, now-i.at)
 
-	link := &c.links[b]
+	link := &l.links[b]
 	if link.turns--; link.turns <= 0 {
-		link.turns = c.turns()
-		o.rings[b].rotate(c) // the others' turn
+		link.turns = l.turns()
+		o.rings[b].rotate(l) // the others' turn
 	}
-	o.arrangeAll(c)
+	c.lanes.rotate(l)
+	l.target.lanes.rotate(l)
+	o.fill(l.target)
+	o.arrangeAll(l)
 	return i, true
 }
 
@@ -119,7 +132,7 @@ func (o *order[request]) hasNext() bool {
 
 // next chooses whose turn it is, and in which band: the fresh one, except that the background gets its share while it has
 // something to do. Without anything to hand out it returns nil. credit is what the background is owed then.
-func (o *order[request]) next() (c *clusterState[request], b band, credit float64) {
+func (o *order[request]) next() (l *lane[request], b band, credit float64) {
 	const rounding = 1e-9 // three times a third is a pick
 	change, other := o.first(fresh), o.first(background)
 	switch owed := o.credit + o.share; {
@@ -134,17 +147,17 @@ func (o *order[request]) next() (c *clusterState[request], b band, credit float6
 	}
 }
 
-// first returns the cluster of a band whose turn it is among those to which the flights admit one more, or nil.
-func (o *order[request]) first(b band) *clusterState[request] {
+// first returns the lane of a band whose turn it is among those to which the flights admit one more, or nil.
+func (o *order[request]) first(b band) *lane[request] {
 	head := o.rings[b].head
 	if o.flights.room() <= 0 {
 		return nil
 	}
-	for c := head; c != nil; {
-		if o.flights.admit(c) {
-			return c
+	for l := head; l != nil; {
+		if o.flights.admit(l.target) {
+			return l
 		}
-		if c = c.links[b].next; c == head {
+		if l = l.links[b].next; l == head {
 			return nil
 		}
 	}
@@ -154,15 +167,15 @@ func (o *order[request]) first(b band) *clusterState[request] {
 // done notes that a request is no longer in flight, and returns since when it was. What was added meanwhile takes its
 // place in the order.
 func (o *order[request]) done(req request) (since time.Duration, known bool) {
-	c, since, known := o.flights.end(req)
+	l, since, known := o.flights.end(req)
 	if !known {
 		return 0, false
 	}
 	if i, ok := o.items[req]; ok && i.phase == held {
-		c.held--
 		o.queue(i)
 	}
-	o.arrangeAll(c)
+	o.fill(l.target)
+	c := l.cluster
 	if c.inFlight == 0 {
 		for _, drained := range c.drained {
 			close(drained)
@@ -170,22 +183,23 @@ func (o *order[request]) done(req request) (since time.Duration, known bool) {
 		c.drained = nil
 	}
 	c.settle()
+	o.leave(l)
 	o.retire(c)
 	return since, true
 }
 
-// yield makes a request in flight silent: it waits for its own cluster, or for others. It does nothing if it is silent
+// yield makes a request in flight silent: it waits for its target, or for others. It does nothing if it is silent
 // already.
 func (o *order[request]) yield(req request, elsewhere bool) {
-	if c, did := o.flights.yield(req, elsewhere); did {
-		o.arrangeAll(c)
+	if l, did := o.flights.yield(req, elsewhere); did {
+		o.fill(l.target)
 	}
 }
 
 // reclaim ends that a request in flight is silent. It counts again, and is not held up if too many do then.
 func (o *order[request]) reclaim(req request) {
-	if c, did := o.flights.reclaim(req); did {
-		o.arrangeAll(c)
+	if l, did := o.flights.reclaim(req); did {
+		o.fill(l.target)
 	}
 }
 

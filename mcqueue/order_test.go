@@ -33,6 +33,18 @@ func flowOf(r mcreconcile.Request) string {
 	return map[bool]string{true: "low", false: "high"}[r.Name < "3"]
 }
 
+// targetOf is where a request is worked on: cluster/target.name, or by the number.
+func targetOf(r mcreconcile.Request) mcreconcile.ClusterName {
+	if target, _, has := strings.Cut(r.Name, "."); has {
+		return mcreconcile.ClusterName(target)
+	}
+	target, elsewhere := map[string]mcreconcile.ClusterName{"0": "a", "1": "b", "2": "x"}[r.Name]
+	if !elsewhere {
+		return r.ClusterName
+	}
+	return target
+}
+
 // script drives an order by a line of words:
 //
 //	a/x       add        a/x:5     add with priority 5     a/x@3  add, ready at 3 s
@@ -115,7 +127,7 @@ func TestOrder(t *testing.T) {
 		want   string
 
 		workers, spare int
-		flows          bool
+		flows, targets bool
 	}{
 		"FirstInFirstOut":        {reason: "Equals go by arrival.", script: "a/1 a/2 a/3 take:4", want: "a/1 a/2 a/3 -"},
 		"HigherPriorityFirst":    {reason: "Within a cluster the priority counts.", script: "a/1 a/2:5 a/3:9 take:3", want: "a/3 a/2 a/1"},
@@ -188,6 +200,18 @@ func TestOrder(t *testing.T) {
 		"FlowHeld":               {reason: "What comes back while in flight goes to the end of its flow.", flows: true, script: "a/x-1 take:1 a/x-1 a/x-2 take:1 a/x-3 done:a/x-1 take:2", want: "a/x-1 a/x-2 a/x-3 a/x-1"},
 		"FlowPurged":             {reason: "Nothing is left of a flow that was purged.", flows: true, script: "a/x-1 a/x-2 a/y-1 purge:a a/x-3 a/y-2 take:3", want: "a/x-3 a/y-2 -"},
 		"FlowDelayed":            {reason: "A request joins its flow when its time has come.", flows: true, script: "a/x-1@5 a/x-2 a/x-3 a/y-1 at:5 take:4", want: "a/x-2 a/y-1 a/x-3 a/x-1"},
+		"TargetsTakeTurns":       {reason: "What a cluster has to do in one target does not hold up what it has to do in another.", targets: true, script: "a/x.1 a/x.2 a/x.3 a/y.1 take:4", want: "a/x.1 a/y.1 a/x.2 a/x.3"},
+		"ClustersAtATarget":      {reason: "Clusters take turns at a target.", targets: true, limit: 1, script: "a/x.1 a/x.2 a/x.3 b/x.1 b/x.2 take:2 done:a/x.1 take:2 done:b/x.1 take:2 done:a/x.2 take:1", want: "a/x.1 - b/x.1 - a/x.2 - b/x.2"},
+		"LimitOfATarget":         {reason: "The limit is that of a target, whosever requests they are, and holds up no other.", targets: true, limit: 2, script: "a/x.1 b/x.1 c/x.1 a/y.1 a/x.2 take:4 done:b/x.1 take:1", want: "a/x.1 b/x.1 a/y.1 - c/x.1"},
+		"OwnTarget":              {reason: "What is done in a cluster counts there, whosever it is.", targets: true, limit: 1, script: "a/b.1 b/b.1 b/x.1 take:3 done:a/b.1 take:1", want: "a/b.1 b/x.1 - b/b.1"},
+		"SilentTarget":           {reason: "The limit of a target holds for what waits for it.", targets: true, limit: 1, workers: 2, spare: 9, script: "a/x.1 a/x.2 a/y.1 take:1 silent:a/x.1 take:2", want: "a/x.1 a/y.1 -"},
+		"AwayFromTheTarget":      {reason: "What waits for its own cluster does not hold up the target.", targets: true, limit: 1, workers: 2, spare: 9, script: "a/x.1 a/x.2 take:1 away:a/x.1 take:1", want: "a/x.1 a/x.2"},
+		"HalfOfTheSpareByTarget": {reason: "When half of the spare are in use, targets with a silent request get no other, and the rest goes on.", targets: true, workers: 2, spare: 4, script: "a/x.1 a/x.2 a/y.1 take:1 silent:a/x.1 take:1 silent:a/y.1 a/z.1 take:2", want: "a/x.1 a/y.1 a/z.1 -"},
+		"SlowByTarget":           {reason: "The quarter of the workers is for targets without a slow one.", targets: true, workers: 4, spare: 9, script: "a/x.1 a/x.2 a/x.3 a/x.4 take:3 at:1 a/y.1 take:2", want: "a/x.1 a/x.2 a/x.3 a/y.1 -"},
+		"PausedWithTargets":      {reason: "A pause parks what a cluster has to do anywhere, and nothing of others.", targets: true, script: "a/x.1 a/y.1 b/x.1 x/x.1 pause:a pause:x a/z.1 take:2 resume:a take:4", want: "b/x.1 - a/x.1 a/y.1 a/z.1 -"},
+		"PurgedWithTargets":      {reason: "A purge drops what a cluster has to do anywhere, and nothing of others.", targets: true, limit: 1, script: "a/x.1 take:1 a/x.1 a/x.2 a/y.1 a/y.2@3 b/x.1 x/x.1 purge:a purge:x take:1 done:a/x.1 take:1 at:3 take:1", want: "a/x.1 - b/x.1 -"},
+		"WeightWithTargets":      {reason: "A weight is that of the cluster, wherever its requests are worked on.", targets: true, script: "weigh2:a a/x.1 a/x.2 a/x.3 b/x.1 weigh3:x take:4", want: "a/x.1 a/x.2 b/x.1 a/x.3"},
+		"FlowsAtATarget":         {reason: "Flows take turns in each target.", flows: true, targets: true, script: "a/x.f-1 a/x.f-2 a/x.g-1 a/y.f-1 take:4", want: "a/x.f-1 a/y.f-1 a/x.g-1 a/x.f-2"},
 		"DoneOfAStranger":        {reason: "Done with what is not in flight changes nothing.", script: "a/1 done:a/1 take:1", want: "a/1"},
 	}
 	for name, tc := range cases {
@@ -199,6 +223,9 @@ func TestOrder(t *testing.T) {
 			o.flights.workers, o.flights.spare = tc.workers, tc.spare
 			if tc.flows {
 				o.flows = newFlows(flowOf)
+			}
+			if tc.targets {
+				o.targets = newTargets(targetOf)
 			}
 			got := strings.Join(script(t, o, tc.script), " ")
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -298,21 +325,29 @@ type model struct {
 	weights        map[mcreconcile.ClusterName]int
 	turns          [bands][]modelTurn               // whose turn it is
 	flow           func(mcreconcile.Request) string // nil for no flows
-	flows          map[modelLane][]string           // whose turn it is
+	flows          map[modelFlows][]string          // whose turn it is
+	target         func(mcreconcile.Request) mcreconcile.ClusterName
+	targets        bool        // they may be others than the requests' own clusters
+	lanes          []modelLane // that have requests, queued or in flight; the one that was served last comes last
 	sequence       int
 	streak         int
 	now            time.Duration
 }
 
-// modelLane is what flows take turns in.
-type modelLane struct {
-	name     mcreconcile.ClusterName
+// modelLane is what a cluster has to do in a target.
+type modelLane struct{ name, target mcreconcile.ClusterName }
+
+func (m *model) lane(r mcreconcile.Request) modelLane { return modelLane{r.ClusterName, m.target(r)} }
+
+// modelFlows is what flows take turns in.
+type modelFlows struct {
+	lane     modelLane
 	priority int
 }
 
 type modelTurn struct {
-	name mcreconcile.ClusterName
-	left int // requests before the next cluster's turn
+	lane modelLane
+	left int // requests before the next lane's turn
 }
 
 type modelFlight struct {
@@ -341,6 +376,9 @@ func (m *model) add(r mcreconcile.Request, priority int, now, at time.Duration) 
 	if k < 0 {
 		m.sequence++
 		m.items = append(m.items, modelItem{r, priority, m.sequence, at})
+		if !slices.Contains(m.lanes, m.lane(r)) {
+			m.lanes = append(m.lanes, m.lane(r))
+		}
 		return
 	}
 	i := &m.items[k]
@@ -378,10 +416,10 @@ func (m *model) advance(now time.Duration) {
 	}
 }
 
-// flying counts the flights of a cluster for which something holds.
-func (m *model) flying(name mcreconcile.ClusterName, is func(modelFlight) bool) (n int) {
+// flying counts the flights in a target for which something holds.
+func (m *model) flying(target mcreconcile.ClusterName, is func(modelFlight) bool) (n int) {
 	for _, f := range m.inFlight {
-		if f.request.ClusterName == name && is(f) {
+		if m.target(f.request) == target && is(f) {
 			n++
 		}
 	}
@@ -408,8 +446,8 @@ func (m *model) count() (counting, slow, beside int) {
 // quarters is three quarters of the workers, but leaves at least one.
 func (m *model) quarters() int { return m.workers - max(m.workers/4, 1) }
 
-// admits reports whether a cluster may have one more flight.
-func (m *model) admits(name mcreconcile.ClusterName) bool {
+// admits reports whether there may be one more flight in a target.
+func (m *model) admits(target mcreconcile.ClusterName) bool {
 	if m.workers == 0 {
 		return true
 	}
@@ -417,25 +455,25 @@ func (m *model) admits(name mcreconcile.ClusterName) bool {
 	if counting >= m.workers || len(m.inFlight) >= m.workers+m.spare {
 		return false
 	}
-	if slow >= m.quarters() && m.flying(name, m.slow) > 0 {
+	if slow >= m.quarters() && m.flying(target, m.slow) > 0 {
 		return false
 	}
 	halfUsed := m.spare > 0 && beside*2 >= m.spare
-	return !halfUsed || m.flying(name, func(f modelFlight) bool { return f.silent }) == 0
+	return !halfUsed || m.flying(target, func(f modelFlight) bool { return f.silent }) == 0
 }
 
 func (m *model) flies(r mcreconcile.Request) bool {
 	return slices.ContainsFunc(m.inFlight, func(f modelFlight) bool { return f.request == r })
 }
 
-// best returns the item of a cluster and band that would go next.
-func (m *model) best(name mcreconcile.ClusterName, b band) (best int) {
+// best returns the item of a lane and band that would go next.
+func (m *model) best(lane modelLane, b band) (best int) {
 	best = -1
 	for k, i := range m.items {
-		if i.request.ClusterName != name || bandOf(i.priority) != b || i.readyAt > 0 || m.flies(i.request) {
+		if m.lane(i.request) != lane || bandOf(i.priority) != b || i.readyAt > 0 || m.flies(i.request) {
 			continue
 		}
-		if m.flow != nil && m.flows[modelLane{name, i.priority}][0] != m.flow(i.request) {
+		if m.flow != nil && m.flows[modelFlows{lane, i.priority}][0] != m.flow(i.request) {
 			continue
 		}
 		if best < 0 || i.priority > m.items[best].priority ||
@@ -446,20 +484,19 @@ func (m *model) best(name mcreconcile.ClusterName, b band) (best int) {
 	return best
 }
 
-// settle has each cluster that can be served wait for its turn, and no other.
+// settle has each lane that can be served wait for its turn, and no other.
 func (m *model) settle() {
 	m.settleFlows()
 	for b := range bands {
-		can := func(name mcreconcile.ClusterName) bool {
-			atHome := m.flying(name, func(f modelFlight) bool { return !f.elsewhere })
-			return !m.paused[name] && (m.limit == 0 || atHome < m.limit) && m.best(name, b) >= 0
+		can := func(lane modelLane) bool {
+			there := m.flying(lane.target, func(f modelFlight) bool { return !f.elsewhere })
+			return !m.paused[lane.name] && (m.limit == 0 || there < m.limit) && m.best(lane, b) >= 0
 		}
-		m.turns[b] = slices.DeleteFunc(m.turns[b], func(t modelTurn) bool { return !can(t.name) })
-		for _, i := range m.items {
-			name := i.request.ClusterName
-			has := slices.ContainsFunc(m.turns[b], func(t modelTurn) bool { return t.name == name })
-			if can(name) && !has {
-				m.turns[b] = append(m.turns[b], modelTurn{name, m.weight(name)})
+		m.turns[b] = slices.DeleteFunc(m.turns[b], func(t modelTurn) bool { return !can(t.lane) })
+		for _, lane := range m.lanes {
+			has := slices.ContainsFunc(m.turns[b], func(t modelTurn) bool { return t.lane == lane })
+			if can(lane) && !has {
+				m.turns[b] = append(m.turns[b], modelTurn{lane, m.weight(lane)})
 			}
 		}
 	}
@@ -470,31 +507,66 @@ func (m *model) settleFlows() {
 	if m.flow == nil {
 		return
 	}
-	busy := map[modelLane]map[string]bool{}
+	busy := map[modelFlows]map[string]bool{}
 	for _, i := range m.items {
 		if i.readyAt > 0 || m.flies(i.request) {
 			continue
 		}
-		lane, flow := modelLane{i.request.ClusterName, i.priority}, m.flow(i.request)
-		if busy[lane] == nil {
-			busy[lane] = map[string]bool{}
+		in, flow := modelFlows{m.lane(i.request), i.priority}, m.flow(i.request)
+		if busy[in] == nil {
+			busy[in] = map[string]bool{}
 		}
-		busy[lane][flow] = true
-		if !slices.Contains(m.flows[lane], flow) {
-			m.flows[lane] = append(m.flows[lane], flow)
+		busy[in][flow] = true
+		if !slices.Contains(m.flows[in], flow) {
+			m.flows[in] = append(m.flows[in], flow)
 		}
 	}
-	for lane := range m.flows {
-		m.flows[lane] = slices.DeleteFunc(m.flows[lane], func(flow string) bool { return !busy[lane][flow] })
+	for in := range m.flows {
+		m.flows[in] = slices.DeleteFunc(m.flows[in], func(flow string) bool { return !busy[in][flow] })
 	}
 }
 
 // beginFlows makes requests those of flows, or not.
 func (m *model) beginFlows(o *order[mcreconcile.Request], are bool) {
 	if are {
-		m.flow, m.flows = flowOf, map[modelLane][]string{}
+		m.flow, m.flows = flowOf, map[modelFlows][]string{}
 		o.flows = newFlows(flowOf)
 	}
+}
+
+// beginTargets has requests worked on in other clusters, or in their own.
+func (m *model) beginTargets(o *order[mcreconcile.Request], are bool) {
+	m.target, m.targets = mcreconcile.Request.Cluster, are
+	if are {
+		m.target = targetOf
+		o.targets = newTargets(targetOf)
+	}
+}
+
+// forgetLanes forgets the lanes that have nothing to do.
+func (m *model) forgetLanes() {
+	m.lanes = slices.DeleteFunc(m.lanes, func(lane modelLane) bool {
+		return !slices.ContainsFunc(m.items, func(i modelItem) bool { return m.lane(i.request) == lane }) &&
+			!slices.ContainsFunc(m.inFlight, func(f modelFlight) bool { return m.lane(f.request) == lane })
+	})
+}
+
+// kept counts the flows, lanes and targets that there are. Without targets, lanes are the clusters' own.
+type kept struct{ Flows, Lanes, Targets int }
+
+func keptBy(o *order[mcreconcile.Request]) kept {
+	return kept{len(o.flows.last), len(o.targets.lanes), len(o.targets.all)}
+}
+
+func (m *model) kept() kept {
+	if !m.targets {
+		return kept{Flows: m.busyFlows()}
+	}
+	in := map[mcreconcile.ClusterName]bool{}
+	for _, lane := range m.lanes {
+		in[lane.target] = true
+	}
+	return kept{m.busyFlows(), len(m.lanes), len(in)}
 }
 
 func (m *model) busyFlows() (n int) {
@@ -507,18 +579,18 @@ func (m *model) busyFlows() (n int) {
 // endTurn lets the other flows have their turn.
 func (m *model) endTurn(i modelItem) {
 	if m.flow != nil {
-		lane := modelLane{i.request.ClusterName, i.priority}
-		m.flows[lane] = append(m.flows[lane][1:], m.flows[lane][0])
+		in := modelFlows{m.lane(i.request), i.priority}
+		m.flows[in] = append(m.flows[in][1:], m.flows[in][0])
 	}
 }
 
-func (m *model) weight(name mcreconcile.ClusterName) int { return max(1, m.weights[name]) }
+func (m *model) weight(lane modelLane) int { return max(1, m.weights[lane.name]) }
 
 func (m *model) weigh(name mcreconcile.ClusterName, weight int) {
 	m.weights[name] = weight
 	for b := range bands {
 		for k, t := range m.turns[b] {
-			if t.name == name {
+			if t.lane.name == name {
 				m.turns[b][k].left = min(t.left, weight)
 			}
 		}
@@ -526,7 +598,7 @@ func (m *model) weigh(name mcreconcile.ClusterName, weight int) {
 }
 
 func (m *model) take() (string, bool) {
-	admitted := func(t modelTurn) bool { return m.admits(t.name) }
+	admitted := func(t modelTurn) bool { return m.admits(t.lane.target) }
 	next := [bands]int{slices.IndexFunc(m.turns[fresh], admitted), slices.IndexFunc(m.turns[background], admitted)}
 	b := fresh
 	switch {
@@ -539,15 +611,16 @@ func (m *model) take() (string, bool) {
 		m.streak++
 	}
 	turn := &m.turns[b][next[b]]
-	name := turn.name
-	k := m.best(name, b)
+	lane := turn.lane
+	k := m.best(lane, b)
 	r := m.items[k].request
 	m.endTurn(m.items[k])
 	m.items = slices.Delete(m.items, k, k+1)
 	m.inFlight = append(m.inFlight, modelFlight{request: r, since: m.now})
 	if turn.left--; turn.left <= 0 {
-		m.turns[b] = append(slices.Delete(m.turns[b], next[b], next[b]+1), modelTurn{name, m.weight(name)})
+		m.turns[b] = append(slices.Delete(m.turns[b], next[b], next[b]+1), modelTurn{lane, m.weight(lane)})
 	}
+	m.lanes = append(slices.DeleteFunc(m.lanes, func(l modelLane) bool { return l == lane }), lane)
 	m.settle()
 	return written(r), true
 }
@@ -558,6 +631,7 @@ func (m *model) done(r mcreconcile.Request) {
 		m.sequence++
 		m.items[k].sequence = m.sequence
 	}
+	m.forgetLanes()
 	m.settle()
 }
 
@@ -573,6 +647,7 @@ func (m *model) purge(name mcreconcile.ClusterName) {
 	m.items = slices.DeleteFunc(m.items, func(i modelItem) bool { return i.request.ClusterName == name })
 	delete(m.paused, name)
 	delete(m.weights, name)
+	m.forgetLanes()
 	m.settle()
 }
 
@@ -626,6 +701,7 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 		paused: map[mcreconcile.ClusterName]bool{}, weights: map[mcreconcile.ClusterName]int{},
 	}
 	m.beginFlows(o, rng.IntN(2) == 0)
+	m.beginTargets(o, rng.IntN(2) == 0)
 	clusters := []mcreconcile.ClusterName{"a", "b", "c", "d"}[:1+rng.IntN(4)]
 	var now time.Duration
 	for step := range operations {
@@ -692,8 +768,8 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 			}
 			m.setSilent(k, silent, elsewhere)
 		}
-		if len(o.flows.last) != m.busyFlows() {
-			t.Fatalf("seed %d, step %d (%s): %d flows are kept, want %d", seed, step, what, len(o.flows.last), m.busyFlows())
+		if want, got := m.kept(), keptBy(o); got != want {
+			t.Fatalf("seed %d, step %d (%s): what is kept is %+v, want %+v", seed, step, what, got, want)
 		}
 		counting, _, beside := m.count()
 		if m.workers > 0 && (o.flights.counting() != counting || o.flights.beside() != beside) {
@@ -708,7 +784,7 @@ func compareWithModel(t *testing.T, seed uint64, operations int) {
 		}
 		depth := 0
 		for _, c := range o.clusters {
-			depth += c.depth()
+			depth += c.depth
 		}
 		if depth != ready {
 			t.Fatalf("seed %d, step %d (%s): the clusters' depths add up to %d, want %d", seed, step, what, depth, ready)

@@ -23,7 +23,7 @@ type Options[request mcreconcile.ClusterAware[request]] struct {
 	// failure, doubling up to 1000 seconds.
 	RateLimiter workqueue.TypedRateLimiter[request]
 
-	// InFlightPerCluster is how many requests of one cluster may be in flight. Default: no limit.
+	// InFlightPerCluster is how many requests of one cluster may be in flight, or in one cluster, see Target. Default: no limit.
 	InFlightPerCluster int
 
 	// Workers is how many requests may be in flight that count. Those do not count for which [Queue.Yield] was called, and
@@ -47,6 +47,13 @@ type Options[request mcreconcile.ClusterAware[request]] struct {
 	// when it is done. It is called under the queue's lock, looks at the request alone, and returns the same each time. Default:
 	// all are of one flow.
 	Flow func(request) string
+
+	// Target returns the cluster in which a request is worked on, where that may be another one than the request's own. Then
+	// InFlightPerCluster is about targets, and so are Workers and Spare where they speak of clusters. Each pair of cluster and target
+	// has its turn. Priorities count within a pair, and so do flows. Pauses, purges, weights and metrics are about the requests'
+	// own clusters all the same. Target is called under the queue's lock, looks at the request alone, and returns the same
+	// each time. Default: the request's own cluster.
+	Target func(request) mcreconcile.ClusterName
 
 	// MaxClusterSeries is how many clusters have metrics of their own; those that come when so many have share the series
 	// of cluster "(other)" for as long as the queue knows them. Default: 1000. A negative number means that none has.
@@ -100,7 +107,7 @@ func New[request mcreconcile.ClusterAware[request]](controller string, opts Opti
 		order:    newOrder[request](opts.InFlightPerCluster, opts.BackgroundShare),
 		retrying: map[mcreconcile.ClusterName]map[request]struct{}{},
 	}
-	q.order.flows = newFlows(opts.Flow)
+	q.order.flows, q.order.targets = newFlows(opts.Flow), newTargets(opts.Target)
 	q.order.series.most = opts.MaxClusterSeries
 	q.order.flights.workers, q.order.flights.spare = opts.Workers, opts.Spare
 	q.metrics = newMetrics(controller, q)
@@ -304,12 +311,12 @@ func (q *Queue[request]) InFlight(req request) (priority int, waited time.Durati
 }
 
 // Yield says that a request in flight waits for a cluster, its own or another one, that has not answered so far. The
-// request does not count against the workers until Reclaim, nor against the limit of its own cluster if it waits for
-// another. It does nothing for a request that is not in flight, or has yielded already.
+// request does not count against the workers until Reclaim, nor against the limit of its target, which is its own cluster unless
+// [Options] say otherwise, if it waits for another. It does nothing for a request that is not in flight, or has yielded already.
 func (q *Queue[request]) Yield(req request, to mcreconcile.ClusterName) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.order.yield(req, to != req.Cluster())
+	q.order.yield(req, to != q.order.targets.name(req))
 	q.wakeLocked()
 }
 
@@ -364,7 +371,7 @@ func (q *Queue[request]) Resume(name mcreconcile.ClusterName) {
 
 func (q *Queue[request]) resumeLocked(name mcreconcile.ClusterName) {
 	q.order.resume(name)
-	for range q.order.clusters[name].depth() {
+	for range q.order.clusters[name].depth {
 		q.wakeLocked()
 	}
 }

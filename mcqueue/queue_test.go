@@ -530,6 +530,9 @@ func TestStress(t *testing.T) {
 	t.Run("Flows", func(t *testing.T) {
 		stress(t, Options[mcreconcile.Request]{InFlightPerCluster: 3, Flow: flowOf})
 	})
+	t.Run("Targets", func(t *testing.T) {
+		stress(t, Options[mcreconcile.Request]{InFlightPerCluster: 3, Workers: 3, Spare: 5, Target: targetOf})
+	})
 }
 
 func stress(t *testing.T, opts Options[mcreconcile.Request]) {

@@ -35,7 +35,7 @@ func (q *Queue[request]) flightsOf(name mcreconcile.ClusterName) map[request]fli
 	defer q.mu.Unlock()
 	of := map[request]flight[request]{}
 	for req, f := range q.order.flights.all {
-		if f.cluster.name == name {
+		if f.lane.cluster.name == name {
 			of[req] = *f
 		}
 	}

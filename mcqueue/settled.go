@@ -21,7 +21,7 @@ func (q *Queue[request]) Unsettled(name mcreconcile.ClusterName, most int) (n in
 func (o *order[request]) fail(req request) {
 	if i := o.items[req]; i != nil && i.phase == delayed && !i.failed {
 		i.failed = true
-		i.cluster.failing++
+		i.lane.cluster.failing++
 	}
 }
 
@@ -29,12 +29,12 @@ func (o *order[request]) fail(req request) {
 func (i *item[request]) recover() {
 	if i.failed {
 		i.failed = false
-		i.cluster.failing--
+		i.lane.cluster.failing--
 	}
 }
 
 // toDo counts what keeps a cluster from being settled.
-func (c *clusterState[request]) toDo() int { return c.depth() + c.inFlight + c.failing }
+func (c *clusterState[request]) toDo() int { return c.depth + c.inFlight + c.failing }
 
 // settle tells those who wait for it that nothing is to be done, if that is so.
 func (c *clusterState[request]) settle() {
@@ -72,7 +72,7 @@ func (o *order[request]) unsettled(name mcreconcile.ClusterName, most int) (n in
 		if len(some) >= most {
 			break
 		}
-		if i := o.items[req]; flight.cluster == c && (i == nil || i.phase == delayed && !i.failed) {
+		if i := o.items[req]; flight.lane.cluster == c && (i == nil || i.phase == delayed && !i.failed) {
 			some = append(some, req)
 		}
 	}

@@ -107,7 +107,8 @@ func loseNoWakeUp(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	const clusters, names, workers, steps = 4, 5, 6, 300
 	count := random.IntN(workers) // 0 for no limit
-	q := New("", Options[mcreconcile.Request]{InFlightPerCluster: 1 + random.IntN(3), Workers: count, Spare: workers - count})
+	target := map[bool]func(mcreconcile.Request) mcreconcile.ClusterName{true: targetOf}[random.IntN(2) == 0]
+	q := New("", Options[mcreconcile.Request]{InFlightPerCluster: 1 + random.IntN(3), Workers: count, Spare: workers - count, Target: target})
 	var working sync.WaitGroup
 	for worker := range uint64(workers) {
 		pace := rand.New(rand.NewPCG(random.Uint64(), worker))
