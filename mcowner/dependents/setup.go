@@ -53,7 +53,7 @@ func setUp(mgr mcmanager.Manager, cfg config, more []func(*mcbuilder.Builder)) e
 		return err
 	}
 	c.watches.local, err = mcbuilder.TypedControllerManagedBy[work](mgr).Named(c.cfg.name + "-placements").
-		WithOptions(workerOptions(cfg)).WithQueue(c.queue()).
+		WithOptions(workerOptions(cfg)).WithQueue(workQueue()).
 		WithLogConstructor(func(w *work) logr.Logger {
 			log := mgr.GetLogger().WithValues("controller", c.cfg.name+"-placements")
 			if w != nil {
@@ -136,19 +136,13 @@ func (c config) atOnce() int {
 	return c.workers
 }
 
-// queue returns the options of its queue. Where replicas share the members, requests are those of the owners' clusters, and take turns
-// by the cluster in which they are done.
-func (c *engine) queue() mcqueue.Options[work] {
-	if !c.access.IsShared() {
-		return workQueue()
-	}
-	return mcqueue.Options[work]{Flow: func(w work) string { return string(w.in) }, InFlightPerCluster: c.cfg.atOnce()}
-}
-
-// workQueue are the options of its queue: owners' clusters take turns at each cluster, so that many owners in one do not delay
-// those in another.
+// workQueue are the options of its queue. Owners' clusters take turns at each cluster, so that many owners in one do not delay
+// those in another. A cluster that hangs holds no more than its share of the workers, also where it is visited.
 func workQueue() mcqueue.Options[work] {
-	return mcqueue.Options[work]{Flow: func(w work) string { return string(w.owner.ClusterName) }}
+	return mcqueue.Options[work]{
+		Flow:   func(w work) string { return string(w.owner.ClusterName) },
+		Target: func(w work) mcreconcile.ClusterName { return w.in },
+	}
 }
 
 func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {

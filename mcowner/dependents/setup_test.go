@@ -2,43 +2,108 @@ package dependents
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/pulse"
 	"github.com/fleet-runtime/fleet-runtime/mcqueue"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// TestOwnersOfOneClusterDelayThoseOfAnotherByOneTurn: also those that are always back, and at a target that they share.
+// TestOwnersOfOneClusterDelayThoseOfAnotherByOneTurn: also those that are always back, at a target that they share, whether it is
+// visited or not.
 func TestOwnersOfOneClusterDelayThoseOfAnotherByOneTurn(t *testing.T) {
 	t.Parallel()
-	q := mcqueue.New("", workQueue())
-	defer q.ShutDown()
-	workOf := func(origin, name string) work {
-		owner := mcreconcile.Request{ClusterName: mcreconcile.ClusterName(origin)}
-		owner.NamespacedName = types.NamespacedName{Namespace: "default", Name: name}
-		return work{owner: owner, in: "target", task: place}
-	}
-	for n := range 10_000 {
-		q.Add(workOf("busy", fmt.Sprint(n)))
-	}
-	for n := range 100 {
-		quiet := workOf("quiet", fmt.Sprint(n))
-		q.Add(quiet)
-		for turns := 0; ; turns++ {
-			w, _ := q.Get()
-			q.Done(w)
-			if w == quiet {
-				break
+	for name, task := range map[string]task{"Placed": place, "Visited": visit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := mcqueue.New("", workQueue())
+			defer q.ShutDown()
+			for n := range 10_000 {
+				q.Add(workOf("busy", n, "target", task))
 			}
-			q.Add(w)
-			if turns > 0 {
-				t.Fatalf("the work %v has waited for more than one turn of another cluster's owners", quiet)
+			for n := range 100 {
+				quiet := workOf("quiet", n, "target", task)
+				q.Add(quiet)
+				for turns := 0; ; turns++ {
+					w, _ := q.Get()
+					q.Done(w)
+					if w == quiet {
+						break
+					}
+					q.Add(w)
+					if turns > 0 {
+						t.Fatalf("the work %v has waited for more than one turn of another cluster's owners", quiet)
+					}
+				}
 			}
+		})
+	}
+}
+
+func workOf(origin string, n int, in mcreconcile.ClusterName, task task) work {
+	owner := mcreconcile.Request{ClusterName: mcreconcile.ClusterName(origin)}
+	owner.NamespacedName = types.NamespacedName{Namespace: "default", Name: fmt.Sprint(n)}
+	return work{owner: owner, in: in, task: task}
+}
+
+// TestMembersThatHangHoldUpNoOther, whether what is done there is work of the members or visits: any number of owners have something
+// to do in one, or in as many that all spare goroutines wait for them.
+func TestMembersThatHangHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, task := range map[string]task{"Placed": place, "Visited": visit} {
+		for _, members := range []int{1, 300} {
+			t.Run(fmt.Sprintf("%s/%d", name, members), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { hangIn(t, members, task) })
+			})
 		}
 	}
+}
+
+func hangIn(t *testing.T, members int, task task) {
+	t.Helper()
+	const spare, timeout = 512, 10 * time.Second // the first as in mcbuilder
+	opts := workQueue()
+	opts.Workers, opts.Spare, opts.InFlightPerCluster = defaultWorkers, spare, defaultWorkers/2
+	q := mcqueue.New("", opts)
+	defer q.ShutDown()
+	var hanging atomic.Int32
+	done := make(chan work, 1)
+	for range defaultWorkers + spare {
+		go func() {
+			for w, shutdown := q.Get(); !shutdown; w, shutdown = q.Get() {
+				if w.in == "healthy" {
+					done <- w
+				} else {
+					hanging.Add(1)
+					<-time.After(pulse.SilentAfter)
+					q.Yield(w, w.in)
+					<-time.After(timeout)
+					q.Reclaim(w)
+				}
+				q.Done(w)
+			}
+		}()
+	}
+	for n := range 600 {
+		q.Add(workOf("", n, mcreconcile.ClusterName(fmt.Sprint("hangs-", n%members)), task))
+	}
+	<-time.After(timeout / 2)
+	if n := hanging.Load(); int(n) > members*defaultWorkers/2 {
+		t.Errorf("%d goroutines wait for %d members", n, members)
+	}
+	began := time.Now()
+	q.Add(workOf("", 0, "healthy", task))
+	<-done
+	if waited := time.Since(began); waited > 0 {
+		t.Errorf("the work in a healthy member has waited for %s", waited)
+	}
+	<-time.After(time.Hour) // until all goroutines wait for more
 }
 
 // TestWhoeverLeavesWaitsForOthersInShortPauses, and other work backs off.

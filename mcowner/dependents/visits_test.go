@@ -2,8 +2,12 @@ package dependents_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,6 +156,46 @@ func TestARolloutGoesOnWithoutAMemberThatCannotBeVisited(t *testing.T) {
 	}
 	away.Thaw(t)
 	eventually(t, "the member has the job", func() bool { return w.isThere(away, w.job("job-1")) })
+}
+
+// TestAMemberOfAnotherReplicaThatHangsHoldsUpNoOther: it holds its share of the workers, however many owners have something to do there.
+func TestAMemberOfAnotherReplicaThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.Workers, r.Timeout = 2, time.Hour // one worker at most for a member
+		return r
+	})
+	hangs, healthy := w.of(other)[0], w.of(home)[0]
+	opened := make(chan struct{})
+	open := sync.OnceFunc(func() { close(opened) })
+	defer open()
+	var hanging atomic.Int32
+	tap := func(req *http.Request) (answered func()) {
+		if req.Method == http.MethodPatch && req.URL.Host == hostOf(hangs) {
+			hanging.Add(1)
+			<-opened
+		}
+		return func() {}
+	}
+	home.power.tap.Store(&tap)
+
+	const many = 40 // more than half of the spare goroutines beside two workers
+	for n := range many {
+		w.create(w.Local, w.owner(fmt.Sprint("many-", n), hangs.Name))
+	}
+	eventually(t, "all of them wait for the member", func() bool {
+		stats := home.GetFleet().Queues(mcreconcile.LocalCluster)[controller+"-placements"]
+		return stats.Depth+stats.InFlight >= many
+	})
+	w.create(w.Local, w.owner("single", healthy.Name))
+	w.isCopied(healthy, "single")
+	if n := hanging.Load(); n != 1 {
+		t.Errorf("%d visits hang, want one", n)
+	}
+	open()
+	eventually(t, "all are served", func() bool { return len(w.list(hangs)) == many })
 }
 
 // TestDependentsElsewhereAreWrittenInTheNameOfTheUser, whose rights decide.
