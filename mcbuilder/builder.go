@@ -35,6 +35,7 @@ type Options = controller.TypedOptions[mcreconcile.Request]
 type TypedBuilder[request mcreconcile.ClusterAware[request]] struct {
 	mgr        mcmanager.Manager
 	primary    client.Object // what For was given
+	primaryIn  watchOptions  // that For was given
 	watches    []watch[request]
 	raw        []source.TypedSource[request]
 	predicates []predicate.Predicate
@@ -63,13 +64,14 @@ func (b *TypedBuilder[request]) For(obj client.Object, opts ...WatchOption) *Typ
 		b.errs = append(b.errs, errors.New("For may be called once"))
 		return b
 	}
-	b.primary = obj
+	b.primary, b.primaryIn = obj, optionsOf(opts)
 	return b.watchWith("For", obj, mchandler.EnqueueRequestForObject, opts)
 }
 
 // Owns watches a kind that the reconciler creates: each event on an object becomes a request for its controller, if that
 // is of the kind that For names and in the same cluster. [MatchEveryOwner] is for owners that are not the controller,
-// and [AcrossClusters] for owners in other clusters. Owns comes after For.
+// and [AcrossClusters] for owners in other clusters. An owner in a cluster in which For does not watch is not enqueued,
+// whoever names it. Owns comes after For.
 func (b *TypedBuilder[request]) Owns(obj client.Object, opts ...WatchOption) *TypedBuilder[request] {
 	if b.primary == nil {
 		b.errs = append(b.errs, errors.New("Owns comes after For, which names the owner's kind"))

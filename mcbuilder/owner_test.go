@@ -64,7 +64,7 @@ func TestAcrossClustersEnqueuesTheOwnerInItsCluster(t *testing.T) {
 	mgr := newManager(t, f, members(f), logr.Discard())
 	s := &seen{namespace: ns}
 	if err := mcbuilder.ControllerManagedBy(mgr).Named("across").
-		For(&corev1.ConfigMap{}, mcbuilder.WithPredicates(nothing)).
+		For(&corev1.ConfigMap{}, mcbuilder.WithPredicates(nothing), mcbuilder.InLocalCluster, mcbuilder.InMembers(nil)).
 		Owns(&corev1.Secret{}, mcbuilder.AcrossClusters(mchandler.OfFleet("mine"))).Complete(s); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestAcrossClustersCanMatchEveryOwner(t *testing.T) {
 	mgr := newManager(t, f, members(f), logr.Discard())
 	s := &seen{namespace: ns}
 	if err := mcbuilder.ControllerManagedBy(mgr).Named("across-every").
-		For(&corev1.ConfigMap{}, mcbuilder.WithPredicates(nothing)).
+		For(&corev1.ConfigMap{}, mcbuilder.WithPredicates(nothing), mcbuilder.InLocalCluster).
 		Owns(&corev1.Secret{}, mcbuilder.AcrossClusters(), mcbuilder.MatchEveryOwner).Complete(s); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -88,26 +87,19 @@ func ForEachMember(selector labels.Selector) WatchOption {
 func newWatch[request comparable](
 	obj client.Object, h mchandler.TypedHandlerFunc[client.Object, request], opts []WatchOption,
 ) watch[request] {
-	w := watch[request]{obj: obj, handler: h}
-	for _, apply := range opts {
-		apply(&w.watchOptions)
-	}
+	w := watch[request]{watchOptions: optionsOf(opts), obj: obj, handler: h}
 	for _, predicates := range w.predicatesIn {
 		w.handler = filtered(w.handler, predicates)
 	}
 	return w
 }
 
-// ownerOptions is what the options of Owns mean to its handler.
-func ownerOptions(opts []WatchOption) []handler.OwnerOption {
-	var o watchOptions
+// optionsOf returns what the options of a watch say.
+func optionsOf(opts []WatchOption) (o watchOptions) {
 	for _, apply := range opts {
 		apply(&o)
 	}
-	if o.everyOwner {
-		return nil
-	}
-	return []handler.OwnerOption{handler.OnlyControllerOwner()}
+	return o
 }
 
 // sources returns the controller's sources: what was given as it is, and those of each watch.
@@ -188,7 +180,20 @@ func (w watch[request]) where(fleetless bool) (places []string) {
 }
 
 // anywhere reports whether no option says where the watch applies.
-func (w watch[request]) anywhere() bool { return !w.inLocal && !w.inMembers && !w.forEach }
+func (o watchOptions) anywhere() bool { return !o.inLocal && !o.inMembers && !o.forEach }
+
+// isAbout reports whether the watch is about a cluster. A member that is not known may match the selector when it is.
+func (o watchOptions) isAbout(name mcreconcile.ClusterName, mgr mcmanager.Manager) bool {
+	fleetless := mgr.GetProvider() == nil
+	if name == mcreconcile.LocalCluster || fleetless {
+		return name == mcreconcile.LocalCluster && (o.inLocal || o.forEach || fleetless)
+	}
+	if o.inLocal && !o.inMembers && !o.forEach {
+		return false
+	}
+	status, known := mgr.GetFleet().Status(name)
+	return !known || o.selector == nil || o.selector.Matches(labels.Set(status.Labels))
+}
 
 // project returns the object in the form in which it is watched.
 func (w watch[request]) project(mgr mcmanager.Manager) (client.Object, error) {

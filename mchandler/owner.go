@@ -26,9 +26,19 @@ func OfFleet(fleet string) OwnerFilter {
 	return func(r mcowner.Reference) bool { return r.Fleet == fleet }
 }
 
+// InClusters returns an [OwnerFilter] that lets owners pass that are in clusters of which in says so. It is called for several
+// dependents at once, and must not wait for anything.
+func InClusters(in func(mcreconcile.ClusterName) bool) OwnerFilter {
+	return func(r mcowner.Reference) bool { return in(r.Cluster) }
+}
+
 // EnqueueRequestForOwnerAcrossClusters enqueues the owners of the object that are of ownerType, each in its own cluster,
 // by the references of package mcowner. Owners must pass every filter. When an object is changed, its owners of before
 // are enqueued too.
+//
+// Whoever may write such an object may name an owner in any cluster, and a reconciler that reads one by way of a cache has
+// that list and watch all objects of the kind there. Owns of package mcbuilder lets those pass that are in the clusters in
+// which For watches. For Watches, [InClusters] does so.
 //
 // A dependent that was deleted while its cluster could not be watched is seen to be gone once that works again, and is
 // handled as deleted. One that was deleted between two engagements of its cluster, or while the program did not run, is

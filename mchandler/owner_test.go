@@ -40,7 +40,8 @@ func ExampleEnqueueRequestForOwnerAcrossClusters() {
 		return
 	}
 
-	handlerOf := mchandler.EnqueueRequestForOwnerAcrossClusters(&corev1.Service{}, mchandler.OnlyController, mchandler.OfFleet("payments"))
+	member := mchandler.InClusters(func(name mcreconcile.ClusterName) bool { return name != mcreconcile.LocalCluster })
+	handlerOf := mchandler.EnqueueRequestForOwnerAcrossClusters(&corev1.Service{}, mchandler.OnlyController, mchandler.OfFleet("payments"), member)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 	defer queue.ShutDown()
 	handlerOf("west", west{}).Create(context.Background(), event.CreateEvent{Object: dependent}, queue)
@@ -79,6 +80,7 @@ func TestOnlyOwnersThatAreAskedForAreEnqueued(t *testing.T) {
 		garbled.Annotations[key] = "{"
 	}
 
+	isEast := func(name mcreconcile.ClusterName) bool { return name == "east" }
 	type filter = mchandler.OwnerFilter
 	for name, tc := range map[string]struct {
 		dependent client.Object
@@ -91,6 +93,8 @@ func TestOnlyOwnersThatAreAskedForAreEnqueued(t *testing.T) {
 		"OfAnInstallation":       {ours, &corev1.Service{}, []filter{mchandler.OfFleet("ours")}, []string{"controller", "owner"}},
 		"OfAnother":              {theirs, &corev1.Service{}, []filter{mchandler.OfFleet("ours")}, nil},
 		"OneFilterOfTwo":         {theirs, &corev1.Service{}, []filter{mchandler.OfFleet("theirs"), mchandler.OnlyController}, nil},
+		"InACluster":             {ours, &corev1.Secret{}, []filter{mchandler.InClusters(isEast)}, []string{"secret"}},
+		"InAnother":              {ours, &corev1.Secret{}, []filter{mchandler.InClusters(func(name mcreconcile.ClusterName) bool { return !isEast(name) })}, nil},
 		"OfAnotherKind":          {ours, &corev1.Secret{}, nil, []string{"secret"}},
 		"OfAKindThatOwnsNone":    {ours, &corev1.Pod{}, nil, nil},
 		"OfAKindThatNobodyKnows": {ours, &unknown{}, nil, nil},

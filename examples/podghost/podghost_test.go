@@ -55,6 +55,26 @@ func TestEachPodHasAGhost(t *testing.T) {
 			return ghost != nil && ghost.UID != before.UID
 		})
 	})
+	t.Run("a ghost that names a Pod of the ghosts' cluster leads to no request for Pods there", func(t *testing.T) {
+		forged := &PodGhost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "forged"},
+			Spec:       PodGhostSpec{Cluster: "live", Namespace: "default", Name: "forged", UID: "1"},
+		}
+		of := mcowner.Reference{Fleet: fleetName, APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "forged", UID: "1"}
+		if err := mcowner.SetControllerReference(of, forged, mcowner.ByName(mcreconcile.LocalCluster)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.ghost.Client().Create(t.Context(), forged); err != nil {
+			t.Fatal(err)
+		}
+		before := w.haunts(t, "live", "default", "nginx")
+		w.mustDelete(t, w.ghost, before)
+		stage.Soon(t, "the event after that was handled", func() bool {
+			ghost := w.get(t, "live", "default", "nginx")
+			return ghost != nil && ghost.UID != before.UID
+		})
+		w.mustDelete(t, w.ghost, forged) // the account has no right to read Pods, and tells when the test ends if it has asked for one
+	})
 	t.Run("names do not collide", func(t *testing.T) {
 		w.create(t, w.live, "foo-bar", "baz")
 		w.create(t, w.live, "foo", "bar-baz")
