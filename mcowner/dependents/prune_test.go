@@ -2,6 +2,7 @@ package dependents_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +27,7 @@ import (
 func (w *world) names(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
 	var all []client.Object
 	for name := range strings.FieldsSeq(owner.Data["value"]) {
-		all = append(all, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}})
+		all = append(all, w.configMap(name))
 	}
 	return all, nil
 }
@@ -43,7 +45,7 @@ func TestNothingIsPrunedUntilAllThatIsDesiredIsThere(t *testing.T) {
 	w.create(w.Local, owner)
 	eventually(t, "the first is there", func() bool { return w.get(one, "old") != nil })
 	old := w.mustGet(one, "old")
-	w.create(one, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "taken"}})
+	w.create(one, w.configMap("taken"))
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "taken new" })
 	w.told(w.Local, "a", dependents.EventConflict, "taken")
 	eventually(t, "what is not refused is there", func() bool { return w.get(one, "new") != nil })
@@ -53,6 +55,56 @@ func TestNothingIsPrunedUntilAllThatIsDesiredIsThere(t *testing.T) {
 	if left := len(w.list(one)); left != 2 {
 		t.Errorf("there are %d dependents, want 2", left)
 	}
+}
+
+// TestNothingIsPrunedWhateverKeepsSomethingFromBeingThere: what was desired before goes once all is there that is desired then.
+func TestNothingIsPrunedWhateverKeepsSomethingFromBeingThere(t *testing.T) {
+	t.Parallel()
+	for name, beside := range map[string]func(w *world) ([]client.Object, error){
+		"AnErrorOfDesired":     func(*world) ([]client.Object, error) { return nil, errors.New("the rest is not known") },
+		"AKindThatIsNotServed": func(w *world) ([]client.Object, error) { return []client.Object{w.gadget("v1")}, nil },
+		"ALaterWaveThatIsNotDue": func(w *world) ([]client.Object, error) {
+			return []client.Object{w.job("job"), inWave("1", w.configMap("later"))}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			r := w.spread()
+			r.Kinds = append(r.Kinds, &batchv1.Job{}, w.gadget("v1"))
+			r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+				switch owner.Data["value"] {
+				case "1":
+					return []client.Object{w.configMap("old")}, nil
+				case "2":
+					more, err := beside(w)
+					return append(more, w.configMap("new")), err
+				default:
+					return []client.Object{w.configMap("new")}, nil
+				}
+			}
+			told := listen(r)
+			p := w.run(r)
+			w.create(w.Local, w.owner("a", one.Name))
+			eventually(t, "the first is there", func() bool { return w.get(one, "old") != nil })
+			old := w.mustGet(one, "old")
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+			eventually(t, "what can be there is, and the result says that the rest is not", func() bool {
+				results := told.of("a")
+				return w.get(one, "new") != nil && len(results) == 1 && results[0].Err != nil && len(results[0].Objects) > 0
+			})
+			eventually(t, "all is at rest", p.isAtRest)
+			w.unharmed(one, old)
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "3" })
+			w.isGone(one, "old")
+		})
+	}
+}
+
+// configMap returns one of the world's namespace.
+func (w *world) configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metaOf(w.ns, name)}
 }
 
 // TestADependentInAnotherVersionIsOfTheKind: it is created once, changed, left alone, and removed.
