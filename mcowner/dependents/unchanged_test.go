@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
@@ -179,13 +180,19 @@ func (s *sentTo) take() map[string][]string {
 }
 
 // TestAnEventInOneClusterTouchesThatClusterAlone: a dependent that drifts, or is deleted, takes requests to its cluster. The others
-// are asked for nothing, and the owner's neither, but for a status that is another one now.
+// have no work, and are asked for nothing. Nor is the owner's, but for a status that is another one now.
 func TestAnEventInOneClusterTouchesThatClusterAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	one := w.Members[1]
 	owner := w.deployment("a")
-	p := w.run(w.sayingUIDs())
+	r, work := w.sayingUIDs(), &worked{in: map[fleet.ClusterName]bool{}}
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *appsv1.Deployment, target dependents.Target) ([]client.Object, error) {
+		work.note(target.Cluster)
+		return desired(ctx, owner, target)
+	}
+	p := w.run(r)
 	w.create(w.Local, owner)
 	for _, cp := range w.Members {
 		w.isCopied(cp, "a")
@@ -205,7 +212,12 @@ func TestAnEventInOneClusterTouchesThatClusterAlone(t *testing.T) {
 	for _, cp := range w.Members {
 		eventually(t, "the cache has the copy", func() bool { return p.knows(cp, w.isCopied(cp, "a")) })
 	}
-	eventually(t, "nothing is asked any more", func() bool { return sent.isQuiet(p) })
+	isQuiet := func() bool {
+		work.take()
+		return sent.isQuiet(p) && len(work.take()) == 0
+	}
+	alone := map[fleet.ClusterName]bool{fleet.ClusterName(one.Name): true}
+	eventually(t, "nothing is asked any more", isQuiet)
 	patched := []string{"PATCH /api/v1/namespaces/" + w.ns + "/configmaps/" + copyOf("a")}
 
 	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" })
@@ -214,8 +226,11 @@ func TestAnEventInOneClusterTouchesThatClusterAlone(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{hostOf(one): patched}, sent.changes(hostOf(one))); diff != "" {
 		t.Errorf("a dependent has drifted: the requests to each cluster (-want, +got):\n%s", diff)
 	}
+	if diff := cmp.Diff(alone, work.take()); diff != "" {
+		t.Errorf("a dependent has drifted: the clusters in which there was work (-want, +got):\n%s", diff)
+	}
 	eventually(t, "the cache has the copy", func() bool { return p.knows(one, w.isCopied(one, "a")) })
-	eventually(t, "nothing is asked any more", func() bool { return sent.isQuiet(p) })
+	eventually(t, "nothing is asked any more", isQuiet)
 
 	w.remove(one, copyOf("a"))
 	w.isCopied(one, "a")
@@ -225,6 +240,30 @@ func TestAnEventInOneClusterTouchesThatClusterAlone(t *testing.T) {
 	if diff := cmp.Diff(want, sent.changes(hostOf(one))); diff != "" {
 		t.Errorf("a dependent was deleted: the requests to each cluster (-want, +got):\n%s", diff)
 	}
+	if diff := cmp.Diff(alone, work.take()); diff != "" {
+		t.Errorf("a dependent was deleted: the clusters in which there was work (-want, +got):\n%s", diff)
+	}
+}
+
+// worked are the clusters in which there was work, as Desired was called for them.
+type worked struct {
+	mu sync.Mutex // guards in
+	in map[fleet.ClusterName]bool
+}
+
+func (w *worked) note(name fleet.ClusterName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.in[name] = true
+}
+
+// take returns the clusters since the last time.
+func (w *worked) take() map[fleet.ClusterName]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in := w.in
+	w.in = map[fleet.ClusterName]bool{}
+	return in
 }
 
 // deployment returns an owner for sayingUIDs.
