@@ -35,7 +35,7 @@ func (p *placement) comes(w wanted, wants []wanted, unknown error) error {
 		return unknown
 	case !slices.Contains(p.ready, wants[i].obj.GetName()):
 		p.o.served(p.at.Name(), kind)
-	case p.o.unservedFor(p.at.Name(), kind) >= mostComing:
+	case p.o.unservedFor(p.at.Name(), kind) >= p.engine.cfg.paces.orDefaults().coming:
 		return unknown
 	default:
 		p.coming = true

@@ -15,6 +15,9 @@ func Hasten[T client.Object](r *Reconciler[T], every time.Duration) {
 	r.paces = paces{again: every, idle: every, owners: every}
 }
 
+// AwaitKindsFor limits for how long a kind may be not served once its CustomResourceDefinition is ready.
+func AwaitKindsFor[T client.Object](r *Reconciler[T], most time.Duration) { r.paces.coming = most }
+
 // LiveHash returns a text of what is remembered of an object as it is.
 func LiveHash(obj client.Object) (string, error) {
 	h, err := liveHash(obj)

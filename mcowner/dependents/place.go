@@ -65,11 +65,14 @@ const lookAgain = 15 * time.Second
 // lookAtOwner is how often an owner is read that waits for something, in a cluster that is none of owners any more.
 const lookAtOwner = time.Minute
 
-// paces are how often it is looked at what no event tells of. Zero is the default of each.
-type paces struct{ again, idle, owners time.Duration }
+// paces are how often it is looked at what no event tells of, and for how long a kind may be coming. Zero is the default of each.
+type paces struct{ again, idle, owners, coming time.Duration }
 
 func (p paces) orDefaults() paces {
-	return paces{again: cmp.Or(p.again, lookAgain), idle: cmp.Or(p.idle, lookForIdle), owners: cmp.Or(p.owners, lookAtOwner)}
+	return paces{
+		again: cmp.Or(p.again, lookAgain), idle: cmp.Or(p.idle, lookForIdle), owners: cmp.Or(p.owners, lookAtOwner),
+		coming: cmp.Or(p.coming, mostComing),
+	}
 }
 
 // errGoing says that an object must be gone first.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -257,6 +258,33 @@ func TestACRDBesideItsObjects(t *testing.T) {
 	if after := gadget.DeepCopy(); !w.isThere(one, after) || after.GetUID() != before.GetUID() {
 		t.Errorf("the object was created anew, or is gone: %v", after)
 	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	eventually(t, "the CRD is gone", func() bool { return !w.isThere(one, crd.DeepCopy()) })
+}
+
+// TestAKindThatItsCRDDoesNotServeIsToldOf, once it was awaited for as long as one that is about to be served.
+func TestAKindThatItsCRDDoesNotServeIsToldOf(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	crd := w.gadgetCRD("v1")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	versions[0].(map[string]any)["served"] = false //nolint:forcetypeassert // it is one
+	if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	r := w.spread()
+	r.Kinds = nil
+	r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
+	r.Desired = func(context.Context, *corev1.ConfigMap, dependents.Target) ([]client.Object, error) {
+		return []client.Object{crd.DeepCopy(), w.gadget("v1")}, nil
+	}
+	dependents.AwaitKindsFor(r, time.Second)
+	told := listen(r)
+	w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "the result says so", func() bool { return told.are("a", dependents.Unchanged, dependents.NotServed) })
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
 	eventually(t, "the CRD is gone", func() bool { return !w.isThere(one, crd.DeepCopy()) })
