@@ -188,11 +188,11 @@ func (o watchOptions) isAbout(name mcreconcile.ClusterName, mgr mcmanager.Manage
 	if name == mcreconcile.LocalCluster || fleetless {
 		return name == mcreconcile.LocalCluster && (o.inLocal || o.forEach || fleetless)
 	}
-	if o.inLocal && !o.inMembers && !o.forEach {
-		return false
+	if inMembers := o.anywhere() || o.inMembers || o.forEach; !inMembers || o.selector == nil {
+		return inMembers
 	}
 	status, known := mgr.GetFleet().Status(name)
-	return !known || o.selector == nil || o.selector.Matches(labels.Set(status.Labels))
+	return !known || o.selector.Matches(labels.Set(status.Labels))
 }
 
 // project returns the object in the form in which it is watched.
