@@ -80,12 +80,13 @@ func (f *Fleet) shareGuest(name ClusterName) (*sharedGuest, error) {
 }
 
 func (f *Fleet) connectGuest(name ClusterName, s *sharedGuest) {
+	before := f.visitable(name)
 	g, err := f.Guest(f.ctx, name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.guest, s.err = g, err
 	close(s.connected)
-	if _, known := f.members[name]; err != nil && known {
+	if now := f.visitableLocked(name); err != nil && now != nil && now == before { // else that says nothing of the member there is now
 		s.stay = time.AfterFunc(guestPause, func() { f.forgetGuest(name, s) })
 		return
 	}
@@ -101,6 +102,20 @@ func (f *Fleet) connectGuest(name ClusterName, s *sharedGuest) {
 	if m := f.members[name]; m != nil && m.ownedLocked() && f.Shared() {
 		g.cancel(fmt.Errorf("%w: %w", ErrDisengaged, errOwnedHere)) // since it was asked for
 	}
+}
+
+func (f *Fleet) visitable(name ClusterName) *member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.visitableLocked(name)
+}
+
+// visitableLocked returns a member, nil if it is to be removed, or is not known.
+func (f *Fleet) visitableLocked(name ClusterName) *member {
+	if m := f.members[name]; m != nil && !m.withdrawn {
+		return m
+	}
+	return nil
 }
 
 func (f *Fleet) forgetGuest(name ClusterName, s *sharedGuest) {

@@ -150,3 +150,21 @@ func TestAGuestThatCannotComeIsTriedAnew(t *testing.T) {
 		t.Errorf("the error is %v, want ErrUnknown", err)
 	}
 }
+
+// TestAGuestComesAtOnceToAMemberThatIsBack, although one could not come while the member was being removed.
+func TestAGuestComesAtOnceToAMemberThatIsBack(t *testing.T) {
+	t.Parallel()
+	f, _ := sharedGuests(t, 1)
+	withdraw := func(is bool) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.members["m0"].withdrawn = is
+	}
+	withdraw(true)
+	if _, _, err := f.SharedGuest(t.Context(), "m0"); !errors.Is(err, ErrNotOwned) {
+		t.Fatalf("the error is %v", err)
+	}
+	withdraw(false)
+	_, leave := mustShare(t, f, "m0")
+	leave()
+}

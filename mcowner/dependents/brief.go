@@ -1,18 +1,26 @@
 package dependents
 
 import (
+	"errors"
+	"fmt"
+	"net/url"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // Bounds of what is kept of an error. API servers quote what they refuse, which may be a megabyte for each object and cluster.
 const (
 	mostText   = 2 << 10 // in bytes, also of what an answer has besides its message
+	mostPart   = 1 << 10 // in bytes, of an error that is part of another one's text
 	mostWord   = 100     // in bytes, of such as a field
 	mostCauses = 4
 	mostParts  = 32
@@ -30,8 +38,11 @@ func (e *briefError) Error() string { return e.text }
 func (e *briefError) Unwrap() []error { return e.parts }
 
 // brief returns an error as it may be kept: itself, unless it is long. Errors about several objects are still told apart.
-func brief(err error) error {
-	if err == nil || !isLong(err) {
+func brief(err error) error { return briefWithin(err, mostText) }
+
+// briefWithin is brief for an error that is part of another one's text.
+func briefWithin(err error, most int) error {
+	if err == nil || !isLong(err) && len(err.Error()) <= most {
 		return err
 	}
 	if all, ok := err.(faults); ok { //nolint:errorlint // what wraps some is one error
@@ -42,7 +53,7 @@ func brief(err error) error {
 		return short
 	}
 	parts := partsOf(err)
-	return &briefError{oneline.Text(err.Error(), mostText), parts[:min(len(parts), mostParts)]}
+	return &briefError{oneline.Text(err.Error(), most), parts[:min(len(parts), mostParts)]}
 }
 
 // partsOf returns the parts of a long error that are not long, or can be made so.
@@ -55,6 +66,16 @@ func partsOf(err error) []error {
 		return []error{briefStatus(err)}
 	case faults:
 		return []error{brief(err)}
+	case *ConflictError:
+		return []error{&ConflictError{Cluster: err.Cluster, Object: err.Object, Why: briefWithin(err.Why, mostPart)}}
+	case *ReplacedError:
+		return []error{err}
+	case *fleet.StateError:
+		return []error{&fleet.StateError{Status: err.Status, Err: briefWithin(err.Err, mostPart)}}
+	case *url.Error:
+		return []error{&url.Error{Op: err.Op, URL: oneline.Text(err.URL, longestName), Err: briefWithin(err.Err, mostPart)}}
+	case notSynced:
+		return []error{briefNotSynced(err)}
 	case interface{ Unwrap() error }:
 		if within := err.Unwrap(); within != nil {
 			return partsOf(within)
@@ -68,6 +89,46 @@ func partsOf(err error) []error {
 	}
 	return nil
 }
+
+// notSynced is an error of the fleet, which says that a kind cannot be read.
+type notSynced interface {
+	error
+	NotSynced() (mcreconcile.ClusterName, schema.GroupKind)
+}
+
+// notSyncedError is what is kept of a long one. mcbuilder has the work wait for the kind.
+type notSyncedError struct {
+	cluster mcreconcile.ClusterName
+	kind    schema.GroupKind
+	tried   bool
+	why     error
+}
+
+func briefNotSynced(err notSynced) *notSyncedError {
+	short := &notSyncedError{why: briefWithin(errors.Unwrap(err), mostPart)}
+	short.cluster, short.kind = err.NotSynced()
+	if source, ok := err.(interface{ IsTried() bool }); ok {
+		short.tried = source.IsTried()
+	}
+	return short
+}
+
+func (e *notSyncedError) Error() string {
+	return fmt.Sprintf("reading %s of %s: %v", e.kind, remote.ClusterText(e.cluster), e.why)
+}
+
+// Is makes it a [fleet.ErrNotReady].
+func (*notSyncedError) Is(target error) bool { return target == fleet.ErrNotReady }
+
+func (e *notSyncedError) Unwrap() error { return e.why }
+
+// NotSynced returns what cannot be read.
+func (e *notSyncedError) NotSynced() (mcreconcile.ClusterName, schema.GroupKind) {
+	return e.cluster, e.kind
+}
+
+// IsTried reports whether a source goes on trying.
+func (e *notSyncedError) IsTried() bool { return e.tried }
 
 // isLong reports whether an error, or one in it, says more than is kept.
 func isLong(err error) bool {

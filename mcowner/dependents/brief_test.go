@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
@@ -39,9 +41,16 @@ func TestALongErrorIsKeptInBrief(t *testing.T) {
 		"AConflictAndAnother": {fmt.Errorf("refused: %w: %w", refused(""), conflict), isConflict},
 		"Joined":              {errors.Join(errors.New("refused: "), errors.New(long), conflict), isConflict},
 		"Withheld":            {remote.Withheld(refused(""), "refused: "), apierrors.IsForbidden},
-		"ALeaf":               {errors.New("refused: " + long), func(error) bool { return true }},
-		"Several":             {faults{conflict, refused("")}, func(err error) bool { return len(each(err)) == 2 && isConflict(err) && apierrors.IsForbidden(err) }},
-		"SeveralWithin":       {fmt.Errorf("refused: %w", faults{conflict, refused("")}), func(err error) bool { return len(each(err)) == 2 }},
+		"ANotSynced": {
+			&unsynced{&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusBadGateway, Message: "refused: " + long}}},
+			func(err error) bool { return isUnread(err) && errors.Is(err, fleet.ErrNotReady) },
+		},
+		"AnUnreachable": {&url.Error{Op: "Get", URL: "https://a", Err: errors.New("refused: " + long)}, isUnanswered},
+		"AStateError":   {&fleet.StateError{Err: fmt.Errorf("%w: refused: %s", fleet.ErrNotReady, long)}, remote.IsAway},
+		"ALongConflict": {&ConflictError{Cluster: "a", Object: "Foo b/c", Why: errors.New("refused: " + long)}, isConflict},
+		"ALeaf":         {errors.New("refused: " + long), func(error) bool { return true }},
+		"Several":       {faults{conflict, refused("")}, func(err error) bool { return len(each(err)) == 2 && isConflict(err) && apierrors.IsForbidden(err) }},
+		"SeveralWithin": {fmt.Errorf("refused: %w", faults{conflict, refused("")}), func(err error) bool { return len(each(err)) == 2 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

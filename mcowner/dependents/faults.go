@@ -9,9 +9,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // faults are errors about several objects of one cluster. By its type they are told from one error that wraps several.
@@ -81,10 +78,7 @@ func isFailure(err error) bool {
 // isUnread reports whether an error says that a kind cannot be read, and nothing about whether it can be had.
 func isUnread(err error) bool {
 	return first(each(err), func(one error) bool {
-		_, is := errors.AsType[interface {
-			error
-			NotSynced() (mcreconcile.ClusterName, schema.GroupKind)
-		}](one)
+		_, is := errors.AsType[notSynced](one)
 		return is && isUnanswered(one)
 	}) != nil
 }

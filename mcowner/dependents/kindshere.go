@@ -236,7 +236,7 @@ func (p *placement) lacks(ctx context.Context, k remote.Kind) (bool, error) {
 	if may || known {
 		return !may, nil
 	}
-	if _, is := p.engine.access.Served(p.at, k); !is {
+	if _, is := p.versionOf(k); !is {
 		return true, nil // it would be watched until it is
 	}
 	if p.isUnsure(k) {

@@ -41,6 +41,8 @@ type placement struct {
 	// read are the kinds whose dependents were read, each in a version, and over is why no others are.
 	read map[schema.GroupVersionKind]bool
 	over error
+	// versions are those in which the cluster serves kinds, as far as it was asked.
+	versions map[schema.GroupVersionKind]versionHere
 	// unasked are kinds of which it is left to the next run to find out whether there is something in the cluster.
 	unasked map[schema.GroupKind]bool
 	// coming says that something waits for a kind to be served, and ready are the CustomResourceDefinitions that are.
@@ -50,8 +52,8 @@ type placement struct {
 	awaits bool
 	// outdated says that what is desired may hang on a kind that was remembered as not served, and is.
 	outdated bool
-	// unseen is when it is looked again at what was created, and the cache does not have yet, zero if it has all: no event tells of what is deleted
-	// before it has it, where a watch was interrupted meanwhile.
+	// unseen is when it is looked again at what could not be seen, zero if all was: what was left there, and what was created, and the cache does
+	// not have yet. No event tells of what is deleted before it has it, where a watch was interrupted meanwhile.
 	unseen time.Duration
 }
 
@@ -238,7 +240,7 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 		return
 	}
 	for _, k := range p.kindsInTurn(p.kindsHere()) {
-		if _, is := p.engine.access.Served(p.at, k); !is {
+		if _, is := p.versionOf(k); !is {
 			continue // it would be watched until it is
 		}
 		found, err := p.listInTurn(ctx, k)
@@ -246,6 +248,7 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 			done.stray = &record.Site{Name: p.at.Name(), Identity: p.at.ID.UID}
 			done.again = true
 		}
+		p.looksAgain(err)
 		if done.again || p.isOver(err) {
 			return
 		}
@@ -257,9 +260,16 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 		if some, err := p.hasSome(ctx, k); some {
 			done.stray, done.again = &record.Site{Name: p.at.Name(), Identity: p.at.ID.UID}, true
 			done.kinds = append(done.kinds, k.GroupVersionKind)
-		} else if p.isOver(err) {
+		} else if p.looksAgain(err); p.isOver(err) {
 			return
 		}
+	}
+}
+
+// looksAgain has the work come back after a failure to find out what was left: it is nobody's error, as nothing is desired there.
+func (p *placement) looksAgain(err error) {
+	if err != nil && !apierrors.IsForbidden(err) && !isUnserved(err) {
+		p.unseen = cmp.Or(p.unseen, p.engine.cfg.paces.orDefaults().owners)
 	}
 }
 

@@ -129,8 +129,38 @@ func (p *placement) kindsNoted() []remote.Kind {
 // served returns a kind in another version if the cluster does not serve this one any more: the objects are the same. That holds for Kinds too:
 // what is desired of them waits, and what is not desired any more goes in the other version.
 func (p *placement) served(k remote.Kind) remote.Kind {
-	other, _ := p.engine.access.Served(p.at, k)
+	other, _ := p.versionOf(k)
 	return other
+}
+
+// versionOf is remote.Access.Served, and asks once at most. A kind of Kinds that hung is not asked for: it is read in its own version when it is
+// its turn, after the others.
+func (p *placement) versionOf(k remote.Kind) (served remote.Kind, is bool) {
+	if known, asked := p.versions[k.GroupVersionKind]; asked {
+		return known.Kind, known.is
+	}
+	if p.engine.isFixed(k) && (p.over != nil || p.o.hungBefore(p.keyOfKind(k))) {
+		return k, true
+	}
+	served, is, err := p.engine.access.Served(p.at, k)
+	if remote.IsHung(err) {
+		p.o.noteHung(p.keyOfKind(k), true)
+	}
+	if p.isOver(err) {
+		p.over = err
+	}
+	if p.versions == nil {
+		p.versions = map[schema.GroupVersionKind]versionHere{}
+	}
+	p.versions[k.GroupVersionKind] = versionHere{served, is}
+	return served, is
+}
+
+// versionHere is the version in which the cluster serves a kind, if it does.
+type versionHere struct {
+	remote.Kind
+
+	is bool
 }
 
 // noteUnserved asks the cluster anew whether it serves a kind in its version, if an error may say that it does not. What was served once is
@@ -138,6 +168,7 @@ func (p *placement) served(k remote.Kind) remote.Kind {
 func (p *placement) noteUnserved(k remote.Kind, err error) {
 	if apierrors.IsNotFound(err) {
 		k.IsUnserved(p.at)
+		clear(p.versions)
 	}
 }
 

@@ -135,6 +135,33 @@ func TestAKindThatHangsHoldsUpNoOtherKind(t *testing.T) {
 	w.told(w.Local, "a", dependents.EventFailed, "Secret")
 }
 
+// TestADiscoveryThatHangsHoldsUpNoOtherKind longer than a list that does, once it is known to hang.
+func TestADiscoveryThatHangsHoldsUpNoOtherKind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.Members = nil // reported below
+	r := w.spread()
+	r.Timeout = time.Second
+	r.Kinds = append([]client.Object{w.gadget("v1")}, r.Kinds...)
+	copies := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := copies(ctx, owner, target)
+		return append(all, w.gadget("v1")), err
+	}
+	cfg, hung := into(one, func(req *http.Request) bool { return strings.HasPrefix(req.URL.Path, "/apis/"+w.ns+".example.com") })
+	p := w.run(r)
+	p.add(one, cfg)
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	before := hung.Load()
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	eventually(t, "it is changed", func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == "2" })
+	if more := hung.Load() - before; more > 1 {
+		t.Errorf("until it was changed, discovery was waited for %d times", more)
+	}
+}
+
 // refusing answers requests by itself.
 type refusing struct {
 	answer  func(*http.Request) *metav1.Status // nil for what goes through

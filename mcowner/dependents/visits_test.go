@@ -318,6 +318,43 @@ func TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack(t *testing.T) {
 	w.isGone(away, copyOf("a"))
 }
 
+// TestWhatWasLeftIsFoundAlthoughTheFirstLookFails, in a member that another replica works on, whose sweep does not tell of it.
+func TestWhatWasLeftIsFoundAlthoughTheFirstLookFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.ReleaseAfter, r.StateNamespace = time.Millisecond, w.ns
+		dependents.Hasten(r, time.Second)
+		return r
+	})
+	away := w.of(other)[0]
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	w.isCopied(away, "a")
+	for _, p := range []*process{home, other} {
+		p.members.Remove(mcreconcile.ClusterName(away.Name))
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	eventually(t, "the member was given up", func() bool { return !strings.Contains(placedIn(w.mustGet(w.Local, "a")), away.Name) })
+	open := home.refuse(http.MethodGet, away, "/configmaps")
+	var asked atomic.Bool
+	home.power.tap.Store(new(func(req *http.Request) (answered func()) { //nolint:unparam // as taps are
+		if req.Method == http.MethodGet && req.URL.Host == hostOf(away) && !req.URL.Query().Has("watch") && strings.HasSuffix(req.URL.Path, "/configmaps") {
+			asked.Store(true)
+		}
+		return nil
+	}))
+	for _, p := range []*process{home, other} {
+		if err := p.members.Set(p.member(away)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "it was looked for", asked.Load)
+	eventually(t, "all is at rest", home.isAtRest)
+	open()
+	w.isGone(away, copyOf("a"))
+}
+
 // TestWhatAnOwnerLeftIsFoundWhenItIsTakenBack, although its cluster and that of the dependent are different replicas': it was let go, and has
 // other targets since.
 func TestWhatAnOwnerLeftIsFoundWhenItIsTakenBack(t *testing.T) {

@@ -68,6 +68,9 @@ func (a *Access) IsOthers(name mcreconcile.ClusterName) bool {
 // errNoVisit says that a member of another replica cannot be visited now.
 var errNoVisit = errors.New("it is visited, as another replica works on it")
 
+// IsNoVisit reports whether an error says that a member of another replica cannot be visited now. Nobody tells when it can.
+func IsNoVisit(err error) bool { return errors.Is(err, errNoVisit) }
+
 // errNotVisited says that it is not known yet which cluster a member of another replica is.
 var errNotVisited = errors.New("another replica works on it, and it was not visited yet")
 

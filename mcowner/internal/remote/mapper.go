@@ -39,19 +39,21 @@ func (a *Access) IsUnserved(at Session, k Kind) bool {
 }
 
 // Served returns a kind in a version that a cluster serves, in its own if that is one, and false if it serves none. Objects are the same in
-// all versions. What cannot be told now is returned as it is.
-func (a *Access) Served(at Session, k Kind) (Kind, bool) {
-	if !a.IsUnserved(at, k) {
-		return k, true
+// all versions. What cannot be told now is returned as it is, with the error that says why. No timeout of a request bounds it, but that of
+// discovery, which is ten seconds.
+func (a *Access) Served(at Session, k Kind) (served Kind, is bool, err error) {
+	mapper := a.Mapper(at)
+	if _, err = mapper.RESTMapping(k.GroupKind(), k.Version); !meta.IsNoMatchError(err) {
+		return k, true, err
 	}
-	other, err := a.Mapper(at).RESTMapping(k.GroupKind())
+	other, err := mapper.RESTMapping(k.GroupKind())
 	switch {
 	case err == nil:
-		return Untyped(other.GroupVersionKind), true
+		return Untyped(other.GroupVersionKind), true, nil
 	case meta.IsNoMatchError(err):
-		return k, false
+		return k, false, nil
 	default:
-		return k, true
+		return k, true, err
 	}
 }
 

@@ -36,7 +36,7 @@ var ErrEndless = errors.New("the list has no end")
 // not ten seconds ago, has no objects. A namespace that cannot be listed holds up no other, unless there is no answer in time. The error wraps
 // ErrEndless if there are more than a million in one, or pages for as many.
 func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
-	served, is := a.Served(at, k)
+	served, is, _ := a.Served(at, k)
 	if !is {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector 
 	if !errors.Is(err, errUnserved) {
 		return err
 	}
-	if k, is = a.Served(at, k); is && k.Version == served.Version {
+	if k, is, _ = a.Served(at, k); is && k.Version == served.Version {
 		return fmt.Errorf("listing %s in %s, which has just said that it serves %s: %w", k.GroupKind(), at, k.Version, err)
 	}
 	if !is {
