@@ -70,8 +70,10 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 // readOwner is getOwner. If the cache has an owner that is older than what is known of it, the API server says which of them holds: the cache may
 // not have yet what was written last, or the storage of the cluster was restored from a backup.
 func (c *engine) readOwner(ctx context.Context, home remote.Session, req mcreconcile.Request, watched bool) (client.Object, error) {
-	o := cmp.Or(c.ledger.get(req), newOwnerState(req))
-	known := o.owner()
+	o, known := c.ledger.get(req), client.Object(nil)
+	if o != nil {
+		known = o.owner()
+	}
 	owner, err := c.getOwner(ctx, home, req, watched)
 	if known == nil || err != nil || !isOlder(owner, known) {
 		return owner, err

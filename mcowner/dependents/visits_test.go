@@ -289,32 +289,41 @@ func TestOwnersAreLetGoWhoeverSweepsTheirDependents(t *testing.T) {
 	w.becomes(to, before, dependents.LeaveAsIs)
 }
 
-// TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack, whichever replica works on it then.
-func TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 2)
-	spread := func() *dependents.Reconciler[*corev1.ConfigMap] {
+// givesUp runs a pair of replicas with an owner that has given up a member, and left a dependent there. Calling back reports the member again.
+func (w *world) givesUp() (home *process, away *mctest.ControlPlane, back func()) {
+	w.t.Helper()
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
 		r := w.spread()
 		r.ReleaseAfter, r.StateNamespace = time.Millisecond, w.ns
+		dependents.Hasten(r, time.Second)
 		return r
-	}
-	home, other := w.pair(spread)
-	away := w.of(other)[0]
+	})
+	away = w.of(other)[0]
 	w.create(w.Local, w.owner("a", w.everyone()...))
 	w.isCopied(away, "a")
 	for _, p := range []*process{home, other} {
 		p.members.Remove(mcreconcile.ClusterName(away.Name))
 	}
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
-	eventually(t, "the member was given up", func() bool {
+	eventually(w.t, "the member was given up", func() bool {
 		owner := w.mustGet(w.Local, "a")
 		return owner.Annotations[keysDomain+"/given-up"] != "" && !strings.Contains(placedIn(owner), away.Name)
 	})
-	for _, p := range []*process{home, other} {
-		if err := p.members.Set(p.member(away)); err != nil {
-			t.Fatal(err)
+	return home, away, func() {
+		for _, p := range []*process{home, other} {
+			if err := p.members.Set(p.member(away)); err != nil {
+				w.t.Fatal(err)
+			}
 		}
 	}
+}
+
+// TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack, whichever replica works on it then.
+func TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	_, away, back := w.givesUp()
+	back()
 	w.isGone(away, copyOf("a"))
 }
 
@@ -322,20 +331,7 @@ func TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack(t *testing.T) {
 func TestWhatWasLeftIsFoundAlthoughTheFirstLookFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
-		r := w.spread()
-		r.ReleaseAfter, r.StateNamespace = time.Millisecond, w.ns
-		dependents.Hasten(r, time.Second)
-		return r
-	})
-	away := w.of(other)[0]
-	w.create(w.Local, w.owner("a", w.everyone()...))
-	w.isCopied(away, "a")
-	for _, p := range []*process{home, other} {
-		p.members.Remove(mcreconcile.ClusterName(away.Name))
-	}
-	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
-	eventually(t, "the member was given up", func() bool { return !strings.Contains(placedIn(w.mustGet(w.Local, "a")), away.Name) })
+	home, away, back := w.givesUp()
 	open := home.refuse(http.MethodGet, away, "/configmaps")
 	var asked atomic.Bool
 	home.power.tap.Store(new(func(req *http.Request) (answered func()) { //nolint:unparam // as taps are
@@ -344,11 +340,7 @@ func TestWhatWasLeftIsFoundAlthoughTheFirstLookFails(t *testing.T) {
 		}
 		return nil
 	}))
-	for _, p := range []*process{home, other} {
-		if err := p.members.Set(p.member(away)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	back()
 	eventually(t, "it was looked for", asked.Load)
 	eventually(t, "all is at rest", home.isAtRest)
 	open()
