@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -11,21 +12,23 @@ import (
 )
 
 const (
-	// unservedFor is for how long it is remembered that a cluster does not serve a kind.
+	// unservedFor is for how long it is remembered that a cluster does not serve a kind, or gave no answer in time about it.
 	unservedFor = 10 * time.Second
 	// mostUnserved is how many such kinds are remembered of a cluster: whoever may write an owner may note any on it.
 	mostUnserved = 1000
 )
 
 // mapper is a cluster's REST mapper that remembers for a short while which kinds the cluster does not serve. The cluster's own asks the
-// API server each time, as a CustomResourceDefinition may have come: it would be asked by each owner that needs the kind.
+// API server each time, as a CustomResourceDefinition may have come: it would be asked by each owner that needs the kind, and each would
+// wait for an API that hangs.
 type mapper struct {
 	meta.RESTMapper
 
 	unserved *unserved
 }
 
-// Mapper returns the REST mapper of a cluster for work on many owners: what it says of a kind that is not served may be ten seconds old.
+// Mapper returns the REST mapper of a cluster for work on many owners: what it says of a kind that is not served, or of which there was no
+// answer, may be ten seconds old.
 func (a *Access) Mapper(at Session) meta.ResettableRESTMapper {
 	unserved, _ := a.unserved.Get(at, newUnserved) // it makes one if need be
 	return mapper{at.Cluster.GetRESTMapper(), unserved}
@@ -95,7 +98,8 @@ func (m mapper) Reset() {
 	meta.MaybeResetRESTMapper(m.RESTMapper)
 }
 
-// unserved are the kinds that a cluster does not serve, by what was asked: a kind in one version, or, with an empty one, in any.
+// unserved are the kinds that a cluster does not serve, or of which it gave no answer in time, by what was asked: a kind in one version, or,
+// with an empty one, in any.
 type unserved struct {
 	mu    sync.Mutex // guards kinds; nothing is asked under it
 	kinds map[schema.GroupVersionKind]*answer
@@ -105,9 +109,9 @@ func newUnserved() (*unserved, error) {
 	return &unserved{kinds: map[schema.GroupVersionKind]*answer{}}, nil
 }
 
-// answer is what all are told that ask for a kind while it is asked for, and, if it is not served, for a while after that.
+// answer is what all are told that ask for a kind while it is asked for, and, if it is not served or hangs, for a while after that.
 type answer struct {
-	since time.Time
+	since time.Time     // when it was asked for; if it hangs, when that was known
 	known chan struct{} // closed once the rest is set
 	no    bool          // the kind is not served
 	err   error         // why it is not known
@@ -169,7 +173,7 @@ func (u *unserved) expireLocked() {
 	}
 }
 
-// settle tells an answer to all who wait for it, and remembers it if the kind is not served.
+// settle tells an answer to all who wait for it, and remembers it if the kind is not served, or hangs.
 func (u *unserved) settle(kind schema.GroupVersionKind, a *answer) {
 	close(a.known)
 	u.mu.Lock()
@@ -178,7 +182,10 @@ func (u *unserved) settle(kind schema.GroupVersionKind, a *answer) {
 		return
 	}
 	delete(u.kinds, kind)
-	if a.no {
+	if hangs := errors.Is(a.err, context.DeadlineExceeded); a.no || hangs {
+		if hangs {
+			a.since = time.Now()
+		}
 		u.kinds[cloned(kind)] = a
 	}
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -108,6 +109,25 @@ func TestAKindThatCannotBeAskedForMayBeServed(t *testing.T) {
 		d.err = nil
 		d.mustServe(t, a, widget, false, 1)
 		meta.MaybeResetRESTMapper(a.Mapper(Session{Cluster: d}))
+		d.mustServe(t, a, widget, false, 1)
+	})
+}
+
+// TestAKindWhoseAPIHangsIsAskedForOnce in a while: all who need it would wait, one after the other.
+func TestAKindWhoseAPIHangsIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, a := &discovered{err: fmt.Errorf("discovery: %w", context.DeadlineExceeded)}, &Access{}
+		d.mustServe(t, a, widget, true, 1)
+		<-time.After(unservedFor - time.Second)
+		_, _, err := a.Served(Session{Cluster: d}, Untyped(widget))
+		if n := d.asked.Load(); n != 1 || !IsHung(err) {
+			t.Errorf("the cluster was asked %d times: %v", n, err)
+		}
+		<-time.After(time.Second)
+		d.mustServe(t, a, widget, true, 1)
+		d.err = nil
+		a.NoteServed(Session{Cluster: d}, Untyped(widget))
 		d.mustServe(t, a, widget, false, 1)
 	})
 }
