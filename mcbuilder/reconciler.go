@@ -233,6 +233,7 @@ func (c *complaint) add(err error) {
 		c.missing, c.kinds = append(c.missing, need{cluster, kind}), true
 		c.untried = c.untried || !says || !goesOn.IsTried()
 	case interface{ Unwrap() []error }:
+		c.another = c.another || len(e.Unwrap()) == 0
 		for _, err := range e.Unwrap() {
 			c.add(err)
 		}

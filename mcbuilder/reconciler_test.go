@@ -46,6 +46,7 @@ func TestWhatAnErrorSaysOfClusters(t *testing.T) {
 		"AnAggregateOfStates":      {utilerrors.NewAggregate([]error{west, gone}), complaint{missing: ready("west")}},
 		"AnAggregateWithAnother":   {utilerrors.NewAggregate([]error{west, conflict}), complaint{missing: ready("west"), another: true}},
 		"Another":                  {conflict, complaint{another: true}},
+		"AnotherOfNoParts":         {fmt.Errorf("applying: %w", noParts{}), complaint{another: true}},
 		"AnotherThatIsSeveral":     {errors.Join(west, fmt.Errorf("dialling: %w", syscall.ECONNREFUSED)), complaint{missing: ready("west"), another: true}},
 		"AnotherWithContext":       {fmt.Errorf("applying: %w", conflict), complaint{another: true}},
 		"AnotherDeepInsideOfAJoin": {errors.Join(west, fmt.Errorf("applying: %w", errors.Join(conflict))), complaint{missing: ready("west"), another: true}},
@@ -152,3 +153,11 @@ func TestAKindIsWaitedForUntilItIsSyncedOrItsClusterGone(t *testing.T) {
 		})
 	}
 }
+
+// noParts is an error that says to have others in it, and has none.
+type noParts struct{}
+
+func (noParts) Error() string { return "it is long" }
+
+// Unwrap returns nothing.
+func (noParts) Unwrap() []error { return nil }

@@ -87,8 +87,11 @@ func partsOf(err error) []error {
 		}
 		return all
 	}
-	return nil
+	return []error{errCut}
 }
+
+// errCut is a part that says nothing but that there was one: callers are not to decide by the other parts alone.
+var errCut = errors.New("the rest of it is not kept")
 
 // notSynced is an error of the fleet, which says that a kind cannot be read.
 type notSynced interface {

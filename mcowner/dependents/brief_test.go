@@ -30,6 +30,7 @@ func TestALongErrorIsKeptInBrief(t *testing.T) {
 	quiet := refused("")
 	quiet.ErrStatus.Message = "refused: "
 	conflict := &ConflictError{Cluster: "a", Object: "Foo b/c", Why: errors.New("somebody's")}
+	isCut := func(err error) bool { return errors.Is(err, errCut) }
 	for name, tc := range map[string]struct {
 		err error
 		is  func(error) bool
@@ -48,7 +49,8 @@ func TestALongErrorIsKeptInBrief(t *testing.T) {
 		"AnUnreachable": {&url.Error{Op: "Get", URL: "https://a", Err: errors.New("refused: " + long)}, isUnanswered},
 		"AStateError":   {&fleet.StateError{Err: fmt.Errorf("%w: refused: %s", fleet.ErrNotReady, long)}, remote.IsAway},
 		"ALongConflict": {&ConflictError{Cluster: "a", Object: "Foo b/c", Why: errors.New("refused: " + long)}, isConflict},
-		"ALeaf":         {errors.New("refused: " + long), func(error) bool { return true }},
+		"ALeaf":         {errors.New("refused: " + long), isCut},
+		"JoinedToALeaf": {errors.Join(errors.New("refused: "+long), fmt.Errorf("b: %w", fleet.ErrNotReady)), func(err error) bool { return isCut(err) && errors.Is(err, fleet.ErrNotReady) }},
 		"Several":       {faults{conflict, refused("")}, func(err error) bool { return len(each(err)) == 2 && isConflict(err) && apierrors.IsForbidden(err) }},
 		"SeveralWithin": {fmt.Errorf("refused: %w", faults{conflict, refused("")}), func(err error) bool { return len(each(err)) == 2 }},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"sync"
 	"testing"
 
@@ -19,6 +20,29 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 )
+
+// TestWhatDesiredSaysAtLengthIsTriedAgain, as what it says briefly is.
+func TestWhatDesiredSaysAtLengthIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	desired := r.Desired
+	var known, asked atomic.Bool
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		if known.Load() {
+			return desired(ctx, owner, target)
+		}
+		asked.Store(true)
+		return nil, errors.New("the template cannot be had: " + strings.Repeat("text ", 1000))
+	}
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "it is asked what is desired", asked.Load)
+	eventually(t, "all is at rest", p.isAtRest)
+	known.Store(true)
+	w.isCopied(one, "a")
+}
 
 // TestWhatIsDesiredMayBeAnything: one object that cannot be had is told of, and what is desired beside it is applied. No error is
 // longer than the status of an owner bears, nor is what an API server answers kept whole.
