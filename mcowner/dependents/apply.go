@@ -27,7 +27,8 @@ import (
 func (p *placement) applyAll(ctx context.Context, done *report) {
 	p.expect(ctx)
 	found, unknown := p.known(ctx, p.kindsToRead())
-	target := p.target(found)
+	owned := p.controlled(found)
+	target := p.target(owned)
 	home := p.asked.home
 	desired, unclear := p.engine.cfg.desired(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, target)
 	p.awaits = errors.Is(unclear, ErrPending) || errors.Is(unclear, ErrWaiting)
@@ -38,14 +39,14 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 		unclear = fmt.Errorf("finding what is desired in %s: %w", p.at, unclear)
 	}
 	if unclear != nil && len(desired) == 0 {
-		done.Objects, done.Err, done.unknown = there(target), unclear, p.awaits
+		done.Objects, done.Err, done.unknown = waiting(owned), unclear, p.awaits
 		return
 	}
 	wants := p.wantedOf(ctx, desired)
 	s := p.sequenceOf(wants, unclear == nil)
 	wants = p.withNamespaces(wants)
 	if done.kinds = p.kindsToNote(wants); len(done.kinds) > 0 {
-		done.Objects, done.Err, done.again = there(target), ErrPending, true
+		done.Objects, done.Err, done.again = waiting(owned), ErrPending, true
 		return // nothing is created of a kind that was not noted
 	}
 	p.readWanted(ctx, wants, &found, unknown)
@@ -204,12 +205,12 @@ func newKinds(noted []schema.GroupVersionKind, wants []wanted) []schema.GroupVer
 	return more
 }
 
-// there returns the results of dependents that were not looked at.
-func there(t Target) []ObjectResult {
-	results := make([]ObjectResult, len(t.Dependents))
-	for i, obj := range t.Dependents {
+// waiting returns the results of dependents that were not looked at.
+func waiting(all []dependent) []ObjectResult {
+	results := make([]ObjectResult, len(all))
+	for i, d := range all {
 		results[i] = ObjectResult{
-			Kind: obj.GetObjectKind().GroupVersionKind(), Key: client.ObjectKeyFromObject(obj), UID: obj.GetUID(), State: Waiting, Err: ErrPending, Object: obj,
+			Kind: d.GroupVersionKind, Key: client.ObjectKeyFromObject(d.obj), UID: d.obj.GetUID(), State: Waiting, Err: ErrPending, Object: d.obj,
 		}
 	}
 	return results
@@ -226,13 +227,21 @@ func (c *engine) onlyOfKinds(results []ObjectResult) {
 	}
 }
 
-// target describes the cluster to the user's function.
-func (p *placement) target(found []dependent) Target {
-	t := Target{Cluster: p.at.Name(), Labels: p.engine.access.LabelsOf(p.at.Name()), RESTMapper: p.engine.access.Mapper(p.at)}
+// controlled returns those of which the owner is the controller.
+func (p *placement) controlled(found []dependent) (owned []dependent) {
 	for _, d := range found {
 		if controller, ok := mcowner.ControllerOf(d.obj, p.at.ID); ok && controller.Same(p.asked.ref) {
-			t.Dependents = append(t.Dependents, d.obj)
+			owned = append(owned, d)
 		}
+	}
+	return owned
+}
+
+// target describes the cluster to the user's function.
+func (p *placement) target(owned []dependent) Target {
+	t := Target{Cluster: p.at.Name(), Labels: p.engine.access.LabelsOf(p.at.Name()), RESTMapper: p.engine.access.Mapper(p.at)}
+	for _, d := range owned {
+		t.Dependents = append(t.Dependents, d.obj)
 	}
 	return t
 }

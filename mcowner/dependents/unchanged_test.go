@@ -568,6 +568,30 @@ func TestResultsOfObjects(t *testing.T) {
 	one.Restart(t)
 }
 
+// TestResultsOfWhatIsNotLookedAt have what is known of the objects, although it is not known what is desired.
+func TestResultsOfWhatIsNotLookedAt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		if owner.Data["value"] == "unknown" {
+			return nil, dependents.ErrPending
+		}
+		return desired(ctx, owner, target)
+	}
+	all := reportsOf(t, r)
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	before := all.is("a", dependents.Applied, dependents.Unchanged)
+	eventually(t, "the cache has it", func() bool { return p.knows(one, w.mustGet(one, copyOf("a"))) })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "unknown" })
+	if now := all.is("a", dependents.Waiting); now.Kind != before.Kind || now.Key != before.Key || now.UID != before.UID {
+		t.Errorf("it is %v, and was %v", now, before)
+	}
+}
+
 var errNotAllowed = errors.New("this kind is not allowed")
 
 // TestKindsThatAreKnownLater are watched, changed back, and removed while it runs; those that are not allowed are said.
