@@ -87,12 +87,14 @@ func (c *engine) gleanIn(owner mcreconcile.Request, names []mcreconcile.ClusterN
 // is looked at anyway, and a cluster that cannot be visited now is visited when it can.
 func (c *engine) glean(ctx context.Context, w work) error {
 	if o := c.ledger.get(w.owner); o != nil && !o.concerns(w.in) {
-		_, err := c.visit(ctx, work{w.owner, w.in, visit})
-		if ctx.Err() != nil {
+		result, err := c.visit(ctx, work{w.owner, w.in, visit})
+		switch {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		}
-		if err != nil {
+		case err != nil:
 			c.works.addLow(c.placing(w.owner, w.in))
+		case result.RequeueAfter > 0: // it could not be found out
+			c.works.addAfter(c.placing(w.owner, w.in), result.RequeueAfter)
 		}
 	}
 	names := c.toGlean()

@@ -327,44 +327,72 @@ func TestWhatWasLeftInAMemberThatWasGivenUpIsFoundWhenItIsBack(t *testing.T) {
 	w.isGone(away, copyOf("a"))
 }
 
+// refuseLooks has a program's lists of what it left in a cluster fail until open is called. failed waits until one has.
+func (p *process) refuseLooks(in *mctest.ControlPlane) (failed, open func()) {
+	p.t.Helper()
+	open = p.refuse(http.MethodGet, in, "/configmaps")
+	var asked atomic.Bool
+	p.power.tap.Store(new(func(req *http.Request) (answered func()) { //nolint:unparam // as taps are
+		if req.Method == http.MethodGet && req.URL.Host == hostOf(in) && !req.URL.Query().Has("watch") && strings.HasSuffix(req.URL.Path, "/configmaps") {
+			asked.Store(true)
+		}
+		return nil
+	}))
+	return func() {
+		p.t.Helper()
+		eventually(p.t, "it was looked for", asked.Load)
+		eventually(p.t, "all is at rest", p.isAtRest)
+	}, open
+}
+
 // TestWhatWasLeftIsFoundAlthoughTheFirstLookFails, in a member that another replica works on, whose sweep does not tell of it.
 func TestWhatWasLeftIsFoundAlthoughTheFirstLookFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	home, away, back := w.givesUp()
-	open := home.refuse(http.MethodGet, away, "/configmaps")
-	var asked atomic.Bool
-	home.power.tap.Store(new(func(req *http.Request) (answered func()) { //nolint:unparam // as taps are
-		if req.Method == http.MethodGet && req.URL.Host == hostOf(away) && !req.URL.Query().Has("watch") && strings.HasSuffix(req.URL.Path, "/configmaps") {
-			asked.Store(true)
-		}
-		return nil
-	}))
+	failed, open := home.refuseLooks(away)
 	back()
-	eventually(t, "it was looked for", asked.Load)
-	eventually(t, "all is at rest", home.isAtRest)
+	failed()
 	open()
 	w.isGone(away, copyOf("a"))
 }
 
-// TestWhatAnOwnerLeftIsFoundWhenItIsTakenBack, although its cluster and that of the dependent are different replicas': it was let go, and has
-// other targets since.
+// TestWhatAnOwnerLeftIsFoundWhenItIsTakenBack, although its cluster and that of the dependent are different replicas', and the first look may
+// fail: it was let go, and has other targets since.
 func TestWhatAnOwnerLeftIsFoundWhenItIsTakenBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2)
-	from, to := w.Members[0], w.Members[1]
-	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] { return w.fromMembers(dependents.LeaveAsIs) })
-	relabel := func(name string) {
-		for _, p := range []*process{home, other} {
-			p.relabel(from, name)
-		}
+	for name, fails := range map[string]bool{"AtOnce": false, "AfterAFailure": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			from, to := w.Members[0], w.Members[1]
+			home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+				r := w.fromMembers(dependents.LeaveAsIs)
+				dependents.Hasten(r, time.Second)
+				return r
+			})
+			relabel := func(name string) {
+				for _, p := range []*process{home, other} {
+					p.relabel(from, name)
+				}
+			}
+			w.create(from, w.owner("a", to.Name))
+			before := w.isCopied(to, "a")
+			relabel("another")
+			w.hasNothing(from, "a")
+			w.becomes(to, before, dependents.LeaveAsIs)
+			w.change(from, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+			failed, open := func() {}, func() {}
+			if fails {
+				if !home.owns(mcreconcile.ClusterName(from.Name)) {
+					home = other
+				}
+				failed, open = home.refuseLooks(to)
+			}
+			relabel(from.Name)
+			failed()
+			open()
+			w.isGone(to, before.Name)
+		})
 	}
-	w.create(from, w.owner("a", to.Name))
-	before := w.isCopied(to, "a")
-	relabel("another")
-	w.hasNothing(from, "a")
-	w.becomes(to, before, dependents.LeaveAsIs)
-	w.change(from, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
-	relabel(from.Name)
-	w.isGone(to, before.Name)
 }
