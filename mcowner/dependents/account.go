@@ -162,7 +162,8 @@ func (a *accounting) hold(ctx context.Context) (bool, error) {
 	case len(a.record.Sites)+len(a.plan.targets) > 0:
 		return true, nil
 	case !a.record.GivenUp:
-		return false, nil
+		err := a.remember(ctx)
+		return err != nil, err
 	case a.plan.mode == retiring: // nobody may see how it is deleted
 		err := a.engine.bury(ctx, a.o.req, "")
 		return err != nil, err
@@ -173,6 +174,20 @@ func (a *accounting) hold(ctx context.Context) (bool, error) {
 	}
 	err := a.engine.tombs.put(ctx, a.plan.ref)
 	return err != nil, err
+}
+
+// remember notes of an owner that was orphaned that its dependents are to stay, although all have lost the reference: a member that is restored
+// from a backup has the references again, as has what is applied anew from what was exported. Where that cannot be noted, the owner goes
+// nevertheless.
+func (a *accounting) remember(ctx context.Context) error {
+	if a.plan.mode != finishing || a.plan.propagation != metav1.DeletePropagationOrphan || !a.engine.keys.Holds(a.plan.owner) {
+		return nil
+	}
+	err := a.engine.tombs.putWithin(ctx, a.plan.ref, spareRoom)
+	if errors.Is(err, errNoRoom) || errors.Is(err, errNoNamespace) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // retargeted finds the targets anew if members have changed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -241,6 +242,53 @@ func TestWhenAnOwnerKeepsTheFinalizer(t *testing.T) {
 			held, err := a.hold(t.Context())
 			if held != tc.held || errors.Is(err, refused) != tc.unnoted {
 				t.Errorf("it is held: %t, %v, want %t", held, err, tc.held)
+			}
+		})
+	}
+}
+
+// TestAnOwnerThatWasOrphanedIsNoted if it had dependents and there is room; it waits only where that may be noted yet.
+func TestAnOwnerThatWasOrphanedIsNoted(t *testing.T) {
+	t.Parallel()
+	full := &corev1.ConfigMap{Data: map[string]string{"others": strings.Repeat("x", spareRoom)}}
+	passing, forbidden := errors.New("passing"), apierrors.NewForbidden(configMaps, "test", nil)
+	for name, tc := range map[string]struct {
+		mode   mode
+		policy metav1.DeletionPropagation
+		never  bool // had it dependents
+		there  *corev1.ConfigMap
+		err    error
+		noted  bool
+		held   bool
+	}{
+		"orphaned":                        {mode: finishing, policy: metav1.DeletePropagationOrphan, noted: true},
+		"orphaned, and it had nothing":    {mode: finishing, policy: metav1.DeletePropagationOrphan, never: true},
+		"deleted":                         {mode: finishing, policy: metav1.DeletePropagationBackground},
+		"it lives, and wants nothing":     {mode: serving, policy: metav1.DeletePropagationOrphan},
+		"let go":                          {mode: retiring, policy: metav1.DeletePropagationOrphan},
+		"orphaned, and there is no room":  {mode: finishing, policy: metav1.DeletePropagationOrphan, there: full},
+		"orphaned, and nobody says where": {mode: finishing, policy: metav1.DeletePropagationOrphan, err: errNoNamespace},
+		"orphaned, and it is forbidden":   {mode: finishing, policy: metav1.DeletePropagationOrphan, err: forbidden},
+		"orphaned, and there is an error": {mode: finishing, policy: metav1.DeletePropagationOrphan, err: passing, held: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &plan{mode: tc.mode, propagation: tc.policy})
+			a.mustOpen(t)
+			if tc.never {
+				testKeys.Write(a.plan.owner, record.Record{}, false)
+			}
+			if tc.there == nil {
+				tc.there = &corev1.ConfigMap{}
+			}
+			a.engine.tombs = (&shelf{there: tc.there}).tombs()
+			a.engine.tombs.namespace = func() (string, error) { return "fleet", tc.err }
+			if held, err := a.hold(t.Context()); held != tc.held || held != (err != nil) {
+				t.Errorf("it is held: %t, %v", held, err)
+			}
+			a.engine.tombs.namespace = func() (string, error) { return "fleet", nil }
+			if noted, err := a.engine.tombs.has(t.Context(), a.plan.ref); noted != tc.noted || err != nil {
+				t.Errorf("it is noted that its dependents stay: %t, %v", noted, err)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -108,6 +109,41 @@ func TestWhatWasOrphanedWhileItsClusterWasAwayStays(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.isReleased(one, before)
+		})
+	}
+}
+
+// TestWhatWasOrphanedStaysIfItsReferenceIsBack: its member is restored from a backup, or somebody applies what was exported before.
+func TestWhatWasOrphanedStaysIfItsReferenceIsBack(t *testing.T) {
+	t.Parallel()
+	for name, bringBack := range map[string]func(w *world, restore func(), before *corev1.ConfigMap){
+		"by a backup": func(_ *world, restore func(), _ *corev1.ConfigMap) { restore() },
+		"by hand": func(w *world, _ func(), before *corev1.ConfigMap) {
+			w.change(w.Members[0], before.Name, func(cm *corev1.ConfigMap) { cm.Annotations, cm.Labels = before.Annotations, before.Labels })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorldIn(t, mctest.Start(t, mctest.Options{Clusters: 1}))
+			one := w.Members[0]
+			p := w.run(w.orphaning())
+			w.create(w.Local, w.owner("a", one.Name))
+			before := w.isCopied(one, "a")
+			eventually(t, "the program is at rest", p.isAtRest)
+			restore := one.Backup(t)
+			w.outlive(one)
+			w.removeAsOrphan("a")
+			w.isGone(w.Local, "a")
+			w.isReleased(one, before)
+			bringBack(w, restore, before)
+			eventually(t, "the collector has seen it, and takes the reference alone", func() bool {
+				now := &corev1.ConfigMap{}
+				err := one.Client().Get(t.Context(), client.ObjectKeyFromObject(before), now)
+				if apierrors.IsNotFound(err) {
+					t.Fatal("it was deleted")
+				}
+				return err == nil && now.UID == before.UID && len(now.Annotations) == 0
+			})
 		})
 	}
 }

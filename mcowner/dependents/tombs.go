@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -19,9 +20,10 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// tombs remember owners that went, or were let go, with the policy Orphan or Keep while they had dependents: such as in a cluster that was given
-// up. If that is back one day, what the user asked to keep is not taken for an orphan. They are entries of ConfigMaps in the local
-// cluster: sixteen, by how the key of an owner begins, since one has room for about 5000 owners. An earlier version had one.
+// tombs remember owners that went, or were let go, with the policy Orphan, or with Keep while they had dependents: such as in a cluster that was
+// given up. If that is back one day, or as it was before, what the user asked to keep is not taken for an orphan. They are entries of
+// ConfigMaps in the local cluster: sixteen, by how the key of an owner begins, since one has room for about 5000 owners. An earlier version
+// had one.
 type tombs struct {
 	access    *remote.Access
 	client    client.Client
@@ -107,8 +109,20 @@ func (t *tombs) get(ctx context.Context, name string) (*corev1.ConfigMap, error)
 // entry returns the key of an owner in the ConfigMap.
 func entry(owner mcowner.Reference) string { return strings.TrimPrefix(owner.Key(), mcowner.KeyPrefix) }
 
+// spareRoom is how many bytes a ConfigMap may have if it is to take an owner of which nothing is left: others have the rest for themselves.
+// API servers take a megabyte.
+const spareRoom = 512 << 10
+
+// errNoRoom says that there is no room for an owner in its ConfigMap.
+var errNoRoom = errors.New("there is no room in it")
+
 // put remembers an owner. Nobody else writes its entry.
 func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
+	return t.putWithin(ctx, owner, math.MaxInt)
+}
+
+// putWithin is put if the ConfigMap has less than these bytes.
+func (t *tombs) putWithin(ctx context.Context, owner mcowner.Reference, room int) error {
 	cm, err := t.get(ctx, t.place(owner))
 	there := err == nil
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -118,6 +132,9 @@ func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
 	this := tomb{Owner: owner.String()}
 	if json.Unmarshal([]byte(cm.Data[entry(owner)]), &this) == nil && this.has(owner) {
 		return nil
+	}
+	if cm.Size() >= room {
+		return t.failed(owner, errNoRoom)
 	}
 	this.UIDs = append(this.UIDs, string(owner.UID))
 	content, err := json.Marshal(this)
@@ -134,7 +151,7 @@ func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
 		return t.failed(owner, t.client.Patch(bounded, cm, client.MergeFrom(before)))
 	}
 	if err = t.client.Create(bounded, cm); apierrors.IsAlreadyExists(err) { // for another owner, this very moment
-		return t.put(ctx, owner)
+		return t.putWithin(ctx, owner, room)
 	}
 	return t.failed(owner, err)
 }
