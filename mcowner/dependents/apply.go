@@ -324,7 +324,7 @@ func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dep
 			return err
 		}
 	}
-	return p.removeWave(ctx, unwanted, metav1.DeletePropagationBackground, done)
+	return together(p.removeWave(ctx, unwanted, metav1.DeletePropagationBackground, done), p.calmBut(unwanted))
 }
 
 // removeWave takes the owner from dependents, from those of the last wave alone if there are several.
@@ -333,21 +333,25 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 	if policy == metav1.DeletePropagationOrphan {
 		now, later = all, nil
 	}
-	for _, d := range now {
-		if policy != metav1.DeletePropagationOrphan {
-			done.Objects = append(done.Objects, deleting(d))
-		}
+	results := make([]ObjectResult, len(now))
+	for i, d := range now {
+		results[i] = deleting(d)
 	}
-	var errs []error
+	errs := make([]error, len(now))
 	for _, i := range rand.Perm(len(now)) { //nolint:gosec // it hides nothing; else those that hang would hold up the same ones each time
 		d := now[i]
 		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
-			err := p.takeAway(ctx, d.Kind, d.obj, policy)
-			errs = append(errs, err)
-			if p.isOver(err) {
+			errs[i] = p.remove(ctx, d.Kind, d.obj, policy, false)
+			if isContended(errs[i]) {
+				results[i].State, results[i].Err = stateOf(errs[i]), errs[i]
+			}
+			if p.isOver(errs[i]) {
 				break
 			}
 		}
+	}
+	if policy != metav1.DeletePropagationOrphan {
+		done.Objects = append(done.Objects, results...)
 	}
 	for _, d := range later {
 		result := deleting(d)

@@ -82,6 +82,7 @@ func TestTheStateOfADependentSaysWhatIsWrong(t *testing.T) {
 		"another's, and it cannot be told":    {&ConflictError{Why: forbidden}, Conflict},
 		"it is changed back":                  {errContended, Drifted},
 		"it is deleted again":                 {errDeleted, Drifted},
+		"it is brought back again":            {errRestored, Drifted},
 		"it is changed during each write":     {fmt.Errorf("%w: %w", errContended, outdated), Drifted},
 		"its kind is not served":              {&meta.NoKindMatchError{}, NotServed},
 		"its resource is not served":          {&meta.NoResourceMatchError{}, NotServed},

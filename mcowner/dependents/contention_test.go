@@ -2,9 +2,15 @@ package dependents
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -94,10 +100,94 @@ func TestWhatIsContendedHoldsUpNothing(t *testing.T) {
 		"two of them":               {together(changed, errContended), true, false},
 		"deleted":                   {errDeleted, true, true},
 		"changed back and deleted":  {together(changed, errDeleted), true, true},
+		"another has its place":     {errRestored, true, true},
 		"changed back, and refused": {together(changed, refused), false, true},
 	} {
 		if is, left := isContended(c.err), unlessContended(c.err) != nil; is != c.only || left != c.left {
 			t.Errorf("%s: it is only that: %t, and holds up others: %t", name, is, left)
+		}
+	}
+}
+
+// TestRemovalsThatAreUndone are tried again at once the first times, then the later the more often.
+func TestRemovalsThatAreUndone(t *testing.T) {
+	t.Parallel()
+	o, now := newOwnerState(mcreconcile.Request{}), time.Now()
+	undone := func(isDesired bool, times int) time.Duration {
+		var left time.Duration
+		for i := range times {
+			r := removal{dependentKey{cluster: "a"}, strconv.Itoa(i), isDesired}
+			left = o.untilRemoval(r, now)
+			o.removed(r, now)
+		}
+		return left
+	}
+	key := dependentKey{cluster: "a"}
+	for _, isDesired := range []bool{false, true} {
+		if left := undone(isDesired, contended); left > 0 {
+			t.Errorf("%d removals were undone, and the last one waits for %s", contended-1, left)
+		}
+		for range contended { // by a cache that is behind
+			r := removal{key, strconv.Itoa(contended - 1), isDesired}
+			if left := o.untilRemoval(r, now); left > 0 {
+				t.Errorf("what is as it was removed waits for %s", left)
+			}
+			o.removed(r, now)
+		}
+		if left := o.untilRemoval(removal{key, "new", isDesired}, now); left != pauseAfter(contended) {
+			t.Errorf("what was brought back %d times is left to others for %s", contended, left)
+		}
+	}
+	if left := o.untilGone("a", map[dependentKey]bool{key: true}, now); len(left) > 0 {
+		t.Errorf("what is there may be brought back: %v", left)
+	}
+	if left := o.untilGone("a", nil, now.Add(time.Second))[key]; left != mostPause-time.Second {
+		t.Errorf("what is not there may be brought back for %s", left)
+	}
+	o.keep("a", map[dependentKey]bool{key: true})
+	if left := o.untilRemoval(removal{key, "new", false}, now); left > 0 {
+		t.Errorf("what was desired meanwhile waits for %s to be removed", left)
+	}
+}
+
+// TestRemovalsAreForgotten as soon as they do not matter any more, and not as many are remembered as others like.
+func TestRemovalsAreForgotten(t *testing.T) {
+	t.Parallel()
+	owner := func(uid types.UID, m mode) *plan {
+		return &plan{owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: uid}}, ref: mcowner.Reference{UID: uid}, mode: m}
+	}
+	start := func() (o *ownerState, now time.Time) {
+		o, now = newOwnerState(mcreconcile.Request{}), time.Now()
+		o.replan(owner("1", serving), testKeys)
+		for i := range 2 * mostRemovals {
+			name := types.NamespacedName{Name: strconv.Itoa(i)}
+			o.removed(removal{dependentKey{cluster: "a", name: name}, "1", false}, now)
+		}
+		return o, now
+	}
+	o, now := start()
+	if n := len(o.removals); n != mostRemovals {
+		t.Errorf("%d removals are remembered, want %d", n, mostRemovals)
+	}
+	if left := o.untilRemoval(removal{dependentKey{cluster: "a", name: types.NamespacedName{Name: "0"}}, "2", false}, now); left > 0 {
+		t.Errorf("the first removal of one of many was undone, and it waits for %s", left)
+	}
+	o.forgetRemovals(now.Add(mostPause))
+	if n := len(o.removals); n != 1 {
+		t.Errorf("%d removals are remembered after a minute, want the one that was undone", n)
+	}
+	o.forgetRemovals(now.Add(2 * mostPause))
+	if n := len(o.removals); n > 0 {
+		t.Errorf("%d removals are remembered after two minutes", n)
+	}
+	for name, p := range map[string]*plan{"goes": owner("1", finishing), "is another one": owner("2", serving)} {
+		o, _ = start()
+		o.replan(owner("1", serving), testKeys)
+		if len(o.removals) == 0 {
+			t.Error("the removals are forgotten as the owner changes")
+		}
+		if o.replan(p, testKeys); len(o.removals) > 0 {
+			t.Errorf("%d removals are remembered of an owner that %s", len(o.removals), name)
 		}
 	}
 }

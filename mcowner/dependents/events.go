@@ -27,7 +27,7 @@ const (
 	EventDeleted         = "Deleted"              // a dependent was deleted
 	EventOrphaned        = "Orphaned"             // a dependent was left, without the reference
 	EventConflict        = "Conflict"             // an object that is somebody else's has the place of a dependent
-	EventContended       = "Contended"            // a dependent, or the owner, is changed by others whenever it is written
+	EventContended       = "Contended"            // a dependent, or the owner, is changed by others whenever it is written or removed
 	EventClusterNotReady = "ClusterNotReady"      // a cluster cannot be used now
 	EventForbidden       = "Forbidden"            // a right is missing
 	EventFailed          = "Failed"               // an API server has refused for another reason

@@ -390,6 +390,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		"Going, leaves":   {err: fmt.Errorf("%w", errGoing), leaving: true, want: errUnsettled},
 		"Closing, leaves": {err: errClosing, leaving: true, want: errUnsettled},
 		"Changed, leaves": {err: conflict, leaving: true, want: errUnsettled},
+		"Undone, leaves":  {err: errRestored, leaving: true, want: errUnsettled},
 		"Target, leaves":  {err: errLeaving, leaving: true},
 		"Refused, leaves": {err: refused, leaving: true, want: refused},
 	}

@@ -30,7 +30,7 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 	case i >= 0 && p.asked.ref.Succeeds(references[i]) && w.Suspend:
 		return fmt.Errorf("%s of %s is of an owner of the same name that is gone, and nothing is done as long as it is suspended: %w", w.kind.Describe(existing), p.at, errGoing)
 	case i >= 0 && p.asked.ref.Succeeds(references[i]):
-		if err := p.takeAway(ctx, w.kind, existing, metav1.DeletePropagationBackground); err != nil {
+		if err := p.remove(ctx, w.kind, existing, metav1.DeletePropagationBackground, true); err != nil {
 			return err
 		}
 		return fmt.Errorf("%s of %s is of an owner of the same name that is gone: %w", w.kind.Describe(existing), p.at, errGoing)

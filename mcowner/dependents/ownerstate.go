@@ -30,6 +30,7 @@ type ownerState struct {
 	changes   uint64                                    // of members, that may have changed the targets
 	parts     map[mcreconcile.ClusterName]*part
 	told      map[topic]hash    // of what the last event said, by what it is about
+	removals  contests          // about objects that are not to be there, in any cluster
 	events    []ownerEvent      // to be recorded
 	conflicts int               // of storing it, in a row
 	progress  *rollout.Progress // nil if clusters need not wait for others
@@ -57,7 +58,7 @@ type part struct {
 	retries  int // since an object was last as it was thought to be
 	awaits   int // how often in a row it was not known what is desired
 	// contests are about objects that others have changed of late.
-	contests map[dependentKey]contest
+	contests contests
 	present  kindsPresent
 }
 
@@ -80,13 +81,13 @@ func (f fingerprint) isAfter(cached client.Object) bool {
 }
 
 func newOwnerState(req mcreconcile.Request) *ownerState {
-	return &ownerState{req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}}
+	return &ownerState{req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}, removals: contests{}}
 }
 
 func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {
 	p, ok := o.parts[name]
 	if !ok {
-		p = &part{applied: map[dependentKey]fingerprint{}, hung: map[dependentKey]bool{}, contests: map[dependentKey]contest{}}
+		p = &part{applied: map[dependentKey]fingerprint{}, hung: map[dependentKey]bool{}, contests: contests{}}
 		o.parts[name] = p
 	}
 	return p
@@ -340,6 +341,9 @@ func (o *ownerState) keep(name mcreconcile.ClusterName, wanted map[dependentKey]
 	p := o.partLocked(name)
 	maps.DeleteFunc(p.applied, func(key dependentKey, _ fingerprint) bool { return !wanted[key] })
 	maps.DeleteFunc(p.contests, func(key dependentKey, _ contest) bool { return !wanted[key] })
+	for key := range wanted {
+		delete(o.removals, key)
+	}
 	maps.DeleteFunc(p.unserved, func(kind schema.GroupKind, _ time.Time) bool {
 		for key := range wanted {
 			if key.kind == kind {
@@ -394,11 +398,14 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 	case before.ref.UID != p.ref.UID:
 		o.recordLocked(o.readLocked(p.owner, keys))
 		o.parts, o.progress, p.seq = map[mcreconcile.ClusterName]*part{}, nil, before.seq+1
-		o.told, o.events = map[topic]hash{}, nil // they were about the other one
+		o.told, o.events, o.removals = map[topic]hash{}, nil, contests{} // they were about the other one
 	default:
 		p.seq = before.seq + 1
 		if isOlder(p.owner, before.owner) {
 			p.owner = before.owner // the cache does not have yet what was written last
+		}
+		if p.mode != before.mode {
+			clear(o.removals) // an owner that goes does not wait for what came before
 		}
 	}
 	before := o.progress

@@ -287,7 +287,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	switch err := done.Err; {
 	case errors.Is(err, errUnnoted), errors.Is(err, errUnsettled): // the member that leaves waits for what is an error
 		return reconcile.Result{}, err
-	case p.leaving && (outdated || isPassing(err)):
+	case p.leaving && (outdated || isPassing(err) || isContended(err)):
 		done.Err = fmt.Errorf("%w: %w", err, errUnsettled)
 		return reconcile.Result{}, done.Err
 	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving), errors.Is(err, errPolicy):

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,12 +24,26 @@ import (
 // errThere says that an owner is there that another one of the name takes for gone.
 var errThere = errors.New("it is there")
 
+// remove takes the owner from a dependent, which has the place of a desired one or is not desired. Whoever brings it back time and again is not
+// fought without a pause.
+func (p *placement) remove(ctx context.Context, k remote.Kind, obj client.Object, policy metav1.DeletionPropagation, isDesired bool) error {
+	r := removal{p.keyOf(k, obj), obj.GetResourceVersion(), isDesired}
+	if err := p.contention(k.Describe(obj), p.o.untilRemoval(r, time.Now()), errRestored); err != nil {
+		return err
+	}
+	taken, err := p.takeAway(ctx, k, obj, policy)
+	if taken {
+		p.o.removed(r, time.Now())
+	}
+	return err
+}
+
 // takeAway takes the owner from a dependent, and tells of it. It changes nothing that is not this owner's.
-func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Object, policy metav1.DeletionPropagation) error {
+func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Object, policy metav1.DeletionPropagation) (taken bool, err error) {
 	references, err := mcowner.References(obj, p.at.ID)
 	mine := slices.DeleteFunc(references, func(r mcowner.Reference) bool { return !p.asked.ref.Succeeds(r) })
 	if err != nil || len(mine) == 0 {
-		return nil //nolint:nilerr // what cannot be read is nobody's
+		return false, nil //nolint:nilerr // what cannot be read is nobody's
 	}
 	for _, r := range mine {
 		if r.UID == p.asked.ref.UID {
@@ -42,11 +57,11 @@ func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Obje
 			err = errThere
 		}
 		if err != nil { // the name may lead to another cluster than it did, which was not noticed yet
-			return fmt.Errorf("finding out whether the owner that %s had before is gone: %w", k.Describe(obj), err)
+			return false, fmt.Errorf("finding out whether the owner that %s had before is gone: %w", k.Describe(obj), err)
 		}
 		keep, err := p.engine.isToStay(ctx, r) // the owner of that name before
 		if err != nil {
-			return fmt.Errorf("finding out whether %s is to stay: %w", k.Describe(obj), err)
+			return false, fmt.Errorf("finding out whether %s is to stay: %w", k.Describe(obj), err)
 		}
 		if keep {
 			policy = metav1.DeletePropagationOrphan
@@ -55,10 +70,10 @@ func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Obje
 	deleted, err := remote.TakeAway(ctx, p.engine.access, p.writer, p.at, k, obj, mine, policy)
 	p.noteUnserved(k.Of(obj), err)
 	if errors.Is(err, remote.ErrEmptying) {
-		return fmt.Errorf("%w: %w", err, errGoing)
+		return false, fmt.Errorf("%w: %w", err, errGoing)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	p.o.forgetObject(p.keyOf(k, obj))
 	reason := EventOrphaned
@@ -66,7 +81,7 @@ func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Obje
 		reason = EventDeleted
 	}
 	p.o.did(reason, p.at.Name(), k.Describe(obj))
-	return nil
+	return true, nil
 }
 
 // dependent is an object of the cluster that has a reference to the owner.
@@ -286,8 +301,13 @@ func ownerKeys(obj client.Object) []string {
 	return keys
 }
 
-// empty takes the owner from all its dependents in the cluster, wave by wave, and returns how many are being deleted then.
+// empty takes the owner from all its dependents in the cluster, wave by wave, and returns how many are being deleted then. While what was found
+// there is left to others, whatever they do brings the work back, and nothing is listed for that.
 func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation, done *report) (going int, err error) {
+	if last, left := p.o.heldOff(p.at.Name(), p.asked.seq, time.Now()); left > 0 && !p.leaving {
+		done.Objects, p.pause = last.Objects, left
+		return 0, last.Err
+	}
 	all, err := p.there(ctx)
 	if policy != metav1.DeletePropagationOrphan {
 		going = len(all)

@@ -78,7 +78,7 @@ type State string
 const (
 	Applied   State = "Applied"   // it was created, or changed as what is desired has changed
 	Unchanged State = "Unchanged" // it is as desired, and was before
-	Drifted   State = "Drifted"   // somebody had changed it, and it was changed back; with an error, that happens time and again
+	Drifted   State = "Drifted"   // somebody had changed it, and it was changed back, or is to go; with an error, that happens time and again
 	Conflict  State = "Conflict"  // an object that is not the owner's has its place, see ConflictError
 	Forbidden State = "Forbidden" // a right is missing
 	NotServed State = "NotServed" // the cluster does not serve the kind

@@ -360,13 +360,7 @@ func TestWritersThatFightAreTold(t *testing.T) {
 			if n := times.Load(); n < 5 {
 				t.Errorf("it was told after %d corrections, want five at least", n)
 			}
-			last, since := times.Load(), time.Now()
-			eventually(t, "it is left to them for a second", func() bool {
-				if n := times.Load(); n != last {
-					last, since = n, time.Now()
-				}
-				return time.Since(since) > time.Second
-			})
+			w.isLeft(times)
 			if name == "by changes" {
 				w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "y" })
 				eventually(t, "what is new of a later wave is there", func() bool { return w.get(one, "y") != nil })
@@ -385,6 +379,15 @@ func TestWritersThatFightAreTold(t *testing.T) {
 func (w *world) fights(
 	cp *mctest.ControlPlane, name string, fight func(context.Context, client.Client, *corev1.ConfigMap) error,
 ) (times *atomic.Int32, stop func()) {
+	return w.again(func(ctx context.Context) bool {
+		cm := &corev1.ConfigMap{}
+		err := cp.Client().Get(ctx, client.ObjectKey{Namespace: w.ns, Name: name}, cm)
+		return err == nil && cm.Data["value"] == "ours" && fight(ctx, cp.Client(), cm) == nil
+	})
+}
+
+// again starts somebody who does something again and again, and counts how often that was so.
+func (w *world) again(do func(context.Context) bool) (times *atomic.Int32, stop func()) {
 	times = &atomic.Int32{}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
@@ -398,11 +401,7 @@ func (w *world) fights(
 				return
 			case <-tick.C:
 			}
-			cm := &corev1.ConfigMap{}
-			if err := cp.Client().Get(ctx, client.ObjectKey{Namespace: w.ns, Name: name}, cm); err != nil || cm.Data["value"] != "ours" {
-				continue
-			}
-			if fight(ctx, cp.Client(), cm) == nil {
+			if do(ctx) {
 				times.Add(1)
 			}
 		}

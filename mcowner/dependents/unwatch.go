@@ -37,6 +37,9 @@ func (c *engine) endIdleWatches(ctx context.Context) error {
 		case <-tick.C:
 		}
 		since := time.Now()
+		for _, o := range c.ledger.all() {
+			o.forgetRemovals(since)
+		}
 		c.watches.elsewhere.endIdle(since)
 		for key, is := range c.unneeded() {
 			switch {
