@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -293,6 +294,16 @@ func (c *engine) report(o *ownerState, w work, v view, r report) {
 func (c *engine) isPlaced(owner mcowner.Reference, in mcreconcile.ClusterName) bool {
 	o := c.ledger.get(owner.Request())
 	return o != nil && o.uid() == owner.UID && o.concerns(in)
+}
+
+// found is told by the collector of each dependent whose owner is there. One of a kind that the owner has there no more, as far as is known, came
+// back with a backup of the cluster, or with a manifest that was saved: nothing is noted of it, and it may not be watched. Nothing is done where
+// the work would not find it as the owner's.
+func (c *engine) found(owner mcowner.Reference, in mcreconcile.ClusterName, kind schema.GroupVersionKind) {
+	o := c.ledger.get(owner.Request())
+	if o != nil && o.isSame(owner) && o.concerns(in) && o.finds(in, kind) {
+		c.works.add(c.placing(owner.Request(), in))
+	}
 }
 
 // stray is told by the collector of a dependent in a cluster in which its owner has none by its record, or whose owner has a

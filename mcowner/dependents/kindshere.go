@@ -45,6 +45,16 @@ func (k *kindsPresent) add(gvk schema.GroupVersionKind) {
 	k.kinds = append(k.kinds, gvk)
 }
 
+// see is add for what was seen, which stays in the version in which it was added first.
+func (k *kindsPresent) see(gvk schema.GroupVersionKind) {
+	if !k.has(gvk.GroupKind()) {
+		k.add(gvk)
+	}
+	if !slices.Contains(k.seen, gvk.GroupKind()) {
+		k.seen = append(k.seen, gvk.GroupKind())
+	}
+}
+
 func (k *kindsPresent) remove(kind schema.GroupKind) {
 	k.kinds = slices.DeleteFunc(k.kinds, func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == kind })
 }
@@ -113,12 +123,20 @@ func (o *ownerState) sees(name mcreconcile.ClusterName, gvk schema.GroupVersionK
 	if !ok {
 		return
 	}
-	if !p.present.has(gvk.GroupKind()) {
-		p.present.add(gvk)
+	p.present.see(gvk)
+}
+
+// finds is sees for what the collector has found. It reports whether that is news: no run knows of the kind, nor looks for it as one that is noted.
+func (o *ownerState) finds(name mcreconcile.ClusterName, gvk schema.GroupVersionKind) (news bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.partLocked(name)
+	isToRead := p.present.in == nil && (len(o.record.Kinds) == 0 || hasKind(o.record.Kinds, gvk.GroupKind()))
+	if isToRead || p.present.has(gvk.GroupKind()) {
+		return false
 	}
-	if !slices.Contains(p.present.seen, gvk.GroupKind()) {
-		p.present.seen = append(p.present.seen, gvk.GroupKind())
-	}
+	p.present.see(gvk)
+	return true
 }
 
 // saw notes that something of a kind was seen that an owner has in a cluster.

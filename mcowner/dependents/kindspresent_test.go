@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -128,5 +129,50 @@ func TestAKindStaysInTheVersionThatWasDesired(t *testing.T) {
 	o.sees("one", kind.WithVersion("v1"))
 	if got, want := o.presentKinds("one"), []schema.GroupVersionKind{kind.WithVersion("v2")}; !slices.Equal(got, want) {
 		t.Errorf("there are %v, want %v", got, want)
+	}
+}
+
+// TestWhatASweepFindsIsLookedAtOnce, and only where no run knows of it: for owners that are known, in clusters of theirs. Whoever may write an
+// object may name any owner.
+func TestWhatASweepFindsIsLookedAtOnce(t *testing.T) {
+	t.Parallel()
+	pod, secret := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	one := record.Site{Name: "one", Identity: "1"}
+	for name, tc := range map[string]struct {
+		owner  func(*mcowner.Reference)
+		in     mcreconcile.ClusterName
+		kind   schema.GroupVersionKind
+		looked *kindsLook
+		want   int
+	}{
+		"that it has no more":            {kind: secret, looked: &kindsLook{in: "engagement", at: one, some: []schema.GroupVersionKind{pod}}, want: 1},
+		"that it has":                    {kind: pod, looked: &kindsLook{in: "engagement", at: one, some: []schema.GroupVersionKind{pod}}},
+		"that is noted, before a look":   {kind: pod},
+		"that is not, before a look":     {kind: secret, want: 1},
+		"of another cluster":             {kind: secret, in: "two"},
+		"of an owner that is not known":  {kind: secret, owner: func(r *mcowner.Reference) { r.Name = "b" }},
+		"of one that had the name":       {kind: secret, owner: func(r *mcowner.Reference) { r.UID = "before" }},
+		"of one in a cluster of another": {kind: secret, owner: func(r *mcowner.Reference) { r.ClusterUID = "another" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := placing().engine
+			c.works = &feed[work]{}
+			owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+			testKeys.Write(owner, record.Record{Sites: []record.Site{one}, Kinds: []schema.GroupVersionKind{pod}}, true)
+			ref := ownerNamed("a")
+			o := c.ledger.of(ref.Request())
+			o.replan(&plan{owner: owner, ref: ref}, testKeys)
+			o.report("one", view{plan: o.plan}, report{look: tc.looked})
+			if tc.owner != nil {
+				tc.owner(&ref)
+			}
+			for range 3 { // sweeps, or dependents
+				c.found(ref, cmp.Or(tc.in, "one"), tc.kind)
+			}
+			if got := len(c.works.early); got != tc.want {
+				t.Errorf("the cluster is worked on %d times, want %d", got, tc.want)
+			}
+		})
 	}
 }

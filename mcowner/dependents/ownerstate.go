@@ -133,6 +133,13 @@ func (o *ownerState) uid() types.UID {
 	return o.plan.ref.UID
 }
 
+// isSame reports whether a reference is to the owner that is planned.
+func (o *ownerState) isSame(owner mcowner.Reference) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.plan != nil && o.plan.ref.Same(owner)
+}
+
 // owner returns the owner as it is known, nil if there is no plan.
 func (o *ownerState) owner() client.Object {
 	o.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
@@ -120,4 +122,44 @@ func TestDependentsInAClusterThatIsRestoredAreAsTheirOwnersSay(t *testing.T) {
 	w.isCopied(one, "created")
 	w.change(w.Local, "changed", func(cm *corev1.ConfigMap) { cm.Data["value"] = "after it" })
 	w.says(one, copyOf("changed"), "after it")
+}
+
+// TestAKindThatItsOwnerHasNoMoreIsSeenWhereABackupBringsItBack, or where somebody applies a manifest that was saved: it is neither noted on the
+// owner nor watched there, and a sweep sees it. It goes as what is not desired, since the owner is there.
+func TestAKindThatItsOwnerHasNoMoreIsSeenWhereABackupBringsItBack(t *testing.T) {
+	t.Parallel()
+	w := newWorldIn(t, mctest.Start(t, mctest.Options{Clusters: 1})) // not of the pool: storage is replaced
+	one := w.Members[0]
+	var results latest
+	r := w.withSecrets(&results)
+	r.Sweep = orphans.Sweep{Interval: 100 * time.Millisecond, Listing: 100 * time.Millisecond}
+	w.Members = nil // it joins below
+	p := w.run(r)
+	at := p.joinAs(one, "configmaps", "secrets")
+	owner := w.owner("a", one.Name)
+	owner.Data["secret"] = one.Name
+	w.create(w.Local, owner)
+	w.isCopied(one, "a")
+	secret := &corev1.Secret{ObjectMeta: metaOf(w.ns, copyOf("a"))}
+	eventually(t, "the Secret is there", func() bool { return w.isThere(one, secret.DeepCopy()) })
+	saved := secret.DeepCopy()
+	w.isThere(one, saved)
+	eventually(t, "the program is at rest", p.isAtRest)
+	restore := one.Backup(t)
+	forgets := func() {
+		t.Helper()
+		eventually(t, "the Secret is gone", func() bool { return !w.isThere(one, secret.DeepCopy()) })
+		eventually(t, "Secrets are neither watched nor noted", func() bool { return at.open.Load() == 0 && !w.hasNoted(w.Local, "a", "Secret") })
+		eventually(t, "the program is at rest", p.isAtRest)
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["secret"] = "" })
+	forgets()
+	restore()
+	forgets()
+	saved.UID, saved.ResourceVersion = "", ""
+	w.create(one, saved)
+	forgets()
+	if w.mustGet(one, copyOf("a")).DeletionTimestamp != nil {
+		t.Error("what is desired went with it")
+	}
 }

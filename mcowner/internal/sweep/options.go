@@ -37,6 +37,8 @@ type Options struct {
 
 	// MoreKinds returns kinds of dependents that are not in Kinds, when a round begins. It may be nil.
 	MoreKinds func() []client.Object
+	// Found is told of each dependent whose owner is there. It must not wait for anything. It may be nil.
+	Found func(owner mcowner.Reference, in mcreconcile.ClusterName, kind schema.GroupVersionKind)
 	// Stray is told of a dependent whose owner is there, and has noted that it has none in this cluster, in place of removing
 	// it; and of one whose owner has a record, and is not in OwnersIn. It must not wait for anything. It may be nil.
 	Stray func(owner mcowner.Reference, in mcreconcile.ClusterName)

@@ -51,6 +51,8 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 		if why := s.whyGone(ctx, owner, at.Name(), found, log); why != "" {
 			removal = removal.WithValues("owner", owner.String(), "why", why)
 			gone = append(gone, owner)
+		} else if _, alive := found.alive[ownerKeyOf(owner)]; alive && s.Found != nil {
+			s.Found(owner, at.Name(), k.GroupVersionKind)
 		}
 	}
 	if len(gone) > 0 {
