@@ -314,7 +314,8 @@ func unlessUnserved(err error) error {
 // prune removes what is not desired.
 func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dependentKey]bool, done *report) error {
 	unwanted := slices.DeleteFunc(slices.Clone(found), func(d dependent) bool { return wanted[p.keyOf(d.Kind, d.obj)] })
-	if slices.ContainsFunc(unwanted, func(d dependent) bool { return d.obj.GetDeletionTimestamp().IsZero() }) {
+	now, _ := p.toGo(unwanted)
+	if slices.ContainsFunc(now, func(d dependent) bool { return d.obj.GetDeletionTimestamp().IsZero() }) {
 		if err := p.permit(); err != nil {
 			for _, d := range unwanted {
 				result := deleting(d)
@@ -329,7 +330,7 @@ func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dep
 
 // removeWave takes the owner from dependents, from those of the last wave alone if there are several.
 func (p *placement) removeWave(ctx context.Context, all []dependent, policy metav1.DeletionPropagation, done *report) error {
-	now, later := lastOf(all)
+	now, later := p.toGo(all)
 	if policy == metav1.DeletePropagationOrphan {
 		now, later = all, nil
 	}
@@ -355,12 +356,12 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 	}
 	for _, d := range later {
 		result := deleting(d)
-		result.State, result.Err = Waiting, errGoing
+		result.State, result.Err = Waiting, p.whyLater(now)
 		done.Objects = append(done.Objects, result)
 	}
 	err := together(errs...)
 	if err == nil && len(later) > 0 { // the events of those that go now come back here
-		err = fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, errGoing)
+		err = fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, p.whyLater(now))
 	}
 	return err
 }

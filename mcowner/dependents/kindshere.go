@@ -34,6 +34,8 @@ type kindsPresent struct {
 	seen []schema.GroupKind
 	// late are those of which a request got no answer. The API server may carry it out whenever it likes, so they stay.
 	late []schema.GroupKind
+	// waves are the last ones in which something of a kind was written since the program began.
+	waves map[schema.GroupKind]wave
 	// running is how many runs may put something there.
 	running int
 }
@@ -99,6 +101,7 @@ func (k *kindsPresent) note(found *kindsLook) (news bool) {
 	for _, kind := range found.none {
 		if k.has(kind) && !slices.Contains(k.seen, kind) && !slices.Contains(k.late, kind) {
 			k.remove(kind)
+			delete(k.waves, kind)
 			news = true
 		}
 	}
@@ -394,6 +397,7 @@ func (p *placement) kindsWanted(wants []wanted) []schema.GroupVersionKind {
 func (p *placement) readWanted(ctx context.Context, wants []wanted, found *[]dependent, unknown map[schema.GroupKind]error) {
 	kinds := p.kindsWanted(wants)
 	p.o.wants(p.at.Name(), kinds)
+	p.o.noteWaves(p.at.Name(), wants)
 	var more []remote.Kind
 	for _, gvk := range kinds {
 		if k := p.engine.kindNoted(gvk); unknown[k.GroupKind()] == nil && !p.read[k.GroupVersionKind] {

@@ -45,6 +45,8 @@ type placement struct {
 	versions map[schema.GroupVersionKind]versionHere
 	// unasked are kinds of which it is left to the next run to find out whether there is something in the cluster.
 	unasked map[schema.GroupKind]bool
+	// unread are kinds that could not be read, although there may be something of them.
+	unread []schema.GroupKind
 	// coming says that something waits for a kind to be served, and ready are the CustomResourceDefinitions that are.
 	coming bool
 	ready  []string

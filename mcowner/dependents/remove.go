@@ -212,6 +212,9 @@ func (p *placement) known(ctx context.Context, kinds []remote.Kind) (found []dep
 			if p.isOver(err) {
 				p.over = err
 			}
+			if !isUnserved(err) {
+				p.noteUnread(k)
+			}
 			continue
 		}
 		for _, obj := range objs {
@@ -323,7 +326,8 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 		return nil, err
 	}
 	var errs []error
-	for _, k := range p.kindsHere() {
+	kinds := p.kindsHere()
+	for i, k := range kinds {
 		before := len(all)
 		err := remote.Scan{Namespaces: p.engine.cfg.namespaces}.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
 			k = k.Of(obj)
@@ -334,6 +338,9 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 			}
 			return nil
 		})
+		if err != nil {
+			p.noteUnread(k)
+		}
 		if err == nil && !p.isKnownToLack(k) && !p.engine.access.IsUnserved(p.at, k) {
 			var more []dependent
 			more, err = p.unlabelled(ctx, k, selector)
@@ -347,6 +354,7 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 		}
 		errs = append(errs, err)
 		if p.isOver(err) {
+			p.noteUnread(kinds[i+1:]...)
 			break
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // WaveAnnotation on what Desired returns is an integer: waves are applied in their order, each once all objects of those before
@@ -37,12 +39,12 @@ var (
 	crdKind       = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
 
+// noWave is before all waves.
+const noWave wave = math.MinInt64
+
 // waveOf returns the wave of an object. If what it says cannot be read, the error says so, and the wave is that of its kind.
 func waveOf(kind schema.GroupKind, obj client.Object) (wave, error) {
-	var of wave
-	if kind == namespaceKind || kind == crdKind {
-		of = firstWave
-	}
+	of := usualWave(kind)
 	said, ok := obj.GetAnnotations()[WaveAnnotation]
 	if !ok {
 		return of, nil
@@ -52,6 +54,49 @@ func waveOf(kind schema.GroupKind, obj client.Object) (wave, error) {
 		return of, fmt.Errorf("the annotation %s is %.64q, and must be an integer of 32 bits", WaveAnnotation, said)
 	}
 	return wave(n), nil
+}
+
+// usualWave is that of objects of a kind which say none.
+func usualWave(kind schema.GroupKind) wave {
+	if kind == namespaceKind || kind == crdKind {
+		return firstWave
+	}
+	return 0
+}
+
+// noteWaves notes in which waves objects are about to be written to a cluster. Those that are there may be of the wave that was noted before.
+func (o *ownerState) noteWaves(name mcreconcile.ClusterName, wants []wanted) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	present := &o.partLocked(name).present
+	if present.waves == nil {
+		present.waves = map[schema.GroupKind]wave{}
+	}
+	for _, w := range wants {
+		if before, is := present.waves[w.kind.GroupKind()]; w.err == nil && (!is || w.wave > before) {
+			present.waves[w.kind.GroupKind()] = w.wave
+		}
+	}
+}
+
+// lastWaveOf returns the last wave in which a cluster may have something of these kinds, noWave if there are none. Where nothing of a kind was
+// written since the program began, it may be of any wave if others say theirs.
+func (o *ownerState) lastWaveOf(name mcreconcile.ClusterName, kinds []schema.GroupKind, others []dependent) wave {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	saysWave := func(d dependent) bool { _, says := d.obj.GetAnnotations()[WaveAnnotation]; return says }
+	last := noWave
+	for _, kind := range kinds {
+		w, known := o.partLocked(name).present.waves[kind]
+		switch {
+		case !known && slices.ContainsFunc(others, saysWave):
+			return math.MaxInt64
+		case !known:
+			w = usualWave(kind)
+		}
+		last = max(last, w)
+	}
+	return last
 }
 
 // sequence is how far the waves of a cluster have come.
@@ -127,14 +172,13 @@ func (s *sequence) note(at remote.Session, w wanted, result ObjectResult) {
 	s.missing = cmp.Or(s.missing, why)
 }
 
-// lastOf divides dependents: those of the last wave are removed first, and the others after that.
-func lastOf(all []dependent) (now, later []dependent) {
-	var last wave
-	for i, d := range all {
+// lastOf divides dependents: those of the last wave are removed first, and the others after that. There may be more in unread, a wave of what
+// could not be read.
+func lastOf(all []dependent, unread wave) (now, later []dependent) {
+	last := unread
+	for _, d := range all {
 		w, _ := waveOf(d.GroupKind(), d.obj) // what cannot be read was refused before
-		if i == 0 || w > last {
-			last = w
-		}
+		last = max(last, w)
 	}
 	for _, d := range all {
 		if w, _ := waveOf(d.GroupKind(), d.obj); w == last {
@@ -144,6 +188,34 @@ func lastOf(all []dependent) (now, later []dependent) {
 		}
 	}
 	return now, later
+}
+
+// toGo divides dependents that are to be removed. What could not be read may be of a later wave, and go first: an operator finishes what it
+// looks after.
+func (p *placement) toGo(all []dependent) (now, later []dependent) {
+	unread := slices.AppendSeq(slices.Clone(p.unread), maps.Keys(p.unasked))
+	return lastOf(all, p.o.lastWaveOf(p.at.Name(), unread, all))
+}
+
+// noteUnread notes kinds that could not be read, unless it is known that the owner has nothing of them.
+func (p *placement) noteUnread(kinds ...remote.Kind) {
+	for _, k := range kinds {
+		if !p.isKnownToLack(k) {
+			p.unread = append(p.unread, k.GroupKind())
+		}
+	}
+}
+
+// whyLater returns why dependents do not go yet, where these go now.
+func (p *placement) whyLater(now []dependent) error {
+	switch {
+	case len(now) > 0:
+		return errGoing
+	case len(p.unread) > 0:
+		return fmt.Errorf("%w: %s of %s cannot be read, and may be of a later wave", ErrWaiting, p.unread[0], p.at)
+	default:
+		return errUnlooked
+	}
 }
 
 // inWaves orders what is wanted by wave. In each, those go last that hung before: else the others would never have their turn.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -258,6 +259,86 @@ func TestARemovalThatFailsIsToldAndTriedAgain(t *testing.T) {
 	stop()
 	w.isGone(w.Local, "a")
 	w.isGone(one, copyOf("a"))
+}
+
+// TestWhatCannotBeReadMayBeOfALaterWave, which goes first: an operator stays while a member does not list what it looks after. Where nothing
+// has a wave, the rest goes.
+func TestWhatCannotBeReadMayBeOfALaterWave(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		first, last string // the waves, empty for none
+		restart     bool   // the program does not know what it wrote
+		unwanted    bool   // all is, and the owner stays
+		goes        bool
+	}{
+		"it was written in one":                        {last: "1"},
+		"it was written in one, and is not desired":    {last: "1", unwanted: true},
+		"it was written before":                        {first: "1", last: "0", goes: true},
+		"none has a wave":                              {goes: true},
+		"none has a wave, and none is desired":         {unwanted: true, goes: true},
+		"another has one, after a restart":             {first: "-1", restart: true},
+		"another has one, and is not desired, as well": {first: "-1", restart: true, unwanted: true},
+		"none has a wave, after a restart":             {restart: true, goes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			w.Members = nil // it joins below
+			first, last := w.configMap("operator"), &corev1.Secret{ObjectMeta: metaOf(w.ns, "looked-after")}
+			for obj, wave := range map[client.Object]string{first: tc.first, last: tc.last} {
+				if wave != "" {
+					inWave(wave, obj)
+				}
+			}
+			r := w.spread()
+			r.Kinds, r.Timeout = append(r.Kinds, &corev1.Secret{}), 2*time.Second
+			r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+				if owner.Data["value"] == "none" {
+					return nil, nil
+				}
+				return []client.Object{first.DeepCopy(), last.DeepCopy()}, nil
+			}
+			told := listen(r)
+			p := w.run(r)
+			p.add(one, one.Config())
+			w.create(w.Local, w.owner("a", one.Name))
+			eventually(t, "both are there", func() bool { return w.get(one, "operator") != nil && w.isThere(one, last.DeepCopy()) })
+			eventually(t, "the program is at rest", p.isAtRest)
+			if tc.restart {
+				p.stop()
+				p = w.run(r)
+			} else {
+				<-p.members.Remove(fleet.ClusterName(one.Name))
+			}
+			stop := p.refuse(http.MethodGet, one, "/secrets")
+			if tc.unwanted {
+				w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "none" })
+			} else {
+				w.remove(w.Local, "a")
+			}
+			p.add(one, one.Config())
+			if tc.goes {
+				w.isGone(one, "operator")
+			} else {
+				eventually(t, "the result says for what it waits", func() bool {
+					results := told.of("a")
+					return told.are("a", dependents.Waiting) && strings.Contains(results[0].Objects[0].Err.Error(), "Secret of cluster") &&
+						strings.Contains(results[0].Err.Error(), "Secret")
+				})
+				eventually(t, "the program is at rest", p.isAtRest)
+				if w.mustGet(one, "operator").DeletionTimestamp != nil {
+					t.Error("it went before what it looks after")
+				}
+			}
+			stop()
+			w.isGone(one, "operator")
+			eventually(t, "all is gone", func() bool { return !w.isThere(one, last.DeepCopy()) })
+			if !tc.unwanted {
+				w.isGone(w.Local, "a")
+			}
+		})
+	}
 }
 
 // TestAWaveThatIsNoNumberIsAnError: nothing is removed meanwhile.

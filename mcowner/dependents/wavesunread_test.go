@@ -1,0 +1,68 @@
+package dependents
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// TestWhichDependentsGoWhileKindsCannotBeRead: those of the last wave that there may be. Where nothing is known of a kind, its objects say
+// waves if others do.
+func TestWhichDependentsGoWhileKindsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	config, secret := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	namespace := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+	of := func(gvk schema.GroupVersionKind, wave string) dependent {
+		obj := &corev1.ConfigMap{}
+		if wave != "" {
+			obj.Annotations = map[string]string{WaveAnnotation: wave}
+		}
+		return dependent{remote.Untyped(gvk), obj}
+	}
+	for name, tc := range map[string]struct {
+		there  []dependent
+		unread []schema.GroupKind
+		wrote  map[schema.GroupVersionKind]wave
+		now    int
+	}{
+		"all can be read":               {there: []dependent{of(config, ""), of(namespace, "")}, now: 1},
+		"none has a wave":               {there: []dependent{of(config, "")}, unread: []schema.GroupKind{secret.GroupKind()}, now: 1},
+		"a namespace waits":             {there: []dependent{of(namespace, "")}, unread: []schema.GroupKind{secret.GroupKind()}},
+		"namespaces go last":            {there: []dependent{of(config, "")}, unread: []schema.GroupKind{namespaceKind}, now: 1},
+		"another has a wave":            {there: []dependent{of(config, "5"), of(config, "")}, unread: []schema.GroupKind{secret.GroupKind()}},
+		"it was written later":          {there: []dependent{of(config, "")}, unread: []schema.GroupKind{secret.GroupKind()}, wrote: map[schema.GroupVersionKind]wave{secret: 1}},
+		"it was written before":         {there: []dependent{of(config, "1"), of(config, "")}, unread: []schema.GroupKind{secret.GroupKind()}, wrote: map[schema.GroupVersionKind]wave{secret: 0}, now: 1},
+		"one of two was written before": {there: []dependent{of(config, "1")}, unread: []schema.GroupKind{secret.GroupKind(), namespaceKind}, wrote: map[schema.GroupVersionKind]wave{secret: 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := placing()
+			p.o, p.unread = newOwnerState(mcreconcile.Request{}), tc.unread
+			for gvk, w := range tc.wrote {
+				p.o.noteWaves(p.at.Name(), []wanted{{kind: remote.Untyped(gvk), wave: w}, {kind: remote.Untyped(gvk), wave: w - 1}})
+			}
+			now, later := p.toGo(tc.there)
+			if len(now) != tc.now || len(now)+len(later) != len(tc.there) {
+				t.Errorf("%d of %d go now, and %d later; want %d now", len(now), len(tc.there), len(later), tc.now)
+			}
+		})
+	}
+}
+
+// TestWavesOfAKindThatIsGoneAreForgotten.
+func TestWavesOfAKindThatIsGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	secret := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	o := newOwnerState(mcreconcile.Request{})
+	o.wants("one", []schema.GroupVersionKind{secret})
+	o.noteWaves("one", []wanted{{kind: remote.Untyped(secret), wave: 3, obj: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}})
+	o.parts["one"].present.note(&kindsLook{none: []schema.GroupKind{secret.GroupKind()}})
+	if got := o.lastWaveOf("one", []schema.GroupKind{secret.GroupKind()}, nil); got != 0 {
+		t.Errorf("it is taken for one of wave %d", got)
+	}
+}
