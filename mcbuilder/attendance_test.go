@@ -86,6 +86,12 @@ func attend(t *testing.T) *attending {
 // attendWith is attend with weights.
 func attendWith(t *testing.T, weight func(fleet.Status) int) *attending {
 	t.Helper()
+	return attendIn(t, fleet.Options{}, weight)
+}
+
+// attendIn is attendWith in a fleet that has these options.
+func attendIn(t *testing.T, opts fleet.Options, weight func(fleet.Status) int) *attending {
+	t.Helper()
 	a := &attending{
 		t:       t,
 		queue:   mcqueue.New("", mcqueue.Options[mcreconcile.Request]{}),
@@ -93,7 +99,7 @@ func attendWith(t *testing.T, weight func(fleet.Status) int) *attending {
 	}
 	a.leaver = newLeaver(nil, a.waiting)
 	var end func()
-	a.fleet, end = fleettest.Run(t, fleet.Options{})
+	a.fleet, end = fleettest.Run(t, opts)
 	controller, stop := context.WithCancel(t.Context())
 	a.stop = stop
 	attends := attendance[mcreconcile.Request]{fleet: a.fleet.Fleet, controller: "c", waiting: a.waiting, leaver: a.leaver, weight: weight, log: funcr.New(a.log, funcr.Options{}), started: func(context.Context, *mcqueue.Queue[mcreconcile.Request]) {}}

@@ -88,7 +88,7 @@ func (r *reconciler[request]) newQueue(options mcqueue.Options[request], log log
 
 // attendance is a source that brings no events. It keeps the queue in step with the fleet: requests of members that
 // cannot be reached are parked, and those of members that leave are purged before the member is drained. Requests that
-// wait for a member, or for a kind of it, are queued when that is ready, or the member is gone.
+// wait for a member, or for a kind of it, are queued when that is ready, or the member is gone, or another replica's.
 type attendance[request mcreconcile.ClusterAware[request]] struct {
 	fleet      *fleet.Fleet
 	controller string
@@ -134,10 +134,10 @@ func (a attendance[request]) follow(ctx context.Context, q *mcqueue.Queue[reques
 			continue
 		}
 		switch change.Status.State {
-		case "":
+		case "", fleet.NotOwned:
 			a.purge(members, name, q)
-			a.waiting.queue(change.Status, q) // they are told that it is gone
-		case fleet.Draining, fleet.NotOwned:
+			a.waiting.queue(change.Status, q) // they are told that it is gone, or another replica's
+		case fleet.Draining:
 			a.purge(members, name, q)
 		case fleet.Ready:
 			a.park(change.Status, q)

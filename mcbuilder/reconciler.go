@@ -197,10 +197,10 @@ func (r *reconciler[request]) isMet(n need) bool {
 		return n.isMet(status)
 	}
 	_, err := r.mgr.GetFleet().Engagement(n.cluster)
-	if errors.Is(err, fleet.ErrNotOwned) && n.cluster == mcreconcile.LocalCluster {
-		return false // whoever serves hears when this replica owns it
+	if state, ok := errors.AsType[*fleet.StateError](err); ok {
+		return !errors.Is(err, fleet.ErrUnknown) && n.isMet(state.Status) // one that is unknown may come yet
 	}
-	return !errors.Is(err, fleet.ErrNotReady) && !errors.Is(err, fleet.ErrUnknown)
+	return true
 }
 
 // maxError is as much of a reconciler's error as is logged, in bytes. It may have what servers answer, which is theirs to

@@ -2,6 +2,7 @@ package mcbuilder
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,12 +18,20 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// homes is an Ownership in which the test says whether this replica has the local cluster. It has all members.
+// homes is an Ownership in which the test says whether this replica has the local cluster, and which member it has not.
 type homes struct {
 	fleet.Ownership
 
 	mine    bool
+	others  fleet.ClusterName
 	changed func()
+}
+
+func (h *homes) isAnothers(name fleet.ClusterName) bool {
+	if name == mcreconcile.LocalCluster {
+		return !h.mine
+	}
+	return name == h.others
 }
 
 // Run implements fleet.Ownership.
@@ -34,10 +43,10 @@ func (h *homes) Run(ctx context.Context, _ cluster.Cluster, changed func()) erro
 
 // Own implements fleet.Ownership.
 func (h *homes) Own(name fleet.ClusterName, _ map[string]string) fleet.Owner {
-	if name == mcreconcile.LocalCluster && !h.mine {
+	if h.isAnothers(name) {
 		return fleet.Owner{Replica: "another"}
 	}
-	return fleet.Owner{Replica: "this", Tenure: forever{}}
+	return fleet.Owner{Replica: "this", Tenure: stay{h: h, name: name}}
 }
 
 // Forget implements fleet.Ownership.
@@ -89,6 +98,22 @@ func TestARequestInAQueueOfAnotherKindIsTriedWhenItsClusterCanBeUsed(t *testing.
 			})
 		})
 	}
+}
+
+// stay is a tenure that ends when the cluster is another replica's.
+type stay struct {
+	forever
+
+	h    *homes
+	name fleet.ClusterName
+}
+
+// Over implements fleet.Tenure.
+func (s stay) Over() error {
+	if s.h.isAnothers(s.name) {
+		return errors.New("it is another replica's")
+	}
+	return nil
 }
 
 // forever is a tenure that does not end.

@@ -24,19 +24,20 @@ type need struct {
 	kind    schema.GroupKind // that must be synced there; empty if the cluster need only be ready
 }
 
-// isMet reports whether a request that waits may run, by what holds for the cluster. It is told if that is gone.
+// isMet reports whether a request that waits may run, by what holds for the cluster. It is told if that is gone, or a member that another
+// replica works on now: it may be a guest there. The local cluster has no guests.
 func (n need) isMet(status fleet.Status) bool {
 	switch {
 	case status.State == "":
 		return true
 	case n.kind.Empty():
-		return status.State == fleet.Ready
+		return status.State == fleet.Ready || status.State == fleet.NotOwned && n.cluster != mcreconcile.LocalCluster
 	}
 	return !slices.ContainsFunc(status.NotSynced, func(s fleet.NotSynced) bool { return schema.GroupKind(s.Kind) == n.kind })
 }
 
-// waiting holds requests whose reconciler needs other clusters, or kinds that are not synced, until one of these is ready or
-// gone. They take up no worker. Those that wait for clusters are in no queue.
+// waiting holds requests whose reconciler needs other clusters, or kinds that are not synced, until one of these is ready,
+// gone, or another replica's. They take up no worker. Those that wait for clusters are in no queue.
 type waiting[request mcreconcile.ClusterAware[request]] struct {
 	// served is set while somebody queues what waits.
 	served atomic.Bool

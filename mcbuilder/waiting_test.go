@@ -228,6 +228,55 @@ func TestARequestOfAClusterThatIsNotReportedYetWaitsForIt(t *testing.T) {
 	})
 }
 
+// TestARequestWaitsNoLongerForAClusterThatIsAnotherReplicas: its reconciler may be a guest there. It goes on waiting for the local cluster, which
+// has no guests.
+func TestARequestWaitsNoLongerForAClusterThatIsAnotherReplicas(t *testing.T) {
+	t.Parallel()
+	east := fleet.Member{Name: "east", Err: errors.New("no kubeconfig yet")}
+	cases := map[string]func(a *attending, h *homes) (becomes func()){
+		"HandedOver": func(a *attending, h *homes) func() {
+			a.set(east)
+			return func() { h.others = "east"; h.changed() }
+		},
+		"ReportedLater": func(a *attending, h *homes) func() {
+			h.others = "east"
+			return func() { a.set(east) }
+		},
+	}
+	for name, begin := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := &homes{}
+				a := attendIn(t, fleet.Options{Ownership: h}, nil)
+				a.ready("a")
+				becomes := begin(a, h)
+				r := a.reconciling(func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+					_, err := a.fleet.Engagement("east")
+					if req.Name == "local" {
+						return failing(missing(fleet.ErrNotReady, mcreconcile.LocalCluster))(ctx, req)
+					}
+					return reconcile.Result{}, err
+				})
+				for _, req := range []mcreconcile.Request{request("a", "x"), request("a", "local")} {
+					if result, err := r.Reconcile(t.Context(), req); err != nil || result.RequeueAfter != 0 {
+						t.Errorf("%s: %v, %v, want that it waits", req, result, err)
+					}
+				}
+				becomes()
+				synctest.Wait()
+				if _, waits := a.waiting.needs[request("a", "local")]; !waits || len(a.waiting.needs) != 1 || a.queue.Len() != 1 {
+					t.Fatalf("%d are queued, and %v wait", a.queue.Len(), a.waiting.needs)
+				}
+				late := a.reconciling(failing(missing(fleet.ErrNotReady, "east"))) // since it has asked
+				if result, err := late.Reconcile(t.Context(), request("a", "x")); err != nil || result.RequeueAfter != soon {
+					t.Errorf("%v, %v, want that it is tried again soon", result, err)
+				}
+			})
+		})
+	}
+}
+
 // TestARequestOfAMemberThatLeavesIsNotTriedAgain: the queue is about to be purged of it.
 func TestARequestOfAMemberThatLeavesIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
