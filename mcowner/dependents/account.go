@@ -98,6 +98,7 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	if a.plan.mode != serving && !held {
 		a.tellAll(nil)
 		c.ledger.finished(o, a.plan)
+		c.endVisits(o)
 		return reconcile.Result{}, nil
 	}
 	if c.ledger.get(o.req) != o { // it was let go meanwhile, and has the finalizer now

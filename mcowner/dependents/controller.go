@@ -107,11 +107,15 @@ func (c *engine) gone(ctx context.Context, req mcreconcile.Request) error {
 		return err
 	}
 	c.deletions.forgetGone(req, "")
-	if c.cfg.slices != nil && c.ledger.get(req) != nil {
+	o := c.ledger.get(req)
+	if c.cfg.slices != nil && o != nil {
 		c.works.add(work{req, req.ClusterName, discard})
 	}
 	for _, name := range c.ledger.forget(req) {
 		c.collector.Look(name)
+	}
+	if o != nil {
+		c.endVisits(o)
 	}
 	return nil
 }
@@ -147,6 +151,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	}
 	if p.mode != serving && !c.keys.On(owner) && (p.mode == retiring || !c.keys.Read(owner).GivenUp) {
 		c.ledger.forget(req)
+		c.endVisits(o)
 		return nil
 	}
 	c.ledger.replan(o, p, c.keys)

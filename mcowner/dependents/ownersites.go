@@ -53,6 +53,24 @@ func (o *ownerState) hasGivenUp() bool {
 	return o.record.GivenUp
 }
 
+// visited notes whether a visit in a cluster has failed.
+func (o *ownerState) visited(name mcreconcile.ClusterName, failed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if failed {
+		o.unvisited[name] = struct{}{}
+	} else {
+		delete(o.unvisited, name)
+	}
+}
+
+// toVisit returns the clusters in which the last visit has failed.
+func (o *ownerState) toVisit() []mcreconcile.ClusterName {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.unvisited))
+}
+
 // union returns the names of both, ordered, each once.
 func union(a, b []mcreconcile.ClusterName) []mcreconcile.ClusterName {
 	all := append(slices.Clone(a), b...)

@@ -35,6 +35,8 @@ type ownerState struct {
 	conflicts int               // of storing it, in a row
 	progress  *rollout.Progress // nil if clusters need not wait for others
 	known     knownSlices
+	// unvisited are the clusters in which the last visit has failed, and may wait to be tried again.
+	unvisited map[mcreconcile.ClusterName]struct{}
 	// kindsLater says that kinds may be dropped from the record once nothing is put anywhere.
 	kindsLater bool
 }
@@ -81,7 +83,9 @@ func (f fingerprint) isAfter(cached client.Object) bool {
 }
 
 func newOwnerState(req mcreconcile.Request) *ownerState {
-	return &ownerState{req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}, removals: contests{}}
+	return &ownerState{
+		req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}, removals: contests{}, unvisited: map[mcreconcile.ClusterName]struct{}{},
+	}
 }
 
 func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {

@@ -50,6 +50,10 @@ func (c *engine) visit(ctx context.Context, w work) (result reconcile.Result, er
 		result, err = c.place(mcreconcile.WithCluster(ctx, w.in, at.Cluster), o, w, at)
 		return err
 	})
+	o.visited(w.in, err != nil)
+	if err != nil && c.ledger.get(w.owner) != o {
+		return reconcile.Result{}, nil // it was let go meanwhile, and endVisits is over
+	}
 	if begun || err == nil {
 		return result, err
 	}
@@ -63,6 +67,14 @@ func (c *engine) visit(ctx context.Context, w work) (result reconcile.Result, er
 		return reconcile.Result{RequeueAfter: mostPause}, nil
 	}
 	return result, err
+}
+
+// endVisits has the visits of an owner tried again of which nothing is known any more: they find that, and wait no longer for a cluster that is
+// away. They are requests of the owner's cluster, which may leave the fleet.
+func (c *engine) endVisits(o *ownerState) {
+	for _, name := range o.toVisit() {
+		c.works.addLow(c.placing(o.req, name))
+	}
 }
 
 // isTakenBack reports whether an owner was let go while it had dependents, and is the controller's again. Where replicas share the members,

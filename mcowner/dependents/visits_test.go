@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -61,6 +62,49 @@ func TestOwnersOfAMemberThatLeavesTakeLeaveElsewhere(t *testing.T) {
 			w.becomes(cp, before, policy)
 		}
 	})
+}
+
+// TestAMemberLeavesWhoseOwnersAreLetGo although a visit for them waits for a member that is away: of an owner that still has its dependents
+// there, or is to have none there any more, or is gone.
+func TestAMemberLeavesWhoseOwnersAreLetGo(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(w *world, from *mctest.ControlPlane){
+		"HasDependents": func(*world, *mctest.ControlPlane) {},
+		"HasOtherTargets": func(w *world, from *mctest.ControlPlane) {
+			w.change(from, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+		},
+		"IsGone": func(w *world, from *mctest.ControlPlane) {
+			w.change(from, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+			w.remove(from, "a")
+			w.isGone(from, "a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			from, to := w.Members[0], w.Members[1]
+			p := w.runShared("one", w.fromMembers(dependents.LeaveAsIs))
+			w.hasAll(p)
+			w.create(from, w.owner("a", to.Name))
+			before := w.isCopied(to, "a")
+			to.Stop(t)
+			p.is(to, fleet.Unreachable)
+			w.change(from, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+			w.told(from, "a", dependents.EventClusterNotReady, to.Name)
+			then(w, from)
+			left := w.bothLeave(from, p)
+			eventually(t, "the member has left", func() bool {
+				select {
+				case <-left:
+					return true
+				default:
+					return false
+				}
+			})
+			to.Restart(t)
+			w.unharmed(to, before)
+		})
+	}
 }
 
 // TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared, however long it takes the replica that works on the owner: for dependents, and
