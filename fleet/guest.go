@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
@@ -45,9 +46,9 @@ func (g *Guest) IdentityNow(ctx context.Context) (string, error) {
 // Context ends when the client is no longer of use. Its cause says why.
 func (g *Guest) Context() context.Context { return g.ctx }
 
-// Guest connects to a member, whatever its state. The connection ends with ctx, when the member is removed, and when it is
-// described otherwise. Connecting takes some requests, so a guest is worth keeping for several. It takes at most
-// [Options.ConnectTimeout], and waits for no turn.
+// Guest connects to a member, whatever its state. The connection ends with ctx, when the member is removed, when it is
+// described otherwise, and within a minute when the files that it names have other certificates. Connecting takes some
+// requests, so a guest is worth keeping for several. It takes at most [Options.ConnectTimeout], and waits for no turn.
 //
 // The error is a [StateError] if the member is not known, or not described, or held back as drained.
 func (f *Fleet) Guest(ctx context.Context, name ClusterName) (*Guest, error) {
@@ -155,12 +156,35 @@ func (m *member) newGuestWire(g *Guest, cfg *rest.Config, described Member) (*wi
 		}
 	}, func() {})
 	w.current.Store(first)
+	if first.files != (files{}) {
+		go g.followFiles(cfg, first.files)
+	}
 	ended := m.fleet.clientSeries.Begin(cfg)
 	context.AfterFunc(g.ctx, func() {
 		w.close()
 		ended()
 	})
 	return w, nil
+}
+
+// errNewFiles ends a guest that has other certificates than its files.
+var errNewFiles = errors.New("the certificates in its files are others now")
+
+// followFiles ends a guest when there are other certificates in the files that its config names, so that the next one has these. It returns
+// with the guest's end.
+func (g *Guest) followFiles(cfg *rest.Config, read files) {
+	again := time.NewTicker(readFilesEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			if read.haveChanged(cfg) {
+				g.cancel(fmt.Errorf("%w: %w", ErrDisengaged, errNewFiles))
+			}
+		case <-g.ctx.Done():
+			return
+		}
+	}
 }
 
 // newGuestClient returns a client without a cache that has the options of members' clients.

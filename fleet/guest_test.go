@@ -2,10 +2,15 @@ package fleet
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -113,6 +118,47 @@ func TestAGuestGoesWithWhatItCameFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAGuestEndsWhenItsFilesHaveOtherCertificates, so that the next one has these. A file that is not there may be about to be replaced.
+func TestAGuestEndsWhenItsFilesHaveOtherCertificates(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "ca.pem")
+		write := func(content []byte) {
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(ca)
+		m := newMember(New(Options{}), Member{Name: "a", Config: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: path}}})
+		g := &Guest{}
+		g.ctx, g.cancel = context.WithCancelCause(t.Context())
+		if _, err := m.newGuestWire(g, m.described.Config, m.described); err != nil {
+			t.Fatal(err)
+		}
+		isOver := func() bool {
+			<-time.After(readFilesEvery)
+			synctest.Wait()
+			return g.Context().Err() != nil
+		}
+		if isOver() {
+			t.Error("the guest has ended, and the file has not changed")
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if isOver() {
+			t.Error("the guest has ended as there is no file")
+		}
+		write(append(ca, ca...))
+		if over, why := isOver(), context.Cause(g.Context()); !over || !errors.Is(why, ErrDisengaged) {
+			t.Errorf("the file has changed, and the guest has ended: %t, %v", over, why)
+		}
+	})
 }
 
 func TestAGuestThatCannotComeSaysWhy(t *testing.T) {
