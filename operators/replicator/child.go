@@ -128,17 +128,25 @@ func (c *child) watch(ctx context.Context, done <-chan struct{}) error {
 	return errTooLong
 }
 
+// shower returns an object as overrides see it. It is called for one after the other.
+type shower func(obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
+
 // taker takes what came of one of several objects: it as JSON, or an error.
 type taker func(i int, text []byte, err error)
 
 // do does a job with objects, one after the other. If it returns an error, the process is to be ended, and what was not taken has got no answer.
-func (c *child) do(ctx context.Context, j []byte, all []*unstructured.Unstructured, take taker) error {
+func (c *child) do(ctx context.Context, j []byte, all []*unstructured.Unstructured, show shower, take taker) error {
 	return c.within(ctx, func() error {
 		if err := writeFrame(c.to, frameJob, j); err != nil {
 			return errEnded
 		}
 		for i, obj := range all {
-			if err := c.ask(obj, func(text []byte, err error) { take(i, text, err) }); err != nil {
+			seen, err := show(obj)
+			if err != nil {
+				take(i, nil, err)
+				continue
+			}
+			if err := c.ask(seen, func(text []byte, err error) { take(i, text, err) }); err != nil {
 				return err
 			}
 		}

@@ -95,18 +95,18 @@ func (c *children) end() {
 	}
 }
 
-// override does a job of a namespace with objects, and lets what comes of them be taken in their order. Where the overrides take too much, one is told,
-// and nothing of those after it. The error says that nothing was done, which says nothing about the overrides.
-func (c *children) override(ctx context.Context, j job, all []*unstructured.Unstructured, take taker) error {
-	text, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
+// override does a job of a namespace with objects, each of which is shown once it has its turn, and lets what comes of them be taken in their order. Where
+// the overrides take too much, one is told, and nothing of those after it. The error says that nothing was done, which says nothing about the overrides.
+func (c *children) override(ctx context.Context, j job, all []*unstructured.Unstructured, show shower, take taker) error {
 	has, err := c.take(ctx, j.Namespace)
 	if err != nil {
 		return err
 	}
 	defer c.give(has)
+	text, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
 	one := has.child
 	if has.child = nil; one == nil {
 		if one, err = startChild(ctx); err != nil {
@@ -120,7 +120,7 @@ func (c *children) override(ctx context.Context, j job, all []*unstructured.Unst
 		}
 	}()
 	begun, next := one.cpu(), 0
-	err = one.do(ctx, text, all, func(i int, text []byte, err error) {
+	err = one.do(ctx, text, all, show, func(i int, text []byte, err error) {
 		next = i + 1
 		take(i, text, err)
 	})

@@ -90,7 +90,9 @@ func TestAProcessWhoseAnswersMakeSomethingPanicEnds(t *testing.T) {
 		panicked := func() (what any) {
 			defer func() { what = recover() }() // as package dependents does
 			obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
-			must(t, c.children.override(t.Context(), job{Namespace: "hostile"}, []*unstructured.Unstructured{obj}, func(int, []byte, error) { panic("no answer") }))
+			show := func(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) { return obj, nil }
+			take := func(int, []byte, error) { panic("no answer") }
+			must(t, c.children.override(t.Context(), job{Namespace: "hostile"}, []*unstructured.Unstructured{obj}, show, take))
 			return nil
 		}()
 		if panicked == nil || len(c.children.pids()) > 0 {

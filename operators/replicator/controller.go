@@ -36,6 +36,7 @@ type controller struct {
 	sources    []schema.GroupVersionKind
 	decisions  bool
 	children   children
+	sizes      sizes
 	identities *mcmanager.Identities
 }
 

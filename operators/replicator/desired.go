@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +21,11 @@ import (
 
 // wanted is an object that a Replicator names.
 type wanted struct {
-	where string                     // it names it
-	obj   *unstructured.Unstructured // nil if there is none for the target, or an error
-	size  int                        // of the object before overrides
-	err   error
+	where    string                     // it names it
+	obj      *unstructured.Unstructured // nil if there is none for the target, or an error
+	isShared bool                       // all of it but its metadata is in the cache, and must not be changed
+	size     int                        // of the object before overrides
+	err      error
 }
 
 // fail has an error in its place. Such a one may quote what the object or an override has.
@@ -48,6 +50,9 @@ func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target
 		case w.err != nil:
 			errs = append(errs, w.err)
 		case w.obj != nil:
+			if w.isShared {
+				w.obj = w.obj.DeepCopy()
+			}
 			clean(w.obj)
 			all = append(all, w.obj)
 		}
@@ -63,15 +68,7 @@ func (c *controller) named(ctx context.Context, r *v1alpha1.Replicator, target d
 		room.decode(w, m.Raw)
 		all = append(all, w)
 	}
-	for i, ref := range r.Spec.References {
-		w := &wanted{where: fmt.Sprintf("spec.references[%d]", i)}
-		if obj, err := c.referred(ctx, r, ref, target); err != nil {
-			w.fail(err)
-		} else if obj != nil {
-			room.copy(w, obj)
-		}
-		all = append(all, w)
-	}
+	all = append(all, c.referred(ctx, r, target, room)...)
 	for _, w := range all {
 		if w.obj == nil {
 			continue
@@ -84,18 +81,42 @@ func (c *controller) named(ctx context.Context, r *v1alpha1.Replicator, target d
 	return all
 }
 
-// referred returns what a reference leads to, nil if it is in the target already.
-func (c *controller) referred(
-	ctx context.Context, r *v1alpha1.Replicator, ref v1alpha1.Reference, target dependents.Target,
-) (*unstructured.Unstructured, error) {
-	obj, err := c.source(ctx, r.Namespace, ref)
+// referred returns what the references of a Replicator lead to. Nothing of it is copied yet.
+func (c *controller) referred(ctx context.Context, r *v1alpha1.Replicator, target dependents.Target, room *room) []*wanted {
+	all := make([]*wanted, len(r.Spec.References))
+	first := map[v1alpha1.Reference]int{} // by what they give
+	for i, ref := range r.Spec.References {
+		w := &wanted{where: fmt.Sprintf("spec.references[%d]", i)}
+		all[i] = w
+		gives := v1alpha1.Reference{Group: ref.Group, Kind: ref.Kind, Name: cmp.Or(ref.As, ref.Name)}
+		if before, is := first[gives]; is {
+			w.fail(fmt.Errorf("%s %s is desired twice: spec.references[%d] gives it too", ref.Kind, gives.Name, before))
+			continue
+		}
+		first[gives] = i
+		c.refer(ctx, w, r, ref, target, room)
+	}
+	return all
+}
+
+// refer takes what a reference leads to, if there is room, and nothing if that is in the target already.
+func (c *controller) refer(ctx context.Context, w *wanted, r *v1alpha1.Replicator, ref v1alpha1.Reference, target dependents.Target, room *room) {
+	isOwn := false
+	source, err := c.source(ctx, r.Namespace, ref)
+	if err == nil {
+		isOwn, err = c.isItsOwnCopy(ctx, r, ref, target)
+	}
 	if err != nil {
-		return nil, err
+		w.fail(err)
+		return
 	}
-	if own, err := c.isItsOwnCopy(ctx, r, obj, ref, target); own || err != nil {
-		return nil, err
+	if isOwn {
+		return
 	}
-	return obj, nil
+	size, none := c.sizes.of(source)
+	if room.admit(w, size+len(ref.As), none) {
+		w.obj, w.isShared = brought(source, ref.As), true
+	}
 }
 
 // checkObject returns an error about what is no object.
@@ -113,25 +134,23 @@ func checkObject(obj *unstructured.Unstructured) error {
 func (c *controller) override(ctx context.Context, r *v1alpha1.Replicator, named []*wanted, target dependents.Target, room *room) error {
 	j := jobOf(r, named, target)
 	var changed []*wanted
-	var seen []*unstructured.Unstructured
-	var veils []*veil
+	var before []*unstructured.Unstructured
 	for _, w := range named {
-		if w.obj == nil || !j.isFor(w.obj) {
-			continue
+		if w.obj != nil && j.isFor(w.obj) {
+			room.left += w.size
+			changed, before = append(changed, w), append(before, w.obj)
+			w.obj, w.isShared = nil, false
 		}
-		room.left += w.size
-		before, v, err := veiled(w.obj)
-		if err != nil {
-			w.fail(err)
-			continue
-		}
-		changed, seen, veils = append(changed, w), append(seen, before), append(veils, v)
-		w.obj = nil
 	}
 	if len(changed) == 0 {
 		return nil
 	}
-	return c.children.override(ctx, j, seen, func(i int, text []byte, err error) {
+	var last *veil // of the object that was shown last
+	show := func(obj *unstructured.Unstructured) (seen *unstructured.Unstructured, err error) {
+		seen, last, err = veiled(obj)
+		return seen, err
+	}
+	return c.children.override(ctx, j, before, show, func(i int, text []byte, err error) {
 		w := changed[i]
 		if err != nil {
 			w.fail(err)
@@ -140,11 +159,11 @@ func (c *controller) override(ctx context.Context, r *v1alpha1.Replicator, named
 		if room.decode(w, text); w.obj == nil {
 			return
 		}
-		size, err := veils[i].lift(w.obj, min(mostBytes, room.left))
+		size, err := last.lift(w.obj, min(mostBytes, room.left))
 		switch {
 		case err != nil:
 			w.fail(err)
-		case identityOf(w.obj) != identityOf(seen[i]):
+		case identityOf(w.obj) != identityOf(before[i]):
 			w.fail(errIdentity)
 		case size > mostBytes:
 			w.fail(errTooMuch)
@@ -177,12 +196,12 @@ func jobOf(r *v1alpha1.Replicator, named []*wanted, target dependents.Target) jo
 	return j
 }
 
-// isItsOwnCopy reports whether a target is the hub, and the copy of an object of the hub would be that object. Where that cannot be told,
+// isItsOwnCopy reports whether a target is the hub, and what a reference gives there would be the object that it names. Where that cannot be told,
 // nothing is copied: the object itself could be taken for a copy, and be pruned later.
 func (c *controller) isItsOwnCopy(
-	ctx context.Context, r *v1alpha1.Replicator, copied client.Object, ref v1alpha1.Reference, target dependents.Target,
+	ctx context.Context, r *v1alpha1.Replicator, ref v1alpha1.Reference, target dependents.Target,
 ) (bool, error) {
-	if target.RESTMapper == nil || copied.GetName() != ref.Name || r.Spec.Namespace != "" && r.Spec.Namespace != r.Namespace {
+	if target.RESTMapper == nil || cmp.Or(ref.As, ref.Name) != ref.Name || r.Spec.Namespace != "" && r.Spec.Namespace != r.Namespace {
 		return false, nil
 	}
 	hub, err := c.identities.Of(ctx, mcreconcile.LocalCluster)
@@ -238,7 +257,7 @@ func without(all map[string]string) map[string]string {
 // lastApplied has all of what kubectl has applied, in the clear.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// source returns an object of the hub.
+// source returns an object of the hub. It is shared, and must not be changed.
 func (c *controller) source(ctx context.Context, namespace string, ref v1alpha1.Reference) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	for _, s := range c.sources {
@@ -249,18 +268,26 @@ func (c *controller) source(ctx context.Context, namespace string, ref v1alpha1.
 	if obj.GetKind() == "" {
 		return nil, fmt.Errorf("kind %.64s cannot be referred to: the operator's flag --sources does not name it", ref.Kind)
 	}
-	err := c.hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, obj)
+	err := c.hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, obj, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s/%s is not there, or has not the label %s=true", ref.Kind, namespace, ref.Name, v1alpha1.SourceLabel)
 	}
-	copied := obj.DeepCopy()
-	copied.SetNamespace("")
-	clean(copied)
-	if ref.As != "" {
-		copied.SetName(ref.As)
+	return obj, nil
+}
+
+// brought returns an object of the hub as it is brought to members. It shares all but its metadata with that one.
+func brought(source *unstructured.Unstructured, as string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: maps.Clone(source.Object)}
+	if metadata, is := source.Object["metadata"].(map[string]any); is {
+		obj.Object["metadata"] = maps.Clone(metadata)
 	}
-	return copied, nil
+	obj.SetNamespace("")
+	clean(obj)
+	if as != "" {
+		obj.SetName(as)
+	}
+	return obj
 }

@@ -79,8 +79,9 @@ func hostile() map[string]*v1alpha1.Replicator {
 	return all
 }
 
-func metric(name string) uint64 {
-	sample := []metrics.Sample{{Name: name}}
+// allocated returns how many bytes the process has allocated so far.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
@@ -91,9 +92,9 @@ func TestHostileOverridesEnd(t *testing.T) { //nolint:paralleltest // see there
 	c := &controller{}
 	t.Cleanup(c.children.end)
 	for name, r := range hostile() {
-		before, begun := metric("/gc/heap/allocs:bytes"), time.Now()
+		before, begun := allocated(), time.Now()
 		all, err := c.desired(t.Context(), r, dependents.Target{Cluster: "east"})
-		took, made := time.Since(begun), metric("/gc/heap/allocs:bytes")-before
+		took, made := time.Since(begun), allocated()-before
 		t.Logf("%s: %s, %d KiB, %d objects, %.200v", name, took.Round(time.Millisecond), made>>10, len(all), err)
 		if errors.Is(err, errNoTime) {
 			continue // the machine is as busy as that

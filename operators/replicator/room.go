@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,7 +30,7 @@ type room struct {
 
 // decode takes an object from JSON, if there is room.
 func (r *room) decode(w *wanted, text []byte) {
-	if !r.admit(w, text) {
+	if size, err := sizeOf(text); !r.admit(w, size, err) {
 		return
 	}
 	obj := &unstructured.Unstructured{}
@@ -42,24 +41,11 @@ func (r *room) decode(w *wanted, text []byte) {
 	w.obj = obj
 }
 
-// copy takes an object of the hub, if there is room.
-func (r *room) copy(w *wanted, obj *unstructured.Unstructured) {
-	text, err := json.Marshal(obj)
-	if err != nil {
-		w.fail(err)
-		return
-	}
-	if r.admit(w, text) {
-		w.obj = obj
-	}
-}
-
-// admit reports whether there is room for an object that is this as JSON. Of those that have none, the first is told.
-func (r *room) admit(w *wanted, text []byte) bool {
-	size, err := sizeOf(text)
+// admit reports whether there is room for an object of a size, or that has none for a reason. Of those without room, the first is told.
+func (r *room) admit(w *wanted, size int, none error) bool {
 	switch {
-	case err != nil:
-		w.fail(err)
+	case none != nil:
+		w.fail(none)
 		return false
 	case size <= r.left:
 		r.left -= size

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -65,8 +63,8 @@ func veiled(obj *unstructured.Unstructured) (*unstructured.Unstructured, *veil, 
 			if !ok {
 				return nil, nil, errNoTexts
 			}
-			shown[key] = hidden(field, key)
-			v.held[field][hidden(field, key)] = text
+			standsFor := hidden(field, key)
+			shown[key], v.held[field][standsFor] = standsFor, text
 		}
 		seen[field] = shown
 	}
@@ -74,7 +72,7 @@ func veiled(obj *unstructured.Unstructured) (*unstructured.Unstructured, *veil, 
 }
 
 // hidden returns the text that stands for a value. It is the same each time, so that errors are, too.
-func hidden(field, key string) string { return fmt.Sprintf("(hidden: %s.%s)", field, key) }
+func hidden(field, key string) string { return "(hidden: " + field + "." + key + ")" }
 
 // isHidden reports whether a text has one that stands for a value.
 func isHidden(text string) bool {
@@ -99,7 +97,7 @@ func (v *veil) lift(obj *unstructured.Unstructured, most int) (size int, err err
 			if !is {
 				continue
 			}
-			if size += bytesOfField + sizeAsJSON(value); size > most {
+			if size += bytesOfField + lengthAsJSON(value); size > most {
 				return size, nil
 			}
 			lifted[key] = value
@@ -128,12 +126,4 @@ func tells(what any) bool {
 		}
 	}
 	return false
-}
-
-func sizeAsJSON(value string) int {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return mostBytes
-	}
-	return len(text)
 }
