@@ -57,11 +57,14 @@ func (o *ownerState) hasGivenUp() bool {
 func (o *ownerState) visited(name mcreconcile.ClusterName, failed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if failed {
-		o.unvisited[name] = struct{}{}
-	} else {
+	if !failed {
 		delete(o.unvisited, name)
+		return
 	}
+	if o.unvisited == nil {
+		o.unvisited = map[mcreconcile.ClusterName]struct{}{}
+	}
+	o.unvisited[name] = struct{}{}
 }
 
 // toVisit returns the clusters in which the last visit has failed.

@@ -35,7 +35,7 @@ type ownerState struct {
 	conflicts int               // of storing it, in a row
 	progress  *rollout.Progress // nil if clusters need not wait for others
 	known     knownSlices
-	// unvisited are the clusters in which the last visit has failed, and may wait to be tried again.
+	// unvisited are the clusters in which the last visit has failed, and may wait to be tried again; nil if there was none.
 	unvisited map[mcreconcile.ClusterName]struct{}
 	// kindsLater says that kinds may be dropped from the record once nothing is put anywhere.
 	kindsLater bool
@@ -84,7 +84,7 @@ func (f fingerprint) isAfter(cached client.Object) bool {
 
 func newOwnerState(req mcreconcile.Request) *ownerState {
 	return &ownerState{
-		req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}, removals: contests{}, unvisited: map[mcreconcile.ClusterName]struct{}{},
+		req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}, removals: contests{},
 	}
 }
 
