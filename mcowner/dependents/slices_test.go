@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,6 +73,16 @@ func (w *world) slicesIn(cp *mctest.ControlPlane) []v1alpha1.DependentSlice {
 	return list.Items
 }
 
+// sliceVersions returns the resource versions of the slices, by name.
+func (w *world) sliceVersions() map[string]string {
+	w.t.Helper()
+	versions := map[string]string{}
+	for _, s := range w.slices() {
+		versions[s.Name] = s.ResourceVersion
+	}
+	return versions
+}
+
 // inSlices returns what slices say of clusters, by name.
 func (w *world) inSlices() map[string]v1alpha1.Cluster {
 	w.t.Helper()
@@ -114,12 +126,21 @@ func TestSlicesHaveTheRecordAndWhatCameOfEachCluster(t *testing.T) {
 	if n := len(w.slices()); n < 2 {
 		t.Errorf("there are %d slices, and three clusters do not fit into one", n)
 	}
+	since := time.Now()
+	eventually(t, "nothing is written for a second, and the next news are written at once", func() bool {
+		if !p.isAtRest() {
+			since = time.Now()
+		}
+		return time.Since(since) > time.Second
+	})
+	before := w.sliceVersions()
+	unrelated := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "unrelated"}}
+	w.create(w.Members[1], unrelated)
+	eventually(t, "the program has seen what is nobody's", func() bool { return p.knows(w.Members[1], unrelated) })
 	eventually(t, "the program is at rest", p.isAtRest)
-	before := map[string]string{}
-	for _, s := range w.slices() {
-		before[s.Name] = s.ResourceVersion
+	if diff := cmp.Diff(before, w.sliceVersions()); diff != "" {
+		t.Errorf("for an object that is nobody's, slices were written (-before, +after):\n%s", diff)
 	}
-	w.create(w.Members[1], &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "unrelated"}})
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = names(w.Members)[0] })
 	w.areSliced(w.Members[0])
 	w.isGone(w.Members[1], copyOf("a"))
