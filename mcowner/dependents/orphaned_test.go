@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -420,19 +419,5 @@ func TestAnOwnerWaitsUntilItIsNotedThatItsDependentsStay(t *testing.T) {
 			w.remove(one, before.Name)
 			p.stop()
 		})
-	}
-}
-
-// TestAChangeThatIsTakenBackIsFollowed: the owner is then as the controller has written it last.
-func TestAChangeThatIsTakenBackIsFollowed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	one := w.Members[0]
-	w.run(w.spread())
-	w.create(w.Local, w.owner("a", one.Name))
-	w.isCopied(one, "a")
-	for value := range strings.FieldsSeq("2 1 2 1") {
-		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = value })
-		eventually(t, "the copy has the value "+value, func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == value })
 	}
 }

@@ -67,3 +67,17 @@ func TestALostAnswerHoldsUpNoOwner(t *testing.T) {
 	w.create(w.Local, w.owner("a", w.Members[0].Name))
 	w.isCopied(w.Members[0], "a")
 }
+
+// TestAChangeThatIsTakenBackIsFollowed: the owner is then as the controller has written it last.
+func TestAChangeThatIsTakenBackIsFollowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.run(w.spread())
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	for value := range strings.FieldsSeq("2 1 2 1") {
+		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = value })
+		eventually(t, "the copy has the value "+value, func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == value })
+	}
+}

@@ -284,46 +284,60 @@ func TestForgedReferencesCostFewRequests(t *testing.T) {
 	}
 }
 
-// TestOwnersWithoutTargetsAskNobody, in no cluster.
+// TestOwnersWithoutTargetsAskNobody: no request is about one of them, and the member gets none at all, but for watches that go on.
 func TestOwnersWithoutTargetsAskNobody(t *testing.T) {
 	t.Parallel()
+	const count = 20
 	w := newWorld(t, 1)
 	one := w.Members[0]
+	w.Members = nil // what is sent is noted before it joins
 	var desired atomic.Int32
+	var planned sync.Map // owners as they are after the change
 	r := w.spread()
-	find := r.Desired
+	find, targets := r.Desired, r.Targets
 	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
 		if strings.HasPrefix(owner.Name, "none") {
 			desired.Add(1)
 		}
 		return find(ctx, owner, target)
 	}
-	var asked sync.Map
-	p := w.run(r)
-	p.is(one, "Ready")
-	tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
-		if strings.Contains(req.URL.Path, "none") || req.URL.Host == hostOf(one) && slices.Contains([]string{http.MethodPost, http.MethodPatch, http.MethodDelete}, req.Method) ||
-			req.URL.Host == hostOf(one) && req.URL.Query().Has("watch") {
-			asked.Store(req.Method+" "+req.URL.String(), true)
+	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		if owner.Data["value"] == "2" {
+			planned.Store(owner.Name, true)
 		}
-		return nil
+		return targets(ctx, owner)
 	}
-	p.power.tap.Store(&tap)
-	for i := range 20 {
-		w.create(w.Local, w.owner(fmt.Sprintf("none-%d", i)))
-		w.change(w.Local, fmt.Sprintf("none-%d", i), func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	p := w.run(r)
+	sent := (&sentTo{watches: map[string]bool{}}).by(p)
+	p.add(one, one.Config())
+	p.is(one, "Ready")
+	eventually(t, "nothing is asked any more", func() bool { return sent.isQuiet(p) })
+
+	name := func(i int) string { return fmt.Sprintf("none-%d", i) }
+	for i := range count {
+		w.create(w.Local, w.owner(name(i)))
+		w.change(w.Local, name(i), func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
 	}
-	w.remove(w.Local, "none-0")
-	eventually(t, "nothing is written any more", p.isAtRest)
-	asked.Range(func(what, _ any) bool {
-		t.Errorf("for owners without targets there was the request %v", what)
-		return true
+	eventually(t, "all were planned", func() bool {
+		all := 0
+		planned.Range(func(_, _ any) bool { all++; return true })
+		return all == count
 	})
+	w.remove(w.Local, name(0))
+	eventually(t, "nothing is written any more", p.isAtRest)
+	asked := sent.take()
+	about := slices.DeleteFunc(asked[hostOf(w.Local)], func(req string) bool { return !strings.Contains(req, "/none-") })
+	if all := slices.Concat(asked[hostOf(one)], about); len(all) > 0 {
+		t.Errorf("for owners without targets there were the requests %q", all)
+	}
 	if n := desired.Load(); n > 0 {
 		t.Errorf("Desired was called %d times", n)
 	}
 	w.create(w.Local, w.owner("last", one.Name)) // the program was at work
 	w.isCopied(one, "last")
+	if got := sent.take()[hostOf(one)]; !slices.ContainsFunc(got, func(req string) bool { return strings.HasPrefix(req, "PATCH ") }) {
+		t.Errorf("the requests of an owner with a target were not noted: %q", got)
+	}
 }
 
 // TestWritersThatFightAreTold and not fought for ever: what else there is goes on, and the last word is the owner's.

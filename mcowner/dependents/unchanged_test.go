@@ -27,6 +27,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // requests are those of a program that are about objects of a namespace.
@@ -132,6 +133,16 @@ type sentTo struct {
 	mu   sync.Mutex // guards what follows
 	all  map[string][]string
 	open int // that were not answered yet
+	// watches are the hosts and paths that were watched so far, nil if watches are left out. The first of each counts.
+	watches map[string]bool
+}
+
+// by notes what a program sends from now on.
+func (s *sentTo) by(p *process) *sentTo {
+	s.all = map[string][]string{}
+	tap := s.note
+	p.power.tap.Store(&tap)
+	return s
 }
 
 func (s *sentTo) note(req *http.Request) (answered func()) {
@@ -140,11 +151,11 @@ func (s *sentTo) note(req *http.Request) (answered func()) {
 			return nil
 		}
 	}
-	if req.URL.Query().Has("watch") {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if req.URL.Query().Has("watch") && !s.isNewLocked(req.URL.Host+req.URL.Path) {
+		return nil
+	}
 	s.all[req.URL.Host] = append(s.all[req.URL.Host], req.Method+" "+req.URL.Path)
 	s.open++
 	return func() {
@@ -154,11 +165,28 @@ func (s *sentTo) note(req *http.Request) (answered func()) {
 	}
 }
 
+// isNewLocked reports whether a watch is the first of its kind.
+func (s *sentTo) isNewLocked(watch string) bool {
+	isNew := s.watches != nil && !s.watches[watch]
+	if isNew {
+		s.watches[watch] = true
+	}
+	return isNew
+}
+
 // changes are what take returns, of one cluster without what is read: where its cache is late, it is asked.
 func (s *sentTo) changes(of string) map[string][]string {
 	all := s.take()
 	all[of] = slices.DeleteFunc(all[of], func(req string) bool { return strings.HasPrefix(req, http.MethodGet) })
 	return all
+}
+
+// hasWritten fails the test unless this was written to a cluster since the last time, in this order.
+func (s *sentTo) hasWritten(t *testing.T, cp *mctest.ControlPlane, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, s.changes(hostOf(cp))[hostOf(cp)]); diff != "" {
+		t.Fatalf("the writes to %s (-want, +got):\n%s", cp.Name, diff)
+	}
 }
 
 // isQuiet reports whether nothing was sent for a while, and all was answered. It forgets what was sent.
@@ -206,9 +234,7 @@ func TestAnEventInOneClusterTouchesThatClusterAlone(t *testing.T) {
 			strings.Contains(there.Status.Conditions[0].Message, string(w.isCopied(one, "a").UID))
 	}
 	eventually(t, "the status has all", says)
-	sent := &sentTo{all: map[string][]string{}}
-	tap := sent.note
-	p.power.tap.Store(&tap)
+	sent := (&sentTo{}).by(p)
 	for _, cp := range w.Members {
 		eventually(t, "the cache has the copy", func() bool { return p.knows(cp, w.isCopied(cp, "a")) })
 	}
@@ -284,9 +310,7 @@ func TestNothingIsAskedForInTheSteadyState(t *testing.T) {
 	r := w.sayingUIDs()
 	dependents.Hasten(r, 300*time.Millisecond)
 	p := w.run(r)
-	sent := &sentTo{all: map[string][]string{}}
-	tap := sent.note
-	p.power.tap.Store(&tap)
+	sent := (&sentTo{}).by(p)
 	w.create(w.Local, w.deployment("a"))
 	for _, cp := range w.Members {
 		eventually(t, "the cache has the copy", func() bool { return p.knows(cp, w.isCopied(cp, "a")) })
@@ -316,20 +340,6 @@ func (w *world) sayingUIDs() *dependents.Reconciler[*appsv1.Deployment] {
 			owner.Status.Conditions = []appsv1.DeploymentCondition{{Type: "Spread", Status: corev1.ConditionTrue, Message: uids}}
 			return nil
 		},
-	}
-}
-
-// TestAnOwnerThatIsAsBeforeIsSeen: somebody has changed it, and then back again.
-func TestAnOwnerThatIsAsBeforeIsSeen(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	one := w.Members[0]
-	w.run(w.spread())
-	w.create(w.Local, w.owner("a", one.Name))
-	w.isCopied(one, "a")
-	for _, value := range []string{"2", "1", "2", "1"} {
-		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = value })
-		eventually(t, "the copy has the value "+value, func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == value })
 	}
 }
 

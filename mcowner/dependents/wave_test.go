@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,8 +170,8 @@ func crdOf(kind schema.GroupVersionKind, plural string) *unstructured.Unstructur
 	}}
 }
 
-// TestACRDGoesBeforeItsObjects: no annotation is needed.
-func TestACRDGoesBeforeItsObjects(t *testing.T) {
+// TestACRDGoesBeforeAllElse: no annotation is needed. It goes after that when the owner goes.
+func TestACRDGoesBeforeAllElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	one := w.Members[0]
@@ -180,19 +179,36 @@ func TestACRDGoesBeforeItsObjects(t *testing.T) {
 	sprocket := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Sprocket"}}
 	sprocket.SetNamespace(w.ns)
 	sprocket.SetName("a")
+	sprocket.SetFinalizers([]string{"example.com/held"})
 	r := w.spread()
 	r.Kinds = append(r.Kinds, crd.DeepCopy(), sprocket.DeepCopy())
-	r.Desired = func(context.Context, *corev1.ConfigMap, dependents.Target) ([]client.Object, error) {
-		return []client.Object{sprocket.DeepCopy(), crd.DeepCopy()}, nil
+	copies := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := copies(ctx, owner, target)
+		return append(all, sprocket.DeepCopy(), crd.DeepCopy()), err
 	}
-	w.run(r)
+	told := listen(r)
+	p := w.run(r)
+	sent := (&sentTo{}).by(p)
 	w.create(w.Local, w.owner("a", one.Name))
-	eventually(t, "the object is there", func() bool {
-		return one.Client().Get(t.Context(), client.ObjectKeyFromObject(sprocket), sprocket.DeepCopy()) == nil
-	})
+	eventually(t, "the object of its kind is there", func() bool { return w.isThere(one, sprocket.DeepCopy()) })
+	crdPath, inNamespace := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+crd.GetName(), "/namespaces/"+w.ns
+	copyPath, sprocketPath := "/api/v1"+inNamespace+"/configmaps/a-copy", "/apis/example.com/v1"+inNamespace+"/sprockets/a"
+	sent.hasWritten(t, one, "PATCH "+crdPath, "PATCH "+copyPath, "PATCH "+sprocketPath)
 	w.remove(w.Local, "a")
-	w.isGone(w.Local, "a")
+	eventually(t, "the CRD waits for what is there of its kind", func() bool { return told.are("a", dependents.Deleting, dependents.Waiting) })
+	sent.hasWritten(t, one, "DELETE "+copyPath, "DELETE "+sprocketPath)
+	w.release(one, sprocket.DeepCopy())
 	eventually(t, "the CRD is gone", func() bool { return !w.isThere(one, crd.DeepCopy()) })
+	sent.hasWritten(t, one, "DELETE "+crdPath)
+}
+
+// release takes the finalizers of an object.
+func (w *world) release(cp *mctest.ControlPlane, obj client.Object) {
+	w.t.Helper()
+	if err := cp.Client().Patch(w.t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // TestANamespaceGoesBeforeWhatIsInIt: without an annotation, a failed attempt, or CreateNamespaces. It goes after that when the owner goes.
@@ -209,29 +225,18 @@ func TestANamespaceGoesBeforeWhatIsInIt(t *testing.T) {
 	}
 	told := listen(r)
 	p := w.run(r)
-	sent := &sentTo{all: map[string][]string{}}
-	tap := sent.note
-	p.power.tap.Store(&tap)
+	sent := (&sentTo{}).by(p)
 	w.create(w.Local, w.owner("a", one.Name))
 	inIt := &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}
 	eventually(t, "the ConfigMap is there", func() bool { return w.isThere(one, inIt) })
 	path := "/api/v1/namespaces/" + ns
-	wrote := func(want ...string) {
-		t.Helper()
-		got := slices.DeleteFunc(sent.take()[hostOf(one)], func(req string) bool { return strings.HasPrefix(req, http.MethodGet) || !strings.Contains(req, path) })
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("the writes (-want, +got):\n%s", diff)
-		}
-	}
-	wrote("PATCH "+path, "PATCH "+path+"/configmaps/a-copy")
+	sent.hasWritten(t, one, "PATCH "+path, "PATCH "+path+"/configmaps/a-copy")
 	w.remove(w.Local, "a")
 	eventually(t, "one of them waits for the other", func() bool { return told.are("a", dependents.Deleting, dependents.Waiting) })
-	wrote("DELETE " + path + "/configmaps/a-copy")
-	if err := one.Client().Patch(t.Context(), inIt, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-		t.Fatal(err)
-	}
+	sent.hasWritten(t, one, "DELETE "+path+"/configmaps/a-copy")
+	w.release(one, inIt)
 	eventually(t, "the Namespace goes", func() bool { return w.namespace(one, ns) == nil })
-	wrote("DELETE " + path)
+	sent.hasWritten(t, one, "DELETE "+path)
 }
 
 // TestARemovalThatFailsIsToldAndTriedAgain at once, also where earlier waves wait for it.
