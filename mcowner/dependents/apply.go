@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/metadata"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -142,7 +143,9 @@ func (p *placement) wantedOf(ctx context.Context, desired []client.Object) []wan
 
 func (p *placement) want(ctx context.Context, obj client.Object) (w wanted) {
 	var malformed, misread error
-	w.obj, malformed = jsonValues(obj)
+	if w.obj, malformed = jsonValues(obj); malformed == nil {
+		malformed = metadata.Check(w.obj)
+	}
 	if w.kind, w.err = p.engine.kindOf(ctx, w.obj); w.err != nil {
 		return w
 	}

@@ -111,6 +111,55 @@ func TestWhatIsDesiredMayBeAnything(t *testing.T) {
 	}
 }
 
+// TestMetadataOfAnotherTypeIsRefused: the object stays as it is, with what its annotations say. They were dropped together, and with them that the
+// object is to stay.
+func TestMetadataOfAnotherTypeIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	cases := map[string]struct {
+		field string // of metadata
+		value any
+		says  string
+	}{
+		"annotation-is-a-number": {"annotations", map[string]any{dependents.DeletionPolicyAnnotation: "Orphan", "size": int64(7)}, "metadata.annotations.size is no text"},
+		"annotation-is-an-int":   {"annotations", map[string]any{dependents.DeletionPolicyAnnotation: "Orphan", "size": 7}, "metadata.annotations.size is no text"},
+		"annotation-is-null":     {"annotations", map[string]any{dependents.DeletionPolicyAnnotation: "Orphan", "size": nil}, "metadata.annotations.size is no text"},
+		"label-is-a-truth":       {"labels", map[string]any{"a": "b", "c": true}, "metadata.labels.c is no text"},
+		"labels-are-a-list":      {"labels", []any{"a"}, "metadata.labels is no map"},
+		"finalizers-are-a-map":   {"finalizers", map[string]any{"a": "b"}, "metadata.finalizers is no list"},
+		"owner-is-a-text":        {"ownerReferences", []any{"a"}, "metadata.ownerReferences[0] is no map"},
+		"namespace-is-a-number":  {"namespace", int64(5), "metadata.namespace is no text"},
+		"name-is-a-number":       {"name", int64(5), "metadata.name is no text"},
+	}
+	r := w.spread()
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		u.SetNamespace(w.ns)
+		u.SetName(copyOf(owner.Name))
+		u.SetLabels(map[string]string{"a": "b"})
+		u.SetAnnotations(map[string]string{dependents.DeletionPolicyAnnotation: "Orphan"})
+		if c := cases[owner.Name]; owner.Data["crooked"] != "" {
+			u.Object["metadata"].(map[string]any)[c.field] = c.value //nolint:forcetypeassert // it was made so
+		}
+		return []client.Object{u}, nil
+	}
+	w.run(r)
+	for name := range cases {
+		w.create(w.Local, w.owner(name, one.Name))
+	}
+	for name := range cases {
+		w.isCopied(one, name)
+		w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Data["crooked"] = "yes" })
+	}
+	for name, c := range cases {
+		w.told(w.Local, name, dependents.EventFailed, c.says)
+		if copied := w.isCopied(one, name); copied.Annotations[dependents.DeletionPolicyAnnotation] != "Orphan" || copied.Labels["a"] != "b" {
+			t.Errorf("%s: its metadata is %+v", name, copied.ObjectMeta)
+		}
+	}
+}
+
 // TestWhatIsDesiredMaySayWhatIsTheServersToSay: it is left out, as is the hash of what was desired.
 func TestWhatIsDesiredMaySayWhatIsTheServersToSay(t *testing.T) {
 	t.Parallel()
