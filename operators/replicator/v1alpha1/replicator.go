@@ -241,7 +241,7 @@ type Rollout struct {
 	// MaxParallel is how many targets are changed at once, as a number or a percentage. One that is not ready yet counts.
 	// +kubebuilder:default="100%"
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a positive number, or a percentage from 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 && self <= 2147483647 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number from 1 to 2147483647, or a percentage from 1% to 100%"
 	MaxParallel *intstr.IntOrString `json:"maxParallel,omitempty"`
 
 	// HaltAfter is after how many failed targets no further one is changed until the Replicator is. Zero: never.
