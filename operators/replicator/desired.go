@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/metadata"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -33,6 +34,16 @@ func (w *wanted) fail(err error) {
 	w.obj, w.err = nil, fmt.Errorf("%s: %w", w.where, oneline.Error(err, mostSaid))
 }
 
+// checkMetadata fails an object whose annotations, or the like, clean would take for absent.
+func (w *wanted) checkMetadata() {
+	if w.obj == nil {
+		return
+	}
+	if err := metadata.Check(w.obj); err != nil {
+		w.fail(err)
+	}
+}
+
 // desired returns the objects that a Replicator has for a target. One that is wrong is an error, and the others are returned.
 func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target dependents.Target) (all []client.Object, _ error) {
 	room := &room{left: mostOfAll}
@@ -42,6 +53,7 @@ func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target
 	}
 	var errs []error
 	for _, w := range named {
+		w.checkMetadata()
 		if w.obj != nil && w.obj.GetAnnotations()[dependents.ConflictAnnotation] == string(dependents.Adopt) {
 			w.fail(fmt.Errorf("%s: the annotation %s must not be %s: no Replicator takes what another one has",
 				identityOf(w.obj), dependents.ConflictAnnotation, dependents.Adopt))

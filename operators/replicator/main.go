@@ -65,6 +65,7 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
+	hub.Wrap(shallow)
 	if f.namespace == "" {
 		if f.namespace, err = inpod.Namespace(inpod.NamespaceFile); err != nil {
 			return fmt.Errorf("--namespace is that of the pod by default: %w", err)
@@ -145,8 +146,12 @@ func (c *controller) ofHub() cache.Options {
 	return cache.Options{ByObject: sources, DefaultTransform: cache.TransformStripManagedFields()}
 }
 
-// ofMembers limits what is cached of members to what Replicators have there.
+// ofMembers limits what is cached of members to what Replicators have there, and how deep it is.
 func ofMembers(o *fleet.Options) {
+	o.RESTConfig = func(_ fleet.Member, cfg *rest.Config) error {
+		cfg.Wrap(shallow)
+		return nil
+	}
 	o.ClusterOptions = func(fleet.Member) []cluster.Option {
 		return []cluster.Option{func(o *cluster.Options) { o.Cache.ByObject = nil }, dependents.OnlyLabelled(name)}
 	}

@@ -92,10 +92,21 @@ func patched(obj *unstructured.Unstructured, o v1alpha1.Override) (*unstructured
 		return nil, err
 	}
 	if o.MergePatch != nil {
+		if _, err := sizeOf(o.MergePatch.Raw); err != nil {
+			return nil, fmt.Errorf("mergePatch: %w", err)
+		}
 		if text, err = jsonpatch.MergePatch(text, o.MergePatch.Raw); err != nil {
 			return nil, fmt.Errorf("mergePatch: %w", err)
 		}
 	} else {
+		for i, operation := range o.JSONPatch {
+			if operation.Value == nil {
+				continue
+			}
+			if _, err := sizeOf(operation.Value.Raw); err != nil {
+				return nil, fmt.Errorf("jsonPatch[%d].value: %w", i, err)
+			}
+		}
 		operations, err := json.Marshal(o.JSONPatch)
 		if err != nil {
 			return nil, err

@@ -97,9 +97,10 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 		"no value":                 {cel(`1 / 0`), "division by zero"},
 		"loops in loops":           {cel("[[" + strings.Repeat("1,", 999) + "1]].map(h, h.map(x, h.map(y, h.map(z, x))))"), "cost limit"},
 		"deeper than any":          {cel("true ? " + strings.Repeat("(", 300) + "1" + strings.Repeat(")", 300) + " : 1"), "recursion limit"},
-		"deeper than objects":      {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"spec":` + nested(mostDepth, "1") + `}`)}, "more than 64 deep"},
+		"deeper than objects":      {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"spec":` + nested(mostDepth, "1") + `}`)}, "spec.overrides[0] of Deployment nginx: mergePatch: its maps and lists are more than 64 deep"},
 		"a path into a number":     {v1alpha1.Override{Target: on, CEL: []v1alpha1.Expression{{Path: "/spec/replicas/x", Expression: "1"}}}, "neither a map nor a list"},
 		"a path beyond a list":     {v1alpha1.Override{Target: on, CEL: []v1alpha1.Expression{{Path: "/spec/template/spec/containers/9", Expression: "1"}}}, "the list is shorter"},
+		"deeper in a JSON patch":   {v1alpha1.Override{Target: on, JSONPatch: []v1alpha1.Operation{{Op: "add", Path: "/x", Value: rawJSON(nested(mostDepth+1, "1"))}, {Op: "remove", Path: "/x"}}}, "spec.overrides[0] of Deployment nginx: jsonPatch[0].value: its maps and lists are more than 64 deep"},
 		"another name":             {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"metadata":{"name":"x"}}`)}, "must not change"},
 		"another namespace":        {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"metadata":{"namespace":"kube-system"}}`)}, "must not change"},
 		"another kind":             {v1alpha1.Override{Target: on, MergePatch: rawJSON(`{"kind":"Secret","apiVersion":"v1"}`)}, "must not change"},
@@ -114,6 +115,34 @@ func TestWhatIsWrongWithAnObjectIsToldAndOthersProceed(t *testing.T) {
 		}
 		if len(all) != 1 || all[0].GetName() != "plain" {
 			t.Errorf("%s: %d others proceed", name, len(all))
+		}
+	}
+}
+
+// TestMetadataThatOverridesMakeCrookedIsRefused: with one annotation that is a number, all were dropped, and so was that the object is to stay.
+func TestMetadataThatOverridesMakeCrookedIsRefused(t *testing.T) {
+	t.Parallel()
+	desired := desiredBy(t)
+	patch := func(text string) v1alpha1.Override { return v1alpha1.Override{MergePatch: rawJSON(text)} }
+	for name, c := range map[string]struct {
+		o    v1alpha1.Override
+		says string
+	}{
+		"CEL":             {expressionsOf("/metadata/annotations/size", `int(cluster.labels["size"])`), "metadata.annotations.size is no text"},
+		"a merge patch":   {patch(`{"metadata":{"annotations":{"size":7}}}`), "metadata.annotations.size is no text"},
+		"a JSON patch":    {v1alpha1.Override{JSONPatch: []v1alpha1.Operation{{Op: "add", Path: "/metadata/labels", Value: rawJSON(`["secret"]`)}}}, "metadata.labels is no map"},
+		"a label":         {patch(`{"metadata":{"labels":{"size":true}}}`), "metadata.labels.size is no text"},
+		"finalizers":      {patch(`{"metadata":{"finalizers":"secret"}}`), "metadata.finalizers is no list"},
+		"ownerReferences": {patch(`{"metadata":{"ownerReferences":[1]}}`), "metadata.ownerReferences[0] is no map"},
+	} {
+		kept := configMap("kept")
+		kept.Annotations = map[string]string{dependents.DeletionPolicyAnnotation: "Orphan"}
+		r := replicator("r", nil, configMap("plain"), kept)
+		c.o.Target.Name = "kept"
+		r.Spec.Overrides = []v1alpha1.Override{c.o}
+		all, err := desired(r, map[string]string{"size": "7"})
+		if len(all) != 1 || all[0].GetName() != "plain" || err == nil || err.Error() != "spec.manifests[1]: "+c.says {
+			t.Errorf("%s: there are %d objects, and the error is %v", name, len(all), err)
 		}
 	}
 }

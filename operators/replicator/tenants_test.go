@@ -152,7 +152,7 @@ func (w *world) testRefused(t *testing.T) {
 		{"spec.overrides[0].cel[0].path", "should match", func(r *v1alpha1.Replicator) {
 			r.Spec.Overrides = []v1alpha1.Override{{CEL: []v1alpha1.Expression{{Path: "spec", Expression: "1"}}}}
 		}},
-		{"spec.rollout.maxParallel", "must be a positive number", func(r *v1alpha1.Replicator) { r.Spec.Rollout.MaxParallel = &fraction }},
+		{"spec.rollout.maxParallel", "must be a number from 1 to 2147483647", func(r *v1alpha1.Replicator) { r.Spec.Rollout.MaxParallel = &fraction }},
 		{"spec.rollout.progressDeadlineSeconds", "greater than or equal to 1", func(r *v1alpha1.Replicator) { r.Spec.Rollout.ProgressDeadlineSeconds = -1 }},
 		{"spec.namespace", "should match", func(r *v1alpha1.Replicator) { r.Spec.Namespace = "Not_A_Label" }},
 		{"spec.conflicts", "Unsupported value", func(r *v1alpha1.Replicator) { r.Spec.Conflicts = "Take" }},
