@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/ofkind"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -51,6 +52,9 @@ func EnqueueRequestForOwnerAcrossClusters(ownerType client.Object, filters ...Ow
 			if err != nil {
 				log.FromContext(ctx).Error(err, "Cannot enqueue owners", "ownerType", ownerType)
 				return nil
+			}
+			if kind, err := apiutil.GVKForObject(obj, cl.GetScheme()); err == nil {
+				obj = ofkind.Object(kind, obj) // the reference may be that of an object of another kind, of which it is a copy
 			}
 			references, err := mcowner.References(obj, mcowner.ClusterID{Name: name})
 			if err != nil {

@@ -75,6 +75,10 @@ func TestOnlyOwnersThatAreAskedForAreEnqueued(t *testing.T) {
 	refer(ours, "ours", service("owner"), mcowner.SetOwnerReference)
 	refer(ours, "ours", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "secret"}}, mcowner.SetOwnerReference)
 	refer(theirs, "theirs", service("stranger"), mcowner.SetOwnerReference)
+	original := dependent()
+	original.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	refer(original, "ours", service("controller"), mcowner.SetControllerReference)
+	copied := &corev1.Secret{ObjectMeta: *original.ObjectMeta.DeepCopy()}
 	garbled := ours.DeepCopy()
 	for key := range garbled.Annotations {
 		garbled.Annotations[key] = "{"
@@ -98,6 +102,8 @@ func TestOnlyOwnersThatAreAskedForAreEnqueued(t *testing.T) {
 		"OfAnotherKind":          {ours, &corev1.Secret{}, nil, []string{"secret"}},
 		"OfAKindThatOwnsNone":    {ours, &corev1.Pod{}, nil, nil},
 		"OfAKindThatNobodyKnows": {ours, &unknown{}, nil, nil},
+		"OfADependentThatSaysIt": {original, &corev1.Service{}, nil, []string{"controller"}},
+		"OfACopyInAnotherKind":   {copied, &corev1.Service{}, nil, nil},
 		"ReferencesAreGarbled":   {garbled, &corev1.Service{}, nil, nil},
 		"ThereAreNone":           {dependent(), &corev1.Service{}, nil, nil},
 	} {

@@ -14,7 +14,8 @@ import (
 // not among them.
 //
 // A reference that was written to another object, and copied with its annotations, is left out: under another name, or in
-// another cluster, also if that has the same name, where both UIDs are known. If one cannot be read,
+// another cluster, also if that has the same name, where both UIDs are known; or in another kind, in whatever version, where both the
+// reference and the object say it. Objects of Go types often do not: the kind can be set before. If one cannot be read,
 // or several owners claim to be the controller, the error wraps [ErrMalformed], and nothing is returned: such an object
 // belongs to nobody.
 //
@@ -93,8 +94,14 @@ func parse(key, content string) (Reference, error) {
 
 // isFor reports whether the reference was written to this object, not to one of which it is a copy.
 func (r Reference) isFor(dependent client.Object, in ClusterID) bool {
-	d := r.Dependent
-	return d.Cluster == in.Name && !Differ(d.ClusterUID, in.UID) && d.Namespace == dependent.GetNamespace() && (d.Name == "" || d.Name == dependent.GetName())
+	d, is := r.Dependent, locate(dependent, in)
+	return d.Cluster == is.Cluster && !Differ(d.ClusterUID, is.ClusterUID) && !d.isOfAnotherKind(is) &&
+		d.Namespace == is.Namespace && (d.Name == "" || d.Name == is.Name)
+}
+
+// isOfAnotherKind reports whether it is known that two objects are of different kinds.
+func (l Location) isOfAnotherKind(other Location) bool {
+	return l.Kind != "" && other.Kind != "" && (l.Kind != other.Kind || l.Group != other.Group)
 }
 
 func hasKey(annotations map[string]string) bool {

@@ -77,17 +77,20 @@ type Reference struct {
 	Controller bool `json:"controller,omitempty"`
 
 	// Dependent is the object that the reference was written to. A copy of it elsewhere, such as one restored from a
-	// backup in another cluster, has the same annotation, and is nobody's dependent.
+	// backup in another cluster, or one of another kind, has the same annotation, and is nobody's dependent.
 	Dependent Location `json:"dependent,omitzero"`
 }
 
-// Location is where an object is. Name is empty for one that was given its name by the API server.
+// Location is where an object is, and what. Name is empty for one that was given its name by the API server.
 type Location struct {
 	Cluster mcreconcile.ClusterName `json:"cluster,omitempty"`
 	// ClusterUID tells the cluster from another one of its name, as that of the [Reference] does for the owner's.
 	ClusterUID types.UID `json:"clusterUID,omitempty"` //nolint:tagliatelle // as Kubernetes writes it
-	Namespace  string    `json:"namespace,omitempty"`
-	Name       string    `json:"name,omitempty"`
+	// Group and Kind are the object's. Kind is empty if they are not known, as in references of before it was written there.
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
 }
 
 // Differ reports whether two identities are known to be those of different clusters. An empty one is unknown, and differs

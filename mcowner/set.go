@@ -23,7 +23,9 @@ import (
 // read; and one that wraps [ErrInvalid] if owner cannot be written, or it is not said which cluster this is. A reference to an owner that owner succeeds is
 // replaced, see [Reference.Succeeds]; so a cluster of the same name that is known to be another takes nothing over.
 //
-// What a reference to the same owner already says of which clusters these are is kept where owner and in do not say it.
+// The reference says of which kind the dependent is if that says it itself, which objects of Go types often do not: set the kind before,
+// and a copy in another kind is not taken for the dependent. What a reference to the same owner already says of the kind, and of which
+// clusters these are, is kept where dependent, owner and in do not say it.
 func SetControllerReference(owner Reference, dependent client.Object, in ClusterID) error {
 	owner.Controller = true
 	return set(owner, dependent, in)
@@ -46,10 +48,8 @@ func set(owner Reference, dependent client.Object, in ClusterID) error {
 	if err := mayBeSet(owner, dependent, in); err != nil {
 		return err
 	}
-	owner.Dependent = Location{
-		Cluster: in.Name, ClusterUID: in.UID, Namespace: dependent.GetNamespace(), Name: dependent.GetName(),
-	}
-	owner.keepIdentities(dependent, in)
+	owner.Dependent = locate(dependent, in)
+	owner.keepKnown(dependent, in)
 	content, err := json.Marshal(owner)
 	if err != nil {
 		return fmt.Errorf("%w to %s: %w", ErrInvalid, owner, err)
@@ -69,15 +69,18 @@ func set(owner Reference, dependent client.Object, in ClusterID) error {
 	return nil
 }
 
-// keepIdentities takes over which clusters these are from what the dependent says of the same owner already. So a program
-// that may no longer read them does not forget them.
-func (r *Reference) keepIdentities(dependent client.Object, in ClusterID) {
+// keepKnown takes over which clusters these are, and of which kind the dependent is, from what that says of the same owner already. So a
+// program that may no longer read them does not forget them.
+func (r *Reference) keepKnown(dependent client.Object, in ClusterID) {
 	before, err := parse(r.Key(), dependent.GetAnnotations()[r.Key()])
 	if err != nil || !before.Same(*r) || !before.isFor(dependent, in) {
 		return
 	}
 	r.ClusterUID = cmp.Or(r.ClusterUID, before.ClusterUID)
 	r.Dependent.ClusterUID = cmp.Or(r.Dependent.ClusterUID, before.Dependent.ClusterUID)
+	if r.Dependent.Kind == "" {
+		r.Dependent.Group, r.Dependent.Kind = before.Dependent.Group, before.Dependent.Kind
+	}
 }
 
 // mayBeSet returns why the owner must not be set.
@@ -213,7 +216,11 @@ func setNative(owner Reference, dependent client.Object) {
 }
 
 func locate(dependent client.Object, in ClusterID) Location {
-	return Location{Cluster: in.Name, Namespace: dependent.GetNamespace(), Name: dependent.GetName()}
+	said := dependent.GetObjectKind().GroupVersionKind()
+	return Location{
+		Cluster: in.Name, ClusterUID: in.UID, Group: said.Group, Kind: said.Kind,
+		Namespace: dependent.GetNamespace(), Name: dependent.GetName(),
+	}
 }
 
 // ErrMalformed is returned for a dependent with a reference that cannot be read, as somebody has written to it. Such an

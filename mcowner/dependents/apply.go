@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/metadata"
-	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -233,7 +232,7 @@ func (c *engine) onlyOfKinds(results []ObjectResult) {
 // controlled returns those of which the owner is the controller.
 func (p *placement) controlled(found []dependent) (owned []dependent) {
 	for _, d := range found {
-		if controller, ok := mcowner.ControllerOf(d.obj, p.at.ID); ok && controller.Same(p.asked.ref) {
+		if controller, ok := d.ControllerOf(d.obj, p.at.ID); ok && controller.Same(p.asked.ref) {
 			owned = append(owned, d)
 		}
 	}
@@ -314,9 +313,12 @@ func unlessUnserved(err error) error {
 	return err
 }
 
-// prune removes what is not desired.
+// prune removes what is not desired. What is there in two groups, as the API server serves its kind in both, is desired in either.
 func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dependentKey]bool, done *report) error {
-	unwanted := slices.DeleteFunc(slices.Clone(found), func(d dependent) bool { return wanted[p.keyOf(d.Kind, d.obj)] })
+	unwanted := slices.DeleteFunc(slices.Clone(found), func(d dependent) bool {
+		isDesired := func(r ObjectResult) bool { return r.UID == d.obj.GetUID() }
+		return wanted[p.keyOf(d.Kind, d.obj)] || slices.ContainsFunc(done.Objects, isDesired)
+	})
 	now, _ := p.toGo(unwanted)
 	if slices.ContainsFunc(now, func(d dependent) bool { return d.obj.GetDeletionTimestamp().IsZero() }) {
 		if err := p.permit(); err != nil {

@@ -39,6 +39,7 @@ func (p *placement) configuration(w wanted) (*unstructured.Unstructured, error) 
 		return nil, err
 	}
 	obj := w.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	obj.GetObjectKind().SetGroupVersionKind(gvk)  // which the reference says
 	p.disown(obj)
 	if w.Keep {
 		keep(obj)
@@ -160,7 +161,7 @@ func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured
 	if err != nil {
 		return nil, err
 	}
-	_, controlled := mcowner.ControllerOf(existing, p.at.ID)
+	_, controlled := k.ControllerOf(existing, p.at.ID)
 	switch said := existing.GetAnnotations(); {
 	case said[mcowner.AdoptedAnnotation] != "", !controlled && said[mcowner.CreatedByAnnotation] == "":
 		return kept, nil

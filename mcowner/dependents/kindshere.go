@@ -369,7 +369,7 @@ func (p *placement) hasSome(ctx context.Context, k remote.Kind) (bool, error) {
 	}
 	all := remote.Scan{Namespaces: p.engine.cfg.namespaces}
 	err = all.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
-		if p.at.Has(obj, p.asked.ref) {
+		if p.at.Has(k, obj, p.asked.ref) {
 			return errSome
 		}
 		return nil

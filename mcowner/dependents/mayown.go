@@ -18,7 +18,7 @@ import (
 // mayChange returns nil for an object that is this owner's, or may become it, and otherwise why it must not be changed. What is
 // left of an owner of the same name that is gone is deleted.
 func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Object) error {
-	references, err := mcowner.References(existing, p.at.ID)
+	references, err := w.kind.References(existing, p.at.ID)
 	conflict := &ConflictError{Cluster: p.at.Name(), Object: w.kind.Describe(existing), Why: p.discreetly(err)}
 	if err != nil {
 		return conflict
@@ -42,6 +42,8 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 			return nil
 		}
 		conflict.Why = p.discreet(owned, references[i])
+	case p.isOwnInAnotherGroup(w.kind, existing):
+		return p.unlessGoing(w, existing)
 	case metav1.GetControllerOfNoCopy(existing) != nil:
 		conflict.Why = p.discreetlyOwned(existing)
 	case slices.ContainsFunc(references, p.asked.ref.Same): // a namespace that it shares, and desires itself now
@@ -70,18 +72,27 @@ func (p *placement) unlessGoing(w wanted, existing client.Object) error {
 	return fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errGoing)
 }
 
-// isOwn reports whether the owner controls an object.
-func (p *placement) isOwn(existing client.Object) bool {
-	controller, ok := mcowner.ControllerOf(existing, p.at.ID)
-	return ok && controller.Same(p.asked.ref)
+// isOwn reports whether the owner controls an object of a kind.
+func (p *placement) isOwn(k remote.Kind, existing client.Object) bool {
+	controller, ok := k.ControllerOf(existing, p.at.ID)
+	return ok && controller.Same(p.asked.ref) || p.isOwnInAnotherGroup(k, existing)
+}
+
+// isOwnInAnotherGroup reports whether the owner controls an object that says that it is of another group, and of the same kind there: API
+// servers have some objects in two groups, such as Events. Where it is desired in this one, its reference says so from then on. Where it
+// is not, it is nobody's here.
+func (p *placement) isOwnInAnotherGroup(k remote.Kind, existing client.Object) bool {
+	native := metav1.GetControllerOfNoCopy(existing)
+	controller, ok := remote.Kind{}.ControllerOf(existing, p.at.ID) // whatever kind it says
+	return ok && controller.Same(p.asked.ref) && controller.Dependent.Kind == k.Kind && (native == nil || p.isNativelyOwn(*native))
 }
 
 // isOwnAlone reports whether an object has this owner, and no other, and was not there before.
-func (p *placement) isOwnAlone(existing client.Object) bool {
+func (p *placement) isOwnAlone(k remote.Kind, existing client.Object) bool {
 	rest := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	mcowner.RemoveReference(p.asked.ref, rest)
-	others, err := mcowner.References(rest, p.at.ID)
-	return err == nil && len(others)+len(rest.GetOwnerReferences()) == 0 && p.isOwn(existing) && existing.GetAnnotations()[mcowner.AdoptedAnnotation] == ""
+	others, err := k.References(rest, p.at.ID)
+	return err == nil && len(others)+len(rest.GetOwnerReferences()) == 0 && p.isOwn(k, existing) && existing.GetAnnotations()[mcowner.AdoptedAnnotation] == ""
 }
 
 // mayTake returns nil for an object that may be taken from another owner, and otherwise whose it is. Nothing is taken from an owner
@@ -122,7 +133,7 @@ func (p *placement) originNow(ctx context.Context, owner mcowner.Reference) (mco
 
 // takeOver takes an object from the owner that controls it, if that is another one, and returns it as it is then.
 func (p *placement) takeOver(ctx context.Context, w wanted, existing client.Object) (client.Object, error) {
-	from, ok := mcowner.ControllerOf(existing, p.at.ID)
+	from, ok := w.kind.ControllerOf(existing, p.at.ID)
 	if !ok || from.Same(p.asked.ref) {
 		return existing, nil
 	}
@@ -170,10 +181,10 @@ func (p *placement) discreetly(malformed error) error {
 	return malformed
 }
 
-// isFromAnother reports whether the object has a reference to the owner that was written in another cluster of the name: it is none of
-// those that hold here.
+// isFromAnother reports whether the object has a reference to the owner that was written in another cluster of the name, or to an object of
+// another kind: it is none of those that hold here.
 func (p *placement) isFromAnother(existing client.Object, here []mcowner.Reference) bool {
-	all, err := mcowner.References(existing, mcowner.ClusterID{Name: p.at.Name()})
+	all, err := remote.Kind{}.References(existing, mcowner.ClusterID{Name: p.at.Name()})
 	return err == nil && slices.ContainsFunc(all, func(r mcowner.Reference) bool {
 		return p.asked.ref.Succeeds(r) && !slices.Contains(here, r)
 	})
@@ -181,13 +192,13 @@ func (p *placement) isFromAnother(existing client.Object, here []mcowner.Referen
 
 var (
 	errNoReference = errors.New("it has no reference to an owner")
-	errCopy        = errors.New("it is a copy, such as from a backup, of one in another cluster that had the name; delete it, and a new one takes its place")
+	errCopy        = errors.New("it is a copy, such as from a backup, of one in another cluster that had the name, or of another kind; delete it, and a new one takes its place")
 )
 
 // contested returns an error for an object that says it is this very owner's, of another cluster: the clusters' identities
 // may be of another kind than they were, and the owner must not go without a word.
 func (p *placement) contested(k remote.Kind, obj client.Object) error {
-	references, _ := mcowner.References(obj, p.at.ID) // what cannot be read is nobody's
+	references, _ := k.References(obj, p.at.ID) // what cannot be read is nobody's
 	i := slices.IndexFunc(references, func(r mcowner.Reference) bool { return r.Key() == p.asked.ref.Key() && r.UID == p.asked.ref.UID })
 	if i < 0 {
 		return nil

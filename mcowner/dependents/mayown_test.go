@@ -249,10 +249,10 @@ func TestWhatIsAnOwnersAlone(t *testing.T) {
 		"with what cannot be read":    {broken, false, false},
 		"of another UID, of the name": {owned(t, ownerNamed("a", func(r *mcowner.Reference) { r.UID = "0" })), false, false},
 	} {
-		if own := p.isOwn(tc.obj); own != tc.own {
+		if own := p.isOwn(remote.Kind{}, tc.obj); own != tc.own {
 			t.Errorf("%s: it is its own: %t", name, own)
 		}
-		if alone := p.isOwnAlone(tc.obj); alone != tc.alone {
+		if alone := p.isOwnAlone(remote.Kind{}, tc.obj); alone != tc.alone {
 			t.Errorf("%s: it is its own alone: %t", name, alone)
 		}
 	}

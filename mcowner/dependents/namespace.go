@@ -68,7 +68,7 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 		return nil, Unchanged, nil
 	}
 	before, known := p.o.was(key)
-	references, err := mcowner.References(existing, p.at.ID)
+	references, err := w.kind.References(existing, p.at.ID)
 	isJoined := slices.ContainsFunc(references, p.asked.ref.Same)
 	if err == nil && !w.Suspend && !isJoined && !known { // else somebody has taken the owner from it
 		if err := p.permit(); err != nil {

@@ -112,7 +112,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 		return nil, "", err
 	}
 	now := fingerprint{existing.GetUID(), desired, live, existing.GetResourceVersion()}
-	isOwn := p.isOwn(existing)
+	isOwn := p.isOwn(w.kind, existing)
 	isWritten := isOwn && existing.GetAnnotations()[mcowner.DesiredAnnotation] == desired.String() // by what ran before
 	drifted := known && before.desired == desired || !known && isWritten
 	switch {
@@ -175,31 +175,29 @@ func (p *placement) overwrite(
 	}
 }
 
-// relabel gives a dependent back the labels by which it is found, and what says that it is to stay, takes a native reference that it is not
-// to have, and leaves the rest of it as it is.
+// relabel gives a dependent back the labels by which it is found, and what says that it is to stay, completes its reference, takes a native
+// one that it is not to have, and leaves the rest of it as it is.
 func (p *placement) relabel(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (client.Object, State, error) {
 	labelled := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
-	all := maps.Clone(existing.GetLabels())
-	if all == nil {
-		all = map[string]string{}
-	}
+	all, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(all, existing.GetLabels())
 	for _, key := range []string{p.asked.ref.Key(), mcowner.FleetLabel, mcowner.OwnerClusterLabel} {
 		all[key] = config.GetLabels()[key]
 	}
 	labelled.SetLabels(all)
-	stays := config.GetAnnotations()[DeletionPolicyAnnotation]
-	marked := stays == "" || stays == existing.GetAnnotations()[DeletionPolicyAnnotation]
-	if !marked {
-		annotations := maps.Clone(existing.GetAnnotations())
+	maps.Copy(annotations, existing.GetAnnotations())
+	annotations[p.asked.ref.Key()] = config.GetAnnotations()[p.asked.ref.Key()]
+	if stays := config.GetAnnotations()[DeletionPolicyAnnotation]; stays != "" {
 		annotations[DeletionPolicyAnnotation] = stays
-		labelled.SetAnnotations(annotations)
 	}
+	labelled.SetAnnotations(annotations)
 	if !slices.ContainsFunc(config.GetOwnerReferences(), p.isNativelyOwn) {
 		labelled.SetOwnerReferences(slices.DeleteFunc(labelled.GetOwnerReferences(), p.isNativelyOwn))
 	}
 	key, what := p.keyOf(w.kind, existing), w.kind.Describe(existing)
 	switch {
-	case marked && maps.Equal(all, existing.GetLabels()) && len(labelled.GetOwnerReferences()) == len(existing.GetOwnerReferences()):
+	case maps.Equal(all, existing.GetLabels()) && maps.Equal(annotations, existing.GetAnnotations()) &&
+		len(labelled.GetOwnerReferences()) == len(existing.GetOwnerReferences()):
 		return existing, Unchanged, p.calm(key, what)
 	case w.Suspend:
 		return existing, Suspended, nil
@@ -223,7 +221,7 @@ func (p *placement) relabel(ctx context.Context, w wanted, existing client.Objec
 func (p *placement) recreate(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, why error) error {
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
-	if !p.isOwnAlone(existing) {
+	if !p.isOwnAlone(w.kind, existing) {
 		return fmt.Errorf("%w; it is not created anew, as it is not this owner's alone", why)
 	}
 	err := p.writer.Create(ctx, config.DeepCopy(), client.FieldOwner(p.engine.cfg.name), client.DryRunAll)

@@ -40,7 +40,7 @@ func (p *placement) remove(ctx context.Context, k remote.Kind, obj client.Object
 
 // takeAway takes the owner from a dependent, and tells of it. It changes nothing that is not this owner's.
 func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Object, policy metav1.DeletionPropagation) (taken bool, err error) {
-	references, err := mcowner.References(obj, p.at.ID)
+	references, err := k.References(obj, p.at.ID)
 	mine := slices.DeleteFunc(references, func(r mcowner.Reference) bool { return !p.asked.ref.Succeeds(r) })
 	if err != nil || len(mine) == 0 {
 		return false, nil //nolint:nilerr // what cannot be read is nobody's
@@ -280,7 +280,7 @@ func (p *placement) list(ctx context.Context, k remote.Kind) ([]client.Object, e
 	}
 	var objs []client.Object
 	err = meta.EachListItem(list, func(item runtime.Object) error {
-		if obj, ok := item.(client.Object); ok && p.at.Has(obj, p.asked.ref) {
+		if obj, ok := item.(client.Object); ok && p.at.Has(k, obj, p.asked.ref) {
 			objs = append(objs, obj)
 		}
 		return nil
@@ -331,7 +331,7 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 		before := len(all)
 		err := remote.Scan{Namespaces: p.engine.cfg.namespaces}.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
 			k = k.Of(obj)
-			if p.at.Has(obj, p.asked.ref) {
+			if p.at.Has(k, obj, p.asked.ref) {
 				all = append(all, dependent{k, obj})
 			} else {
 				errs = append(errs, p.contested(k, obj))

@@ -211,7 +211,7 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session) (bool, er
 	scan := remote.Scan{Namespaces: c.cfg.namespaces}
 	for _, k := range kinds {
 		err := scan.Each(ctx, c.access, at, k, remote.OfFleet(c.cfg.fleet), func(obj *metav1.PartialObjectMetadata) error {
-			references, err := mcowner.References(obj, at.ID)
+			references, err := k.References(obj, at.ID)
 			served := func(r mcowner.Reference) bool { return c.isServed(ctx, r) }
 			if err == nil && obj.DeletionTimestamp.IsZero() && slices.ContainsFunc(references, served) {
 				return errFound

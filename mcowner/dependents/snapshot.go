@@ -69,7 +69,7 @@ func (p *placement) listIn(ctx context.Context, k remote.Kind, namespace string)
 		obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 		obj.SetManagedFields(nil) // as caches have them
 		p.snapshot[p.keyOf(k, obj)] = obj
-		if p.at.Has(obj, p.asked.ref) {
+		if p.at.Has(k, obj, p.asked.ref) {
 			objs = append(objs, obj)
 		}
 		return nil

@@ -178,7 +178,7 @@ func (w *watches) hasAny(ctx context.Context, is watched) bool {
 	found := false
 	_ = meta.EachListItem(list, func(item runtime.Object) error { // which has no errors
 		obj, ok := item.(client.Object)
-		references, err := mcowner.References(obj, is.at.ID)
+		references, err := is.kind.References(obj, is.at.ID)
 		found = found || ok && err == nil && slices.ContainsFunc(references, func(r mcowner.Reference) bool { return r.Manager == w.manager })
 		return nil
 	})

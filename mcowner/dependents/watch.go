@@ -145,7 +145,7 @@ func (w *watches) handler(k remote.Kind) mchandler.TypedHandlerFunc[client.Objec
 // ownersOf returns those owners of an object that are this replica's to work on.
 func (w *watches) ownersOf(k remote.Kind, obj client.Object, in mcreconcile.ClusterName) (owners []mcreconcile.Request) {
 	shared := k.GroupKind() == namespaceKind
-	references, err := mcowner.References(obj, mcowner.ClusterID{Name: in})
+	references, err := k.References(obj, mcowner.ClusterID{Name: in})
 	if err != nil {
 		return nil // what cannot be read is nobody's
 	}

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/ofkind"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 )
 
 // Kind is one of those that a controller works on.
@@ -80,6 +83,17 @@ func (k Kind) Of(obj client.Object) Kind {
 // Describe names an object, for messages.
 func (k Kind) Describe(obj client.Object) string {
 	return k.Kind + " " + strings.TrimPrefix(client.ObjectKeyFromObject(obj).String(), "/")
+}
+
+// References returns the owners of an object of the kind in a cluster, and leaves out those of an object of another kind of which it is
+// a copy. The object need not say its kind.
+func (k Kind) References(obj client.Object, in mcowner.ClusterID) ([]mcowner.Reference, error) {
+	return mcowner.References(ofkind.Object(k.GroupVersionKind, obj), in)
+}
+
+// ControllerOf returns the controller among the References of an object of the kind, and false if there is none.
+func (k Kind) ControllerOf(obj client.Object, in mcowner.ClusterID) (mcowner.Reference, bool) {
+	return mcowner.ControllerOf(ofkind.Object(k.GroupVersionKind, obj), in)
 }
 
 // IsUnserved reports whether the cluster says that it does not serve the kind. What was known of its kinds may be of a time

@@ -30,14 +30,17 @@ func (at Session) IsMember() bool { return at.Engagement != nil || at.Guest != n
 
 func (at Session) String() string { return ClusterText(at.ID.Name) }
 
-// Locate says where an object of the cluster is.
+// Locate says where an object of the cluster is, and of which kind if it says that.
 func (at Session) Locate(obj client.Object) mcowner.Location {
-	return mcowner.Location{Cluster: at.ID.Name, ClusterUID: at.ID.UID, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	said := obj.GetObjectKind().GroupVersionKind()
+	return mcowner.Location{
+		Cluster: at.ID.Name, ClusterUID: at.ID.UID, Group: said.Group, Kind: said.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+	}
 }
 
-// Has reports whether an object of the cluster has a reference to the owner, or to one that the owner succeeds.
-func (at Session) Has(obj client.Object, owner mcowner.Reference) bool {
-	references, err := mcowner.References(obj, at.ID)
+// Has reports whether an object of a kind in the cluster has a reference to the owner, or to one that the owner succeeds.
+func (at Session) Has(k Kind, obj client.Object, owner mcowner.Reference) bool {
+	references, err := k.References(obj, at.ID)
 	return err == nil && slices.ContainsFunc(references, owner.Succeeds)
 }
 

@@ -31,7 +31,7 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 		return
 	}
 	log := s.log.WithValues("cluster", at.Name(), "object", k.Describe(obj))
-	references, err := mcowner.References(obj, at.ID)
+	references, err := k.References(obj, at.ID)
 	if err = cmp.Or(paths.CheckNames(obj.GetNamespace(), obj.GetName()), err); err != nil {
 		found.unproven++
 		log.V(1).Info("Left a dependent alone", "why", err.Error())
