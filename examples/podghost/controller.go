@@ -93,6 +93,7 @@ func (g *ghosts) keep(ctx context.Context, req mcreconcile.Request, pod client.O
 	}
 	key := g.key(req)
 	ghost := &PodGhost{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	ghost.SetGroupVersionKind(groupVersion.WithKind("PodGhost")) // for the reference, which has it then
 	_, err = controllerutil.CreateOrUpdate(ctx, g.Client, ghost, func() error {
 		if ghost.UID != "" && !isOf(ghost, req, here) {
 			return errConflict
