@@ -69,8 +69,8 @@ func (c *engine) visit(ctx context.Context, w work) (result reconcile.Result, er
 	return result, err
 }
 
-// endVisits has the visits of an owner tried again of which nothing is known any more: they find that, and wait no longer for a cluster that is
-// away. They are requests of the owner's cluster, which may leave the fleet.
+// endVisits ends the waits of visits, as their owner is let go, or gone: tried again, they find that nothing is known of it. They are requests of
+// the owner's cluster, which may leave the fleet.
 func (c *engine) endVisits(o *ownerState) {
 	for _, name := range o.toVisit() {
 		c.works.addLow(c.placing(o.req, name))
