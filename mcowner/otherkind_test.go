@@ -29,15 +29,15 @@ func TestACopyInAnotherKindHasNoOwner(t *testing.T) {
 		written, read schema.GroupVersionKind
 		has           bool
 	}{
-		"TheSame":           {configMap, configMap, true},
-		"TheSameOfAGroup":   {event, event, true},
-		"InAnotherVersion":  {older, event, true},
-		"OfAnotherKind":     {configMap, secret, false},
-		"OfAnotherGroup":    {event, coreEvent, false},
-		"OfTheCoreGroup":    {coreEvent, event, false},
-		"ItDoesNotSay":      {configMap, unsaid, true},
-		"ReferenceDoesNot":  {unsaid, configMap, true},
-		"NeitherSays":       {unsaid, unsaid, true},
+		"TheSame":          {configMap, configMap, true},
+		"TheSameOfAGroup":  {event, event, true},
+		"InAnotherVersion": {older, event, true},
+		"OfAnotherKind":    {configMap, secret, false},
+		"OfAnotherGroup":   {event, coreEvent, false},
+		"OfTheCoreGroup":   {coreEvent, event, false},
+		"ItDoesNotSay":     {configMap, unsaid, true},
+		"ReferenceDoesNot": {unsaid, configMap, true},
+		"NeitherSays":      {unsaid, unsaid, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := anyKind(tc.written)

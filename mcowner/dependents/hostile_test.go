@@ -5,8 +5,8 @@ import (
 	"errors"
 	"maps"
 	"strings"
-	"sync/atomic"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
