@@ -46,7 +46,8 @@ func text(path string, value any) error {
 	return nil
 }
 
-// texts checks a map, which may be absent. Of what is wrong, the first key is told, so that the error is the same each time.
+// texts checks a map, which may be absent, and in which null is an empty text. Of what is wrong, the first key is told, so that the error is the
+// same each time.
 func texts(path string, value any) error {
 	all, ok := value.(map[string]any)
 	if value != nil && !ok {
@@ -54,7 +55,7 @@ func texts(path string, value any) error {
 	}
 	first, wrong := "", false
 	for key, value := range all {
-		if !isText(value) && (!wrong || key < first) {
+		if value != nil && !isText(value) && (!wrong || key < first) {
 			first, wrong = key, true
 		}
 	}

@@ -17,7 +17,7 @@ func TestWhatIsNotOfItsTypeIsTold(t *testing.T) {
 		`{}`:                 "",
 		`{"metadata":null}`:  "",
 		`{"metadata":["a"]}`: "metadata is no map",
-		`{"metadata":{"name":"a","namespace":null,"labels":null,"annotations":{"a":"b","c":""},"finalizers":["a"],
+		`{"metadata":{"name":"a","namespace":null,"labels":null,"annotations":{"a":"b","c":"","d":null},"finalizers":["a"],
 			"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"1","controller":true,"blockOwnerDeletion":null}]}}`: "",
 		`{"metadata":{"name":1}}`:                                             "metadata.name is no text",
 		`{"metadata":{"generateName":{}}}`:                                    "metadata.generateName is no text",

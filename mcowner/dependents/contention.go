@@ -217,7 +217,9 @@ func (o *ownerState) heldOff(name mcreconcile.ClusterName, seq uint64, now time.
 			left = sooner(left, c.left(now))
 		}
 	}
-	return p.result, left
+	last = p.result
+	last.Objects = slices.Clone(last.Objects) // others read those of the last report
+	return last, left
 }
 
 // holdOff returns an error while an object is left to others that have changed it.

@@ -150,6 +150,26 @@ func TestRemovalsThatAreUndone(t *testing.T) {
 	}
 }
 
+// TestWhatIsHeldOffIsTheRunsOwn: others read what was reported, while what is told again gets times of its own.
+func TestWhatIsHeldOffIsTheRunsOwn(t *testing.T) {
+	t.Parallel()
+	o, now := newOwnerState(mcreconcile.Request{}), time.Now()
+	p := o.partLocked("a")
+	p.done, p.result = true, Result{Err: errRestored, Objects: []ObjectResult{{UID: "1"}}}
+	for i := range contended {
+		o.removed(removal{dependentKey{cluster: "a"}, strconv.Itoa(i), false}, now)
+	}
+	o.untilRemoval(removal{dependentKey{cluster: "a"}, "new", false}, now)
+	last, left := o.heldOff("a", 0, now)
+	if left != pauseAfter(contended) || len(last.Objects) != 1 {
+		t.Fatalf("it is left to others for %s, and there is %v", left, last.Objects)
+	}
+	last.Objects[0].Since = now
+	if !p.result.Objects[0].Since.IsZero() {
+		t.Error("what was reported has changed")
+	}
+}
+
 // TestRemovalsAreForgotten as soon as they do not matter any more, and not as many are remembered as others like.
 func TestRemovalsAreForgotten(t *testing.T) {
 	t.Parallel()

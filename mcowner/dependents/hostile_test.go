@@ -124,7 +124,6 @@ func TestMetadataOfAnotherTypeIsRefused(t *testing.T) {
 	}{
 		"annotation-is-a-number": {"annotations", map[string]any{dependents.DeletionPolicyAnnotation: "Orphan", "size": int64(7)}, "metadata.annotations.size is no text"},
 		"annotation-is-an-int":   {"annotations", map[string]any{dependents.DeletionPolicyAnnotation: "Orphan", "size": 7}, "metadata.annotations.size is no text"},
-		"annotation-is-null":     {"annotations", map[string]any{dependents.DeletionPolicyAnnotation: "Orphan", "size": nil}, "metadata.annotations.size is no text"},
 		"label-is-a-truth":       {"labels", map[string]any{"a": "b", "c": true}, "metadata.labels.c is no text"},
 		"labels-are-a-list":      {"labels", []any{"a"}, "metadata.labels is no map"},
 		"finalizers-are-a-map":   {"finalizers", map[string]any{"a": "b"}, "metadata.finalizers is no list"},

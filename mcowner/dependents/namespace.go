@@ -10,9 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/ofkind"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
@@ -87,10 +89,14 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 	return p.joinNamespace(ctx, w, existing, isJoined || before.uid == existing.GetUID())
 }
 
-// refer adds the owner to a namespace, and no native reference: Kubernetes' garbage collector does not look whether it is empty.
-func (p *placement) refer(namespace client.Object) error {
-	native := namespace.GetOwnerReferences()
-	err := mcowner.SetOwnerReference(p.asked.ref, namespace, p.at.ID)
+// refer adds the owner to a namespace, and no native reference: Kubernetes' garbage collector does not look whether it is empty. A reference that
+// does not say the kind, as those of before did not, stays so: there may be no room for more.
+func (p *placement) refer(k remote.Kind, namespace client.Object) error {
+	native, said := namespace.GetOwnerReferences(), namespace
+	if references, err := k.References(namespace, p.at.ID); err == nil && slices.ContainsFunc(references, p.asked.ref.Same) {
+		said = ofkind.Object(schema.GroupVersionKind{}, namespace)
+	}
+	err := mcowner.SetOwnerReference(p.asked.ref, said, p.at.ID)
 	namespace.SetOwnerReferences(native)
 	return err
 }
@@ -106,7 +112,7 @@ func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client
 		labels[mcowner.FleetLabel] = p.engine.cfg.fleet
 		joined.SetLabels(labels)
 	}
-	if err := p.refer(joined); err != nil {
+	if err := p.refer(w.kind, joined); err != nil {
 		return nil, "", err
 	}
 	if hasJoined {
@@ -155,7 +161,7 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 		annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
 	}
 	obj.SetAnnotations(annotations)
-	if err := p.refer(obj); err != nil {
+	if err := p.refer(w.kind, obj); err != nil {
 		return nil, "", err
 	}
 	ctx, cancel := p.engine.access.Bound(ctx)

@@ -140,7 +140,8 @@ func TestANamespaceIsJoinedOnceTheClusterMayBeChanged(t *testing.T) {
 	eventually(t, "it is joined in the other one", func() bool { return w.ownersOf(other, ns) == 2 })
 }
 
-// TestANamespaceThatHasNoRoomForAnotherOwnerSaysSo, and what to do: then it is for all that come.
+// TestANamespaceThatHasNoRoomForAnotherOwnerSaysSo, and what to do: then it is for all that come. Those that have it already need no more room,
+// also if their references are of before these said the kind.
 func TestANamespaceThatHasNoRoomForAnotherOwnerSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -159,13 +160,19 @@ func TestANamespaceThatHasNoRoomForAnotherOwnerSaysSo(t *testing.T) {
 	annotate(func(annotations map[string]string) { // as if six hundred owners had it
 		used := 0
 		for key, value := range annotations {
-			used += len(key) + len(value)
+			annotations[key] = strings.ReplaceAll(value, `"kind":"Namespace",`, "")
+			used += len(key) + len(annotations[key])
 		}
 		annotations["others"] = strings.Repeat("o", 256<<10-used-len("others"))
 	})
 	b := w.ownerIn("b", name)
 	w.create(w.Local, b)
 	w.told(w.Local, "b", dependents.EventFailed, "take the annotation "+mcowner.CreatedByAnnotation+" from it")
+	inIt := &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf("a"))}
+	if err := one.Client().Delete(t.Context(), inIt.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the owner that has it is served", func() bool { return w.isThere(one, inIt.DeepCopy()) })
 	annotate(func(annotations map[string]string) { delete(annotations, mcowner.CreatedByAnnotation) })
 	w.change(w.Local, "b", func(cm *corev1.ConfigMap) { cm.Data["again"] = "now" })
 	eventually(t, "what is in it is there", func() bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf("b"))}) })

@@ -146,12 +146,8 @@ func (c *controller) ofHub() cache.Options {
 	return cache.Options{ByObject: sources, DefaultTransform: cache.TransformStripManagedFields()}
 }
 
-// ofMembers limits what is cached of members to what Replicators have there, and how deep it is.
+// ofMembers limits what is cached of members to what Replicators have there.
 func ofMembers(o *fleet.Options) {
-	o.RESTConfig = func(_ fleet.Member, cfg *rest.Config) error {
-		cfg.Wrap(shallow)
-		return nil
-	}
 	o.ClusterOptions = func(fleet.Member) []cluster.Option {
 		return []cluster.Option{func(o *cluster.Options) { o.Cache.ByObject = nil }, dependents.OnlyLabelled(name)}
 	}

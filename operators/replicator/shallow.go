@@ -17,6 +17,8 @@ const mostNested = 1000
 // what decodes lists and events, and rules of a CRD do not see fields that it does not name. All that may be so deep comes as JSON: custom resources
 // never come in protobuf, nothing here asks for CBOR, and core objects in protobuf have the deep part, who has set which field, as bytes.
 //
+// It is for the hub, and not for members: what is cut does not count for the bounds of their answers.
+//
 // What was read is never written back as a whole: patches have what the program has changed.
 func shallow(rt http.RoundTripper) http.RoundTripper { return shallowTransport{rt} }
 

@@ -8,10 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"k8s.io/client-go/rest"
-
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 )
 
 // depthOf returns how deep maps and lists of JSON are in each other.
@@ -108,16 +104,6 @@ func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{
 		Header: http.Header{"Content-Type": {a.kind}, "Content-Length": {"5"}}, ContentLength: int64(len(a.text)), Body: io.NopCloser(strings.NewReader(a.text)),
 	}, nil
-}
-
-func TestMembersAreReadShallowly(t *testing.T) {
-	t.Parallel()
-	o, cfg := &fleet.Options{}, &rest.Config{}
-	ofMembers(o)
-	must(t, o.RESTConfig(fleet.Member{}, cfg))
-	if _, is := cfg.WrapTransport(answering{}).(shallowTransport); !is {
-		t.Error("all that members answer is read")
-	}
 }
 
 func TestOnlyJSONIsReadShallowly(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
@@ -123,6 +124,10 @@ func TestAKindWhoseAPIHangsIsAskedForOnce(t *testing.T) {
 		_, _, err := a.Served(Session{Cluster: d}, Untyped(widget))
 		if n := d.asked.Load(); n != 1 || !IsHung(err) {
 			t.Errorf("the cluster was asked %d times: %v", n, err)
+		}
+		err = Scan{}.Each(t.Context(), a, Session{Cluster: d}, Untyped(widget), labels.Everything(), nil) // a list would ask as well
+		if n := d.asked.Load(); n != 1 || !IsHung(err) {
+			t.Errorf("to list them, the cluster was asked %d times: %v", n-1, err)
 		}
 		<-time.After(time.Second)
 		d.mustServe(t, a, widget, true, 1)

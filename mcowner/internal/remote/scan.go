@@ -36,11 +36,14 @@ var ErrEndless = errors.New("the list has no end")
 // not ten seconds ago, has no objects. A namespace that cannot be listed holds up no other, unless there is no answer in time. The error wraps
 // ErrEndless if there are more than a million in one, or pages for as many.
 func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
-	served, is, _ := a.Served(at, k)
-	if !is {
+	served, is, err := a.Served(at, k)
+	switch {
+	case IsHung(err): // each page would wait for it as well
+		return fmt.Errorf("finding out in which version %s serves %s: %w", at, k.GroupKind(), err)
+	case !is:
 		return nil
 	}
-	err := s.eachOf(ctx, a, at, served, selector, do)
+	err = s.eachOf(ctx, a, at, served, selector, do)
 	if !errors.Is(err, errUnserved) {
 		return err
 	}
