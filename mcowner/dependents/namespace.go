@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fleet-runtime/fleet-runtime/internal/ofkind"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
@@ -92,11 +91,12 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 // refer adds the owner to a namespace, and no native reference: Kubernetes' garbage collector does not look whether it is empty. A reference that
 // does not say the kind, as those of before did not, stays so: there may be no room for more.
 func (p *placement) refer(k remote.Kind, namespace client.Object) error {
-	native, said := namespace.GetOwnerReferences(), namespace
+	native, kind := namespace.GetOwnerReferences(), namespace.GetObjectKind()
 	if references, err := k.References(namespace, p.at.ID); err == nil && slices.ContainsFunc(references, p.asked.ref.Same) {
-		said = ofkind.Object(schema.GroupVersionKind{}, namespace)
+		defer kind.SetGroupVersionKind(kind.GroupVersionKind())
+		kind.SetGroupVersionKind(schema.GroupVersionKind{})
 	}
-	err := mcowner.SetOwnerReference(p.asked.ref, said, p.at.ID)
+	err := mcowner.SetOwnerReference(p.asked.ref, namespace, p.at.ID)
 	namespace.SetOwnerReferences(native)
 	return err
 }

@@ -275,7 +275,7 @@ func TestSlicesHaveWhatCameOfMembersElsewhere(t *testing.T) {
 	w.create(w.Local, w.owner("a", w.everyone()...))
 	w.areSliced(w.Members...)
 	drifts := w.of(other)[0]
-	before := w.inSlices()[drifts.Name].Objects[0].UID
+	before := w.mustGet(drifts, copyOf("a")).UID
 	w.remove(drifts, copyOf("a"))
 	eventually(t, "the slice has the new dependent", func() bool {
 		objects := w.inSlices()[drifts.Name].Objects
