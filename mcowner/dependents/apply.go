@@ -5,20 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
-	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/fleet-runtime/fleet-runtime/internal/metadata"
-	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -120,93 +111,6 @@ func (p *placement) later(w wanted, found []dependent, why error) ObjectResult {
 	return result
 }
 
-// wanted is an object that is desired.
-type wanted struct {
-	kind remote.Kind
-	obj  client.Object
-	wave wave
-	// shared says that it is a namespace, which is created if it is absent, and left as it is.
-	shared bool
-	Policy
-	err error // why nothing can be done about it
-}
-
-// wantedOf returns what is desired, with the policies that hold for it.
-func (p *placement) wantedOf(ctx context.Context, desired []client.Object) []wanted {
-	wants := make([]wanted, len(desired))
-	for i, obj := range desired {
-		wants[i] = p.want(ctx, obj)
-	}
-	return wants
-}
-
-func (p *placement) want(ctx context.Context, obj client.Object) (w wanted) {
-	var malformed, misread error
-	if w.obj, malformed = jsonValues(obj); malformed == nil {
-		malformed = metadata.Check(w.obj)
-	}
-	if w.kind, w.err = p.engine.kindOf(ctx, w.obj); w.err != nil {
-		return w
-	}
-	w.wave, misread = waveOf(w.kind.GroupKind(), w.obj)
-	w.Policy, w.err = p.asked.policy.of(p.asked.owner, w.obj)
-	if w.err = errors.Join(malformed, w.err, misread); w.err != nil {
-		w.err = fmt.Errorf("%s of %s: %w", w.kind.Describe(w.obj), p.at, w.err)
-	}
-	return w
-}
-
-// kindOf returns the kind of an object that is desired. One of another version is of the kind as well.
-func (c *engine) kindOf(ctx context.Context, obj client.Object) (remote.Kind, error) {
-	gvk, err := apiutil.GVKForObject(obj, c.access.Manager.GetScheme())
-	if err != nil {
-		return remote.Kind{}, err
-	}
-	for _, k := range c.kinds {
-		if k.GroupKind() == gvk.GroupKind() {
-			return k, nil
-		}
-	}
-	if c.cfg.moreKinds == nil {
-		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired, which is not one of the controller's Kinds", gvk)
-	}
-	if !record.IsKind(gvk) { // it would not be read as it was noted, and noted again and again
-		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired, which is no name that an API server has for a kind", gvk)
-	}
-	if err := c.cfg.moreKinds(ctx, gvk); err != nil {
-		return remote.Untyped(gvk), fmt.Errorf("a dependent of kind %s is desired: %w", gvk, err)
-	}
-	return remote.Untyped(gvk), nil
-}
-
-// kindsToNote returns the kinds of what is wanted that are to be noted first. It refuses what is of another kind than those that were noted,
-// if these are as many as an owner can note.
-func (p *placement) kindsToNote(wants []wanted) []schema.GroupVersionKind {
-	more := newKinds(p.asked.noted, wants)
-	if len(p.asked.noted) < record.MostKinds {
-		return more
-	}
-	for i, w := range wants {
-		if w.err == nil && hasKind(more, w.kind.GroupKind()) {
-			wants[i].err = fmt.Errorf("%s of %s is desired, and the owner has dependents of %d other kinds already, which is the most",
-				w.kind.Describe(w.obj), p.at, record.MostKinds)
-		}
-	}
-	return nil
-}
-
-// newKinds returns the kinds of what is wanted, and can be had, that are not among those that were noted.
-func newKinds(noted []schema.GroupVersionKind, wants []wanted) []schema.GroupVersionKind {
-	var more []schema.GroupVersionKind
-	for _, w := range wants {
-		isKind := func(k schema.GroupVersionKind) bool { return k.GroupKind() == w.kind.GroupKind() }
-		if w.err == nil && !slices.ContainsFunc(noted, isKind) && !slices.ContainsFunc(more, isKind) {
-			more = append(more, w.kind.GroupVersionKind)
-		}
-	}
-	return more
-}
-
 // waiting returns the results of dependents that were not looked at.
 func waiting(all []dependent) []ObjectResult {
 	results := make([]ObjectResult, len(all))
@@ -229,16 +133,6 @@ func (c *engine) onlyOfKinds(results []ObjectResult) {
 	}
 }
 
-// controlled returns those of which the owner is the controller.
-func (p *placement) controlled(found []dependent) (owned []dependent) {
-	for _, d := range found {
-		if controller, ok := d.ControllerOf(d.obj, p.at.ID); ok && controller.Same(p.asked.ref) {
-			owned = append(owned, d)
-		}
-	}
-	return owned
-}
-
 // target describes the cluster to the user's function.
 func (p *placement) target(owned []dependent) Target {
 	t := Target{Cluster: p.at.Name(), Labels: p.engine.access.LabelsOf(p.at.Name()), RESTMapper: p.engine.access.Mapper(p.at)}
@@ -246,137 +140,4 @@ func (p *placement) target(owned []dependent) Target {
 		t.Dependents = append(t.Dependents, d.obj)
 	}
 	return t
-}
-
-// object makes one dependent as it is desired. unknown is why its kind cannot be read, if that is so.
-func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectResult {
-	result := ObjectResult{Kind: w.kind.GroupVersionKind, Key: client.ObjectKeyFromObject(w.obj)}
-	var obj client.Object
-	if result.Err = cmp.Or(w.err, unknown); result.Err == nil {
-		obj, result.State, result.Err = p.make(ctx, w)
-	}
-	result.Err = brief(p.unquoted(w.kind, result.Err, w.obj, obj))
-	if obj != nil {
-		result.Object, result.UID = obj, obj.GetUID()
-	}
-	if result.Err != nil {
-		result.State = stateOf(result.Err)
-	}
-	key := p.keyOf(w.kind, w.obj)
-	if result.State == Conflict || errors.Is(result.Err, errGoing) {
-		p.engine.ledger.await(p.work.owner, key) // until what has its place is changed, or gone
-	} else {
-		p.engine.ledger.settled(p.work.owner, key)
-	}
-	return result
-}
-
-// make applies one dependent, or shares one. A panic of what its type does is its error.
-func (p *placement) make(ctx context.Context, w wanted) (obj client.Object, state State, err error) {
-	defer remote.Recovered(ctx, &err)
-	if w.shared {
-		return p.share(ctx, w)
-	}
-	return p.apply(ctx, w)
-}
-
-// stateOf returns the state of a dependent about which something went wrong.
-func stateOf(err error) State {
-	switch {
-	case isConflict(err):
-		return Conflict
-	case errors.Is(err, errContended):
-		return Drifted
-	case isPassing(err):
-		return Waiting
-	case isUnserved(err):
-		return NotServed
-	case apierrors.IsForbidden(err):
-		return Forbidden
-	default:
-		return Failed
-	}
-}
-
-// isTerminating reports whether an error says that a namespace is being deleted, in which nothing can be created.
-func isTerminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || errors.Is(err, errNamespaceGoing)
-}
-
-// isUnserved reports whether an error says that a cluster does not serve a kind.
-func isUnserved(err error) bool { return meta.IsNoMatchError(err) }
-
-func unlessUnserved(err error) error {
-	if isUnserved(err) {
-		return nil
-	}
-	return err
-}
-
-// prune removes what is not desired. What is there in two groups, as the API server serves its kind in both, is desired in either.
-func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dependentKey]bool, done *report) error {
-	unwanted := slices.DeleteFunc(slices.Clone(found), func(d dependent) bool {
-		isDesired := func(r ObjectResult) bool { return r.UID == d.obj.GetUID() }
-		return wanted[p.keyOf(d.Kind, d.obj)] || slices.ContainsFunc(done.Objects, isDesired)
-	})
-	now, _ := p.toGo(unwanted)
-	if slices.ContainsFunc(now, func(d dependent) bool { return d.obj.GetDeletionTimestamp().IsZero() }) {
-		if err := p.permit(); err != nil {
-			for _, d := range unwanted {
-				result := deleting(d)
-				result.State, result.Err = Waiting, err
-				done.Objects = append(done.Objects, result)
-			}
-			return err
-		}
-	}
-	return together(p.removeWave(ctx, unwanted, metav1.DeletePropagationBackground, done), p.calmBut(unwanted))
-}
-
-// removeWave takes the owner from dependents, from those of the last wave alone if there are several.
-func (p *placement) removeWave(ctx context.Context, all []dependent, policy metav1.DeletionPropagation, done *report) error {
-	now, later := p.toGo(all)
-	if policy == metav1.DeletePropagationOrphan {
-		now, later = all, nil
-	}
-	results := make([]ObjectResult, len(now))
-	for i, d := range now {
-		results[i] = deleting(d)
-	}
-	errs := make([]error, len(now))
-	for _, i := range rand.Perm(len(now)) { //nolint:gosec // it hides nothing; else those that hang would hold up the same ones each time
-		d := now[i]
-		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
-			errs[i] = p.remove(ctx, d.Kind, d.obj, policy, false)
-			if isContended(errs[i]) {
-				results[i].State, results[i].Err = stateOf(errs[i]), errs[i]
-			}
-			if p.isOver(errs[i]) {
-				break
-			}
-		}
-	}
-	if policy != metav1.DeletePropagationOrphan {
-		done.Objects = append(done.Objects, results...)
-	}
-	for _, d := range later {
-		result := deleting(d)
-		result.State, result.Err = Waiting, p.whyLater(now)
-		done.Objects = append(done.Objects, result)
-	}
-	err := together(errs...)
-	if err == nil && len(later) > 0 { // the events of those that go now come back here
-		err = fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, p.whyLater(now))
-	}
-	return err
-}
-
-func deleting(d dependent) ObjectResult {
-	return ObjectResult{
-		Kind: d.GroupVersionKind, Key: client.ObjectKeyFromObject(d.obj), UID: d.obj.GetUID(), State: Deleting, Object: d.obj,
-	}
-}
-
-func (p *placement) keyOf(k remote.Kind, obj client.Object) dependentKey {
-	return dependentKey{cluster: p.at.Name(), kind: k.GroupKind(), name: client.ObjectKeyFromObject(obj)}
 }

@@ -20,3 +20,15 @@
 // [ConflictPolicy] allows to take it over. A cluster that cannot be asked is never taken for empty, and an owner in it never
 // for gone. See docs/ownership.md.
 package dependents
+
+// Where things are, for those who work on them:
+//
+//   - what users give: reconciler.go, policy.go, rollout.go, and setup.go, which makes an engine of it
+//   - an owner: controller.go reads it and plans; plan.go, ownerstate.go and ownersites.go are what is known of it; ledger.go has all owners
+//   - work in a cluster: work.go is what is queued; place.go begins and concludes it; visit.go and glean.go do it in members of other replicas
+//   - what is there: kindshere.go and presence.go say of which kinds, found.go lists it, snapshot.go without a cache
+//   - what is to be there: wanted.go and configuration.go; apply.go goes through it by wave.go, and object.go writes one object
+//   - what is not: remove.go; deletion.go says how an owner was deleted, tombs.go that what it had is to stay
+//   - whose it is: mayown.go; namespace.go shares namespaces; contention.go is about others that change it back
+//   - what the owner is told: account.go, with ownerrecord.go, ownerstatus.go, events.go, result.go and summary.go; slices.go where there is much
+//   - what brings work: members.go, watch.go, unwatch.go, visitwatch.go and slicewatch.go; seek.go and hold.go as clusters leave

@@ -8,7 +8,9 @@ import (
 	"net/url"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // faults are errors about several objects of one cluster. By its type they are told from one error that wraps several.
@@ -89,4 +91,37 @@ func isUnanswered(err error) bool {
 	_, sending := errors.AsType[*url.Error](err)
 	return answered && (status.ErrStatus.Code >= 500 || apierrors.IsTooManyRequests(err)) || sending || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// stateOf returns the state of a dependent about which something went wrong.
+func stateOf(err error) State {
+	switch {
+	case isConflict(err):
+		return Conflict
+	case errors.Is(err, errContended):
+		return Drifted
+	case isPassing(err):
+		return Waiting
+	case isUnserved(err):
+		return NotServed
+	case apierrors.IsForbidden(err):
+		return Forbidden
+	default:
+		return Failed
+	}
+}
+
+// isTerminating reports whether an error says that a namespace is being deleted, in which nothing can be created.
+func isTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || errors.Is(err, errNamespaceGoing)
+}
+
+// isUnserved reports whether an error says that a cluster does not serve a kind.
+func isUnserved(err error) bool { return meta.IsNoMatchError(err) }
+
+func unlessUnserved(err error) error {
+	if isUnserved(err) {
+		return nil
+	}
+	return err
 }

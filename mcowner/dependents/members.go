@@ -3,15 +3,21 @@ package dependents
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -170,4 +176,42 @@ func (m members) changed(name mcreconcile.ClusterName, targets bool) {
 			m.works.addLow(accountOf(o.req))
 		}
 	}
+}
+
+// followLocal has all owners in the local cluster planned when this replica begins to work on it: every replica hears of them, and
+// those that have not changed since are in no queue.
+func (m members) followLocal(last memberSeen, change fleet.Change) memberSeen {
+	now := memberSeen{engagement: change.Engagement, state: change.Status.State, epoch: change.Status.Epoch}
+	switch {
+	case now.state == fleet.NotOwned:
+		m.ledger.endTenure(mcreconcile.LocalCluster, last.epoch)
+	case now.engagement != nil && now.engagement != last.engagement:
+		m.seekIn(mcreconcile.LocalCluster)
+		if m.access.Within(m.cfg.ownersIn, mcreconcile.LocalCluster) {
+			m.works.addLow(work{task: review})
+		}
+	}
+	if now.epoch == 0 {
+		now.epoch = last.epoch
+	}
+	return now
+}
+
+// review has all owners in the local cluster planned that its cache has.
+func (c *engine) review(ctx context.Context, at remote.Session) error {
+	ctx, cancel := c.access.Bound(ctx)
+	defer cancel()
+	list, err := c.owner.NewList(c.access.Manager.GetScheme())
+	if err != nil {
+		return err
+	}
+	if err := at.Cluster.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("reading the owners in %s: %w", at, err)
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		if obj, ok := item.(client.Object); ok {
+			c.owners.addLow(mcreconcile.Request{ClusterName: at.Name(), Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}})
+		}
+		return nil
+	})
 }

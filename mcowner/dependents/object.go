@@ -3,6 +3,7 @@ package dependents
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -307,4 +308,36 @@ func (p *placement) get(ctx context.Context, from client.Reader, k remote.Kind, 
 	}
 	existing.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 	return existing, nil
+}
+
+// object makes one dependent as it is desired. unknown is why its kind cannot be read, if that is so.
+func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectResult {
+	result := ObjectResult{Kind: w.kind.GroupVersionKind, Key: client.ObjectKeyFromObject(w.obj)}
+	var obj client.Object
+	if result.Err = cmp.Or(w.err, unknown); result.Err == nil {
+		obj, result.State, result.Err = p.make(ctx, w)
+	}
+	result.Err = brief(p.unquoted(w.kind, result.Err, w.obj, obj))
+	if obj != nil {
+		result.Object, result.UID = obj, obj.GetUID()
+	}
+	if result.Err != nil {
+		result.State = stateOf(result.Err)
+	}
+	key := p.keyOf(w.kind, w.obj)
+	if result.State == Conflict || errors.Is(result.Err, errGoing) {
+		p.engine.ledger.await(p.work.owner, key) // until what has its place is changed, or gone
+	} else {
+		p.engine.ledger.settled(p.work.owner, key)
+	}
+	return result
+}
+
+// make applies one dependent, or shares one. A panic of what its type does is its error.
+func (p *placement) make(ctx context.Context, w wanted) (obj client.Object, state State, err error) {
+	defer remote.Recovered(ctx, &err)
+	if w.shared {
+		return p.share(ctx, w)
+	}
+	return p.apply(ctx, w)
 }
