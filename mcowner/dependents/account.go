@@ -185,7 +185,7 @@ func (a *accounting) remember(ctx context.Context) error {
 		return nil
 	}
 	err := a.engine.tombs.putWithin(ctx, a.plan.ref, spareRoom)
-	if errors.Is(err, errNoRoom) || errors.Is(err, errNoNamespace) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+	if errors.Is(err, errNoRoom) || errors.Is(err, errNoNamespace) || isRefused(err) {
 		return nil
 	}
 	return err

@@ -3,6 +3,7 @@ package dependents
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -252,6 +253,7 @@ func TestAnOwnerThatWasOrphanedIsNoted(t *testing.T) {
 	t.Parallel()
 	full := &corev1.ConfigMap{Data: map[string]string{"others": strings.Repeat("x", spareRoom)}}
 	passing, forbidden := errors.New("passing"), apierrors.NewForbidden(configMaps, "test", nil)
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusBadRequest, Message: "a webhook denied it"}}
 	for name, tc := range map[string]struct {
 		mode   mode
 		policy metav1.DeletionPropagation
@@ -261,15 +263,18 @@ func TestAnOwnerThatWasOrphanedIsNoted(t *testing.T) {
 		noted  bool
 		held   bool
 	}{
-		"orphaned":                        {mode: finishing, policy: metav1.DeletePropagationOrphan, noted: true},
-		"orphaned, and it had nothing":    {mode: finishing, policy: metav1.DeletePropagationOrphan, never: true},
-		"deleted":                         {mode: finishing, policy: metav1.DeletePropagationBackground},
-		"it lives, and wants nothing":     {mode: serving, policy: metav1.DeletePropagationOrphan},
-		"let go":                          {mode: retiring, policy: metav1.DeletePropagationOrphan},
-		"orphaned, and there is no room":  {mode: finishing, policy: metav1.DeletePropagationOrphan, there: full},
-		"orphaned, and nobody says where": {mode: finishing, policy: metav1.DeletePropagationOrphan, err: errNoNamespace},
-		"orphaned, and it is forbidden":   {mode: finishing, policy: metav1.DeletePropagationOrphan, err: forbidden},
-		"orphaned, and there is an error": {mode: finishing, policy: metav1.DeletePropagationOrphan, err: passing, held: true},
+		"orphaned":                          {mode: finishing, policy: metav1.DeletePropagationOrphan, noted: true},
+		"orphaned, and it had nothing":      {mode: finishing, policy: metav1.DeletePropagationOrphan, never: true},
+		"deleted":                           {mode: finishing, policy: metav1.DeletePropagationBackground},
+		"it lives, and wants nothing":       {mode: serving, policy: metav1.DeletePropagationOrphan},
+		"let go":                            {mode: retiring, policy: metav1.DeletePropagationOrphan},
+		"orphaned, and there is no room":    {mode: finishing, policy: metav1.DeletePropagationOrphan, there: full},
+		"orphaned, and nobody says where":   {mode: finishing, policy: metav1.DeletePropagationOrphan, err: errNoNamespace},
+		"orphaned, and it is forbidden":     {mode: finishing, policy: metav1.DeletePropagationOrphan, err: forbidden},
+		"orphaned, and there is an error":   {mode: finishing, policy: metav1.DeletePropagationOrphan, err: passing, held: true},
+		"orphaned, and it is denied":        {mode: finishing, policy: metav1.DeletePropagationOrphan, err: denied},
+		"orphaned, and there is a conflict": {mode: finishing, policy: metav1.DeletePropagationOrphan, err: apierrors.NewConflict(configMaps, "test", nil), held: true},
+		"orphaned, and there is much to do": {mode: finishing, policy: metav1.DeletePropagationOrphan, err: apierrors.NewTooManyRequests("later", 1), held: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

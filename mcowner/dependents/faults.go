@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 
@@ -124,4 +125,10 @@ func unlessUnserved(err error) error {
 		return nil
 	}
 	return err
+}
+
+// isRefused reports whether an API server has refused a request, as far as it is known for good.
+func isRefused(err error) bool {
+	status, is := errors.AsType[*apierrors.StatusError](err)
+	return is && status.ErrStatus.Code/100 == 4 && !isOutdated(err) && !apierrors.IsTooManyRequests(err) && status.ErrStatus.Code != http.StatusRequestTimeout
 }

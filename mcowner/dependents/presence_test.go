@@ -150,6 +150,7 @@ func TestWhatASweepFindsIsLookedAtOnce(t *testing.T) {
 		"that is noted, before a look":   {kind: pod},
 		"that is not, before a look":     {kind: secret, want: 1},
 		"of another cluster":             {kind: secret, in: "two"},
+		"that does not say its kind":     {kind: secret, owner: func(r *mcowner.Reference) { r.Dependent.Kind = "" }},
 		"of an owner that is not known":  {kind: secret, owner: func(r *mcowner.Reference) { r.Name = "b" }},
 		"of one that had the name":       {kind: secret, owner: func(r *mcowner.Reference) { r.UID = "before" }},
 		"of one in a cluster of another": {kind: secret, owner: func(r *mcowner.Reference) { r.ClusterUID = "another" }},
@@ -163,6 +164,7 @@ func TestWhatASweepFindsIsLookedAtOnce(t *testing.T) {
 			ref := ownerNamed("a")
 			o := c.ledger.of(ref.Request())
 			o.replan(&plan{owner: owner, ref: ref}, testKeys)
+			ref.Dependent.Kind = tc.kind.Kind
 			o.report("one", view{plan: o.plan}, report{look: tc.looked})
 			if tc.owner != nil {
 				tc.owner(&ref)

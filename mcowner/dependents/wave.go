@@ -79,6 +79,22 @@ func (o *ownerState) noteWaves(name mcreconcile.ClusterName, wants []wanted) {
 	}
 }
 
+// noteFound notes whether something of a kind was found in a cluster. Where there was none, it holds up no other wave although it cannot be read
+// any more: what was removed since may be what served it.
+func (o *ownerState) noteFound(name mcreconcile.ClusterName, kind schema.GroupKind, some bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch present := &o.partLocked(name).present; {
+	case some && present.waves[kind] == noWave:
+		delete(present.waves, kind)
+	case !some && !slices.Contains(present.late, kind):
+		if present.waves == nil {
+			present.waves = map[schema.GroupKind]wave{}
+		}
+		present.waves[kind] = noWave
+	}
+}
+
 // lastWaveOf returns the last wave in which a cluster may have something of these kinds, noWave if there are none. Where nothing of a kind was
 // written since the program began, it may be of any wave if others say theirs.
 func (o *ownerState) lastWaveOf(name mcreconcile.ClusterName, kinds []schema.GroupKind, others []dependent) wave {

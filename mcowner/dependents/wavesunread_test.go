@@ -66,3 +66,31 @@ func TestWavesOfAKindThatIsGoneAreForgotten(t *testing.T) {
 		t.Errorf("it is taken for one of wave %d", got)
 	}
 }
+
+// TestAKindOfWhichNothingWasLeftHoldsUpNoWave although it cannot be read any more, until something of it is wanted, or seen.
+func TestAKindOfWhichNothingWasLeftHoldsUpNoWave(t *testing.T) {
+	t.Parallel()
+	secret := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	kinds := []schema.GroupKind{secret.GroupKind()}
+	wants := []wanted{{kind: remote.Untyped(secret), wave: 3}}
+	o := newOwnerState(mcreconcile.Request{})
+	is := func(want wave, when string) {
+		t.Helper()
+		if got := o.lastWaveOf("one", kinds, nil); got != want {
+			t.Errorf("%s, it is taken for one of wave %d, want %d", when, got, want)
+		}
+	}
+	o.noteWaves("one", wants)
+	o.noteFound("one", secret.GroupKind(), true)
+	is(3, "once it was written")
+	o.noteFound("one", secret.GroupKind(), false)
+	is(noWave, "once there was none")
+	o.noteFound("one", secret.GroupKind(), true)
+	is(0, "once there is one again")
+	o.noteFound("one", secret.GroupKind(), false)
+	o.noteWaves("one", wants)
+	is(3, "once it is wanted again")
+	o.partLocked("one").present.late = kinds
+	o.noteFound("one", secret.GroupKind(), false)
+	is(3, "while a request about it may arrive late")
+}
