@@ -171,7 +171,7 @@ func (t *tombs) failed(owner mcowner.Reference, err error) error {
 func (t *tombs) has(ctx context.Context, gone mcowner.Reference) (bool, error) {
 	for _, name := range []string{t.place(gone), t.earlier()} {
 		cm, err := t.get(ctx, name)
-		if apierrors.IsNotFound(err) || errors.Is(err, errNoNamespace) {
+		if remote.IsNotThere(err, name) || errors.Is(err, errNoNamespace) {
 			continue // nothing was ever noted
 		}
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -106,6 +107,24 @@ func TestManyOwnersAreNoted(t *testing.T) {
 	if is, err := ts.has(t.Context(), ownerNamed("alive")); is || err != nil {
 		t.Errorf("one that nobody noted is: %t, %v", is, err)
 	}
+}
+
+// TestAGatewayThatFindsNothingProvesNothing: it does not say that the ConfigMap is not there.
+func TestAGatewayThatFindsNothingProvesNothing(t *testing.T) {
+	t.Parallel()
+	ts := (&shelf{}).tombs()
+	ts.reader = gateway{}
+	if is, err := ts.has(t.Context(), ownerNamed("a")); is || !apierrors.IsNotFound(err) {
+		t.Errorf("the dependents are to stay: %t, %v", is, err)
+	}
+}
+
+// gateway answers that a page is not there.
+type gateway struct{ client.Reader }
+
+// Get implements client.Reader.
+func (gateway) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", configMaps, "", "404 page not found", 0, true)
 }
 
 // drawer has ConfigMaps by their names.
