@@ -263,18 +263,20 @@ func TestAnOwnerThatWasOrphanedIsNoted(t *testing.T) {
 		noted  bool
 		held   bool
 	}{
-		"orphaned":                          {mode: finishing, policy: metav1.DeletePropagationOrphan, noted: true},
-		"orphaned, and it had nothing":      {mode: finishing, policy: metav1.DeletePropagationOrphan, never: true},
-		"deleted":                           {mode: finishing, policy: metav1.DeletePropagationBackground},
-		"it lives, and wants nothing":       {mode: serving, policy: metav1.DeletePropagationOrphan},
-		"let go":                            {mode: retiring, policy: metav1.DeletePropagationOrphan},
-		"orphaned, and there is no room":    {mode: finishing, policy: metav1.DeletePropagationOrphan, there: full},
-		"orphaned, and nobody says where":   {mode: finishing, policy: metav1.DeletePropagationOrphan, err: errNoNamespace},
-		"orphaned, and it is forbidden":     {mode: finishing, policy: metav1.DeletePropagationOrphan, err: forbidden},
-		"orphaned, and there is an error":   {mode: finishing, policy: metav1.DeletePropagationOrphan, err: passing, held: true},
-		"orphaned, and it is denied":        {mode: finishing, policy: metav1.DeletePropagationOrphan, err: denied},
-		"orphaned, and there is a conflict": {mode: finishing, policy: metav1.DeletePropagationOrphan, err: apierrors.NewConflict(configMaps, "test", nil), held: true},
-		"orphaned, and there is much to do": {mode: finishing, policy: metav1.DeletePropagationOrphan, err: apierrors.NewTooManyRequests("later", 1), held: true},
+		"orphaned":                               {mode: finishing, policy: metav1.DeletePropagationOrphan, noted: true},
+		"orphaned, and it had nothing":           {mode: finishing, policy: metav1.DeletePropagationOrphan, never: true},
+		"deleted":                                {mode: finishing, policy: metav1.DeletePropagationBackground},
+		"it lives, and wants nothing":            {mode: serving, policy: metav1.DeletePropagationOrphan},
+		"let go":                                 {mode: retiring, policy: metav1.DeletePropagationOrphan},
+		"orphaned, and there is no room":         {mode: finishing, policy: metav1.DeletePropagationOrphan, there: full},
+		"orphaned, and nobody says where":        {mode: finishing, policy: metav1.DeletePropagationOrphan, err: errNoNamespace},
+		"orphaned, and it is forbidden":          {mode: finishing, policy: metav1.DeletePropagationOrphan, err: forbidden},
+		"orphaned, and there is an error":        {mode: finishing, policy: metav1.DeletePropagationOrphan, err: passing, held: true},
+		"orphaned, and it is denied":             {mode: finishing, policy: metav1.DeletePropagationOrphan, err: denied},
+		"orphaned, and it is not known who asks": {mode: finishing, policy: metav1.DeletePropagationOrphan, err: apierrors.NewUnauthorized("expired"), held: true},
+		"orphaned, and a gateway answers":        {mode: finishing, policy: metav1.DeletePropagationOrphan, err: apierrors.NewGenericServerResponse(http.StatusForbidden, "get", configMaps, "", "no", 0, true), held: true},
+		"orphaned, and there is a conflict":      {mode: finishing, policy: metav1.DeletePropagationOrphan, err: apierrors.NewConflict(configMaps, "test", nil), held: true},
+		"orphaned, and there is much to do":      {mode: finishing, policy: metav1.DeletePropagationOrphan, err: apierrors.NewTooManyRequests("later", 1), held: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

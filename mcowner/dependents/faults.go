@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // faults are errors about several objects of one cluster. By its type they are told from one error that wraps several.
@@ -127,8 +128,9 @@ func unlessUnserved(err error) error {
 	return err
 }
 
-// isRefused reports whether an API server has refused a request, as far as it is known for good.
+// isRefused reports whether an API server has refused a request, as far as it is known for good. What is between may say the same of any.
 func isRefused(err error) bool {
 	status, is := errors.AsType[*apierrors.StatusError](err)
-	return is && status.ErrStatus.Code/100 == 4 && !isOutdated(err) && !apierrors.IsTooManyRequests(err) && status.ErrStatus.Code != http.StatusRequestTimeout
+	passes := isOutdated(err) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || is && status.ErrStatus.Code == http.StatusRequestTimeout
+	return is && status.ErrStatus.Code/100 == 4 && !passes && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -51,7 +51,7 @@ func (p *placement) known(ctx context.Context, kinds []remote.Kind) (found []dep
 			}
 			continue
 		}
-		p.o.noteFound(p.at.Name(), k.GroupKind(), len(objs) > 0)
+		p.o.noteRead(p.at, k.GroupKind(), len(objs) > 0)
 		for _, obj := range objs {
 			found = append(found, dependent{k, obj})
 		}
@@ -144,7 +144,7 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 			all = append(all, more...)
 		}
 		if err == nil {
-			p.o.noteFound(p.at.Name(), k.GroupKind(), len(all) > before)
+			p.o.noteRead(p.at, k.GroupKind(), len(all) > before)
 		}
 		if len(all) > before {
 			err = together(err, p.watchGoing(ctx, k))

@@ -36,6 +36,9 @@ type kindsPresent struct {
 	late []schema.GroupKind
 	// waves are the last ones in which something of a kind was written since the program began.
 	waves map[schema.GroupKind]wave
+	// empty are kinds of which there was nothing when they were read last, in the engagement or guest emptyIn.
+	empty   map[schema.GroupKind]bool
+	emptyIn any
 	// running is how many runs may put something there.
 	running int
 }
@@ -45,6 +48,7 @@ func (k *kindsPresent) has(kind schema.GroupKind) bool { return hasKind(k.kinds,
 func (k *kindsPresent) add(gvk schema.GroupVersionKind) {
 	k.remove(gvk.GroupKind()) // it may have been in another version
 	k.kinds = append(k.kinds, gvk)
+	delete(k.empty, gvk.GroupKind())
 }
 
 // see is add for what was seen, which stays in the version in which it was added first.
@@ -55,6 +59,7 @@ func (k *kindsPresent) see(gvk schema.GroupVersionKind) {
 	if !slices.Contains(k.seen, gvk.GroupKind()) {
 		k.seen = append(k.seen, gvk.GroupKind())
 	}
+	delete(k.empty, gvk.GroupKind())
 }
 
 func (k *kindsPresent) remove(kind schema.GroupKind) {
@@ -397,7 +402,6 @@ func (p *placement) kindsWanted(wants []wanted) []schema.GroupVersionKind {
 func (p *placement) readWanted(ctx context.Context, wants []wanted, found *[]dependent, unknown map[schema.GroupKind]error) {
 	kinds := p.kindsWanted(wants)
 	p.o.wants(p.at.Name(), kinds)
-	p.o.noteWaves(p.at.Name(), wants)
 	var more []remote.Kind
 	for _, gvk := range kinds {
 		if k := p.engine.kindNoted(gvk); unknown[k.GroupKind()] == nil && !p.read[k.GroupVersionKind] {
@@ -410,4 +414,5 @@ func (p *placement) readWanted(ctx context.Context, wants []wanted, found *[]dep
 	}
 	*found = append(slices.DeleteFunc(*found, isAgain), also...)
 	maps.Copy(unknown, why)
+	p.o.noteWaves(p.at.Name(), wants)
 }

@@ -125,7 +125,7 @@ func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
 func (t *tombs) putWithin(ctx context.Context, owner mcowner.Reference, room int) error {
 	cm, err := t.get(ctx, t.place(owner))
 	there := err == nil
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !remote.IsNotThere(err, t.place(owner)) {
 		return t.failed(owner, err)
 	}
 	before := cm.DeepCopy()

@@ -117,6 +117,9 @@ func TestAGatewayThatFindsNothingProvesNothing(t *testing.T) {
 	if is, err := ts.has(t.Context(), ownerNamed("a")); is || !apierrors.IsNotFound(err) {
 		t.Errorf("the dependents are to stay: %t, %v", is, err)
 	}
+	if err := ts.put(t.Context(), ownerNamed("a")); !apierrors.IsNotFound(err) {
+		t.Errorf("it is noted: %v", err)
+	}
 }
 
 // gateway answers that a page is not there.

@@ -8,10 +8,12 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -76,35 +78,38 @@ func (o *ownerState) noteWaves(name mcreconcile.ClusterName, wants []wanted) {
 		if before, is := present.waves[w.kind.GroupKind()]; w.err == nil && (!is || w.wave > before) {
 			present.waves[w.kind.GroupKind()] = w.wave
 		}
+		delete(present.empty, w.kind.GroupKind())
 	}
 }
 
-// noteFound notes whether something of a kind was found in a cluster. Where there was none, it holds up no other wave although it cannot be read
-// any more: what was removed since may be what served it.
-func (o *ownerState) noteFound(name mcreconcile.ClusterName, kind schema.GroupKind, some bool) {
+// noteRead notes whether something of a kind was there when it was read. Where there was nothing, the kind holds up no other wave although it
+// cannot be read any more: what was removed since may be what served it.
+func (o *ownerState) noteRead(at remote.Session, kind schema.GroupKind, some bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch present := &o.partLocked(name).present; {
-	case some && present.waves[kind] == noWave:
-		delete(present.waves, kind)
-	case !some && !slices.Contains(present.late, kind):
-		if present.waves == nil {
-			present.waves = map[schema.GroupKind]wave{}
-		}
-		present.waves[kind] = noWave
+	present := &o.partLocked(at.Name()).present
+	if present.empty == nil || present.emptyIn != at.Life() || len(present.empty) >= record.MostKinds {
+		present.empty, present.emptyIn = map[schema.GroupKind]bool{}, at.Life()
+	}
+	delete(present.empty, kind)
+	if !some && !slices.Contains(present.late, kind) { // the kind may be part of a longer text, which is not to be kept
+		present.empty[schema.GroupKind{Group: strings.Clone(kind.Group), Kind: strings.Clone(kind.Kind)}] = true
 	}
 }
 
 // lastWaveOf returns the last wave in which a cluster may have something of these kinds, noWave if there are none. Where nothing of a kind was
 // written since the program began, it may be of any wave if others say theirs.
-func (o *ownerState) lastWaveOf(name mcreconcile.ClusterName, kinds []schema.GroupKind, others []dependent) wave {
+func (o *ownerState) lastWaveOf(at remote.Session, kinds []schema.GroupKind, others []dependent) wave {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	present := &o.partLocked(at.Name()).present
 	saysWave := func(d dependent) bool { _, says := d.obj.GetAnnotations()[WaveAnnotation]; return says }
 	last := noWave
 	for _, kind := range kinds {
-		w, known := o.partLocked(name).present.waves[kind]
+		w, known := present.waves[kind]
 		switch {
+		case present.emptyIn == at.Life() && present.empty[kind]:
+			continue
 		case !known && slices.ContainsFunc(others, saysWave):
 			return math.MaxInt64
 		case !known:
@@ -210,7 +215,7 @@ func lastOf(all []dependent, unread wave) (now, later []dependent) {
 // looks after.
 func (p *placement) toGo(all []dependent) (now, later []dependent) {
 	unread := slices.AppendSeq(slices.Clone(p.unread), maps.Keys(p.unasked))
-	return lastOf(all, p.o.lastWaveOf(p.at.Name(), unread, all))
+	return lastOf(all, p.o.lastWaveOf(p.at, unread, all))
 }
 
 // noteUnread notes kinds that could not be read, unless it is known that the owner has nothing of them.

@@ -1,12 +1,15 @@
 package dependents
 
 import (
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -62,35 +65,50 @@ func TestWavesOfAKindThatIsGoneAreForgotten(t *testing.T) {
 	o.wants("one", []schema.GroupVersionKind{secret})
 	o.noteWaves("one", []wanted{{kind: remote.Untyped(secret), wave: 3, obj: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}})
 	o.parts["one"].present.note(&kindsLook{none: []schema.GroupKind{secret.GroupKind()}})
-	if got := o.lastWaveOf("one", []schema.GroupKind{secret.GroupKind()}, nil); got != 0 {
+	if got := o.lastWaveOf(remote.Session{ID: mcowner.ByName("one")}, []schema.GroupKind{secret.GroupKind()}, nil); got != 0 {
 		t.Errorf("it is taken for one of wave %d", got)
 	}
 }
 
-// TestAKindOfWhichNothingWasLeftHoldsUpNoWave although it cannot be read any more, until something of it is wanted, or seen.
+// TestAKindOfWhichNothingWasLeftHoldsUpNoWave although it cannot be read any more, until something of it is wanted, or seen, or the cluster is
+// another session's.
 func TestAKindOfWhichNothingWasLeftHoldsUpNoWave(t *testing.T) {
 	t.Parallel()
 	secret := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	kinds := []schema.GroupKind{secret.GroupKind()}
 	wants := []wanted{{kind: remote.Untyped(secret), wave: 3}}
-	o := newOwnerState(mcreconcile.Request{})
+	o, at := newOwnerState(mcreconcile.Request{}), placing().at
+	present := &o.partLocked(at.Name()).present
 	is := func(want wave, when string) {
 		t.Helper()
-		if got := o.lastWaveOf("one", kinds, nil); got != want {
+		if got := o.lastWaveOf(at, kinds, nil); got != want {
 			t.Errorf("%s, it is taken for one of wave %d, want %d", when, got, want)
 		}
 	}
-	o.noteWaves("one", wants)
-	o.noteFound("one", secret.GroupKind(), true)
+	o.noteWaves(at.Name(), wants)
+	o.noteRead(at, secret.GroupKind(), true)
 	is(3, "once it was written")
-	o.noteFound("one", secret.GroupKind(), false)
-	is(noWave, "once there was none")
-	o.noteFound("one", secret.GroupKind(), true)
-	is(0, "once there is one again")
-	o.noteFound("one", secret.GroupKind(), false)
-	o.noteWaves("one", wants)
-	is(3, "once it is wanted again")
-	o.partLocked("one").present.late = kinds
-	o.noteFound("one", secret.GroupKind(), false)
+	for name, comes := range map[string]func(){
+		"read":   func() { o.noteRead(at, secret.GroupKind(), true) },
+		"seen":   func() { o.sees(at.Name(), secret) },
+		"wanted": func() { o.noteWaves(at.Name(), wants) },
+		"likely": func() { o.wants(at.Name(), []schema.GroupVersionKind{secret}) },
+	} {
+		o.noteRead(at, secret.GroupKind(), false)
+		is(noWave, "once there was none")
+		comes()
+		is(3, "once it is "+name)
+	}
+	o.noteRead(at, secret.GroupKind(), false)
+	present.emptyIn = "another"
+	is(3, "in another session")
+	present.late = kinds
+	o.noteRead(at, secret.GroupKind(), false)
 	is(3, "while a request about it may arrive late")
+	for i := range 2 * record.MostKinds {
+		o.noteRead(at, schema.GroupKind{Kind: strconv.Itoa(i)}, false)
+	}
+	if n := len(present.empty); n > record.MostKinds {
+		t.Errorf("%d kinds are kept", n)
+	}
 }
