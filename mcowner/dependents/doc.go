@@ -24,7 +24,7 @@ package dependents
 // Where things are, for those who work on them:
 //
 //   - what users give: reconciler.go, policy.go, rollout.go, and setup.go, which makes an engine of it
-//   - an owner: controller.go reads it and plans; plan.go, ownerstate.go, part.go (in one cluster) and ownersites.go are what is known of it; ledger.go has all owners
+//   - an owner: controller.go reads it and plans; plan.go, ownerstate.go, part.go and ownersites.go are what is known of it; ledger.go has all owners
 //   - work in a cluster: work.go is what is queued; place.go begins and concludes it; visit.go and glean.go do it in members of other replicas
 //   - what is there: kindshere.go, presence.go and absences.go say of which kinds, found.go lists it, snapshot.go without a cache
 //   - what is to be there: wanted.go and configuration.go; apply.go goes through it by wave.go, and object.go writes one object
