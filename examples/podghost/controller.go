@@ -42,7 +42,7 @@ func addPodGhosts(mgr mcmanager.Manager, namespace string, sweep time.Duration) 
 	return mgr.Add(&orphans.Collector{
 		Name: "podghost", Manager: mgr, Fleet: fleetName,
 		Owners: []client.Object{metadataOfPod()}, Kinds: []client.Object{&PodGhost{}},
-		DependentsIn: mcowner.Clusters{Local: true}, Namespaces: []string{namespace},
+		DependentsIn: mcowner.Clusters{Local: true}, Namespaces: []string{namespace}, Cached: true,
 		Sweep: orphans.Sweep{Interval: sweep},
 	})
 }

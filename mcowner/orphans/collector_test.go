@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -38,7 +40,18 @@ func TestMain(m *testing.M) {
 // orphan creates a ConfigMap whose owner in the local cluster is not there.
 func orphan(t *testing.T, cp *mctest.ControlPlane, name string) *corev1.ConfigMap {
 	t.Helper()
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	return orphanIn(t, cp, metav1.NamespaceDefault, name)
+}
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return obj
+}
+
+func orphanIn(t *testing.T, cp *mctest.ControlPlane, namespace, name string) *corev1.ConfigMap {
+	t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	gone := mcowner.Reference{Fleet: "test", APIVersion: "v1", Kind: "ConfigMap", Namespace: metav1.NamespaceDefault, Name: "gone", UID: "1"}
 	if err := mcowner.SetControllerReference(gone, cm, mcowner.ByName(fleet.ClusterName(cp.Name))); err != nil {
 		t.Fatal(err)
@@ -61,22 +74,36 @@ func isGone(t *testing.T, cp *mctest.ControlPlane, cm *corev1.ConfigMap) bool {
 // collect runs a manager with a collector of ConfigMaps until the test ends, whose own cluster is local. Members are held as hold says.
 func collect(t *testing.T, local *rest.Config, members []*mctest.ControlPlane, hold func(fleet.ClusterName) fleet.Hold) mcmanager.Manager {
 	t.Helper()
-	provider := &fleettest.Provider{}
+	configs := map[fleet.ClusterName]*rest.Config{}
 	for _, cp := range members {
-		if err := provider.Set(fleet.Member{Name: fleet.ClusterName(cp.Name), Config: cp.Config(), Revision: "1"}); err != nil {
+		configs[fleet.ClusterName(cp.Name)] = cp.Config()
+	}
+	configMaps := []client.Object{&corev1.ConfigMap{}}
+	return runs(t, local, configs, mcmanager.Options{}, hold, &orphans.Collector{
+		Name: t.Name(), Fleet: "test", Owners: configMaps, Kinds: configMaps, Sweep: orphans.Sweep{Interval: 20 * time.Millisecond, QPS: 1000},
+	})
+}
+
+// runs runs a manager with a collector until the test ends.
+func runs(
+	t *testing.T, local *rest.Config, members map[fleet.ClusterName]*rest.Config, options mcmanager.Options,
+	hold func(fleet.ClusterName) fleet.Hold, c *orphans.Collector,
+) mcmanager.Manager {
+	t.Helper()
+	provider := &fleettest.Provider{}
+	for name, config := range members {
+		if err := provider.Set(fleet.Member{Name: name, Config: config, Revision: "1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mgr, err := mcmanager.New(local, provider, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	options.Metrics = metricsserver.Options{BindAddress: "0"}
+	mgr, err := mcmanager.New(local, provider, options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mgr.GetFleet().HoldBy(hold)
-	configMaps := []client.Object{&corev1.ConfigMap{}}
-	err = mgr.Add(&orphans.Collector{
-		Name: t.Name(), Manager: mgr, Fleet: "test", Owners: configMaps, Kinds: configMaps, Sweep: orphans.Sweep{Interval: 20 * time.Millisecond, QPS: 1000},
-	})
-	if err != nil {
+	c.Manager = mgr
+	if err := mgr.Add(c); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -171,6 +198,59 @@ func TestAPauseThatBeginsWhileAMemberIsSweptKeepsItsOrphans(t *testing.T) {
 	isSwept(t, other)
 	if isGone(t, swept, stays) {
 		t.Error("a dependent was removed from a member that is paused")
+	}
+}
+
+// lists is a transport that counts lists of what carries the label of an installation.
+type lists struct {
+	http.RoundTripper
+
+	count *atomic.Int32
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l lists) RoundTrip(req *http.Request) (*http.Response, error) {
+	if q := req.URL.Query(); q.Get("watch") == "" && strings.Contains(q.Get("labelSelector"), mcowner.FleetLabel) {
+		l.count.Add(1)
+	}
+	return l.RoundTripper.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets client-go find the transport.
+func (l lists) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
+
+// TestACachedCollectorListsOnce although it sweeps all the time: the cache tells of what comes later. Of a kind that the member does not
+// serve, and of other namespaces, it says nothing.
+func TestACachedCollectorListsOnce(t *testing.T) {
+	t.Parallel()
+	f := pool.Start(t, mctest.Options{Clusters: 1})
+	cp, config := f.Members[0], f.Members[0].Config()
+	var count atomic.Int32
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return lists{rt, &count} })
+	var failed atomic.Int32
+	logger := funcr.New(func(_, args string) {
+		if strings.Contains(args, "Unserved") && strings.Contains(args, "swe") { // the fleet tells of it by itself
+			failed.Add(1)
+		}
+	}, funcr.Options{Verbosity: 1})
+	unserved := metadataOf("Unserved")
+	elsewhere := orphanIn(t, cp, metav1.NamespaceSystem, "elsewhere")
+	runs(t, f.Local.Config(), map[fleet.ClusterName]*rest.Config{fleet.ClusterName(cp.Name): config}, mcmanager.Options{Logger: logger},
+		func(fleet.ClusterName) fleet.Hold { return fleet.Hold{} },
+		&orphans.Collector{
+			Name: t.Name(), Fleet: "test", Owners: []client.Object{&corev1.ConfigMap{}}, Kinds: []client.Object{unserved, metadataOf("ConfigMap")},
+			DependentsIn: mcowner.Clusters{Members: labels.Everything()}, Namespaces: []string{metav1.NamespaceDefault},
+			Cached: true, Sweep: orphans.Sweep{Interval: 20 * time.Millisecond, QPS: 1000},
+		})
+	isSwept(t, cp)
+	if n := count.Load(); n > 1 {
+		t.Errorf("the member was asked for %d lists, want one", n)
+	}
+	if isGone(t, cp, elsewhere) {
+		t.Error("a dependent in another namespace was removed")
+	}
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d sweeps failed for a kind that is not served", n)
 	}
 }
 

@@ -13,14 +13,16 @@ import (
 
 var mgr mcmanager.Manager // of mcmanager.New
 
-// A controller that sets references by hand has its own collector.
+// A controller that sets references by hand, and watches what it owns, has its own collector.
 func ExampleCollector() {
 	err := mgr.Add(&orphans.Collector{
-		Manager: mgr,
-		Fleet:   "payments",
-		Owners:  []client.Object{&appsv1.Deployment{}},
-		Kinds:   []client.Object{&corev1.ConfigMap{}},
-		Sweep:   orphans.Sweep{DryRun: true},
+		Manager:    mgr,
+		Fleet:      "payments",
+		Controller: "settings", // mcowner.Reference.Manager of what it owns
+		Owners:     []client.Object{&appsv1.Deployment{}},
+		Kinds:      []client.Object{&corev1.ConfigMap{}},
+		Cached:     true,
+		Sweep:      orphans.Sweep{DryRun: true}, // until the log says what one expects
 	})
 	if err != nil {
 		log.Fatal(err)

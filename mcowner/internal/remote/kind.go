@@ -53,8 +53,13 @@ func (k Kind) NewObject() client.Object {
 func (k Kind) NewList(scheme *runtime.Scheme) (client.ObjectList, error) {
 	gvk := k.GroupVersionKind
 	gvk.Kind += "List"
-	if _, ok := k.Proto.(runtime.Unstructured); ok {
+	switch k.Proto.(type) {
+	case runtime.Unstructured:
 		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk)
+		return list, nil
+	case *metav1.PartialObjectMetadata:
+		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(gvk)
 		return list, nil
 	}

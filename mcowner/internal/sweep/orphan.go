@@ -34,7 +34,7 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 	references, err := k.References(obj, at.ID)
 	if err = cmp.Or(paths.CheckNames(obj.GetNamespace(), obj.GetName()), err); err != nil {
 		found.unproven++
-		log.V(1).Info("Left a dependent alone", "why", err.Error())
+		log.V(1).Info("Left a dependent alone", "why", told(err))
 		return
 	}
 	removal := log
@@ -84,7 +84,7 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	is, err := s.prove(ctx, owner, in, found)
 	if err != nil {
 		found.unproven++
-		log.V(1).Info("Left a dependent alone", "owner", owner.String(), "why", err.Error())
+		log.V(1).Info("Left a dependent alone", "owner", owner.String(), "why", told(err))
 	}
 	if errors.Is(err, errAnotherCluster) {
 		found.strange[owner.Cluster]++

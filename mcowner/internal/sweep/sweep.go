@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -65,8 +66,15 @@ type findings struct {
 	alive map[ownerKey]struct{}
 }
 
-// mostTold is how many errors of single dependents are told of a sweep. Where removals are refused, each dependent has one.
-const mostTold = 10
+const (
+	// mostTold is how many errors of single dependents are told of a sweep. Where removals are refused, each dependent has one.
+	mostTold = 10
+	// longestError is how much of each is told, and longestTold of them all, in bytes. Servers answer whatever they like.
+	longestError, longestTold = 400, 4 << 10
+)
+
+// told returns an error as logs have it.
+func told(err error) string { return oneline.Text(err.Error(), longestTold) }
 
 // failed notes an error of a single dependent.
 func (f *findings) failed(err error) {
@@ -74,7 +82,7 @@ func (f *findings) failed(err error) {
 		f.more++
 		return
 	}
-	f.errs = append(f.errs, err)
+	f.errs = append(f.errs, oneline.Error(err, longestError))
 }
 
 // failures returns the errors of single dependents.
@@ -145,10 +153,10 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	case ctx.Err() != nil:
 		return
 	case errors.Is(err, fleet.ErrNotReady), remote.IsAway(err): // also where a kind cannot be read, which the fleet tells
-		s.log.V(1).Info("Not swept", "cluster", name, "why", err.Error())
+		s.log.V(1).Info("Not swept", "cluster", name, "why", told(err))
 		return
 	case err != nil:
-		s.log.Info("Could not sweep all of a cluster; trying again with the next sweep", "cluster", name, "error", err.Error())
+		s.log.Info("Could not sweep all of a cluster; trying again with the next sweep", "cluster", name, "error", told(err))
 	}
 	s.tell(c, err)
 }
@@ -205,17 +213,37 @@ func (s *Sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Ki
 	if !s.Watched(c.name, k.GroupVersionKind) {
 		return false, nil
 	}
+	namespaces := s.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range namespaces {
+		list, err := s.cached(ctx, at, k, namespace)
+		if meta.IsNoMatchError(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading %s of %s: %w", k.GroupKind(), at, err)
+		}
+		err = meta.EachListItem(list, func(item runtime.Object) error {
+			return do(item.(client.Object)) //nolint:forcetypeassert // so are all that caches have
+		})
+		if err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// cached returns what the cache of a cluster has of a kind in a namespace.
+func (s *Sweeper) cached(ctx context.Context, at remote.Session, k remote.Kind, namespace string) (client.ObjectList, error) {
 	list, err := k.NewList(s.Manager.GetScheme())
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	bounded, cancel := s.access.Bound(ctx)
+	ctx, cancel := s.access.Bound(ctx)
 	defer cancel()
-	err = at.Cluster.GetCache().List(bounded, list, client.MatchingLabels{mcowner.FleetLabel: s.Fleet}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return false, fmt.Errorf("reading %s of %s: %w", k.GroupKind(), at, err)
-	}
-	return true, meta.EachListItem(list, func(item runtime.Object) error {
-		return do(item.(client.Object)) //nolint:forcetypeassert // so are all that caches have
-	})
+	ours := client.MatchingLabels{mcowner.FleetLabel: s.Fleet}
+	err = at.Cluster.GetCache().List(ctx, list, ours, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	return list, err
 }
