@@ -155,7 +155,7 @@ var (
 	inline   = regexp.MustCompile("`([^`\n]+)`")
 	goFile   = regexp.MustCompile(`^[\w./-]+/[\w.-]+\.go$|^[\w-]+/$`)
 	testName = regexp.MustCompile(`^Test[A-Z]\w+$`)
-	symbol   = regexp.MustCompile(`^(fleet|mc[a-z]+|kubeconfig|objects|capi|clusterprofile|composite|contexts|dependents|kind|namespaces|providertest|reference|static|upstream)\.([A-Z]\w*)(?:\.([A-Z]\w*))?\b`)
+	symbol   = regexp.MustCompile(`^(fleet|mc[a-z]+|kubeconfig|objects|capi|clusterprofile|composite|contexts|dependents|kind|namespaces|orphans|providertest|reference|static|upstream)\.([A-Z]\w*)(?:\.([A-Z]\w*))?\b`)
 )
 
 // TestWhatPagesNameExists: files, tests, and what the packages export.
@@ -166,7 +166,8 @@ func TestWhatPagesNameExists(t *testing.T) {
 		"fleet": "fleet", "providers/kubeconfig": "kubeconfig", "providers/objects": "objects", "mctest": "mctest",
 		"mcreconcile": "mcreconcile", "mcsource": "mcsource", "mchandler": "mchandler", "mcbuilder": "mcbuilder",
 		"mcmanager": "mcmanager", "mcqueue": "mcqueue", "mcwebhook": "mcwebhook", "mcowner": "mcowner", "mcowner/dependents": "dependents",
-		"providers/capi": "capi", "providers/clusterprofile": "clusterprofile", "providers/composite": "composite",
+		"mcowner/orphans": "orphans",
+		"providers/capi":  "capi", "providers/clusterprofile": "clusterprofile", "providers/composite": "composite",
 		"providers/contexts": "contexts", "providers/kind": "kind", "providers/namespaces": "namespaces",
 		"providers/providertest": "providertest", "providers/reference": "reference", "providers/static": "static", "providers/upstream": "upstream",
 	} {

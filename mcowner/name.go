@@ -13,7 +13,7 @@ const suffixLength = 12
 // UniqueName makes a name for a dependent of what tells its owner from others, such as the owner's cluster, namespace
 // and name: these joined with dashes, and a hash of them. Parts that differ make names that differ, also where the
 // joined parts are equal or are cut off. The name is a DNS label of at most maxLength characters, which should be 63 or
-// fewer and must be more than 13.
+// fewer and must be more than 13: it panics where there is no room for a hash.
 func UniqueName(maxLength int, parts ...string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", parts)) // quoted, so that no other parts look the same
 	suffix := hex.EncodeToString(sum[:])[:suffixLength]

@@ -74,7 +74,7 @@ type Reconciler[T client.Object] struct {
 	// Status is given what came of it, ordered by cluster, and writes to the status of the owner, which is stored if that
 	// changed anything. It is called while the owner is being deleted too. Results of many clusters are gathered for up to a
 	// second. A kind that the local cluster serves without the status subresource is an error of the set-up, if owners are there; in
-	// members, their owners have an event that says so. Default: the status is left alone.
+	// members, and for a type without a field Status, owners have an event that says so. Default: the status is left alone.
 	Status func(ctx context.Context, owner T, results []Result) error
 
 	// Rollout limits how many clusters of an owner are changed at once. Default: all are.

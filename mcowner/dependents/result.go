@@ -36,7 +36,7 @@ type Result struct {
 	// Stuck says that the cluster is pending, waits or has something that is not ready, for longer than [Rollout.ProgressDeadline].
 	Stuck bool
 
-	// Since is when Err and Unready became what they are, in what they say.
+	// Since is when Err and Unready became what they are, in what they say. A restart begins anew.
 	Since time.Time
 }
 
@@ -64,7 +64,7 @@ type ObjectResult struct {
 	State State
 	// Err says why the object is not as desired, nil if it is. It is no longer than that of a Result.
 	Err error
-	// Since is when State became what it is.
+	// Since is when State became what it is. A restart begins anew.
 	Since time.Time
 	// Object is the dependent as last seen, nil if it is not there, or not the owner's, or could not be read in its type of Kinds. If it is
 	// being deleted, it may be the metadata alone. It is shared, and must not be changed.
