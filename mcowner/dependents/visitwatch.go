@@ -309,12 +309,8 @@ func (w *visitWatch) listed() (news bool) {
 // news has the owners of a dependent worked on, and what waits for it.
 func (w *visitWatch) news(name types.NamespacedName, owners ...mcreconcile.Request) {
 	c := w.all.engine
-	for _, owner := range owners {
-		c.ledger.saw(owner, w.in, w.kind.GroupVersionKind)
-	}
-	waiting := c.ledger.waitingFor(dependentKey{w.in, w.kind.GroupKind(), name})
-	for _, owner := range append(waiting, owners...) {
-		c.works.add(c.placing(owner, w.in))
+	for _, found := range c.watches.newsOf(w.in, w.kind, name, owners) {
+		c.works.add(found)
 	}
 }
 
@@ -325,7 +321,7 @@ type dependentsSeen struct {
 	seen   map[types.NamespacedName]visitSeen
 }
 
-// visitSeen is what is kept of a dependent.
+// visitSeen is what is kept of a dependent. Of its owners those of other replicas are kept too: they may be this one's when it goes.
 type visitSeen struct {
 	uid     types.UID
 	version string

@@ -3,11 +3,11 @@ package dependents
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -127,22 +127,26 @@ func (w *watches) isWatched(in mcreconcile.ClusterName, kind schema.GroupVersion
 func (w *watches) handler(k remote.Kind) mchandler.TypedHandlerFunc[client.Object, work] {
 	return func(in mcreconcile.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, work] {
 		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []work {
-			waiting := w.ledger.waitingFor(dependentKey{cluster: in, kind: k.GroupKind(), name: client.ObjectKeyFromObject(obj)})
-			having := w.ownersOf(k, obj, in)
-			for _, owner := range having {
-				w.ledger.saw(owner, in, k.GroupVersionKind)
-			}
-			owners := slices.Concat(waiting, having)
-			all := make([]work, len(owners))
-			for i, owner := range owners {
-				all[i] = w.placing(owner, in)
-			}
-			return all
+			return w.newsOf(in, k, client.ObjectKeyFromObject(obj), w.ownersOf(k, obj, in))
 		})
 	}
 }
 
-// ownersOf returns those owners of an object that are this replica's to work on.
+// newsOf returns the work on an object of which there is news: for those of its owners that are this replica's, and for what waits for it.
+func (w *watches) newsOf(in mcreconcile.ClusterName, k remote.Kind, name types.NamespacedName, owners []mcreconcile.Request) (all []work) {
+	for _, owner := range w.ledger.waitingFor(dependentKey{cluster: in, kind: k.GroupKind(), name: name}) {
+		all = append(all, w.placing(owner, in))
+	}
+	for _, owner := range owners {
+		if !w.isOthers(owner.ClusterName) {
+			w.ledger.saw(owner, in, k.GroupVersionKind)
+			all = append(all, w.placing(owner, in))
+		}
+	}
+	return all
+}
+
+// ownersOf returns the owners of an object that are this controller's, whichever replica works on them.
 func (w *watches) ownersOf(k remote.Kind, obj client.Object, in mcreconcile.ClusterName) (owners []mcreconcile.Request) {
 	shared := k.GroupKind() == namespaceKind
 	references, err := k.References(obj, mcowner.ClusterID{Name: in})
@@ -150,8 +154,7 @@ func (w *watches) ownersOf(k remote.Kind, obj client.Object, in mcreconcile.Clus
 		return nil // what cannot be read is nobody's
 	}
 	for _, r := range references {
-		ours := (r.Controller || shared) && (r.Fleet == w.fleet && r.Manager == w.manager || r.Fleet == "")
-		if ours && !w.isOthers(r.Cluster) {
+		if (r.Controller || shared) && (r.Fleet == w.fleet && r.Manager == w.manager || r.Fleet == "") {
 			owners = append(owners, r.Request())
 		}
 	}
