@@ -154,6 +154,15 @@ func (l *ledger) endTenure(name mcreconcile.ClusterName, epoch int64) {
 	}
 }
 
+// dropTenure forgets the tenure of a name that is no member's any more, unless it is one's again by now: its owners may be known already.
+func (l *ledger) dropTenure(name mcreconcile.ClusterName, isMember func() bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !isMember() {
+		delete(l.tenures, name)
+	}
+}
+
 func nobody(*ownerState) bool { return false }
 
 func (l *ledger) forgetOriginLocked(name mcreconcile.ClusterName, but func(*ownerState) bool) {

@@ -66,10 +66,7 @@ func (m members) follow(ctx context.Context) {
 		}
 		if change.Status.State == "" {
 			delete(before, name)
-			m.access.Forget(name)
-			m.forgetOrigin(name)
-			m.ledger.absent(name)
-			m.changed(name, true)
+			m.removed(name)
 			continue
 		}
 		m.ledger.present(record.Site{Name: name})
@@ -89,6 +86,15 @@ func (m members) follow(ctx context.Context) {
 		before[name] = now
 		m.compare(name, last, now)
 	}
+}
+
+// removed sees to a name that is no member's any more.
+func (m members) removed(name mcreconcile.ClusterName) {
+	m.access.Forget(name)
+	m.forgetOrigin(name)
+	m.ledger.absent(name)
+	m.ledger.dropTenure(name, func() bool { _, is := m.access.Manager.GetFleet().Status(name); return is })
+	m.changed(name, true)
 }
 
 // forgetOrigin drops the owners of a name that is no member's any more, or another cluster's.

@@ -1,0 +1,76 @@
+package dependents
+
+import (
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// TestWhatAVisitWatchHasSeenHoldsAfterOwnersMoved: an owner's cluster was another replica's when its dependent was listed, and is this
+// one's when that is deleted.
+func TestWhatAVisitWatchHasSeenHoldsAfterOwnersMoved(t *testing.T) {
+	t.Parallel()
+	c := placing().engine
+	c.works = &feed[work]{}
+	c.watches = newWatches(c.cfg.fleet, c.cfg.name, nil, c.ledger)
+	others := true
+	c.watches.placing, c.watches.isOthers = c.placing, func(mcreconcile.ClusterName) bool { return others }
+	kind := remote.Untyped(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+	seen := &dependentsSeen{of: &visitWatch{all: newVisitWatches(c), in: at.Name, kind: kind, tried: make(chan struct{}), unlisted: 1}}
+	dependent := &metav1.PartialObjectMetadata{ObjectMeta: owned(t, ownerNamed("a")).ObjectMeta}
+	_ = seen.Replace([]any{dependent}, "1") // it has no errors
+	dependent.ResourceVersion = "2"
+	_ = seen.Update(dependent)
+	if n := len(c.works.early); n != 0 {
+		t.Errorf("there are %d requests for an owner that another replica works on", n)
+	}
+	others = false
+	_ = seen.Delete(dependent)
+	if n := len(c.works.early); n != 1 {
+		t.Errorf("there are %d requests once it is deleted, want one for the owner", n)
+	}
+}
+
+// hubOf is a hub whose fleet runs.
+type hubOf struct {
+	hub
+	fleet *fleet.Fleet
+}
+
+// GetFleet implements mcmanager.Manager.
+func (h *hubOf) GetFleet() *fleet.Fleet { return h.fleet }
+
+// TestNothingIsKeptOfAClusterThatIsGone: neither that it is to be visited, nor in which tenure its owners were read, unless it is back.
+func TestNothingIsKeptOfAClusterThatIsGone(t *testing.T) {
+	t.Parallel()
+	f, _ := fleettest.Run(t, fleet.Options{})
+	c := &engine{ledger: newLedger(), access: &remote.Access{Manager: &hubOf{fleet: f.Fleet}}, works: &feed[work]{}, deletions: &deletions{}}
+	visits := work{requestFor("hub", "a"), "b", visit}
+	o := c.ledger.of(visits.owner)
+	if err := f.Set(fleet.Member{Name: visits.in, Err: errors.New("away")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.visit(t.Context(), visits); !errors.Is(err, fleet.ErrNotReady) || len(o.toVisit()) != 1 {
+		t.Errorf("a visit has failed: %v; %v are to be visited again, want the cluster", err, o.toVisit())
+	}
+	c.ledger.inTenure(visits.in, 7)
+	m := members{c}
+	m.removed(visits.in)
+	if len(c.ledger.tenures) != 1 {
+		t.Error("the tenure of a cluster that is back is not known")
+	}
+	<-f.Remove(visits.in)
+	if _, err := c.visit(t.Context(), visits); !errors.Is(err, fleet.ErrGone) || len(o.toVisit()) != 0 {
+		t.Errorf("a visit has failed: %v; %v are to be visited again, want none", err, o.toVisit())
+	}
+	if m.removed(visits.in); len(c.ledger.tenures) != 0 {
+		t.Error("the tenure of a cluster that is gone is known")
+	}
+}
