@@ -53,8 +53,10 @@ func (m *member) untilFilesAreRead() time.Duration {
 }
 
 // filesChanged reports whether the engagement has other certificates than those in the files that its config names.
-func (m *member) filesChanged(described Member) bool {
-	read := m.files()
+func (m *member) filesChanged(described Member) bool { return m.areOthers(m.files(), described) }
+
+// areOthers reports whether other certificates than these are in the files that a description names.
+func (m *member) areOthers(read files, described Member) bool {
 	if read == (files{}) {
 		return false
 	}

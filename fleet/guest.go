@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
@@ -26,6 +26,12 @@ type Guest struct {
 	described string
 	ctx       context.Context //nolint:containedctx // it is the life of this very object
 	cancel    context.CancelCauseFunc
+	config    atomic.Pointer[rest.Config]
+
+	// Guarded by fleet.mu. news has a token when the member is described otherwise; it is nil for a guest that cannot be renewed, or not
+	// yet. interrupt ends the attempt to renew it that is under way.
+	news      chan struct{}
+	interrupt context.CancelFunc
 }
 
 // Client returns the client. Its reads ask the server. It has the options of members' clients, such as DryRun.
@@ -46,9 +52,10 @@ func (g *Guest) IdentityNow(ctx context.Context) (string, error) {
 // Context ends when the client is no longer of use. Its cause says why.
 func (g *Guest) Context() context.Context { return g.ctx }
 
-// Guest connects to a member, whatever its state. The connection ends with ctx, when the member is removed, when it is
-// described otherwise, and within a minute when the files that it names have other certificates. Connecting takes some
-// requests, so a guest is worth keeping for several. It takes at most [Options.ConnectTimeout], and waits for no turn.
+// Guest connects to a member, whatever its state. The connection ends with ctx, when the member is removed, and when it is described
+// otherwise. New credentials of the same cluster are taken over in place, those in files within a minute, and the connection ends if they
+// do not work. Connecting takes some requests, so a guest is worth keeping for several. It takes at most [Options.ConnectTimeout], and waits
+// for no turn.
 //
 // The error is a [StateError] if the member is not known, or not described, or held back as drained.
 func (f *Fleet) Guest(ctx context.Context, name ClusterName) (*Guest, error) {
@@ -106,8 +113,9 @@ func (m *member) dismissLocked(why error) {
 func (m *member) openGuest(attempt context.Context, g *Guest, described Member) (err error) {
 	g.identity, g.described = described.Identity, described.Identity
 	if made := described.Cluster; made != nil {
+		g.config.Store(made.GetConfig())
 		g.client = uncached{gatedClient{made.GetClient(), nil}, made.GetAPIReader()}
-		g.cluster = guestCluster{made, g.client, made.GetConfig(), made.GetHTTPClient()}
+		g.cluster = guestCluster{made, g.client, &g.config, made.GetHTTPClient()}
 		if g.identity == "" {
 			g.identity, err = ReadIdentity(attempt, g.client)
 		}
@@ -137,8 +145,12 @@ func (m *member) openGuest(attempt context.Context, g *Guest, described Member) 
 	if err != nil {
 		return err
 	}
+	g.config.Store(cfg)
 	g.client, err = m.newGuestClient(described, cfg, httpClient, mapper)
-	g.cluster = guestCluster{nil, g.client, cfg, httpClient}
+	g.cluster = guestCluster{nil, g.client, &g.config, httpClient}
+	if err == nil {
+		m.keepGuest(g, w, described)
+	}
 	return err
 }
 
@@ -156,35 +168,12 @@ func (m *member) newGuestWire(g *Guest, cfg *rest.Config, described Member) (*wi
 		}
 	}, func() {})
 	w.current.Store(first)
-	if first.files != (files{}) {
-		go g.followFiles(cfg, first.files)
-	}
 	ended := m.fleet.clientSeries.Begin(cfg)
 	context.AfterFunc(g.ctx, func() {
 		w.close()
 		ended()
 	})
 	return w, nil
-}
-
-// errNewFiles ends a guest that has other certificates than its files.
-var errNewFiles = errors.New("the certificates in its files are others now")
-
-// followFiles ends a guest when there are other certificates in the files that its config names, so that the next one has these. It returns
-// with the guest's end.
-func (g *Guest) followFiles(cfg *rest.Config, read files) {
-	again := time.NewTicker(readFilesEvery)
-	defer again.Stop()
-	for {
-		select {
-		case <-again.C:
-			if read.haveChanged(cfg) {
-				g.cancel(fmt.Errorf("%w: %w", ErrDisengaged, errNewFiles))
-			}
-		case <-g.ctx.Done():
-			return
-		}
-	}
 }
 
 // newGuestClient returns a client without a cache that has the options of members' clients.

@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,10 +123,41 @@ func TestAGuestGoesWithWhatItCameFor(t *testing.T) {
 	}
 }
 
-// TestAGuestEndsWhenItsFilesHaveOtherCertificates, so that the next one has these. A file that is not there may be about to be replaced.
-func TestAGuestEndsWhenItsFilesHaveOtherCertificates(t *testing.T) {
+// TestAGuestTakesOverNewCredentials, and ends when they are refused.
+func TestAGuestTakesOverNewCredentials(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewTLSServer(nil)
+	cp := pool.Share(t, mctest.Options{})
+	first, second := cp.AddUser(t, "guest-before", mayAsk), cp.AddUser(t, "guest-after", mayAsk)
+	refused := rest.CopyConfig(first)
+	refused.CertData, refused.KeyData, refused.BearerToken = nil, nil, "wrong"
+	f := running(t, Options{Ownership: newShares()})
+	describe := func(cfg *rest.Config) *dials {
+		d := &dials{}
+		mustSet(t, f, Member{Name: "a", Config: d.over(cfg, "")})
+		return d
+	}
+	old := describe(first)
+	g, leave := mustShare(t, f, "a")
+	defer leave()
+	describe(second)
+	comes(t, old.none, "the connections of the old credentials are closed")
+	if n, err := namespaces(t.Context(), g); n == 0 || err != nil {
+		t.Errorf("a guest sees %d namespaces: %v", n, err)
+	}
+	if now := g.Cluster().GetConfig(); !bytes.Equal(now.CertData, second.CertData) {
+		t.Error("its config does not have the new credentials")
+	}
+	describe(refused)
+	<-g.Context().Done()
+	if why := context.Cause(g.Context()); !errors.Is(why, ErrDisengaged) || !apierrors.IsUnauthorized(why) {
+		t.Errorf("the guest ended since %v", why)
+	}
+}
+
+// TestAGuestFollowsTheCertificatesInItsFiles. A file that is not there may be about to be replaced. It ends when it cannot be as they say.
+func TestAGuestFollowsTheCertificatesInItsFiles(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	synctest.Test(t, func(t *testing.T) {
@@ -134,29 +168,39 @@ func TestAGuestEndsWhenItsFilesHaveOtherCertificates(t *testing.T) {
 			}
 		}
 		write(ca)
-		m := newMember(New(Options{}), Member{Name: "a", Config: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: path}}})
-		g := &Guest{}
+		m := newMember(New(Options{}), Member{
+			Name: "a", Identity: "1", Config: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: path}},
+		})
+		g := &Guest{identity: "1"}
 		g.ctx, g.cancel = context.WithCancelCause(t.Context())
-		if _, err := m.newGuestWire(g, m.described.Config, m.described); err != nil {
+		w, err := m.newGuestWire(g, m.described.Config, m.described)
+		if err != nil {
 			t.Fatal(err)
 		}
-		isOver := func() bool {
+		m.keepGuest(g, w, m.described)
+		first := w.current.Load()
+		follows := func() (renewed bool) {
 			<-time.After(readFilesEvery)
 			synctest.Wait()
-			return g.Context().Err() != nil
+			return w.current.Load() != first
 		}
-		if isOver() {
-			t.Error("the guest has ended, and the file has not changed")
+		if follows() {
+			t.Error("the guest has other certificates, and the file has not changed")
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		if isOver() {
-			t.Error("the guest has ended as there is no file")
+		if follows() || g.Context().Err() != nil {
+			t.Error("the guest has other certificates, or has ended, as there is no file")
 		}
 		write(append(ca, ca...))
-		if over, why := isOver(), context.Cause(g.Context()); !over || !errors.Is(why, ErrDisengaged) {
-			t.Errorf("the file has changed, and the guest has ended: %t, %v", over, why)
+		if !follows() || g.Context().Err() != nil {
+			t.Errorf("the file has changed, and the guest does not go on with that: %v", context.Cause(g.Context()))
+		}
+		write([]byte("nonsense"))
+		follows()
+		if why := context.Cause(g.Context()); !errors.Is(why, ErrDisengaged) {
+			t.Errorf("the file has nonsense, and the guest ended since %v", why)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,12 +22,12 @@ type guestCluster struct {
 	cluster.Cluster
 
 	client client.Client
-	config *rest.Config
+	config *atomic.Pointer[rest.Config]
 	http   *http.Client
 }
 
-// GetConfig implements cluster.Cluster.
-func (c guestCluster) GetConfig() *rest.Config { return c.config }
+// GetConfig implements cluster.Cluster. It has the credentials of this moment.
+func (c guestCluster) GetConfig() *rest.Config { return c.config.Load() }
 
 // GetHTTPClient implements cluster.Cluster.
 func (c guestCluster) GetHTTPClient() *http.Client { return c.http }

@@ -106,7 +106,7 @@ func (m *member) describeLocked(described Member) {
 	m.relabelledLocked()
 	if !sameAccess(before, described) || described.Err != nil {
 		m.interrupt()
-		m.dismissLocked(errReplaced)
+		m.renewGuestsLocked()
 		m.tellLocked(m.news)
 	}
 }

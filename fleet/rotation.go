@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/eventlog"
+	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 )
 
 // rotationGrace is how long requests may take that are under way with the old credentials.
@@ -42,26 +43,39 @@ func (m *member) rotate(ctx context.Context, described Member, e *Engagement) (e
 	}
 	observed := m.observe(StepRotate, nil)
 	defer func() { observed(err) }()
-	cfg, err := m.usable(described)
-	if err != nil {
-		return m.failed(described, err)
-	}
-	next, err := newGeneration(cfg, &m.plugin, e.gate)
-	if err != nil {
-		return m.failed(described, err)
-	}
-	identity, err := identityOver(attempt, next, cfg, described)
-	if identity, err = orUnknown(e.identity, identity, err); err != nil {
-		next.discard()
-		return m.failed(described, err)
-	}
-	if identity != e.identity || identity == "" && !sameRoute(m.engagedAs.Config, described.Config) {
-		next.discard()
+	cfg, next, err := m.prove(attempt, m.engagedAs, described, e.identity, e.gate)
+	if errors.Is(err, errNotInPlace) {
 		m.notInPlace()
-		return errNotInPlace
+		return err
+	}
+	if err != nil {
+		return m.failed(described, err)
 	}
 	m.rotated(described, e, cfg, next)
 	return nil
+}
+
+// prove returns what a description has in place of the credentials in before, once it has proved to work, and to lead to the same cluster.
+func (m *member) prove(
+	ctx context.Context, before *Member, described Member, identity string, gate *gate.Gate,
+) (*rest.Config, *generation, error) {
+	cfg, err := m.usable(described)
+	if err != nil {
+		return nil, nil, err
+	}
+	next, err := newGeneration(cfg, &m.plugin, gate)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := identityOver(ctx, next, cfg, described)
+	if now, err = orUnknown(identity, now, err); err == nil && (now != identity || now == "" && !sameRoute(before.Config, described.Config)) {
+		err = errNotInPlace
+	}
+	if err != nil {
+		next.discard()
+		return nil, nil, err
+	}
+	return cfg, next, nil
 }
 
 // identityOver asks whether a server is ready, and which cluster it is.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -213,6 +214,39 @@ func TestVisitsCostNothingInTheSteadyState(t *testing.T) {
 	if n := asked.Load(); n == 0 || n > 7 {
 		t.Errorf("drift took %d requests, want a list, the correction, and a list after that", n)
 	}
+}
+
+// TestNewCredentialsOfAVisitedMemberCostNoVisits: its watches go on from where they were.
+func TestNewCredentialsOfAVisitedMemberCostNoVisits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	home, other := w.pair(w.spread)
+	w.spreadOut(w.Local, "a")
+	target := w.of(other)[0]
+	renewed := home.member(target)
+	may := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
+	renewed.Config, renewed.Revision = home.power.feed(target.AddUser(t, "renewed", may)), "2"
+	var lists, watches atomic.Int32
+	eventually(t, "the replica is at rest", home.isAtRest)
+	home.power.listen(func(req *http.Request) {
+		switch {
+		case req.URL.Host != hostOf(target) || !strings.HasSuffix(req.URL.Path, "/configmaps"):
+		case req.URL.Query().Has("watch"):
+			watches.Add(1)
+		default:
+			lists.Add(1)
+		}
+	})
+	if err := home.members.Set(renewed); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "dependents are watched with the new credentials", func() bool { return watches.Load() > 0 })
+	eventually(t, "the replica is at rest", home.isAtRest)
+	if n := lists.Load(); n != 0 {
+		t.Errorf("dependents were listed %d times", n)
+	}
+	w.remove(target, copyOf("a"))
+	w.isCopied(target, "a")
 }
 
 // TestAnOwnerWaitsForAMemberOfAnotherReplica that cannot be reached, and keeps its finalizer until nothing is left there.

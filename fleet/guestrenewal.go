@@ -1,0 +1,85 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// renewGuestsLocked has the guests that are connected take over a new description, if it has new credentials alone, and ends the others.
+func (m *member) renewGuestsLocked() {
+	m.fleet.retryGuestLocked(m.name)
+	for g := range m.guests {
+		if g.news == nil || m.described.Err != nil {
+			g.cancel(fmt.Errorf("%w: %w", ErrDisengaged, errReplaced))
+			continue
+		}
+		g.interrupt()
+		wake(g.news)
+	}
+}
+
+// keepGuest keeps a guest, which was connected as described, with the credentials that its member has. It ends one that cannot take them over.
+func (m *member) keepGuest(g *Guest, w *wire, described Member) {
+	m.fleet.mu.Lock()
+	g.news, g.interrupt = make(chan struct{}, 1), func() {}
+	m.fleet.mu.Unlock()
+	go func() {
+		again := time.NewTicker(readFilesEvery)
+		defer again.Stop()
+		for {
+			select {
+			case <-g.news:
+			case <-again.C:
+			case <-g.ctx.Done():
+				return
+			}
+			now, err := m.renewGuest(g, w, described)
+			if err != nil {
+				g.cancel(fmt.Errorf("%w: %w: %w", ErrDisengaged, errReplaced, err))
+			}
+			described = now
+		}
+	}()
+}
+
+// renewGuest gives a guest new credentials, if there are any, and returns as what it is connected then. Its watches go on from where they were.
+func (m *member) renewGuest(g *Guest, w *wire, before Member) (Member, error) {
+	attempt, interrupt := context.WithTimeout(g.ctx, m.fleet.opts.ConnectTimeout)
+	defer interrupt()
+	m.fleet.mu.Lock()
+	described := m.described
+	g.interrupt = interrupt
+	m.fleet.mu.Unlock()
+	if sameAccess(before, described) && !m.areOthers(w.current.Load().files, before) {
+		return before, nil
+	}
+	described, err := described.Loaded()
+	if err != nil {
+		return before, err
+	}
+	if described.Config == nil || !sameAddress(before.Config, described.Config) {
+		return before, errNotInPlace
+	}
+	cfg, next, err := m.prove(attempt, &before, described, g.identity, nil)
+	switch {
+	case errors.Is(attempt.Err(), context.Canceled) && err != nil: // the guest ends, or there is another description
+		return before, nil
+	case err != nil:
+		return before, err
+	}
+	old := w.replace(next)
+	if old == nil { // the guest has ended meanwhile
+		next.discard()
+		return before, nil
+	}
+	g.config.Store(cfg)
+	m.logger().V(1).Info("A guest took over new credentials")
+	go func() {
+		grace, cancel := context.WithTimeout(g.ctx, rotationGrace)
+		defer cancel()
+		old.retire(grace)
+	}()
+	return described, nil
+}
