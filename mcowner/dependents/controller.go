@@ -283,8 +283,13 @@ func (c *engine) askFor(w work) {
 // cannot notes why a cluster cannot be worked on.
 func (c *engine) cannot(o *ownerState, w work, err error) {
 	if v, ok := o.in(w.in); ok {
-		c.report(o, w, v, report{Result: Result{Cluster: w.in, Targeted: v.targeted, Err: err}})
+		c.report(o, w, v, failed(w.in, v, err))
 	}
+}
+
+// failed is what came of a cluster that cannot be worked on.
+func failed(in mcreconcile.ClusterName, v view, err error) report {
+	return report{Result: Result{Cluster: in, Targeted: v.targeted, Err: err}}
 }
 
 // report notes what came of a cluster, and has the owner's account kept if that is news.

@@ -81,6 +81,15 @@ func (o *ownerState) in(name mcreconcile.ClusterName) (view, bool) {
 	return o.inLocked(name)
 }
 
+// inDone is in, if the plan was done there.
+func (o *ownerState) inDone(name mcreconcile.ClusterName) (view, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	v, ok := o.inLocked(name)
+	p := o.parts[name]
+	return v, ok && p != nil && p.done && p.seq == v.seq
+}
+
 // begin is in, for a run that may put something there if it is a target: what an earlier one has found gone may not be for long.
 func (o *ownerState) begin(name mcreconcile.ClusterName) (view, bool) {
 	o.mu.Lock()

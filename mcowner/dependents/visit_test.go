@@ -74,3 +74,23 @@ func TestNothingIsKeptOfAClusterThatIsGone(t *testing.T) {
 		t.Error("the tenure of a cluster that is gone is known")
 	}
 }
+
+// TestAWatchTellsOwnersOfNoPlanThatWasNotDone: a visit is about to find out what comes of it, which would not begin otherwise.
+func TestAWatchTellsOwnersOfNoPlanThatWasNotDone(t *testing.T) {
+	t.Parallel()
+	c := placing().engine
+	c.works = &feed[work]{}
+	w := &visitWatch{all: newVisitWatches(c), in: at.Name}
+	o := c.ledger.of(requestFor("source", "a"))
+	for seq := range uint64(2) {
+		o.plan = &plan{seq: seq, targets: []mcreconcile.ClusterName{w.in}}
+		w.turned(true, errors.New("no route"))
+		if p := o.parts[w.in]; p != nil && p.seq == seq {
+			t.Errorf("plan %d was not done, and is told to be", seq)
+		}
+		o.report(w.in, view{plan: o.plan}, report{})
+		if w.turned(true, errors.New("no route")); !errors.Is(o.parts[w.in].result.Err, fleet.ErrNotReady) {
+			t.Errorf("plan %d was done, and what came of it is %v", seq, o.parts[w.in].result.Err)
+		}
+	}
+}

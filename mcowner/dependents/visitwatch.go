@@ -271,20 +271,24 @@ func (w *visitWatch) noteLocked(err error) {
 	}
 }
 
-// turned has the owners that are concerned know that the member gives no answer, or looks at them since it does again.
+// turned has the owners that are concerned know that the member gives no answer, or looks at them since it does again. Those of which a
+// plan is yet to be done hear of it by that.
 func (w *visitWatch) turned(away bool, err error) {
 	c := w.all.engine
 	for _, o := range c.ledger.all() {
 		if !o.concerns(w.in) {
 			continue
 		}
+		looks := c.placing(o.req, w.in)
 		if !away {
-			c.works.addLow(c.placing(o.req, w.in))
+			c.works.addLow(looks)
 			continue
 		}
-		c.cannot(o, c.placing(o.req, w.in), &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{
-			Name: w.in, State: fleet.Unreachable, Reason: fleet.ReasonOf(err), Message: oneline.Text(err.Error(), longestMessage),
-		}})
+		if v, is := o.inDone(w.in); is {
+			c.report(o, looks, v, failed(w.in, v, &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{
+				Name: w.in, State: fleet.Unreachable, Reason: fleet.ReasonOf(err), Message: oneline.Text(err.Error(), longestMessage),
+			}}))
+		}
 	}
 }
 
