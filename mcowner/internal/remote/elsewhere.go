@@ -19,9 +19,13 @@ type visited struct {
 	is map[mcreconcile.ClusterName]mcowner.ClusterID
 }
 
-func (v *visited) note(id mcowner.ClusterID) {
+// note notes which cluster a member is, unless that is not elsewhere any more: it may be forgotten already.
+func (v *visited) note(id mcowner.ClusterID, isElsewhere func(mcreconcile.ClusterName) bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if !isElsewhere(id.Name) {
+		return
+	}
 	if v.is == nil {
 		v.is = map[mcreconcile.ClusterName]mcowner.ClusterID{}
 	}
@@ -109,7 +113,7 @@ func (a *Access) enterAsGuest(ctx context.Context, name mcreconcile.ClusterName)
 		end()
 		return nil, Session{}, nil, err
 	}
-	a.visited.note(id)
+	a.visited.note(id, a.IsElsewhere)
 	inside, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(guest.Context(), func() { cancel(context.Cause(guest.Context())) })
 	return inside, Session{ID: id, Cluster: guest.Cluster(), Guest: guest}, func() {
