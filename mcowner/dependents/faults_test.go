@@ -111,6 +111,7 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"not known yet":                {report: report{Result: Result{Err: ErrWaiting}, unknown: true}, is: rollout.Unread, once: rollout.Unread},
 		"not ready":                    {report: report{Result: Result{Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
 		"a wave is not ready":          {report: report{Result: Result{Err: errNotReady, Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
+		"a wave is suspended":          {report: report{Result: Result{Err: errNotReady}}, is: rollout.Other, once: rollout.Other},
 		"it will not be ready":         {report: report{Result: Result{Unready: stalls}}, is: rollout.Stalled, once: rollout.NotReady},
 		"the wave before will not be":  {report: report{Result: Result{Err: stalls, Unready: stalls}}, is: rollout.Stalled, once: rollout.NotReady},
 		"it has no permit":             {report: report{Result: Result{Err: errNotReady}, refused: true}, is: rollout.Other, once: rollout.Other},

@@ -94,50 +94,57 @@ func TestNamespacesAreCreatedSharedAndDeletedWithTheLastOwner(t *testing.T) {
 	eventually(t, "the other namespace is gone", func() bool { return w.namespace(one, other) == nil })
 }
 
-// TestANamespaceIsJoinedOnceTheClusterMayBeChanged: another owner has created it, and to join it is a change of the cluster, also for one that
-// was suspended at first, and has looked at it.
+// TestANamespaceIsJoinedOnceTheClusterMayBeChanged, or created: either is a change of the cluster, also for an owner that was suspended when all
+// clusters were looked at.
 func TestANamespaceIsJoinedOnceTheClusterMayBeChanged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2)
-	ns := w.ns + "-new"
-	r := w.inNamespaces()
-	r.Kinds = append(r.Kinds, &batchv1.Job{})
-	desired := r.Desired
-	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
-		all, err := desired(ctx, owner, target)
-		if owner.Name == "b" { // which is not ready before the test finishes it
-			all = append(all, w.job(jobOf(owner)))
-		}
-		return all, err
+	for name, others := range map[string]int{"another owner has created it": 1, "it is not there": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			ns := w.ns + "-new"
+			r := w.inNamespaces()
+			r.Kinds = append(r.Kinds, &batchv1.Job{})
+			desired := r.Desired
+			r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+				all, err := desired(ctx, owner, target)
+				if owner.Name == "b" { // which is not ready before the test finishes it
+					all = append(all, w.job(jobOf(owner)))
+				}
+				return all, err
+			}
+			r.RolloutOf = func(owner *corev1.ConfigMap) dependents.Rollout {
+				if owner.Name == "b" {
+					return dependents.Rollout{MaxParallel: intstr.FromInt32(1)}
+				}
+				return dependents.Rollout{}
+			}
+			told := listen(r)
+			w.run(r)
+			if others > 0 {
+				w.create(w.Local, w.ownerIn("a", ns))
+			}
+			for _, cp := range w.Members {
+				eventually(t, "the namespace is there for others", func() bool { return w.ownersOf(cp, ns) == others })
+			}
+			b := w.ownerIn("b", ns)
+			b.Annotations[dependents.SuspendAnnotation] = "true"
+			w.create(w.Local, b)
+			eventually(t, "all clusters were looked at", func() bool { return told.suspended("b") == len(w.Members) })
+			w.change(w.Local, "b", func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.SuspendAnnotation) })
+			first := w.next(jobOf(b))
+			eventually(t, "the other one waits", func() bool { return told.waiting("b") == 1 })
+			other := w.Members[0]
+			if first == other {
+				other = w.Members[1]
+			}
+			if n := w.ownersOf(other, ns); n != others {
+				t.Errorf("in the cluster that waits, %d owners have the namespace", n)
+			}
+			w.finish(first, jobOf(b))
+			eventually(t, "it is joined in the other one", func() bool { return w.ownersOf(other, ns) == others+1 })
+		})
 	}
-	r.RolloutOf = func(owner *corev1.ConfigMap) dependents.Rollout {
-		if owner.Name == "b" {
-			return dependents.Rollout{MaxParallel: intstr.FromInt32(1)}
-		}
-		return dependents.Rollout{}
-	}
-	told := listen(r)
-	w.run(r)
-	w.create(w.Local, w.ownerIn("a", ns))
-	for _, cp := range w.Members {
-		eventually(t, "the namespace is there", func() bool { return w.ownersOf(cp, ns) == 1 })
-	}
-	b := w.ownerIn("b", ns)
-	b.Annotations[dependents.SuspendAnnotation] = "true"
-	w.create(w.Local, b)
-	eventually(t, "all clusters were looked at", func() bool { return told.suspended("b") == len(w.Members) })
-	w.change(w.Local, "b", func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.SuspendAnnotation) })
-	first := w.next(jobOf(b))
-	eventually(t, "the other one waits", func() bool { return told.waiting("b") == 1 })
-	other := w.Members[0]
-	if first == other {
-		other = w.Members[1]
-	}
-	if n := w.ownersOf(other, ns); n != 1 {
-		t.Errorf("in the cluster that waits, %d owners have the namespace", n)
-	}
-	w.finish(first, jobOf(b))
-	eventually(t, "it is joined in the other one", func() bool { return w.ownersOf(other, ns) == 2 })
 }
 
 // TestANamespaceThatHasNoRoomForAnotherOwnerSaysSo, and what to do: then it is for all that come. Those that have it already need no more room,

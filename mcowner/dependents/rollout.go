@@ -144,7 +144,7 @@ func outcomeOf(r report, current bool) rollout.Outcome {
 		return rollout.NotLooked
 	case r.unknown:
 		return rollout.Unread // what is there was not compared with anything
-	case !r.refused && (r.Err == nil || errors.Is(r.Err, ErrWaiting)):
+	case r.Unready != nil && !r.refused && (r.Err == nil || errors.Is(r.Err, ErrWaiting)): // else it waits for what was not begun
 		if current && errors.Is(r.Unready, errStalled) {
 			return rollout.Stalled
 		}
