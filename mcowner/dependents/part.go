@@ -145,12 +145,18 @@ func (o *ownerState) forgetObject(key dependentKey) {
 	delete(o.partLocked(key.cluster).applied, key)
 }
 
-// keep drops what was applied in a cluster and is not wanted any more: it may have gone by itself.
+// keep drops what was applied in a cluster and is not wanted any more: it may have gone by itself. Or it is there, and the cache in which nothing of
+// its kind was read does not have it yet.
 func (o *ownerState) keep(name mcreconcile.ClusterName, wanted map[dependentKey]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := o.partLocked(name)
-	maps.DeleteFunc(p.applied, func(key dependentKey, _ fingerprint) bool { return !wanted[key] })
+	maps.DeleteFunc(p.applied, func(key dependentKey, _ fingerprint) bool {
+		if !wanted[key] {
+			delete(p.present.empty, key.kind)
+		}
+		return !wanted[key]
+	})
 	maps.DeleteFunc(p.contests, func(key dependentKey, _ contest) bool { return !wanted[key] })
 	for key := range wanted {
 		delete(o.removals, key)

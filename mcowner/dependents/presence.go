@@ -45,7 +45,6 @@ func (k *kindsPresent) has(kind schema.GroupKind) bool { return hasKind(k.kinds,
 func (k *kindsPresent) add(gvk schema.GroupVersionKind) {
 	k.remove(gvk.GroupKind()) // it may have been in another version
 	k.kinds = append(k.kinds, gvk)
-	delete(k.empty, gvk.GroupKind())
 }
 
 // see is add for what was seen, which stays in the version in which it was added first.
@@ -117,6 +116,7 @@ func (o *ownerState) wants(name mcreconcile.ClusterName, kinds []schema.GroupVer
 	p := o.partLocked(name)
 	for _, gvk := range kinds {
 		p.present.add(gvk)
+		delete(p.present.empty, gvk.GroupKind())
 	}
 }
 
@@ -302,7 +302,9 @@ func (p *placement) hasNone(ctx context.Context, k remote.Kind, done *report) bo
 		return false
 	}
 	some, err := p.hasSome(ctx, p.served(k))
-	done.Err = err
+	if done.Err = err; some { // the cache does not have it yet
+		p.o.sees(p.at.Name(), p.served(k).GroupVersionKind)
+	}
 	return !some && err == nil
 }
 

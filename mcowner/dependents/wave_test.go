@@ -354,28 +354,45 @@ func TestWhatCannotBeReadMayBeOfALaterWave(t *testing.T) {
 // TestWhatWentFirstHoldsUpNothing although it cannot be read any more: the wave after it may have had what served it.
 func TestWhatWentFirstHoldsUpNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	one := w.Members[0]
-	api, server, served := w.configMap("api"), w.configMap("server"), &corev1.Secret{ObjectMeta: metaOf(w.ns, "served")}
-	inWave("-1", api)
-	inWave("1", served)
-	server.Finalizers = []string{"example.com/held"}
-	r := w.spread()
-	r.Kinds = append(r.Kinds, &corev1.Secret{})
-	r.Desired = func(context.Context, *corev1.ConfigMap, dependents.Target) ([]client.Object, error) {
-		return []client.Object{api.DeepCopy(), server.DeepCopy(), served.DeepCopy()}, nil
+	for name, unwanted := range map[string]bool{"the owner goes": false, "it was not desired any more, and the owner goes": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			api, server, served := w.configMap("api"), w.configMap("server"), &corev1.Secret{ObjectMeta: metaOf(w.ns, "served")}
+			inWave("-1", api)
+			inWave("1", served)
+			server.Finalizers = []string{"example.com/held"}
+			r := w.spread()
+			r.Kinds = append(r.Kinds, &corev1.Secret{})
+			r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+				if owner.Data["value"] == "none" {
+					return nil, nil
+				}
+				return []client.Object{api.DeepCopy(), server.DeepCopy(), served.DeepCopy()}, nil
+			}
+			told := listen(r)
+			p := w.run(r)
+			w.create(w.Local, w.owner("a", one.Name))
+			eventually(t, "all are there", func() bool { return w.get(one, "api") != nil && w.isThere(one, served.DeepCopy()) })
+			eventually(t, "the program is at rest", p.isAtRest)
+			if unwanted {
+				w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "none" })
+				eventually(t, "what serves it goes", func() bool { return told.are("a", dependents.Deleting, dependents.Waiting) })
+			} else {
+				w.remove(w.Local, "a")
+			}
+			eventually(t, "what serves it is about to go", func() bool { return w.mustGet(one, "server").DeletionTimestamp != nil })
+			open := p.refuse(http.MethodGet, one, "/secrets")
+			if unwanted {
+				w.remove(w.Local, "a")
+			}
+			w.release(one, server.DeepCopy())
+			w.isGone(one, "api")
+			open()
+			w.isGone(w.Local, "a")
+		})
 	}
-	p := w.run(r)
-	w.create(w.Local, w.owner("a", one.Name))
-	eventually(t, "all are there", func() bool { return w.get(one, "api") != nil && w.isThere(one, served.DeepCopy()) })
-	eventually(t, "the program is at rest", p.isAtRest)
-	w.remove(w.Local, "a")
-	eventually(t, "what serves it is about to go", func() bool { return w.mustGet(one, "server").DeletionTimestamp != nil })
-	open := p.refuse(http.MethodGet, one, "/secrets")
-	w.release(one, server.DeepCopy())
-	w.isGone(one, "api")
-	open()
-	w.isGone(w.Local, "a")
 }
 
 // TestAWaveThatIsNoNumberIsAnError: nothing is removed meanwhile.

@@ -1,12 +1,16 @@
 package dependents
 
 import (
+	"context"
 	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
@@ -93,6 +97,10 @@ func TestAKindOfWhichNothingWasLeftHoldsUpNoWave(t *testing.T) {
 		"seen":   func() { o.sees(at.Name(), secret) },
 		"wanted": func() { o.noteWaves(at.Name(), wants) },
 		"likely": func() { o.wants(at.Name(), []schema.GroupVersionKind{secret}) },
+		"created, and the cache behind": func() {
+			o.remember(dependentKey{cluster: at.Name(), kind: secret.GroupKind()}, fingerprint{})
+			o.keep(at.Name(), nil)
+		},
 	} {
 		o.noteRead(at, secret.GroupKind(), false)
 		is(noWave, "once there was none")
@@ -100,6 +108,8 @@ func TestAKindOfWhichNothingWasLeftHoldsUpNoWave(t *testing.T) {
 		is(3, "once it is "+name)
 	}
 	o.noteRead(at, secret.GroupKind(), false)
+	present.note(&kindsLook{some: []schema.GroupVersionKind{secret}})
+	is(noWave, "if it is not certain that there is none")
 	present.emptyIn = "another"
 	is(3, "in another session")
 	present.late = kinds
@@ -110,5 +120,46 @@ func TestAKindOfWhichNothingWasLeftHoldsUpNoWave(t *testing.T) {
 	}
 	if n := len(present.empty); n > record.MostKinds {
 		t.Errorf("%d kinds are kept", n)
+	}
+}
+
+// hasOne is a cluster with one object of whatever kind is listed.
+type hasOne struct {
+	cluster.Cluster
+	meta.RESTMapper
+	client.Reader
+
+	obj client.Object
+}
+
+func (c *hasOne) GetRESTMapper() meta.RESTMapper { return c }
+
+func (*hasOne) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	return &meta.RESTMapping{}, nil
+}
+
+func (c *hasOne) GetAPIReader() client.Reader { return c }
+
+func (c *hasOne) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	of := metav1.ObjectMeta{Namespace: c.obj.GetNamespace(), Name: c.obj.GetName(), Annotations: c.obj.GetAnnotations()}
+	//nolint:forcetypeassert // so are all lists here
+	list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{{ObjectMeta: of}}
+	return nil
+}
+
+// TestAKindThatTheAPIServerHasHoldsUpWavesAlthoughNothingWasRead in a cache that does not have it yet.
+func TestAKindThatTheAPIServerHasHoldsUpWavesAlthoughNothingWasRead(t *testing.T) {
+	t.Parallel()
+	config := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	p, done := placing(), &report{}
+	p.o, p.asked.noted, p.at.Cluster = newOwnerState(mcreconcile.Request{}), []schema.GroupVersionKind{config}, &hasOne{obj: owned(t, p.asked.ref)}
+	p.o.noteWaves(p.at.Name(), []wanted{{kind: remote.Untyped(config), wave: 3}})
+	p.o.wants(p.at.Name(), p.asked.noted)
+	p.o.noteRead(p.at, config.GroupKind(), false)
+	if look := p.lookedFor(t.Context(), nil, nil, nil, done); done.Err != nil || len(look.none) > 0 {
+		t.Errorf("there is nothing of %v: %v", look.none, done.Err)
+	}
+	if got := p.o.lastWaveOf(p.at, []schema.GroupKind{config.GroupKind()}, nil); got != 3 {
+		t.Errorf("it is taken for one of wave %d", got)
 	}
 }
