@@ -123,7 +123,7 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 		return nil, err
 	}
 	var errs []error
-	kinds := p.kindsHere()
+	kinds := p.kindsInTurn(p.kindsHere())
 	for i, k := range kinds {
 		before := len(all)
 		err := remote.Scan{Namespaces: p.engine.cfg.namespaces}.Each(ctx, p.engine.access, p.at, k, selector, func(obj *metav1.PartialObjectMetadata) error {
@@ -146,6 +146,7 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 		if err == nil {
 			p.o.noteRead(p.at, k.GroupKind(), len(all) > before)
 		}
+		p.o.noteHung(p.keyOfKind(k), remote.IsHung(err))
 		if len(all) > before {
 			err = together(err, p.watchGoing(ctx, k))
 		}

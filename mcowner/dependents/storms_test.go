@@ -135,6 +135,44 @@ func TestAKindThatHangsHoldsUpNoOtherKind(t *testing.T) {
 	w.told(w.Local, "a", dependents.EventFailed, "Secret")
 }
 
+// TestAKindThatHangsLetsOthersGo where the owner goes, or the cluster is no target any more.
+func TestAKindThatHangsLetsOthersGo(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*world){
+		"the owner goes": func(w *world) { w.remove(w.Local, "a") },
+		"it is no target any more": func(w *world) {
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one, secret := w.Members[0], &corev1.Secret{ObjectMeta: metaOf(w.ns, "a")}
+			w.Members = nil // reported below
+			r := w.spread()
+			r.Timeout = time.Second
+			r.Kinds = append(r.Kinds, &corev1.Secret{})
+			copies := r.Desired
+			r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+				all, err := copies(ctx, owner, target)
+				return append(all, secret.DeepCopy()), err
+			}
+			var hangs atomic.Bool
+			cfg, _ := into(one, func(req *http.Request) bool { return hangs.Load() && strings.HasSuffix(req.URL.Path, "/configmaps") })
+			p := w.run(r)
+			p.add(one, cfg)
+			w.create(w.Local, w.owner("a", one.Name))
+			w.isCopied(one, "a")
+			eventually(t, "what is of the other kind is there", func() bool { return w.isThere(one, secret.DeepCopy()) })
+			hangs.Store(true)
+			end(w)
+			eventually(t, "it is gone", func() bool { return !w.isThere(one, secret.DeepCopy()) })
+			hangs.Store(false)
+			w.isGone(one, copyOf("a"))
+		})
+	}
+}
+
 // TestADiscoveryThatHangsHoldsUpNoOtherKind longer than a list that does, once it is known to hang.
 func TestADiscoveryThatHangsHoldsUpNoOtherKind(t *testing.T) {
 	t.Parallel()
