@@ -72,10 +72,10 @@ func isConflict(err error) bool {
 	return is
 }
 
-// isFailure reports whether an error says that what is desired cannot be had. What is wrong for a while is no failure.
+// isFailure reports whether an error says that what is desired cannot be had. What is wrong for a while is no failure, nor what others change back.
 func isFailure(err error) bool {
 	return first(each(err), func(one error) bool {
-		return errors.Is(one, errStalled) || !isPassing(one) && !errors.Is(one, errLeaving) && !isUnanswered(one)
+		return errors.Is(one, errStalled) || !isPassing(one) && !errors.Is(one, errContended) && !errors.Is(one, errLeaving) && !isUnanswered(one)
 	}) != nil
 }
 

@@ -65,6 +65,8 @@ func TestWhatIsWrongCountsBesideWhatIsWaitedFor(t *testing.T) {
 		"taken, and refused":                   {errs: []error{errTaken, errRefused}, want: []error{errTaken, errRefused}, reason: EventConflict, failure: true},
 		"two waits":                            {errs: []error{errNotReady, errOld}, want: []error{errNotReady}, not: []error{errGoing}},
 		"others change it, and a wait":         {errs: []error{errNotReady, errOther}, want: []error{errOther}, not: []error{ErrWaiting}},
+		"others change it back":                {errs: []error{errNotReady, errContended}, want: []error{errContended}, reason: EventContended},
+		"invalid beside what is changed back":  {errs: []error{errContended, errInvalid}, want: []error{errContended, errInvalid}, reason: EventContended, failure: true},
 		"a namespace goes, and a wait":         {errs: []error{errNotReady, errClosing}, want: []error{errClosing}, not: []error{ErrWaiting}, reason: EventTerminating},
 		"a namespace goes, others change it":   {errs: []error{errClosing, errOther}, want: []error{errOther}, not: []error{errClosing}},
 	} {
@@ -124,6 +126,7 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"a kind is not served":         {report: report{Result: Result{Err: &unsynced{errUnserved}}}, is: rollout.Failed, once: rollout.Other},
 		"it leaves":                    {report: report{Result: Result{Err: errLeaving}}, is: rollout.Other, once: rollout.Other},
 		"others change it":             {report: report{Result: Result{Err: errOther}}, is: rollout.Other, once: rollout.Other},
+		"others change it back":        {report: report{Result: Result{Err: errContended}}, is: rollout.Other, once: rollout.Other},
 		"the old one is being deleted": {report: report{Result: Result{Err: errOld}}, is: rollout.Other, once: rollout.Other},
 	} {
 		t.Run(name, func(t *testing.T) {
