@@ -50,6 +50,9 @@ func (c *engine) namespaces() remote.Kind {
 	return c.kindNoted(corev1.SchemeGroupVersion.WithKind(namespaceKind.Kind))
 }
 
+// shared is what is desired of namespaces that are shared: to be there, in this cluster.
+func (p *placement) shared() hash { return hashOf([]byte(p.at.ID.UID)) }
+
 // share makes the owner one of those that a namespace was created for, and creates it if it is absent. One that others have
 // created is left alone, and not returned.
 func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, error) {
@@ -68,16 +71,16 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet:
 		return nil, Unchanged, nil
 	}
-	before, known := p.o.was(key)
+	before, _ := p.o.was(key)
 	references, err := w.kind.References(existing, p.at.ID)
 	isJoined := slices.ContainsFunc(references, p.asked.ref.Same)
-	if err == nil && !w.Suspend && !isJoined && !known { // else somebody has taken the owner from it
+	if err == nil && !w.Suspend && !isJoined && !p.isRolledOut(key, p.shared()) { // else somebody has taken the owner from it
 		if err := p.permit(); err != nil {
 			return nil, "", err
 		}
 	}
 	if isJoined || err == nil && !w.Suspend { // what was never joined takes a permit later
-		p.o.remember(key, fingerprint{uid: existing.GetUID()})
+		p.o.remember(key, fingerprint{uid: existing.GetUID(), desired: p.shared()})
 	}
 	switch {
 	case err != nil:
@@ -151,7 +154,7 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 		return nil, Suspended, nil
 	}
 	obj := w.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
-	if _, known := p.o.was(p.keyOf(w.kind, obj)); !known {
+	if !p.isRolledOut(p.keyOf(w.kind, obj), p.shared()) {
 		if err := p.permit(); err != nil {
 			return nil, "", err
 		}
@@ -169,7 +172,7 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 	if err := p.writer.Create(ctx, obj, client.FieldOwner(p.engine.cfg.name)); err != nil {
 		return nil, "", fmt.Errorf("creating %s in %s: %w", w.kind.Describe(obj), p.at, err)
 	}
-	p.o.remember(p.keyOf(w.kind, obj), fingerprint{uid: obj.GetUID()})
+	p.o.remember(p.keyOf(w.kind, obj), fingerprint{uid: obj.GetUID(), desired: p.shared()})
 	p.o.did(EventCreated, p.at.Name(), w.kind.Describe(obj))
 	p.unseen = p.engine.cfg.paces.orDefaults().again
 	return obj, Applied, nil

@@ -1,13 +1,18 @@
 package dependents
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/rollout"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // TestWhatAnOwnerSharesMayBecomeItsOwn: it is no copy from another cluster, and nobody else controls it.
@@ -44,4 +49,28 @@ func going(cm *corev1.ConfigMap) { cm.DeletionTimestamp = new(metav1.Now()) }
 
 func controlled(cm *corev1.ConfigMap) {
 	cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "d", UID: "2", Controller: new(true)}}
+}
+
+// takes is a writer that takes all.
+type takes struct{ client.Writer }
+
+func (takes) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
+
+// TestANamespaceIsCreatedAnewWithoutAPermit in the cluster in which others have deleted it, and not in another one that has taken the name.
+func TestANamespaceIsCreatedAnewWithoutAPermit(t *testing.T) {
+	t.Parallel()
+	p := placing()
+	p.o, p.asked.owner, p.writer = newOwnerState(mcreconcile.Request{}), &corev1.ConfigMap{}, takes{}
+	w := wanted{kind: p.engine.namespaces(), obj: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, shared: true}
+	if _, _, err := p.createNamespace(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	p.o.progress = rollout.New(rollout.Policy{MaxParallel: intstr.FromInt32(1)}, "1") // which has given none
+	if _, _, err := p.createNamespace(t.Context(), w); err != nil {
+		t.Errorf("it is not created anew: %v", err)
+	}
+	p.at.ID.UID = "another"
+	if _, _, err := p.createNamespace(t.Context(), w); !errors.Is(err, ErrWaiting) {
+		t.Errorf("in the other cluster it does not wait: %v", err)
+	}
 }
