@@ -185,8 +185,11 @@ func (o *ownerState) noteHung(key dependentKey, hung bool) {
 	defer o.mu.Unlock()
 	if p := o.partLocked(key.cluster); hung {
 		p.hung[key] = true
-		if key.name.Name != "" && !slices.Contains(p.present.late, key.kind) {
-			p.present.late = append(p.present.late, key.kind)
+		if key.name.Name != "" {
+			if p.present.late == nil {
+				p.present.late = map[schema.GroupKind]time.Time{}
+			}
+			p.present.late[key.kind] = time.Now()
 		}
 	} else {
 		delete(p.hung, key)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,8 +30,8 @@ type kindsPresent struct {
 	lackingIn any
 	// seen are the kinds of which something was seen since a run began: what the run has read may be older.
 	seen []schema.GroupKind
-	// late are those of which a request got no answer. The API server may carry it out whenever it likes, so they stay.
-	late []schema.GroupKind
+	// late are those of which a request got no answer, by when that was last. The API server may carry it out whenever it likes, so they stay.
+	late map[schema.GroupKind]time.Time
 	// waves are the last ones in which something of a kind was written since the program began.
 	waves map[schema.GroupKind]wave
 	// empty are kinds of which there was nothing when they were read last, in the engagement or guest emptyIn.
@@ -39,6 +40,11 @@ type kindsPresent struct {
 	// running is how many runs may put something there.
 	running int
 }
+
+// mostLate is for how long a request that got no answer may hold up waves. API servers give up after a minute, unless they are told otherwise.
+const mostLate = 10 * time.Minute
+
+func (k *kindsPresent) isLate(kind schema.GroupKind) bool { _, is := k.late[kind]; return is }
 
 func (k *kindsPresent) has(kind schema.GroupKind) bool { return hasKind(k.kinds, kind) }
 
@@ -100,7 +106,7 @@ func (k *kindsPresent) note(found *kindsLook) (news bool) {
 	k.in, k.at = found.in, found.at
 	k.lacking, k.lackingIn = nil, nil
 	for _, kind := range found.none {
-		if k.has(kind) && !slices.Contains(k.seen, kind) && !slices.Contains(k.late, kind) {
+		if k.has(kind) && !slices.Contains(k.seen, kind) && !k.isLate(kind) {
 			k.remove(kind)
 			delete(k.waves, kind)
 			news = true
@@ -164,7 +170,7 @@ func (o *ownerState) presence(name mcreconcile.ClusterName, in any, kind schema.
 func (o *ownerState) mayGo(name mcreconcile.ClusterName, kind schema.GroupKind) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !slices.Contains(o.partLocked(name).present.late, kind)
+	return !o.partLocked(name).present.isLate(kind)
 }
 
 // presentKinds returns the kinds of which there may be something in a cluster, whether they are noted or not.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,7 +93,7 @@ func (o *ownerState) noteRead(at remote.Session, kind schema.GroupKind, some boo
 		present.empty, present.emptyIn = map[schema.GroupKind]bool{}, at.Life()
 	}
 	delete(present.empty, kind)
-	if !some && !slices.Contains(present.late, kind) { // the kind may be part of a longer text, which is not to be kept
+	if !some { // the kind may be part of a longer text, which is not to be kept
 		present.empty[schema.GroupKind{Group: strings.Clone(kind.Group), Kind: strings.Clone(kind.Kind)}] = true
 	}
 }
@@ -108,7 +109,7 @@ func (o *ownerState) lastWaveOf(at remote.Session, kinds []schema.GroupKind, oth
 	for _, kind := range kinds {
 		w, known := present.waves[kind]
 		switch {
-		case present.emptyIn == at.Life() && present.empty[kind]:
+		case present.emptyIn == at.Life() && present.empty[kind] && time.Since(present.late[kind]) >= mostLate:
 			continue
 		case !known && slices.ContainsFunc(others, saysWave):
 			return math.MaxInt64

@@ -4,11 +4,13 @@ import (
 	"context"
 	"strconv"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -112,9 +114,11 @@ func TestAKindOfWhichNothingWasLeftHoldsUpNoWave(t *testing.T) {
 	is(noWave, "if it is not certain that there is none")
 	present.emptyIn = "another"
 	is(3, "in another session")
-	present.late = kinds
+	o.noteHung(dependentKey{cluster: at.Name(), kind: secret.GroupKind(), name: types.NamespacedName{Name: "a"}}, true)
 	o.noteRead(at, secret.GroupKind(), false)
 	is(3, "while a request about it may arrive late")
+	present.late[secret.GroupKind()] = time.Now().Add(-mostLate)
+	is(noWave, "once that is long ago")
 	for i := range 2 * record.MostKinds {
 		o.noteRead(at, schema.GroupKind{Kind: strconv.Itoa(i)}, false)
 	}
