@@ -44,7 +44,7 @@ type kindsPresent struct {
 // mostLate is for how long a request that got no answer may hold up waves. API servers give up after a minute, unless they are told otherwise.
 const mostLate = 10 * time.Minute
 
-func (k *kindsPresent) isLate(kind schema.GroupKind) bool { _, is := k.late[kind]; return is }
+func (k *kindsPresent) isLate(kind schema.GroupKind) bool { return !k.late[kind].IsZero() }
 
 func (k *kindsPresent) has(kind schema.GroupKind) bool { return hasKind(k.kinds, kind) }
 
