@@ -22,8 +22,8 @@ import (
 
 // tombs remember owners that went, or were let go, with the policy Orphan, or with Keep while they had dependents: such as in a cluster that was
 // given up. If that is back one day, or as it was before, what the user asked to keep is not taken for an orphan. They are entries of
-// ConfigMaps in the local cluster: sixteen, by how the key of an owner begins, since one has room for about 5000 owners. An earlier version
-// had one.
+// ConfigMaps in the local cluster, of which the owners of each namespace of each cluster have their own: nobody takes the room of another
+// tenant. They have sixteen, by how the key of an owner begins, since one has room for about 5000 owners.
 type tombs struct {
 	access    *remote.Access
 	client    client.Client
@@ -89,11 +89,10 @@ func (c *engine) isToStay(ctx context.Context, gone mcowner.Reference) (bool, er
 	return c.tombs.has(ctx, gone)
 }
 
-// earlier is what the ConfigMap of an earlier version is called.
-func (t *tombs) earlier() string { return t.name + ".fleet-runtime.dev" }
-
 // place returns what the ConfigMap is called that has an owner.
-func (t *tombs) place(owner mcowner.Reference) string { return t.earlier() + "-" + entry(owner)[:1] }
+func (t *tombs) place(owner mcowner.Reference) string {
+	return t.name + ".fleet-runtime.dev-" + mcowner.UniqueName(100, string(owner.Cluster), owner.Namespace) + "-" + entry(owner)[:1]
+}
 
 func (t *tombs) get(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	ctx, cancel := t.access.Bound(ctx)
@@ -169,22 +168,17 @@ func (t *tombs) failed(owner mcowner.Reference, err error) error {
 
 // has reports whether the dependents of an owner that is gone are to stay.
 func (t *tombs) has(ctx context.Context, gone mcowner.Reference) (bool, error) {
-	for _, name := range []string{t.place(gone), t.earlier()} {
-		cm, err := t.get(ctx, name)
-		if remote.IsNotThere(err, name) || errors.Is(err, errNoNamespace) {
-			continue // nothing was ever noted
-		}
-		if err != nil {
-			return false, fmt.Errorf("reading the ConfigMap %s of the local cluster, which says it: %w", name, err)
-		}
-		this := tomb{}
-		noted, there := cm.Data[entry(gone)]
-		readable := json.Unmarshal([]byte(noted), &this) == nil
-		if there && (!readable || this.has(gone)) { // somebody may have written to it: nothing is deleted for that
-			return true, nil
-		}
+	cm, err := t.get(ctx, t.place(gone))
+	if remote.IsNotThere(err, t.place(gone)) || errors.Is(err, errNoNamespace) {
+		return false, nil // nothing was ever noted
 	}
-	return false, nil
+	if err != nil {
+		return false, fmt.Errorf("reading the ConfigMap %s of the local cluster, which says it: %w", t.place(gone), err)
+	}
+	this := tomb{}
+	noted, there := cm.Data[entry(gone)]
+	readable := json.Unmarshal([]byte(noted), &this) == nil
+	return there && (!readable || this.has(gone)), nil // somebody may have written to it: nothing is deleted for that
 }
 
 // errNoNamespace says that nothing can be noted in the local cluster.

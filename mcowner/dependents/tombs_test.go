@@ -77,35 +77,41 @@ func TestTwoOwnersAreNotedAtOnce(t *testing.T) {
 	}
 }
 
-// TestManyOwnersAreNoted: not all in one ConfigMap, which has no room for them, and what an earlier version noted in one counts.
-func TestManyOwnersAreNoted(t *testing.T) {
+// TestOneTenantsOwnersLeaveRoomForThoseOfOthers, however many of them are noted: those of each namespace of each cluster have ConfigMaps.
+func TestOneTenantsOwnersLeaveRoomForThoseOfOthers(t *testing.T) {
 	t.Parallel()
-	to := &drawer{there: map[string]*corev1.ConfigMap{}}
+	to := &drawer{there: map[string]*corev1.ConfigMap{}, most: 1 << 10}
 	ts := (&shelf{}).tombs()
 	ts.client, ts.reader = to, to
-	const all = 200
-	for i := range all {
-		if err := ts.put(t.Context(), ownerNamed(strconv.Itoa(i))); err != nil {
-			t.Fatal(err)
+	refused := 0
+	for i := range 500 {
+		if ts.put(t.Context(), ownerNamed(strconv.Itoa(i))) != nil {
+			refused++
 		}
 	}
-	for i := range all {
-		if is, err := ts.has(t.Context(), ownerNamed(strconv.Itoa(i))); !is || err != nil {
-			t.Errorf("owner %d is noted: %t, %v", i, is, err)
+	if refused < 300 {
+		t.Fatalf("%d of one tenant's owners are refused", refused)
+	}
+	if is, err := ts.has(t.Context(), ownerNamed("0")); !is || err != nil {
+		t.Errorf("the first one is noted: %t, %v", is, err)
+	}
+	for name, of := range map[string]func(*mcowner.Reference){
+		"another namespace": func(r *mcowner.Reference) { r.Namespace = "other" },
+		"another cluster":   func(r *mcowner.Reference) { r.Cluster = "other" },
+		"names that look the same when they are joined": func(r *mcowner.Reference) { r.Cluster, r.Namespace = "source-default", "" },
+	} {
+		for i := range 20 {
+			owner := ownerNamed(strconv.Itoa(i), of)
+			if is, err := ts.has(t.Context(), owner); is || err != nil {
+				t.Errorf("before it is noted, owner %d of %s is: %t, %v", i, name, is, err)
+			}
+			if err := ts.put(t.Context(), owner); err != nil {
+				t.Fatalf("owner %d of %s: %v", i, name, err)
+			}
+			if is, err := ts.has(t.Context(), owner); !is || err != nil {
+				t.Errorf("owner %d of %s is noted: %t, %v", i, name, is, err)
+			}
 		}
-	}
-	for name, cm := range to.there {
-		if n := len(cm.Data); n > all/5 {
-			t.Errorf("%d of %d are in %s", n, all, name)
-		}
-	}
-	early := ownerNamed("early")
-	to.there["test.fleet-runtime.dev"] = &corev1.ConfigMap{Data: map[string]string{entry(early): `{"uids":["1"]}`}}
-	if is, err := ts.has(t.Context(), early); !is || err != nil {
-		t.Errorf("what an earlier version noted counts: %t, %v", is, err)
-	}
-	if is, err := ts.has(t.Context(), ownerNamed("alive")); is || err != nil {
-		t.Errorf("one that nobody noted is: %t, %v", is, err)
 	}
 }
 
@@ -135,6 +141,7 @@ type drawer struct {
 	client.Client
 
 	there map[string]*corev1.ConfigMap
+	most  int // bytes of one
 }
 
 // Get implements client.Reader.
@@ -148,7 +155,11 @@ func (d *drawer) Get(_ context.Context, key client.ObjectKey, obj client.Object,
 
 // Create implements client.Writer.
 func (d *drawer) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
-	d.there[obj.GetName()] = obj.(*corev1.ConfigMap) //nolint:forcetypeassert // nothing else is written
+	cm := obj.(*corev1.ConfigMap) //nolint:forcetypeassert // nothing else is written
+	if cm.Size() > d.most {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, cm.Name, nil)
+	}
+	d.there[cm.Name] = cm
 	return nil
 }
 
