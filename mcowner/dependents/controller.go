@@ -306,12 +306,12 @@ func (c *engine) isPlaced(owner mcowner.Reference, in mcreconcile.ClusterName) b
 	return o != nil && o.uid() == owner.UID && o.concerns(in)
 }
 
-// found is told by the collector of each dependent whose owner is there. One of a kind that the owner has there no more, as far as is known, came
-// back with a backup of the cluster, or with a manifest that was saved: nothing is noted of it, and it may not be watched. Nothing is done where
-// the work would not find it as the owner's, nor if the reference does not say the kind: it may be a copy of one of another kind.
+// found is told by the collector of each dependent whose owner is there. One that the owner has there no more, as far as is known, or of such a
+// kind, came back with a backup of the cluster, or with a manifest that was saved: nothing is noted of it, and it may not be watched. Nothing is
+// done where the work would not find it as the owner's, nor if the reference does not say the kind: it may be a copy of one of another kind.
 func (c *engine) found(owner mcowner.Reference, in mcreconcile.ClusterName, kind schema.GroupVersionKind) {
 	o := c.ledger.get(owner.Request())
-	if o != nil && owner.Dependent.Kind != "" && o.isSame(owner) && o.concerns(in) && o.finds(in, kind) {
+	if o != nil && owner.Dependent.Kind != "" && o.isSame(owner) && o.finds(in, kind) {
 		c.works.add(c.placing(owner.Request(), in))
 	}
 }

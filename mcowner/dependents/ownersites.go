@@ -39,6 +39,10 @@ func (o *ownerState) clustersLocked() []mcreconcile.ClusterName {
 func (o *ownerState) concerns(name mcreconcile.ClusterName) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.concernsLocked(name)
+}
+
+func (o *ownerState) concernsLocked(name mcreconcile.ClusterName) bool {
 	if o.plan == nil {
 		return false
 	}

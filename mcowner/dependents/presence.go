@@ -137,13 +137,14 @@ func (o *ownerState) sees(name mcreconcile.ClusterName, gvk schema.GroupVersionK
 	p.present.see(gvk)
 }
 
-// finds is sees for what the collector has found. It reports whether that is news: no run knows of the kind, nor looks for it as one that is noted.
-func (o *ownerState) finds(name mcreconcile.ClusterName, gvk schema.GroupVersionKind) (news bool) {
+// finds is sees for what the collector has found. It reports whether that is to be looked at: the owner is to have nothing in the cluster, or no run
+// knows of the kind there, nor looks for it as one that is noted.
+func (o *ownerState) finds(name mcreconcile.ClusterName, gvk schema.GroupVersionKind) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := o.partLocked(name)
 	isToRead := p.present.in == nil && (len(o.record.Kinds) == 0 || hasKind(o.record.Kinds, gvk.GroupKind()))
-	if isToRead || p.present.has(gvk.GroupKind()) {
+	if o.concernsLocked(name) && (isToRead || p.present.has(gvk.GroupKind())) {
 		return false
 	}
 	p.present.see(gvk)

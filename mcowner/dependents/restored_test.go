@@ -162,4 +162,11 @@ func TestAKindThatItsOwnerHasNoMoreIsSeenWhereABackupBringsItBack(t *testing.T) 
 	if w.mustGet(one, copyOf("a")).DeletionTimestamp != nil {
 		t.Error("what is desired went with it")
 	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" }) // nor has it anything else, anywhere
+	w.isGone(one, copyOf("a"))
+	forgets()
+	saved.UID, saved.ResourceVersion = "", ""
+	w.create(one, saved)
+	forgets()
+	eventually(t, "the owner is free", func() bool { return len(w.mustGet(w.Local, "a").Finalizers) == 0 })
 }
