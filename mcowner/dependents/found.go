@@ -135,6 +135,9 @@ func (p *placement) there(ctx context.Context) (all []dependent, err error) {
 			}
 			return nil
 		})
+		if apierrors.IsForbidden(err) && !p.isNoted(k) {
+			continue // whoever has taken it out of the annotation knows that nothing is left
+		}
 		if err != nil {
 			p.noteUnread(k)
 		}

@@ -59,6 +59,11 @@ func (p *placement) kindsNoted() []remote.Kind {
 	return kinds
 }
 
+// isNoted reports whether the owner says that it may have something of a kind: one that says nothing of kinds may have some of each.
+func (p *placement) isNoted(k remote.Kind) bool {
+	return len(p.asked.noted) == 0 || hasKind(p.asked.noted, k.GroupKind())
+}
+
 // served returns a kind in another version if the cluster does not serve this one any more: the objects are the same. That holds for Kinds too:
 // what is desired of them waits, and what is not desired any more goes in the other version.
 func (p *placement) served(k remote.Kind) remote.Kind {

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -194,6 +195,35 @@ func TestAKindThatIsNotDesiredAnyMoreGoesAfterARestart(t *testing.T) {
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
 	eventually(t, "nothing is left", func() bool { return !w.isThere(two, secret.DeepCopy()) })
+}
+
+// TestAnOwnerGoesOnceAKindThatMayNotBeListedIsTakenOut of what is noted on it, as nothing is left, also while the program runs.
+func TestAnOwnerGoesOnceAKindThatMayNotBeListedIsTakenOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.Members = nil // it joins below
+	var results latest
+	p := w.run(w.withSecrets(&results))
+	p.joinAs(one, "configmaps", "secrets")
+	owner := w.owner("a", one.Name)
+	owner.Data["secret"] = one.Name
+	w.create(w.Local, owner)
+	secret := &corev1.Secret{ObjectMeta: metaOf(w.ns, copyOf("a"))}
+	eventually(t, "the Secret is there", func() bool { return w.isThere(one, secret.DeepCopy()) })
+	one.AddUser(t, "of-kinds", rightsTo("configmaps")...)
+	if err := one.Client().Delete(t.Context(), secret.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	isForbidden := func() bool { return apierrors.IsForbidden(results.of("a", one).Err) }
+	eventually(t, "the Secret is not created anew", isForbidden)
+	w.remove(w.Local, "a")
+	w.isGone(one, copyOf("a"))
+	eventually(t, "the owner waits", isForbidden)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		cm.Annotations[controller+"."+fleetName+".fleet-runtime.dev/kinds"] = "ConfigMap.v1."
+	})
+	w.isGone(w.Local, "a")
 }
 
 // hasNoted reports whether an owner has noted a kind.

@@ -256,7 +256,7 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 		}
 	}
 	for _, k := range p.engine.kinds { // a kind that was noted once may be noted no more
-		if hasKind(p.asked.noted, k.GroupKind()) || len(p.asked.noted) == 0 {
+		if p.isNoted(k) {
 			continue
 		}
 		if some, err := p.hasSome(ctx, k); some {
