@@ -1,6 +1,7 @@
 package dependents_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -402,30 +403,35 @@ func TestWhatIsToStayDoesSoAfterItsControllerHadRetired(t *testing.T) {
 	w.isReleased(one, before)
 }
 
-// TestOwnersWhoseClusterWasRelabelledWhileNothingRan are let go: where it is declared, also those that have no dependents.
+// TestOwnersWhoseClusterWasRelabelledWhileNothingRan are let go: where it is declared, also those that have no dependents, and where the controller
+// is retired.
 func TestOwnersWhoseClusterWasRelabelledWhileNothingRan(t *testing.T) {
 	t.Parallel()
-	for _, policy := range append([]dependents.LeavePolicy{""}, leavePolicies...) {
-		t.Run("Policy"+string(policy), func(t *testing.T) {
+	type declared struct{ leaving, retire dependents.LeavePolicy }
+	cases := []declared{{}, {retire: dependents.LeaveAsIs}, {retire: dependents.LeaveReleased}}
+	for _, policy := range leavePolicies {
+		cases = append(cases, declared{leaving: policy})
+	}
+	for _, tc := range cases {
+		t.Run("Policy"+string(tc.leaving)+"Retire"+string(tc.retire), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
 			one, two := w.Members[0], w.Members[1]
-			r := w.fromMembers(policy)
+			r := w.fromMembers(tc.leaving)
 			r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
 			p, before := w.runFromMember(r)
 			w.create(one, w.owner("emptied", two.Name))
 			w.isCopied(two, "emptied")
 			p.stop()
 			w.remove(two, copyOf("emptied"))
-			r.OwnersIn = mcowner.Clusters{Members: named("another")}
-			if policy == "" {
+			r.OwnersIn, r.Retire = mcowner.Clusters{Members: named("another")}, tc.retire
+			if tc == (declared{}) {
 				w.change(one, "emptied", func(cm *corev1.ConfigMap) { cm.Finalizers, cm.Annotations = nil, nil })
-				policy = dependents.LeaveAsIs
 			}
 			w.run(r)
 			w.hasNothing(one, "a")
 			w.hasNothing(one, "emptied")
-			w.becomes(two, before, policy)
+			w.becomes(two, before, cmp.Or(tc.leaving, dependents.LeaveAsIs))
 		})
 	}
 }

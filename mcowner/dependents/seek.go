@@ -13,11 +13,11 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// seekIn looks for owners in a cluster that is none of owners, if it is declared what becomes of them: it may have become none
-// while the program did not run. Otherwise only those are found that sweeps see dependents of. Where replicas share the members, the
-// sweep may be another replica's, and nobody would be told.
+// seekIn looks for owners in a cluster that is none of owners, if it is declared what becomes of them, or of the controller: it may have become
+// none while the program did not run. Otherwise only those are found that sweeps see dependents of, which there may be none of once the controller
+// is retired. Where replicas share the members, the sweep may be another replica's, and nobody would be told.
 func (c *engine) seekIn(name mcreconcile.ClusterName) {
-	seeks := c.cfg.onOwnersLeaving != "" || c.access.IsShared() && c.cfg.ownersIn.HasMembers()
+	seeks := c.cfg.onOwnersLeaving != "" || c.cfg.retire != "" || c.access.IsShared() && c.cfg.ownersIn.HasMembers()
 	if seeks && !c.access.Within(c.cfg.ownersIn, name) {
 		c.works.addLow(work{in: name, task: seek})
 	}
