@@ -67,8 +67,8 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 		d := now[i]
 		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
 			errs[i] = p.remove(ctx, d.Kind, d.obj, policy, false)
-			if isContended(errs[i]) {
-				results[i].State, results[i].Err = stateOf(errs[i]), errs[i]
+			if err := errs[i]; err != nil && !isOutdated(err) && !errors.Is(err, errGoing) {
+				results[i].State, results[i].Err = stateOf(err), brief(err)
 			}
 			if p.isOver(errs[i]) {
 				break

@@ -256,6 +256,7 @@ func TestARemovalThatFailsIsToldAndTriedAgain(t *testing.T) {
 		all, err := desired(ctx, owner, target)
 		return append(all, inWave("1", &corev1.ConfigMap{ObjectMeta: metaOf(w.ns, "last")})), err
 	}
+	told := listen(r)
 	p := w.run(r)
 	w.create(w.Local, w.owner("a", one.Name))
 	w.isCopied(one, "a")
@@ -263,6 +264,10 @@ func TestARemovalThatFailsIsToldAndTriedAgain(t *testing.T) {
 	stop := p.refuse(http.MethodDelete, one, "/configmaps/last")
 	w.remove(w.Local, "a")
 	w.told(w.Local, "a", dependents.EventFailed, "refused by the test")
+	eventually(t, "the states say so", func() bool { return told.are("a", dependents.Failed, dependents.Waiting) })
+	if why := told.of("a")[0].Objects[0].Err; why == nil || !strings.Contains(why.Error(), "refused by the test") {
+		t.Errorf("what was not removed has the error %v", why)
+	}
 	if w.get(one, copyOf("a")) == nil {
 		t.Error("an earlier wave went before the last one")
 	}
