@@ -107,10 +107,10 @@ type Reconciler[T client.Object] struct {
 
 	// OnOwnersLeaving says what becomes of the dependents of owners in a cluster that is not one of OwnersIn any more, or is about
 	// to leave. The owners lose the finalizer. A cluster may have become one of these while the program did not run: if it is set,
-	// also to [LeaveAsIs], owners are looked for in the other clusters when these are connected, which takes the right to list them
-	// there. Default: as with LeaveAsIs, but owners are not looked for, and only those are found that have dependents. Where replicas
-	// share the members, and OwnersIn names members, owners are looked for anyway. Nobody sees how owners are deleted there: unless it
-	// is LeaveDeleted, the dependents of one that is gone stay.
+	// also to [LeaveAsIs], or Retire is, owners are looked for in the other clusters when these are connected, which takes the right
+	// to list them there. Default: as with LeaveAsIs, but owners are not looked for, and only those are found that have dependents.
+	// Where replicas share the members, and OwnersIn names members, owners are looked for anyway. Nobody sees how owners are deleted
+	// there: unless it is LeaveDeleted, the dependents of one that is gone stay.
 	OnOwnersLeaving LeavePolicy
 
 	// Retire ends the controller's work for good: owners lose the finalizer and what was noted on them, and dependents become what

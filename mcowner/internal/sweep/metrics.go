@@ -12,7 +12,7 @@ import (
 // What a collector does with an orphan, as the label action says it.
 const (
 	deletedIt   = "deleted"
-	released    = "released" // it has another owner
+	released    = "released" // it is to stay, or has another owner
 	wouldRemove = "none"     // a dry run
 )
 
@@ -37,7 +37,7 @@ func newSweepMetrics(collector string) *sweepMetrics {
 		}, []string{clusterLabel, "result"}),
 		orphans: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fleet_runtime_orphans_total", ConstLabels: of,
-			Help: "Dependents in the cluster whose owner was found gone by sweeps, by what was done: deleted, released if they have another owner, none in a dry run.",
+			Help: "Dependents in the cluster whose owner was found gone by sweeps, by what was done: deleted, released if they stay, none in a dry run.",
 		}, []string{clusterLabel, "action"}),
 		unproven: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fleet_runtime_unproven_dependents", ConstLabels: of,
