@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
@@ -31,6 +33,7 @@ const name = "replicator"
 type controller struct {
 	namespace  string        // that of what describes the members
 	hub        client.Reader // from a cache, which has of sources those that may be used
+	statuses   client.SubResourceWriter
 	fleet      *fleet.Fleet
 	kinds      kinds
 	sources    []schema.GroupVersionKind
@@ -82,6 +85,9 @@ func rolloutOf(r *v1alpha1.Replicator) dependents.Rollout {
 
 // targets returns the clusters that a Replicator chooses. It chooses by names and labels, and not by how members are.
 func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcreconcile.ClusterName, error) {
+	if r.Spec.DecodeError != "" {
+		return nil, c.undecoded(ctx, r)
+	}
 	var all []mcreconcile.ClusterName
 	for _, name := range r.Spec.Clusters.Names {
 		all = append(all, mcreconcile.ClusterName(name))
@@ -95,6 +101,20 @@ func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcr
 	}
 	decided, err := c.decided(ctx, r)
 	return append(all, decided...), err
+}
+
+// undecoded tells in the status of a Replicator that its spec cannot be decoded, and returns that as an error. Nothing is known to be wanted, or not, so
+// no function of the Reconciler is asked for a status.
+func (c *controller) undecoded(ctx context.Context, r *v1alpha1.Replicator) error {
+	why := fmt.Errorf("the spec cannot be decoded: %s", r.Spec.DecodeError)
+	changed := r.DeepCopy()
+	changed.Status.ObservedGeneration = r.Generation
+	if !meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid, ObservedGeneration: r.Generation, Message: why.Error(),
+	}) {
+		return why
+	}
+	return errors.Join(why, c.statuses.Patch(ctx, changed, client.MergeFrom(r), client.FieldOwner(name)))
 }
 
 // decided returns the clusters that a scheduler has chosen. A decision that is not there chooses none.

@@ -96,42 +96,61 @@ func TestAReplicatorThatIsTooDeepStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestARolloutThatAnOlderCRDHasTakenStopsNoOther: nothing is done for its own Replicator, and an event says so, until somebody changes it.
-func TestARolloutThatAnOlderCRDHasTakenStopsNoOther(t *testing.T) {
+// TestASpecThatCannotBeDecodedStopsNoOther: its own Replicator is told so until somebody changes it, and has in members what it had. It can be deleted.
+func TestASpecThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	t.Parallel()
 	w := prepare(t, 1)
-	const spec = `{"clusters":{"names":["east"]},"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large"}}],"rollout":{"maxParallel":%d}}`
-	if err := w.createRaw("large", fmt.Sprintf(spec, 3_000_000_000)); err == nil || !strings.Contains(err.Error(), "from 1 to 2147483647") {
+	const spec = `{"clusters":{"names":["east"]},"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"}}],"rollout":{%s}}`
+	const large, almost = `"maxParallel":3000000000`, `"haltAfter":1.0000000001`
+	if err := w.createRaw("large", fmt.Sprintf(spec, "large", large)); err == nil || !strings.Contains(err.Error(), "from 1 to 2147483647") {
 		t.Errorf("the API server has answered %v", err)
 	}
 	w.takeAnyRollout()
-	stage.Eventually(t, "the API server takes any number", func() bool { return w.createRaw("large", fmt.Sprintf(spec, 3_000_000_000)) == nil })
+	stage.Eventually(t, "the API server takes any number", func() bool { return w.createRaw("large", fmt.Sprintf(spec, "large", large)) == nil })
 	create(t, w.Local, replicator("first", []string{"east"}, configMap("first")))
 	w.run()
 	w.join(w.Members[0], "east")
 	w.synced("first")
-	must(t, w.createRaw("larger", fmt.Sprintf(spec, 1<<62)))
-	create(t, w.Local, replicator("second", []string{"east"}, configMap("second")))
+	must(t, w.createRaw("almost", fmt.Sprintf(spec, "almost", almost)))
+	orphan := replicator("orphan", []string{"east"}, configMap("orphan"))
+	orphan.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
+	create(t, w.Local, orphan, replicator("second", []string{"east"}, configMap("second")))
+	w.synced("orphan")
 	w.synced("second")
-	for name, says := range map[string]string{"large": `"3000000000"`, "larger": `"4611686018427387904"`} {
-		stage.Eventually(t, "an event of "+name+" quotes "+says, func() bool {
+	for _, name := range []string{"first", "orphan"} {
+		w.patch(name, `{"spec":{"clusters":{"names":["other"]},"rollout":{`+almost+`}}}`)
+	}
+	for name, says := range map[string]string{"large": "3000000000", "almost": "1.0000000001", "first": "1.0000000001", "orphan": "rollout.haltAfter"} {
+		w.condition(name, v1alpha1.ConditionSynced, v1alpha1.ReasonInvalid, says)
+		stage.Eventually(t, "an event of "+name+" says "+says, func() bool {
 			list := &eventsv1.EventList{}
 			must(t, w.Local.Client().List(t.Context(), list, client.InNamespace(tenant), client.MatchingFields{"regarding.name": name}))
-			return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return strings.Contains(e.Note, "MaxParallel is "+says) })
+			return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+				return strings.Contains(e.Note, "the spec cannot be decoded") && strings.Contains(e.Note, says)
+			})
 		})
-		if now := w.specOf(name); !strings.Contains(now, `"maxParallel":`+strings.Trim(says, `"`)) {
-			t.Errorf("the spec of %s is %s", name, now)
+	}
+	if now := w.specOf("almost"); !strings.Contains(now, almost) {
+		t.Errorf("the spec is %s", now)
+	}
+	create(t, w.Local, replicator("third", []string{"east"}, configMap("third")))
+	w.synced("third")
+	for name, is := range map[string]bool{"large": false, "almost": false, "first": true, "orphan": true} {
+		if there := get(t, w.Members[0], configMap(name)) != nil; there != is {
+			t.Errorf("what %s has is in the member: %t", name, there)
 		}
 	}
-	if get(t, w.Members[0], configMap("large")) != nil {
-		t.Error("it was brought to a member")
-	}
-	r := w.replicator("large")
-	must(t, w.Local.Client().Patch(t.Context(), r, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"rollout":{"maxParallel":1}}}`))))
+	w.patch("large", `{"spec":{"rollout":{"maxParallel":1}}}`)
 	w.synced("large")
-	larger := w.replicator("larger")
-	remove(t, w.Local, larger)
-	isGone(t, w.Local, larger)
+	for _, name := range []string{"almost", "first", "orphan"} {
+		r := w.replicator(name)
+		remove(t, w.Local, r)
+		isGone(t, w.Local, r)
+	}
+	isGone(t, w.Members[0], configMap("first"))
+	if get(t, w.Members[0], configMap("orphan")) == nil {
+		t.Error("what was to stay was removed")
+	}
 }
 
 // TestAStatusWithATimeThatGoDoesNotTakeStopsNoOther, and is written anew.
@@ -153,12 +172,21 @@ func TestAStatusWithATimeThatGoDoesNotTakeStopsNoOther(t *testing.T) {
 	w.synced("first")
 }
 
-// takeAnyRollout makes the API server take any maxParallel, as with a CRD that has no rule for it.
+// patch changes a Replicator, without decoding it.
+func (w *world) patch(name, patch string) {
+	w.t.Helper()
+	must(w.t, w.rawly().Patch(types.MergePatchType).AbsPath(pathOfReplicators, name).Body([]byte(patch)).Do(w.t.Context()).Error())
+}
+
+// takeAnyRollout makes the API server take any maxParallel, as with a CRD that has no rule for it, and 1.0000000001 for haltAfter, as one of Kubernetes
+// 1.35 does.
 func (w *world) takeAnyRollout() {
 	w.t.Helper()
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	crd.SetName("replicators.replicator.fleet-runtime.dev")
-	const rule = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/rollout/properties/maxParallel/x-kubernetes-validations"
-	must(w.t, w.Local.Client().Patch(w.t.Context(), crd, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"`+rule+`"}]`))))
+	const fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/rollout/properties/"
+	must(w.t, w.Local.Client().Patch(w.t.Context(), crd, client.RawPatch(types.JSONPatchType, []byte(`[
+		{"op":"remove","path":"`+fields+`maxParallel/x-kubernetes-validations"},
+		{"op":"replace","path":"`+fields+`haltAfter/type","value":"number"}]`))))
 }

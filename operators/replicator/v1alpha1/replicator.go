@@ -81,6 +81,9 @@ type Spec struct {
 	// Rollout says how changes are brought to the targets.
 	// +kubebuilder:default={}
 	Rollout Rollout `json:"rollout,omitempty"`
+
+	// DecodeError is why the spec that is stored cannot be decoded, empty if it can. Only its DeletionPolicy is known then.
+	DecodeError string `json:"-"`
 }
 
 // Manifest is an object of any kind that the operator allows.
