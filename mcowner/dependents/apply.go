@@ -135,7 +135,11 @@ func (c *engine) onlyOfKinds(results []ObjectResult) {
 
 // target describes the cluster to the user's function.
 func (p *placement) target(owned []dependent) Target {
-	t := Target{Cluster: p.at.Name(), Labels: p.engine.access.LabelsOf(p.at.Name()), RESTMapper: p.engine.access.Mapper(p.at)}
+	home := p.asked.home.ID
+	t := Target{
+		Cluster: p.at.Name(), Labels: p.engine.access.LabelsOf(p.at.Name()), RESTMapper: p.engine.access.Mapper(p.at),
+		Home: home.Name == p.at.Name() || home.UID != "" && home.UID == p.at.ID.UID,
+	}
 	for _, d := range owned {
 		t.Dependents = append(t.Dependents, d.obj)
 	}

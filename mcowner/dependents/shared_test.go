@@ -1,9 +1,11 @@
 package dependents_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
@@ -130,6 +134,34 @@ func (w *world) says(cp *mctest.ControlPlane, name, value string) {
 		cm := w.get(cp, name)
 		return cm != nil && cm.Data["value"] == value
 	})
+}
+
+// TestATargetSaysWhetherItIsTheOwnersCluster, by whichever name, and whichever replica works on it.
+func TestATargetSaysWhetherItIsTheOwnersCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.Desired = func(_ context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+			return []client.Object{&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: copyOf(owner.Name)},
+				Data:       map[string]string{"value": strconv.FormatBool(target.Home)},
+			}}, nil
+		}
+		return r
+	})
+	for _, p := range []*process{one, two} {
+		hub := p.member(w.Local)
+		hub.Name = "hub"
+		if err := p.members.Set(hub); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.create(w.Local, w.owner("a", append(w.everyone(), "hub")...))
+	w.says(w.Local, copyOf("a"), "true")
+	for _, cp := range w.Members {
+		w.says(cp, copyOf("a"), "false")
+	}
 }
 
 // TestOwnersAreServedInMembersOfOtherReplicas from the replica that works on the owner's cluster.

@@ -31,16 +31,15 @@ const name = "replicator"
 
 // controller says what Replicators ask for. That it is so is the work of a dependents.Reconciler.
 type controller struct {
-	namespace  string        // that of what describes the members
-	hub        client.Reader // from a cache, which has of sources those that may be used
-	statuses   client.SubResourceWriter
-	fleet      *fleet.Fleet
-	kinds      kinds
-	sources    []schema.GroupVersionKind
-	decisions  bool
-	children   children
-	sizes      sizes
-	identities *mcmanager.Identities
+	namespace string        // that of what describes the members
+	hub       client.Reader // from a cache, which has of sources those that may be used
+	statuses  client.SubResourceWriter
+	fleet     *fleet.Fleet
+	kinds     kinds
+	sources   []schema.GroupVersionKind
+	decisions bool
+	children  children
+	sizes     sizes
 }
 
 func (c *controller) setUp(mgr mcmanager.Manager, middleware ...mcbuilder.Middleware) error {

@@ -16,7 +16,6 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/internal/metadata"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
 
@@ -113,16 +112,12 @@ func (c *controller) referred(ctx context.Context, r *v1alpha1.Replicator, targe
 
 // refer takes what a reference leads to, if there is room, and nothing if that is in the target already.
 func (c *controller) refer(ctx context.Context, w *wanted, r *v1alpha1.Replicator, ref v1alpha1.Reference, target dependents.Target, room *room) {
-	isOwn := false
 	source, err := c.source(ctx, r.Namespace, ref)
-	if err == nil {
-		isOwn, err = c.isItsOwnCopy(ctx, r, ref, target)
-	}
 	if err != nil {
 		w.fail(err)
 		return
 	}
-	if isOwn {
+	if isItsOwnCopy(r, ref, target) {
 		return
 	}
 	size, none := c.sizes.of(source)
@@ -208,20 +203,9 @@ func jobOf(r *v1alpha1.Replicator, named []*wanted, target dependents.Target) jo
 	return j
 }
 
-// isItsOwnCopy reports whether a target is the hub, and what a reference gives there would be the object that it names. Where that cannot be told,
-// nothing is copied: the object itself could be taken for a copy, and be pruned later.
-func (c *controller) isItsOwnCopy(
-	ctx context.Context, r *v1alpha1.Replicator, ref v1alpha1.Reference, target dependents.Target,
-) (bool, error) {
-	if target.RESTMapper == nil || cmp.Or(ref.As, ref.Name) != ref.Name || r.Spec.Namespace != "" && r.Spec.Namespace != r.Namespace {
-		return false, nil
-	}
-	hub, err := c.identities.Of(ctx, mcreconcile.LocalCluster)
-	if err != nil {
-		return false, err
-	}
-	there, err := c.identities.Of(ctx, target.Cluster)
-	return err == nil && there.UID == hub.UID, err
+// isItsOwnCopy reports whether a target is the hub, and what a reference gives there would be the object that it names.
+func isItsOwnCopy(r *v1alpha1.Replicator, ref v1alpha1.Reference, target dependents.Target) bool {
+	return target.Home && cmp.Or(ref.As, ref.Name) == ref.Name && cmp.Or(r.Spec.Namespace, r.Namespace) == r.Namespace
 }
 
 // place gives an object its namespace. Without a mapper it is one that is not to be written.

@@ -85,7 +85,7 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
-	c.hub, c.statuses, c.fleet, c.identities = mgr.GetCache(), mgr.GetClient().Status(), mgr.GetFleet(), &mcmanager.Identities{Manager: mgr}
+	c.hub, c.statuses, c.fleet = mgr.GetCache(), mgr.GetClient().Status(), mgr.GetFleet()
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping), mgr.Add(&c.children), c.setUp(mgr, traces.Middleware()))
 	if err != nil {
 		return err

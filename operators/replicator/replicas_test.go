@@ -34,6 +34,13 @@ func TestReplicasShareTheMembers(t *testing.T) {
 		w.synced(appOf(i))
 	}
 	before := w.uids(apps)
+	source := configMap("source", "value", "one")
+	source.Labels = map[string]string{v1alpha1.SourceLabel: "true"}
+	refers := replicator("refers", w.names)
+	refers.Spec.References = []v1alpha1.Reference{{Kind: "ConfigMap", Name: "source"}}
+	create(t, w.Local, source, refers)
+	w.has("source", "one") // also in members of other replicas
+	w.synced("refers")
 
 	working := slices.DeleteFunc(slices.Sorted(maps.Keys(replicas)), func(name string) bool { return len(replicas[name].Lines("Engaged")) == 0 })
 	if len(working) < 2 {
