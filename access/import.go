@@ -41,6 +41,10 @@ func (r *importer) keep(ctx context.Context, i *v1alpha1.ServiceAccountImport) (
 		importNotReady(i, &Error{v1alpha1.ReasonPaused, "spec.paused of the ClusterAccess is set, so no tokens are made", nil})
 		return 0, nil
 	}
+	if i.Spec.DecodeError != "" {
+		importNotReady(i, invalid("the spec cannot be decoded: "+i.Spec.DecodeError))
+		return 0, nil
+	}
 	line, later, err := r.lines.enter(a, time.Now())
 	if line == nil {
 		if err != nil {

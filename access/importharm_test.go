@@ -10,8 +10,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -142,5 +145,54 @@ func TestAClusterThatCallsTheAccountOtherwiseMakesNoLoop(t *testing.T) {
 	until(t, "it is tried again", func() bool { return asked.Load() > before+1 })
 	if w.secretNamed(t, "given") != nil {
 		t.Error("there is a Secret")
+	}
+}
+
+// TestAnImportThatCannotBeDecodedHarmsNoOther: an API server of Kubernetes 1.35 takes 600.0000001 for an integer. Its Secret stays while it is allowed.
+func TestAnImportThatCannotBeDecodedHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	export(t, w.members[0], minterSubject(), lister)
+	w.allowImports(t, a, lister)
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	crd.SetName("serviceaccountimports.access.fleet-runtime.dev")
+	accesstest.Must(t, w.hub.Client().Patch(t.Context(), crd, client.RawPatch(types.JSONPatchType, []byte(
+		`[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/expirationSeconds/type","value":"number"}]`))))
+	almost := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"clusterName": a.Name, "namespace": "default", "name": lister, "expirationSeconds": 600.0000001,
+	}}}
+	almost.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.KindServiceAccountImport))
+	almost.SetNamespace(w.namespace)
+	almost.SetName("almost")
+	until(t, "the API server takes any number", func() bool { return w.hub.Client().Create(t.Context(), almost) == nil })
+	accesstest.Create(t, w.hub, w.newImport("good", a.Name, lister))
+	w.importQuickly(t)
+	w.waitForImport(t, "good", v1alpha1.ReasonAsExpected)
+	told := func() {
+		t.Helper()
+		i := w.waitForImport(t, "almost", v1alpha1.ReasonInvalid)
+		if ready := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(ready.Message, "600.0000001") {
+			t.Errorf("the message is %s", ready.Message)
+		}
+	}
+	set := func(seconds string) {
+		t.Helper()
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"expirationSeconds":`+seconds+`}}`))
+		accesstest.Must(t, w.hub.Client().Patch(t.Context(), almost, patch))
+	}
+	told()
+	set("600")
+	w.waitForImport(t, "almost", v1alpha1.ReasonAsExpected)
+	set("600.0000001")
+	told()
+	if w.secretNamed(t, "almost") == nil {
+		t.Error("its Secret is gone")
+	}
+	w.allowImports(t, a)
+	w.waitForImport(t, "almost", v1alpha1.ReasonNotAllowed)
+	if w.secretNamed(t, "almost") != nil {
+		t.Error("its Secret is there although nothing may be imported")
 	}
 }

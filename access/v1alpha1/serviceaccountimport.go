@@ -56,6 +56,9 @@ type ServiceAccountImportSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	SecretName string `json:"secretName,omitempty"`
+
+	// DecodeError is why not all of the spec that is stored can be decoded, empty if it can.
+	DecodeError string `json:"-"`
 }
 
 // ServiceAccountImportStatus says where the token is, and for how long.
