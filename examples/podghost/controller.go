@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -98,7 +99,7 @@ func (g *ghosts) keep(ctx context.Context, req mcreconcile.Request, pod client.O
 		if ghost.UID != "" && !isOf(ghost, req, here) {
 			return errConflict
 		}
-		ghost.Spec = PodGhostSpec{Cluster: string(req.ClusterName), Namespace: req.Namespace, Name: req.Name, UID: pod.GetUID()}
+		ghost.Spec = specOf(req, pod.GetUID())
 		return mcowner.SetControllerReference(owner, ghost, here)
 	})
 	return err
@@ -130,10 +131,15 @@ func (g *ghosts) key(req mcreconcile.Request) client.ObjectKey {
 	return client.ObjectKey{Namespace: g.namespace, Name: mcowner.UniqueName(63, string(req.ClusterName), req.Namespace, req.Name)}
 }
 
-// isOf reports whether a ghost is that of the Pod that a request names.
+// specOf returns the spec of the ghost of a Pod. All but the UID never changes.
+func specOf(req mcreconcile.Request, pod types.UID) PodGhostSpec {
+	return PodGhostSpec{Cluster: string(req.ClusterName), Namespace: req.Namespace, Name: req.Name, UID: pod}
+}
+
+// isOf reports whether a ghost is that of the Pod that a request names, and says so.
 func isOf(ghost *PodGhost, req mcreconcile.Request, in mcowner.ClusterID) bool {
 	owner, ok := mcowner.ControllerOf(ghost, in)
-	return ok && owner.Fleet == fleetName && owner.Request() == req
+	return ok && owner.Fleet == fleetName && owner.Request() == req && ghost.Spec == specOf(req, ghost.Spec.UID)
 }
 
 func metadataOfPod() *metav1.PartialObjectMetadata {

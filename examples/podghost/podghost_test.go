@@ -75,6 +75,25 @@ func TestEachPodHasAGhost(t *testing.T) {
 		})
 		w.mustDelete(t, w.ghost, forged) // the account has no right to read Pods, and tells when the test ends if it has asked for one
 	})
+	t.Run("a ghost that has the name of another one's cluster is left alone", func(t *testing.T) {
+		w.create(t, w.live, "default", "forged")
+		ghost := w.haunts(t, "live", "default", "forged")
+		forged := &PodGhost{Spec: ghost.Spec}
+		forged.Namespace, forged.Name, forged.Labels, forged.Annotations = ghost.Namespace, ghost.Name, ghost.Labels, ghost.Annotations
+		forged.Spec.Cluster = "live2"
+		p.Freeze() // so that it makes no other one
+		w.mustDelete(t, w.ghost, ghost)
+		if err := w.ghost.Client().Create(t.Context(), forged); err != nil {
+			t.Fatal(err)
+		}
+		p.Thaw()
+		stage.Soon(t, "a Warning event on the Pod names the conflict", func() bool {
+			return w.hasWarning(t, w.live, "forged", "Conflict", forged.Name)
+		})
+		w.mustDelete(t, w.ghost, forged)
+		w.delete(t, w.live, "default", "forged")
+		w.isGone(t, "default", "forged")
+	})
 	t.Run("names do not collide", func(t *testing.T) {
 		w.create(t, w.live, "foo-bar", "baz")
 		w.create(t, w.live, "foo", "bar-baz")
