@@ -54,6 +54,7 @@ type FooSpec struct {
 	// Replicas is how many pods it has. Default: 1.
 	//
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	// +kubebuilder:default=1
 	Replicas *int32 `json:"replicas,omitempty"`
 }

@@ -58,6 +58,7 @@ type TestSpec struct {
 	// BackoffLimit is how often a failed pod is replaced, in each cluster. Default: 6.
 	//
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	// +kubebuilder:default=6
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 	// ClusterLabels select members by their labels, beside the main cluster. Default: every member.
