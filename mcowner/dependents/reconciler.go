@@ -155,7 +155,7 @@ type Target struct {
 	// Cluster is its name, and Labels are those of the member.
 	Cluster mcreconcile.ClusterName
 	Labels  map[string]string
-	// Home says that it is the cluster in which the owner is, by whichever name.
+	// Home says that it is the cluster in which the owner is, by whichever name. It is not said where RESTMapper is nil.
 	Home bool
 	// Dependents are those that the owner has there now, as last seen: of the types of Kinds, or unstructured where the cluster serves
 	// other versions of a kind alone. They are shared, and must not be changed.

@@ -102,14 +102,15 @@ func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcr
 	return append(all, decided...), err
 }
 
-// undecoded tells in the status of a Replicator that its spec cannot be decoded, and returns that as an error. Nothing is known to be wanted, or not, so
-// no function of the Reconciler is asked for a status.
+// undecoded tells in the status of a Replicator that its spec cannot be decoded, and returns that as an error. The Reconciler calls Status only for
+// what it can plan.
 func (c *controller) undecoded(ctx context.Context, r *v1alpha1.Replicator) error {
 	why := fmt.Errorf("the spec cannot be decoded: %s", r.Spec.DecodeError)
 	changed := r.DeepCopy()
 	changed.Status.ObservedGeneration = r.Generation
 	if !meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid, ObservedGeneration: r.Generation, Message: why.Error(),
+		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid,
+		ObservedGeneration: r.Generation, Message: why.Error(),
 	}) {
 		return why
 	}
