@@ -42,7 +42,7 @@ func (r *importer) keep(ctx context.Context, i *v1alpha1.ServiceAccountImport) (
 		return 0, nil
 	}
 	if i.Spec.DecodeError != "" {
-		importNotReady(i, invalid("the spec cannot be decoded: "+i.Spec.DecodeError))
+		importNotReady(i, invalid("the spec cannot be decoded: "+oneline.Text(i.Spec.DecodeError, maxCause)))
 		return 0, nil
 	}
 	line, later, err := r.lines.enter(a, time.Now())

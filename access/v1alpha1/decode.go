@@ -1,10 +1,6 @@
 package v1alpha1
 
-import (
-	jsonutil "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
-)
+import jsonutil "k8s.io/apimachinery/pkg/util/json"
 
 // What the hub has stored of an import is always decoded: one that is not would fail the list of all. An API server may take 600.0000001 for an integer.
 
@@ -16,7 +12,8 @@ func (s *ServiceAccountImportSpec) UnmarshalJSON(text []byte) error {
 	type spec ServiceAccountImportSpec // without this function
 	decoded := spec{}
 	if err := jsonutil.Unmarshal(text, &decoded); err != nil {
-		decoded.DecodeError = oneline.Text(err.Error(), mostOfError)
+		why := err.Error()
+		decoded.DecodeError = why[:min(len(why), mostOfError)]
 	}
 	*s = ServiceAccountImportSpec(decoded)
 	return nil

@@ -408,11 +408,10 @@ func TestWhatIsToStayDoesSoAfterItsControllerHadRetired(t *testing.T) {
 func TestOwnersWhoseClusterWasRelabelledWhileNothingRan(t *testing.T) {
 	t.Parallel()
 	type declared struct{ leaving, retire dependents.LeavePolicy }
-	cases := []declared{{}, {retire: dependents.LeaveAsIs}, {retire: dependents.LeaveReleased}}
-	for _, policy := range leavePolicies {
-		cases = append(cases, declared{leaving: policy})
-	}
-	for _, tc := range cases {
+	for _, tc := range []declared{
+		{}, {retire: dependents.LeaveAsIs}, {retire: dependents.LeaveReleased},
+		{leaving: dependents.LeaveAsIs}, {leaving: dependents.LeaveReleased}, {leaving: dependents.LeaveDeleted},
+	} {
 		t.Run("Policy"+string(tc.leaving)+"Retire"+string(tc.retire), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)

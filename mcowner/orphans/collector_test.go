@@ -84,7 +84,7 @@ func collect(t *testing.T, local *rest.Config, members []*mctest.ControlPlane, h
 	})
 }
 
-// runs runs a manager with a collector until the test ends.
+// runs starts a manager with a collector, which ends with the test.
 func runs(
 	t *testing.T, local *rest.Config, members map[fleet.ClusterName]*rest.Config, options mcmanager.Options,
 	hold func(fleet.ClusterName) fleet.Hold, c *orphans.Collector,
