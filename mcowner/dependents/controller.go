@@ -238,7 +238,7 @@ func (c worker) Reconcile(ctx context.Context, w work) (reconcile.Result, error)
 		return reconcile.Result{}, c.glean(ctx, w)
 	}
 	if w.task == hold {
-		return reconcile.Result{}, c.holdUp(ctx, w.in)
+		return reconcile.Result{}, c.holdUp(ctx)
 	}
 	at, err := c.access.Current(ctx)
 	if w.task == account {

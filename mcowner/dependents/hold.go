@@ -5,70 +5,132 @@ import (
 	"errors"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// Replay implements mcsource.Replayer: a member that leaves waits for what visits do there.
-func (m members) Replay(_ context.Context, e *fleet.Engagement) error {
-	if m.access.IsShared() {
-		m.works.add(work{in: e.Name(), task: hold})
-	}
-	return nil
+// Replay implements mcsource.Replayer: a member that leaves waits for what owners in other clusters do there.
+func (m members) Replay(ctx context.Context, e *fleet.Engagement) error {
+	return m.works.queueNow(ctx, work{in: e.Name(), task: hold})
 }
 
 // errOwnersElsewhere keeps a member that leaves: it waits for what is tried again after an error, and for nothing else.
 var errOwnersElsewhere = errors.New("owners in other clusters have not done yet what they are to do as the cluster leaves the fleet")
 
 // holdUp keeps a member that leaves as long as owners have not done what they are to do there: those of this replica have it in their
-// records, those of others dependents that are not to stay.
-func (c *engine) holdUp(ctx context.Context, in mcreconcile.ClusterName) error {
+// records, those of others, or in clusters that cannot be read now, dependents that are not to stay.
+func (c *engine) holdUp(ctx context.Context) error {
 	if !mcreconcile.Leaving(ctx) {
 		return nil
 	}
+	at, err := c.access.Current(ctx)
+	if errors.Is(err, mcmanager.ErrNoIdentity) {
+		return nil // nothing is done there
+	}
+	if err != nil {
+		return err
+	}
+	known, err := c.planOwners(ctx, at)
+	if err != nil {
+		return err
+	}
 	for _, o := range c.ledger.all() {
-		if v, ok := o.in(in); ok && len(v.sites)+len(v.dropped) > 0 {
+		if v, ok := o.in(at.Name()); ok && len(v.sites)+len(v.dropped) > 0 {
 			return errOwnersElsewhere
 		}
 	}
 	if c.cfg.onMemberLeaving.propagation() == "" {
 		return nil
 	}
-	at, err := c.access.Current(ctx)
-	if err != nil {
-		return err
-	}
-	has, err := c.hasDependents(ctx, at)
+	has, err := c.hasDependents(ctx, at, known)
 	if err == nil && has {
 		err = errOwnersElsewhere
 	}
 	return err
 }
 
+// planOwners has owners planned that may have dependents in a cluster that leaves, and were not planned yet, as after a start. It returns
+// the clusters whose owners are known, and an error until those are planned. A cluster of owners that cannot be read is waited for only
+// while it is being connected for the first time.
+func (c *engine) planOwners(ctx context.Context, leaving remote.Session) (known map[mcreconcile.ClusterName]bool, err error) {
+	ctx, cancel := c.access.Bound(ctx)
+	defer cancel()
+	known = map[mcreconcile.ClusterName]bool{}
+	for _, name := range c.access.Names(c.cfg.ownersIn) {
+		home, why := c.homeNow(name)
+		if why == nil {
+			why = c.eachCached(ctx, home, func(owner client.Object) {
+				req := requestOf(name, owner)
+				if o := c.ledger.get(req); (o == nil || o.uid() != owner.GetUID()) && c.mayBeIn(owner, leaving) {
+					c.owners.addLow(req)
+					err = errOwnersElsewhere
+				}
+			})
+			known[name] = why == nil
+		}
+		if isBeingConnected(why) || ctx.Err() != nil {
+			err = errOwnersElsewhere
+		}
+	}
+	return known, err
+}
+
+// homeNow returns a cluster of owners that is this replica's.
+func (c *engine) homeNow(name mcreconcile.ClusterName) (cluster.Cluster, error) {
+	if name == mcreconcile.LocalCluster && !c.access.IsOthers(name) {
+		return c.access.Manager, nil
+	}
+	e, err := c.access.Manager.GetFleet().Engagement(name)
+	if err != nil {
+		return nil, err
+	}
+	return e.Cluster(), nil
+}
+
+// isBeingConnected reports whether an error says that a member is being connected for the first time, and nothing has failed so far.
+func isBeingConnected(err error) bool {
+	state, ok := errors.AsType[*fleet.StateError](err)
+	return ok && state.Status.State == fleet.Connecting && state.Status.Reason == ""
+}
+
+// mayBeIn reports whether an owner may have dependents in a cluster, by what is noted on it.
+func (c *engine) mayBeIn(owner client.Object, at remote.Session) bool {
+	r := c.keys.Read(owner)
+	return r.Slices != nil || r.Nonsense || slices.ContainsFunc(r.Sites, func(s record.Site) bool { return s.Name == at.Name() })
+}
+
 var errFound = errors.New("there is one")
 
 // hasDependents reports whether there are dependents of the controller in a cluster, by its API server, that are not being deleted, and
-// for which some replica may do something.
-func (c *engine) hasDependents(ctx context.Context, at remote.Session) (bool, error) {
+// for which some replica may do something. Of clusters whose owners are known it is known already what these have there.
+func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map[mcreconcile.ClusterName]bool) (bool, error) {
 	kinds, err := remote.KindsOf(slices.Concat(c.collector.Kinds, c.moreKindsFound()), c.access.Manager.GetScheme())
 	if err != nil {
 		return false, err
+	}
+	served := func(r mcowner.Reference) bool {
+		mayBe := c.access.IsShared() || c.access.Within(c.cfg.ownersIn, r.Cluster) // of others, replicas may be letting owners go
+		return mayBe && !known[r.Cluster] && c.isServed(ctx, r)
 	}
 	scan := remote.Scan{Namespaces: c.cfg.namespaces}
 	for _, k := range kinds {
 		err := scan.Each(ctx, c.access, at, k, remote.OfFleet(c.cfg.fleet), func(obj *metav1.PartialObjectMetadata) error {
 			references, err := k.References(obj, at.ID)
-			served := func(r mcowner.Reference) bool { return c.isServed(ctx, r) }
 			if err == nil && obj.DeletionTimestamp.IsZero() && slices.ContainsFunc(references, served) {
 				return errFound
 			}
 			return nil // what cannot be read is nobody's
 		})
-		if err != nil {
+		if errors.Is(err, errFound) || err != nil && !apierrors.IsForbidden(err) {
 			return errors.Is(err, errFound), ignore(err, errFound)
 		}
 	}

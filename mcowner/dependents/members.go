@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
@@ -207,16 +206,25 @@ func (m members) followLocal(last memberSeen, change fleet.Change) memberSeen {
 func (c *engine) review(ctx context.Context, at remote.Session) error {
 	ctx, cancel := c.access.Bound(ctx)
 	defer cancel()
+	err := c.eachCached(ctx, at.Cluster, func(owner client.Object) { c.owners.addLow(requestOf(at.Name(), owner)) })
+	if err != nil {
+		return fmt.Errorf("reading the owners in %s: %w", at, err)
+	}
+	return nil
+}
+
+// eachCached calls do with each owner that the cache of a cluster has.
+func (c *engine) eachCached(ctx context.Context, home cluster.Cluster, do func(client.Object)) error {
 	list, err := c.owner.NewList(c.access.Manager.GetScheme())
 	if err != nil {
 		return err
 	}
-	if err := at.Cluster.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("reading the owners in %s: %w", at, err)
+	if err := home.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return err
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
-		if obj, ok := item.(client.Object); ok {
-			c.owners.addLow(mcreconcile.Request{ClusterName: at.Name(), Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}})
+		if owner, ok := item.(client.Object); ok {
+			do(owner)
 		}
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -33,6 +34,15 @@ func (w *world) runShared(name string, r interface {
 },
 ) *process {
 	w.t.Helper()
+	return w.runSharedAs(w.Local.Config(), name, r)
+}
+
+// runSharedAs is runShared with a config of the local cluster.
+func (w *world) runSharedAs(local *rest.Config, name string, r interface {
+	SetupWithManager(mgr mcmanager.Manager, more ...func(*mcbuilder.Builder)) error
+},
+) *process {
+	w.t.Helper()
 	replica, err := sharding.New(sharding.Options{
 		ID: "dependents", Namespace: w.ns, Name: name, LeaseDuration: 10 * time.Second, Settle: time.Second,
 	})
@@ -40,7 +50,7 @@ func (w *world) runShared(name string, r interface {
 		w.t.Fatal(err)
 	}
 	setUp := func(mgr mcmanager.Manager) error { return r.SetupWithManager(mgr) }
-	p := w.runAs(w.Local.Config(), setUp, func(o *fleet.Options) { o.Ownership = replica })
+	p := w.runAs(local, setUp, func(o *fleet.Options) { o.Ownership = replica })
 	p.replica = replica
 	return p
 }

@@ -31,7 +31,7 @@ const (
 	visit
 	// glean is visit for an owner that may have left something in any cluster, in one after the other.
 	glean
-	// hold, in a member that leaves, waits until visits have done what is to be done there.
+	// hold, in a member that leaves, waits until owners in other clusters have done what is to be done there.
 	hold
 	// review has the owners in the local cluster planned that its cache has.
 	review
@@ -116,6 +116,21 @@ func (f *feed[request]) do(add func(workqueue.TypedRateLimitingInterface[request
 
 func (f *feed[request]) add(req request) {
 	f.do(func(q workqueue.TypedRateLimitingInterface[request]) { q.Add(req) })
+}
+
+// queueNow is add, and returns when the request is in the queue: not before the controller has started.
+func (f *feed[request]) queueNow(ctx context.Context, req request) error {
+	queued := make(chan struct{})
+	f.do(func(q workqueue.TypedRateLimitingInterface[request]) {
+		q.Add(req)
+		close(queued)
+	})
+	select {
+	case <-queued:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (f *feed[request]) addAfter(req request, after time.Duration) {
