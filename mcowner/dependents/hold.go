@@ -44,7 +44,8 @@ func (c *engine) holdUp(ctx context.Context) error {
 		return err
 	}
 	for _, o := range c.ledger.all() {
-		if v, ok := o.in(at.Name()); ok && len(v.sites)+len(v.dropped) > 0 {
+		v, _ := o.in(at.Name())
+		if here, _ := divide(at, v.sites); len(here)+len(v.dropped) > 0 {
 			return errOwnersElsewhere
 		}
 	}

@@ -701,3 +701,54 @@ func TestAnOwnerWaitsForWhatSaysThatItIsItsOwn(t *testing.T) {
 	w.isGone(w.Local, "a")
 	w.isGone(one, copyOf("a"))
 }
+
+// TestAMemberThatIsAnotherClusterNowLeaves, with what owners have in it: nothing can be done about what they have in the one before.
+func TestAMemberThatIsAnotherClusterNowLeaves(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(*world, *dependents.Reconciler[*corev1.ConfigMap]) *process{
+		"Alone":  func(w *world, r *dependents.Reconciler[*corev1.ConfigMap]) *process { return w.run(r) },
+		"Shared": func(w *world, r *dependents.Reconciler[*corev1.ConfigMap]) *process { return w.runShared("one", r) },
+	}
+	for way, run := range ways {
+		for _, policy := range leavePolicies {
+			t.Run(way+string(policy), func(t *testing.T) {
+				t.Parallel()
+				w, other := newWorldBeside(t, 1)
+				one := w.Members[0]
+				r := w.spread()
+				r.OnMemberLeaving = policy
+				p := run(w, r)
+				before := map[string]*corev1.ConfigMap{}
+				for _, name := range []string{"both", "former"} {
+					w.create(w.Local, w.owner(name, one.Name))
+					before[name] = w.isCopied(one, name)
+				}
+				p.lead(other)
+				now := w.isCopied(other, "both")
+				w.change(w.Local, "former", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+				w.told(w.Local, "former", dependents.EventReplaced, one.Name)
+				m := p.member(one)
+				m.Config = p.power.feed(other.Config())
+				left, err := p.members.Leave(m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				eventuallyWithin(t, time.Minute, "the member has left", func() bool { // far less than fleet.Options.LeaveTimeout
+					select {
+					case <-left:
+						return true
+					default:
+						return false
+					}
+				})
+				w.becomes(other, now, policy)
+				for name, dependent := range before {
+					w.unharmed(one, dependent)
+					if in := placedIn(w.mustGet(w.Local, name)); !strings.Contains(in, one.Name) {
+						t.Errorf("%s has forgotten the cluster before: it waits for %s", name, in)
+					}
+				}
+			})
+		}
+	}
+}

@@ -205,32 +205,34 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 	done.Err = p.engine.replaced(p.at, before)
 }
 
-// depart does what is declared for a member that leaves. The member waits until the owner's record has it no more.
+// depart does what is declared for a member that leaves. The member waits until the owner's record has it no more. It does not wait for
+// what the owner has in another cluster that had its name.
 func (p *placement) depart(ctx context.Context, done *report) {
 	if p.asked.targeted {
 		done.Err = errLeaving
 	}
-	if len(p.asked.sites) == 0 {
-		if done.drop = p.asked.dropped; len(done.drop) > 0 {
-			done.Err = errUnnoted
-		}
-		return
-	}
+	here, before := divide(p.at, p.asked.sites)
 	policy := p.engine.cfg.onMemberLeaving.propagation()
 	if p.asked.mode == finishing {
-		if policy != "" && p.asked.isUnclear() { // they are not to stay as they are, and nothing else can be done
+		if len(here) > 0 && policy != "" && p.asked.isUnclear() { // they are not to stay as they are, and nothing else can be done
 			done.Err = fmt.Errorf("%w: %w", p.asked.unclear, errUnsettled)
 			return
 		}
 		policy = p.asked.propagation
 	}
-	if policy == "" {
-		here, _ := divide(p.at, p.asked.sites)
-		done.drop, done.givenUp, done.Err = here, true, errUnnoted
-		return
+	switch {
+	case len(here) == 0:
+		held, released := p.unreleased(before)
+		done.drop, done.givenUp = slices.Concat(p.asked.dropped, released), len(released) > 0
+		if len(held) > 0 {
+			done.Err = p.engine.replaced(p.at, held)
+		}
+	case policy == "":
+		done.drop, done.givenUp = here, true
+	default:
+		p.leave(ctx, done, policy)
 	}
-	p.leave(ctx, done, policy)
-	if done.Err == nil || errors.Is(done.Err, errLeaving) {
+	if len(done.drop) > 0 {
 		done.Err = errUnnoted
 	}
 }
