@@ -127,7 +127,7 @@ func waiting(all []dependent) []ObjectResult {
 func (c *engine) onlyOfKinds(results []ObjectResult) {
 	for i, r := range results {
 		k := c.kindNoted(r.Kind)
-		if r.Object != nil && r.State != Deleting && c.isFixed(k) && reflect.TypeOf(r.Object) != reflect.TypeOf(k.Proto) {
+		if r.Object != nil && r.State != Deleting && reflect.TypeOf(r.Object) != reflect.TypeOf(k.Proto) {
 			results[i].Object = nil
 		}
 	}

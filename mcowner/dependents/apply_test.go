@@ -59,9 +59,10 @@ func TestResultsHaveObjectsOfTheTypesOfKinds(t *testing.T) {
 		{Kind: v2, Object: untyped},
 		{Kind: v1, State: Waiting, Object: untyped},
 		{Kind: v1, State: Waiting, Object: metadata},
+		{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Gadget"}, State: Failed, Object: metadata},
 	}
 	c.onlyOfKinds(results)
-	for i, want := range []client.Object{typed, nil, metadata, untyped, nil, nil, nil} {
+	for i, want := range []client.Object{typed, nil, metadata, untyped, nil, nil, nil, nil} {
 		if got := results[i].Object; got != want {
 			t.Errorf("the object of result %d is a %T, want a %T", i, got, want)
 		}

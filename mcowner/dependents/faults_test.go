@@ -103,7 +103,7 @@ func TestWhatIsWrongCountsBesideWhatIsWaitedFor(t *testing.T) {
 // TestWhatARolloutTakesForAFailure, of what a look at a cluster has come to.
 func TestWhatARolloutTakesForAFailure(t *testing.T) {
 	t.Parallel()
-	stalls := fmt.Errorf("%w: %w", ErrWaiting, errStalled)
+	stalls, suspended := fmt.Errorf("%w: %w", ErrWaiting, errStalled), []ObjectResult{{State: Suspended}}
 	for name, tc := range map[string]struct {
 		report
 		is, once rollout.Outcome // while the owner is as it was, and once it is changed
@@ -126,7 +126,10 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"a kind is not served":         {report: report{Result: Result{Err: &unsynced{errUnserved}}}, is: rollout.Failed, once: rollout.Other},
 		"it leaves":                    {report: report{Result: Result{Err: errLeaving}}, is: rollout.Other, once: rollout.Other},
 		"others change it":             {report: report{Result: Result{Err: errOther}}, is: rollout.Other, once: rollout.Other},
-		"others change it back":        {report: report{Result: Result{Err: errContended}}, is: rollout.Other, once: rollout.Other},
+		"others change it back":        {report: report{Result: Result{Err: errContended}}, is: rollout.Complete, once: rollout.Complete},
+		"they do, and it is not ready": {report: report{Result: Result{Err: errContended, Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
+		"others delete it":             {report: report{Result: Result{Err: fmt.Errorf("%w: %w", errContended, errDeleted)}}, is: rollout.Other, once: rollout.Other},
+		"something is suspended":       {report: report{Result: Result{Unready: ErrWaiting, Objects: suspended}}, is: rollout.Other, once: rollout.Other},
 		"the old one is being deleted": {report: report{Result: Result{Err: errOld}}, is: rollout.Other, once: rollout.Other},
 	} {
 		t.Run(name, func(t *testing.T) {

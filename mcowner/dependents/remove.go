@@ -67,7 +67,7 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 		d := now[i]
 		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
 			errs[i] = p.remove(ctx, d.Kind, d.obj, policy, false)
-			if err := errs[i]; err != nil && !isOutdated(err) && !errors.Is(err, errGoing) {
+			if err := errs[i]; err != nil && !isOutdated(err) && !remote.IsHung(err) && !errors.Is(err, errGoing) {
 				results[i].State, results[i].Err = stateOf(err), brief(err)
 			}
 			if p.isOver(errs[i]) {

@@ -137,21 +137,22 @@ func (o *ownerState) forgiveReplaced(name mcreconcile.ClusterName) {
 
 // outcomeOf returns what a look at a cluster has come to. Failures count if the owner says now what it said then.
 func outcomeOf(r report, current bool) rollout.Outcome {
+	err := unlessContended(r.Err)
 	switch {
-	case r.Err == nil && r.Unready == nil:
+	case err == nil && r.Unready == nil:
 		return rollout.Complete
-	case errors.Is(r.Err, ErrPending):
+	case errors.Is(err, ErrPending):
 		return rollout.NotLooked
 	case r.unknown:
 		return rollout.Unread // what is there was not compared with anything
-	case r.Unready != nil && !r.refused && (r.Err == nil || errors.Is(r.Err, ErrWaiting)): // else it waits for what was not begun
+	case r.Unready != nil && !r.refused && !r.isSuspended() && (err == nil || errors.Is(err, ErrWaiting)): // else it waits for what was not begun
 		if current && errors.Is(r.Unready, errStalled) {
 			return rollout.Stalled
 		}
 		return rollout.NotReady
-	case current && isFailure(r.Err):
+	case current && isFailure(err):
 		return rollout.Failed
-	case isUnread(r.Err):
+	case isUnread(err):
 		return rollout.Unread
 	default:
 		return rollout.Other

@@ -217,7 +217,7 @@ func (s *Sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Ki
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	for _, namespace := range namespaces {
+	for i, namespace := range namespaces {
 		list, err := s.cached(ctx, at, k, namespace)
 		if meta.IsNoMatchError(err) {
 			return false, nil
@@ -226,7 +226,11 @@ func (s *Sweeper) eachCached(ctx context.Context, at remote.Session, k remote.Ki
 			return false, fmt.Errorf("reading %s of %s: %w", k.GroupKind(), at, err)
 		}
 		err = meta.EachListItem(list, func(item runtime.Object) error {
-			return do(item.(client.Object)) //nolint:forcetypeassert // so are all that caches have
+			obj := item.(client.Object)            //nolint:forcetypeassert // so are all that caches have
+			if i > 0 && obj.GetNamespace() == "" { // what is in no namespace was had with the first
+				return nil
+			}
+			return do(obj)
 		})
 		if err != nil {
 			return true, err
