@@ -132,8 +132,8 @@ func TestAKindStaysInTheVersionThatWasDesired(t *testing.T) {
 	}
 }
 
-// TestWhatASweepFindsIsLookedAtOnce, and only where no run knows of it: for owners that are known, in clusters of theirs. Whoever may write an
-// object may name any owner.
+// TestWhatASweepFindsIsLookedAtOnce, and only where no run knows of it: for owners that are known. Whoever may write an object may name any owner.
+// Where the owner is to have nothing, it is looked at until it is gone.
 func TestWhatASweepFindsIsLookedAtOnce(t *testing.T) {
 	t.Parallel()
 	pod, secret := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
@@ -149,7 +149,7 @@ func TestWhatASweepFindsIsLookedAtOnce(t *testing.T) {
 		"that it has":                    {kind: pod, looked: &kindsLook{in: "engagement", at: one, some: []schema.GroupVersionKind{pod}}},
 		"that is noted, before a look":   {kind: pod},
 		"that is not, before a look":     {kind: secret, want: 1},
-		"of another cluster":             {kind: secret, in: "two"},
+		"where it is to have nothing":    {kind: secret, in: "two", want: 3},
 		"that does not say its kind":     {kind: secret, owner: func(r *mcowner.Reference) { r.Dependent.Kind = "" }},
 		"of an owner that is not known":  {kind: secret, owner: func(r *mcowner.Reference) { r.Name = "b" }},
 		"of one that had the name":       {kind: secret, owner: func(r *mcowner.Reference) { r.UID = "before" }},
