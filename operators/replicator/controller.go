@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
@@ -105,16 +103,11 @@ func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcr
 // undecoded tells in the status of a Replicator that its spec cannot be decoded, and returns that as an error. The Reconciler calls Status only for
 // what it can plan.
 func (c *controller) undecoded(ctx context.Context, r *v1alpha1.Replicator) error {
-	why := fmt.Errorf("the spec cannot be decoded: %s", r.Spec.DecodeError)
 	changed := r.DeepCopy()
-	changed.Status.ObservedGeneration = r.Generation
-	if !meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid,
-		ObservedGeneration: r.Generation, Message: why.Error(),
-	}) {
-		return why
+	if !tellUndecoded(changed) {
+		return errOfSpec(r)
 	}
-	return errors.Join(why, c.statuses.Patch(ctx, changed, client.MergeFrom(r), client.FieldOwner(name)))
+	return errors.Join(errOfSpec(r), c.statuses.Patch(ctx, changed, client.MergeFrom(r), client.FieldOwner(name)))
 }
 
 // decided returns the clusters that a scheduler has chosen. A decision that is not there chooses none.

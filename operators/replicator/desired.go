@@ -45,6 +45,9 @@ func (w *wanted) checkMetadata() {
 
 // desired returns the objects that a Replicator has for a target. One that is wrong is an error, and the others are returned.
 func (c *controller) desired(ctx context.Context, r *v1alpha1.Replicator, target dependents.Target) (all []client.Object, _ error) {
+	if err := errOfSpec(r); err != nil {
+		return nil, err // nothing is known of what it is to have, so what it has stays
+	}
 	room := &room{left: mostOfAll}
 	named := c.named(ctx, r, target, room)
 	if err := c.override(ctx, r, named, target, room); err != nil {

@@ -16,6 +16,10 @@ import (
 
 // status writes to the status of a Replicator what came of it.
 func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Result) error {
+	if r.Spec.DecodeError != "" && r.DeletionTimestamp.IsZero() {
+		tellUndecoded(r)
+		return nil
+	}
 	s := dependents.Summarize(results)
 	now := &r.Status
 	now.ObservedGeneration = r.Generation
@@ -33,6 +37,23 @@ func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Resu
 		meta.SetStatusCondition(&now.Conditions, c)
 	}
 	return nil
+}
+
+// tellUndecoded writes to the status of a Replicator that its spec cannot be decoded, and reports whether that is news.
+func tellUndecoded(r *v1alpha1.Replicator) bool {
+	r.Status.ObservedGeneration = r.Generation
+	return meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid,
+		ObservedGeneration: r.Generation, Message: errOfSpec(r).Error(),
+	})
+}
+
+// errOfSpec says why the spec of a Replicator cannot be decoded, nil if it can.
+func errOfSpec(r *v1alpha1.Replicator) error {
+	if r.Spec.DecodeError == "" {
+		return nil
+	}
+	return fmt.Errorf("the spec cannot be decoded: %s", r.Spec.DecodeError)
 }
 
 // mostNamed is how many clusters are named where there is room for few.

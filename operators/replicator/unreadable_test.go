@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -107,7 +108,7 @@ func TestASpecThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	}
 	w.takeAnyRollout()
 	stage.Eventually(t, "the API server takes any number", func() bool { return w.createRaw("large", fmt.Sprintf(spec, "large", large)) == nil })
-	create(t, w.Local, replicator("first", []string{"east"}, configMap("first")))
+	create(t, w.Local, replicator("first", []string{"east"}, configMap("first"), configMap("beside")))
 	w.run()
 	w.join(w.Members[0], "east")
 	w.synced("first")
@@ -140,6 +141,13 @@ func TestASpecThatCannotBeDecodedStopsNoOther(t *testing.T) {
 			t.Errorf("what %s has is in the member: %t", name, there)
 		}
 	}
+	w.Members[0].Stop(t)
+	w.condition("second", v1alpha1.ConditionSynced, "Unreachable", "east")
+	w.Members[0].Restart(t)
+	w.synced("second")
+	remove(t, w.Members[0], configMap("beside"))
+	becomes(t, w.Members[0], configMap("beside"), "created anew", func(*corev1.ConfigMap) bool { return true })
+	w.condition("first", v1alpha1.ConditionSynced, v1alpha1.ReasonInvalid, "1.0000000001")
 	w.patch("large", `{"spec":{"rollout":{"maxParallel":1}}}`)
 	w.synced("large")
 	for _, name := range []string{"almost", "first", "orphan"} {
