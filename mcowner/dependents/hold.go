@@ -61,7 +61,7 @@ func (c *engine) holdUp(ctx context.Context) error {
 
 // planOwners has owners planned that may have dependents in a cluster that leaves, and were not planned yet, as after a start. It returns
 // the clusters whose owners are known, and an error until those are planned. A cluster of owners that cannot be read is waited for only
-// while it is being connected for the first time.
+// while it is being connected for the first time. An owner that cannot be planned is not waited for: what it has is not known.
 func (c *engine) planOwners(ctx context.Context, leaving remote.Session) (known map[mcreconcile.ClusterName]bool, err error) {
 	ctx, cancel := c.access.Bound(ctx)
 	defer cancel()
@@ -69,14 +69,22 @@ func (c *engine) planOwners(ctx context.Context, leaving remote.Session) (known 
 	for _, name := range c.access.Names(c.cfg.ownersIn) {
 		home, why := c.homeNow(name)
 		if why == nil {
+			known[name] = true
 			why = c.eachCached(ctx, home, func(owner client.Object) {
-				req := requestOf(name, owner)
-				if o := c.ledger.get(req); (o == nil || o.uid() != owner.GetUID()) && c.mayBeIn(owner, leaving) {
-					c.owners.addLow(req)
+				is, vain := false, false
+				if o := c.ledger.get(requestOf(name, owner)); o != nil {
+					is, vain = o.isPlanned(owner.GetUID())
+				}
+				switch {
+				case is, !c.mayBeIn(owner, leaving):
+				case vain:
+					known[name] = false
+				default:
+					c.owners.addLow(requestOf(name, owner))
 					err = errOwnersElsewhere
 				}
 			})
-			known[name] = why == nil
+			known[name] = known[name] && why == nil
 		}
 		if isBeingConnected(why) || ctx.Err() != nil {
 			err = errOwnersElsewhere
@@ -114,6 +122,9 @@ var errFound = errors.New("there is one")
 // hasDependents reports whether there are dependents of the controller in a cluster, by its API server, that are not being deleted, and
 // for which some replica may do something. Of clusters whose owners are known it is known already what these have there.
 func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map[mcreconcile.ClusterName]bool) (bool, error) {
+	if !c.access.IsShared() && !c.cfg.ownersIn.HasMembers() && known[mcreconcile.LocalCluster] {
+		return false, nil // there are no other owners
+	}
 	kinds, err := remote.KindsOf(slices.Concat(c.collector.Kinds, c.moreKindsFound()), c.access.Manager.GetScheme())
 	if err != nil {
 		return false, err

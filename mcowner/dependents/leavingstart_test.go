@@ -2,6 +2,7 @@ package dependents_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
@@ -128,4 +130,39 @@ func TestAMemberThatLeavesAfterAStartWaitsForOwnersInAClusterThatIsAway(t *testi
 	if w.get(two, before.Name) != nil {
 		t.Error("the member has left with the dependent")
 	}
+}
+
+// TestAnOwnerThatCannotBePlannedHoldsUpNoMemberThatLeaves: nobody would know how long.
+func TestAnOwnerThatCannotBePlannedHoldsUpNoMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	p.stop()
+	r.Targets = func(context.Context, *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		return nil, errors.New("nobody knows")
+	}
+	p = w.run(r)
+	p.is(one, fleet.Ready)
+	p.leave(one)
+	w.unharmed(one, before)
+}
+
+// TestAListThatFailsHoldsUpNoMemberThatLeaves where all owners are known: no answer would change anything.
+func TestAListThatFailsHoldsUpNoMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Kinds = append(r.Kinds, &corev1.Secret{})
+	r.OnMemberLeaving = dependents.LeaveDeleted
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	p.power.refused.Store(&[3]string{http.MethodGet, hostOf(one), "/secrets"})
+	p.leave(one)
+	w.isGone(one, before.Name)
 }

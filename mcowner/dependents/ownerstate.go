@@ -140,6 +140,23 @@ func (o *ownerState) isRead(now unplanned) {
 	o.unplanned = &now
 }
 
+// notPlanned notes that planning the owner that was read has failed.
+func (o *ownerState) notPlanned(uid types.UID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.unplanned != nil && o.unplanned.ref.UID == uid {
+		o.unplanned.vain = true
+	}
+}
+
+// isPlanned reports whether the owner of a UID is planned, or that was tried in vain.
+func (o *ownerState) isPlanned(uid types.UID) (is, vain bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	is = o.plan != nil && o.plan.ref.UID == uid
+	return is, !is && o.unplanned != nil && o.unplanned.ref.UID == uid && o.unplanned.vain
+}
+
 // leavesBehind reports whether dependents of the owner may be left that are to stay, were it gone now, and returns a reference to it.
 // While it is not known whether they are, they are.
 func (o *ownerState) leavesBehind(seen *deletions) (owner mcowner.Reference, stay bool) {

@@ -38,6 +38,7 @@ type unplanned struct {
 	ref   mcowner.Reference
 	left  bool // there may be dependents
 	keep  bool // they are to stay by its policy, or that is not known
+	vain  bool // planning it has failed
 }
 
 // keeps reports whether dependents of the owner are to stay, or that is not known. It was seen to be deleted as seen says, empty for not at all.
