@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -154,7 +156,7 @@ func gatedServer(t *testing.T, dial func(ctx context.Context, network, address s
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.discard)
+	t.Cleanup(g.finish)
 	w = newTestWire(t, server, nil)
 	w.gate, w.identify = own, nil
 	w.current.Store(g)
@@ -243,63 +245,92 @@ func TestARequestIsCutOffInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestWhatIsUnderWayIsAnswered although its caller gives up, the gate closes and the engagement ends: the next owner must not begin
-// before that.
+// TestWhatIsUnderWayIsAnswered although its caller gives up, the gate closes, and the engagement or the guest ends, also if the credentials
+// were replaced meanwhile: the next owner must not begin before that.
 func TestWhatIsUnderWayIsAnswered(t *testing.T) {
 	t.Parallel()
-	arrived, carriedOut := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		close(arrived)
-		<-carriedOut
-	}))
-	t.Cleanup(server.Close)
-	var closed atomic.Bool
-	own := &gate.Gate{Refusal: func() error { return ErrNotOwned }, Remaining: func() time.Duration {
-		if closed.Load() {
-			return 0
-		}
-		return time.Hour
-	}}
-	g, err := newGeneration(&rest.Config{Host: server.URL}, &credplugin.Plugin{}, own)
+	for name, end := range map[string]func(e *Engagement, next *generation){
+		"Current": func(e *Engagement, _ *generation) { e.end(errRemoved) },
+		"Replaced": func(e *Engagement, next *generation) {
+			e.retire(e.wire.replace(next))
+			e.end(errRemoved)
+		},
+		"Replaced long before": func(e *Engagement, next *generation) {
+			e.retire(e.wire.replace(next))
+			<-time.After(2 * rotationGrace)
+			e.end(errRemoved)
+		},
+		"Replaced as it ends": func(e *Engagement, next *generation) {
+			old := e.wire.replace(next)
+			e.end(errRemoved)
+			e.retire(old)
+		},
+		"Guest": func(e *Engagement, next *generation) {
+			old := e.wire.replace(next)
+			e.background.Go(func() { old.retire(e.ctx) })
+			e.end(errRemoved)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { isAnswered(t, end) })
+		})
+	}
+}
+
+// isAnswered has a request under way that changes a member as an engagement ends, of which the server knows nothing.
+func isAnswered(t *testing.T, end func(e *Engagement, next *generation)) {
+	t.Helper()
+	near, far := net.Pipe()
+	left := time.Hour
+	own := &gate.Gate{Refusal: func() error { return ErrNotOwned }, Remaining: func() time.Duration { return left }}
+	cfg := &rest.Config{Host: "http://member", Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+	first, err := newGeneration(cfg, &credplugin.Plugin{}, own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newTestWire(t, server, nil)
-	w.gate, w.identify = own, nil
-	w.current.Store(g)
+	next, err := newGeneration(cfg, &credplugin.Plugin{}, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngagement(t.Context(), "a")
+	e.wire = &wire{gate: own, most: 1 << 20}
+	e.wire.health = newHealth(Options{}.withDefaults().Health, e.wire, func(State, error) {}, func() {})
+	e.wire.current.Store(first)
 
 	ctx, giveUp := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader("x"))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cfg.Host, strings.NewReader("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	answered := make(chan error)
+	answered, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		resp, err := w.RoundTrip(req)
+		resp, err := e.wire.RoundTrip(req)
 		if err == nil {
 			err = resp.Body.Close()
 		}
 		answered <- err
 	}()
-	<-arrived
-	giveUp()
-	closed.Store(true)
-	ended := make(chan struct{})
-	go func() {
-		w.close()
-		close(ended)
-	}()
-	mustBecome(g.isRetired)
-	select {
-	case <-ended:
-		t.Error("the connections are closed while a request is under way that may change the member")
-	case err := <-answered:
-		t.Fatalf("the request ended with %v before it was carried out", err)
-	default:
+	if _, err := http.ReadRequest(bufio.NewReader(far)); err != nil {
+		t.Fatal(err)
 	}
-	close(carriedOut)
-	if err := <-answered; err != nil {
+	synctest.Wait()
+	giveUp()
+	left = 0
+	go func() {
+		end(e, next)
+		e.wire.close()
+		ended <- e.drain(context.WithoutCancel(t.Context()))
+	}()
+	<-time.After(3 * rotationGrace)
+	synctest.Wait()
+	if len(ended) > 0 {
+		t.Error("the engagement is over while a request is under way that may change the member")
+	}
+	if _, err := io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); err != nil {
+		t.Errorf("the connection is closed: %v", err)
+	}
+	if err := errors.Join(<-answered, <-ended); err != nil {
 		t.Errorf("the request ended with %v, want its answer", err)
 	}
-	<-ended
 }

@@ -186,40 +186,43 @@ func (g *generation) isRetired() bool {
 	return g.retired
 }
 
-// retire closes the connections once no ordinary request is under way, or ctx ends. Watches end then. Retiring it again
-// waits for the same.
-func (g *generation) retire(ctx context.Context) {
+// retire closes the connections once no ordinary request is under way, or, after a grace that ends with life, none that may change the
+// member. Watches end then. Retiring it again waits for the same.
+func (g *generation) retire(life context.Context) {
 	g.mu.Lock()
 	if !g.retired && g.ordinary == 0 {
 		close(g.idle)
 	}
 	g.retired = true
 	g.mu.Unlock()
+	grace, cancel := context.WithTimeout(life, rotationGrace)
+	defer cancel()
 	select {
 	case <-g.idle:
-	case <-ctx.Done():
+	case <-grace.Done():
+		g.awaitChanges()
 	}
 	g.closeAll()
 	utilnet.CloseIdleConnectionsFor(g.RoundTripper)
 }
 
-// discard retires a generation at once.
-func (g *generation) discard() {
+// awaitChanges waits until what is under way that may change the member was answered, or has had its time.
+func (g *generation) awaitChanges() {
+	until := g.until.Load()
+	if until == nil || g.changing.Load() == 0 {
+		return
+	}
+	select {
+	case <-g.idle:
+	case <-time.After(time.Until(*until)):
+	}
+}
+
+// finish retires a generation without a grace.
+func (g *generation) finish() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	g.retire(ended)
-}
-
-// finish retires a generation once what it has under way that may change the member was answered, or has had its time.
-func (g *generation) finish() {
-	until := g.until.Load()
-	if until == nil || g.changing.Load() == 0 {
-		g.discard()
-		return
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), *until)
-	defer cancel()
-	g.retire(ctx)
 }
 
 func (g *generation) closeAll() {

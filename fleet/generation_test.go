@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -168,6 +169,35 @@ func TestTheLastRequestWithOldCredentialsHasItsTime(t *testing.T) {
 	old.areClosed(t)
 	if w.doubted() {
 		t.Error("the member is probed since a request with old credentials was cut")
+	}
+}
+
+// TestWhatMayChangeAMemberHasItsTime where members are shared, however short the grace is, and no more.
+func TestWhatMayChangeAMemberHasItsTime(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		changing    int64
+		takes, want time.Duration
+	}{
+		"Answered":       {1, time.Second, time.Second},
+		"Never answered": {1, time.Hour, time.Minute},
+		"Reads":          {0, time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := &generation{idle: make(chan struct{})}
+				g.begin(false)
+				g.admit(time.Now().Add(time.Minute))
+				g.changing.Store(tc.changing)
+				defer time.AfterFunc(tc.takes, g.end).Stop()
+				begun := time.Now()
+				g.finish()
+				if took := time.Since(begun); took != tc.want {
+					t.Errorf("its connections are closed after %s, want %s", took, tc.want)
+				}
+			})
+		})
 	}
 }
 
@@ -331,7 +361,7 @@ func TestNothingIsSentOverAWireThatIsClosed(t *testing.T) {
 	next := newTestGeneration(t, server)
 	w.replace(next)
 	w.current.Store(retired)
-	retired.discard()
+	retired.finish()
 	w.current.Store(next)
 	if err := get(t, w, server.URL); err != nil {
 		t.Errorf("a request after the credentials were replaced: %v", err)

@@ -71,15 +71,11 @@ func (m *member) renewGuest(g *Guest, w *wire, before Member) (Member, error) {
 	}
 	old := w.replace(next)
 	if old == nil { // the guest has ended meanwhile
-		next.discard()
+		next.finish()
 		return before, nil
 	}
 	g.config.Store(cfg)
 	m.logger().V(1).Info("A guest took over new credentials")
-	go func() {
-		grace, cancel := context.WithTimeout(g.ctx, rotationGrace)
-		defer cancel()
-		old.retire(grace)
-	}()
+	go old.retire(g.ctx)
 	return described, nil
 }

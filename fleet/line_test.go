@@ -83,7 +83,7 @@ func TestARequestMayTakeLongerThanItsConnectionToOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer g.discard()
+		defer g.finish()
 		w := &wire{most: 1 << 20}
 		w.health = newHealth(Options{}.withDefaults().Health, w, func(State, error) {}, func() {})
 		w.current.Store(g)

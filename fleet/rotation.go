@@ -72,7 +72,7 @@ func (m *member) prove(
 		err = errNotInPlace
 	}
 	if err != nil {
-		next.discard()
+		next.finish()
 		return nil, nil, err
 	}
 	return cfg, next, nil
@@ -101,7 +101,7 @@ func (m *member) notInPlace() {
 func (m *member) rotated(described Member, e *Engagement, cfg *rest.Config, next *generation) {
 	before := e.wire.replace(next)
 	if before == nil { // the engagement has ended meanwhile
-		next.discard()
+		next.finish()
 		return
 	}
 	if c, ok := e.cluster.(*rotatingCluster); ok {
@@ -124,14 +124,12 @@ func (m *member) rotated(described Member, e *Engagement, cfg *rest.Config, next
 func (e *Engagement) retire(before *generation) {
 	life, leave, err := e.Join(e.ctx, retiring{})
 	if err != nil {
-		before.discard()
+		before.finish()
 		return
 	}
 	e.background.Go(func() {
 		defer leave()
-		grace, cancel := context.WithTimeout(life, rotationGrace)
-		defer cancel()
-		before.retire(grace)
+		before.retire(life)
 	})
 }
 

@@ -28,7 +28,7 @@ func newTestGeneration(t *testing.T, server *httptest.Server) *generation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.discard)
+	t.Cleanup(g.finish)
 	return g
 }
 
@@ -154,7 +154,7 @@ func TestAConnectionIsProvedByItsOwnAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(g.discard)
+			t.Cleanup(g.finish)
 			w.current.Store(g)
 			w.identified, w.identity = true, "0"
 			var wg sync.WaitGroup
@@ -198,7 +198,7 @@ func TestARequestThatEndsHarmsNoOtherOnItsConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.discard)
+	t.Cleanup(g.finish)
 	w.current.Store(g)
 	patient := make(chan error, 1)
 	go func() { patient <- get(t, w, server.URL) }()
@@ -249,8 +249,8 @@ func TestAWireThatIsClosedTakesNoNewCredentials(t *testing.T) {
 		t.Fatal("the wire does not have the new credentials")
 	}
 	w.close()
-	before.discard() // as rotated does; it may be while close runs, or twice
-	before.discard()
+	before.finish() // as rotated does; it may be while close runs, or twice
+	before.finish()
 	if w.replace(newTestGeneration(t, server)) != nil {
 		t.Error("a closed wire took credentials")
 	}
@@ -331,7 +331,7 @@ func TestAConnectionIsProvedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.discard)
+	t.Cleanup(g.finish)
 	w.current.Store(g)
 	for range 10 {
 		if err := get(t, w, server.URL); err != nil {
