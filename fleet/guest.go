@@ -53,9 +53,9 @@ func (g *Guest) IdentityNow(ctx context.Context) (string, error) {
 func (g *Guest) Context() context.Context { return g.ctx }
 
 // Guest connects to a member, whatever its state. The connection ends with ctx, when the member is removed, and when it is described
-// otherwise. New credentials of the same cluster are taken over in place, those in files within a minute, and the connection ends if they
-// do not work. Connecting takes some requests, so a guest is worth keeping for several. It takes at most [Options.ConnectTimeout], and waits
-// for no turn.
+// otherwise. New credentials of the same cluster are taken over in place once they work, those in files within a minute; until then the
+// guest has those of before. Connecting takes some requests, so a guest is worth keeping for several. It takes at most
+// [Options.ConnectTimeout], and waits for no turn.
 //
 // The error is a [StateError] if the member is not known, or not described, or held back as drained.
 func (f *Fleet) Guest(ctx context.Context, name ClusterName) (*Guest, error) {

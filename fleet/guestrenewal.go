@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/retry"
 )
 
 // renewGuestsLocked has the guests that are connected take over a new description, if it has new credentials alone, and ends the others.
@@ -20,26 +21,28 @@ func (m *member) renewGuestsLocked() {
 	}
 }
 
-// keepGuest keeps a guest, which was connected as described, with the credentials that its member has. It ends one that cannot take them over.
+// keepGuest keeps a guest, which was connected as described, with the credentials that its member has. While those do not work, it goes on
+// with the ones of before. It ends if they may lead elsewhere.
 func (m *member) keepGuest(g *Guest, w *wire, described Member) {
 	m.fleet.mu.Lock()
 	g.news, g.interrupt = make(chan struct{}, 1), func() {}
 	m.fleet.mu.Unlock()
 	go func() {
-		again := time.NewTicker(readFilesEvery)
-		defer again.Stop()
-		for {
-			select {
-			case <-g.news:
-			case <-again.C:
-			case <-g.ctx.Done():
-				return
-			}
+		pause, pauses, reason := readFilesEvery, retry.Pauses(m.fleet.opts.MaxRetryPeriod), ""
+		for retry.PauseFor(g.ctx, pause, g.news) {
 			now, err := m.renewGuest(g, w, described)
-			if err != nil {
+			switch {
+			case err == nil:
+				described, pause, pauses = now, readFilesEvery, retry.Pauses(m.fleet.opts.MaxRetryPeriod)
+			case errors.Is(err, errNotInPlace):
 				g.cancel(fmt.Errorf("%w: %w: %w", ErrDisengaged, errReplaced, err))
+			default:
+				pause = m.fleet.outage.pause(pauses.Step())
+				if reason != classify(err) {
+					m.logger().Info("A guest cannot take over new credentials; trying again", "reason", classify(err), "error", message(err))
+				}
 			}
-			described = now
+			reason = classify(err)
 		}
 	}()
 }
