@@ -243,12 +243,7 @@ func TestVisitsCostNothingInTheSteadyState(t *testing.T) {
 			asked.Add(1)
 		}
 	})
-	eventually(t, "nothing is asked for any more", func() bool { // once what the first visits have written was heard of
-		before := asked.Load()
-		<-time.After(3 * time.Second)
-		return asked.Load() == before
-	})
-	asked.Store(0)
+	settle(t, &asked)
 	target := w.of(other)[0]
 	w.change(target, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "drifted" })
 	w.says(target, copyOf("a"), "1")
@@ -258,7 +253,18 @@ func TestVisitsCostNothingInTheSteadyState(t *testing.T) {
 	}
 }
 
-// TestNewCredentialsOfAVisitedMemberCostNoVisits: its watches go on from where they were.
+// settle waits until nothing is asked for any more, which is once what the first visits have written was heard of, and counts anew.
+func settle(t *testing.T, asked *atomic.Int32) {
+	t.Helper()
+	eventually(t, "nothing is asked for any more", func() bool {
+		before := asked.Load()
+		<-time.After(3 * time.Second)
+		return asked.Load() == before
+	})
+	asked.Store(0)
+}
+
+// TestNewCredentialsOfAVisitedMemberCostNoVisits, though they do not work at first: its watches go on from where they were.
 func TestNewCredentialsOfAVisitedMemberCostNoVisits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -268,20 +274,28 @@ func TestNewCredentialsOfAVisitedMemberCostNoVisits(t *testing.T) {
 	renewed := home.member(target)
 	may := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
 	renewed.Config, renewed.Revision = home.power.feed(target.AddUser(t, "renewed", may)), "2"
-	var lists, watches atomic.Int32
+	var lists, watches, attempts atomic.Int32
 	eventually(t, "the replica is at rest", home.isAtRest)
 	home.power.listen(func(req *http.Request) {
 		switch {
-		case req.URL.Host != hostOf(target) || !strings.HasSuffix(req.URL.Path, "/configmaps"):
+		case req.URL.Host != hostOf(target):
+		case req.URL.Path == "/readyz":
+			attempts.Add(1)
+		case !strings.HasSuffix(req.URL.Path, "/configmaps"):
 		case req.URL.Query().Has("watch"):
 			watches.Add(1)
 		default:
 			lists.Add(1)
 		}
 	})
+	settle(t, &lists)
+	watches.Store(0)
+	home.power.refused.Store(&[3]string{http.MethodGet, hostOf(target), "/readyz"})
 	if err := home.members.Set(renewed); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the new credentials are tried again", func() bool { return attempts.Load() > 1 })
+	home.power.refused.Store(nil)
 	eventually(t, "dependents are watched with the new credentials", func() bool { return watches.Load() > 0 })
 	eventually(t, "the replica is at rest", home.isAtRest)
 	if n := lists.Load(); n != 0 {
