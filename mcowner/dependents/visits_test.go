@@ -74,8 +74,8 @@ func TestAMemberLeavesWhoseOwnersAreLetGo(t *testing.T) {
 			w.change(from, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
 		},
 		"IsGone": func(w *world, from *mctest.ControlPlane) {
+			w.remove(from, "a") // from then on nobody puts the finalizer back
 			w.change(from, "a", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
-			w.remove(from, "a")
 			w.isGone(from, "a")
 		},
 	} {
