@@ -409,8 +409,12 @@ func TestOwnersWhoseClusterWasRelabelledWhileNothingRan(t *testing.T) {
 	t.Parallel()
 	type declared struct{ leaving, retire dependents.LeavePolicy }
 	for _, tc := range []declared{
-		{}, {retire: dependents.LeaveAsIs}, {retire: dependents.LeaveReleased},
-		{leaving: dependents.LeaveAsIs}, {leaving: dependents.LeaveReleased}, {leaving: dependents.LeaveDeleted},
+		{},
+		{retire: dependents.LeaveAsIs},
+		{retire: dependents.LeaveReleased},
+		{leaving: dependents.LeaveAsIs},
+		{leaving: dependents.LeaveReleased},
+		{leaving: dependents.LeaveDeleted},
 	} {
 		t.Run("Policy"+string(tc.leaving)+"Retire"+string(tc.retire), func(t *testing.T) {
 			t.Parallel()
