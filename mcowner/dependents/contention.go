@@ -271,7 +271,9 @@ func isContended(err error) bool {
 // unlessContended returns an error unless it is only about desired objects that are there, and that others change back. They were applied, and
 // hold up nothing else.
 func unlessContended(err error) error {
-	isMissing := func(one error) bool { return errors.Is(one, errDeleted) || errors.Is(one, errRestored) }
+	isMissing := func(one error) bool {
+		return errors.Is(one, errDeleted) || errors.Is(one, errRestored) || isOutdated(one)
+	}
 	if isContended(err) && first(each(err), isMissing) == nil {
 		return nil
 	}

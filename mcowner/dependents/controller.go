@@ -139,7 +139,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	policy, senseless := c.cfg.policyOf(ctx, owner)
 	o.isRead(unplanned{owner: owner, ref: ref, left: c.mayLeave(owner), keep: policy.Keep || senseless != nil})
 	if err := c.openBook(ctx, o, home, ref, owner); err != nil {
-		o.notPlanned(ref.UID)
+		o.notPlanned(ref.UID, err)
 		o.tellRecord(err)
 		c.recordEvents(o, home, owner)
 		return err
@@ -147,7 +147,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	p := &plan{home: home, owner: owner, ref: ref, policy: policy, propagation: metav1.DeletePropagationBackground}
 	err = c.fill(ctx, o, p, stays, senseless)
 	if o.tellPlan(err); err != nil {
-		o.notPlanned(ref.UID)
+		o.notPlanned(ref.UID, err)
 		c.recordEvents(o, home, owner)
 		return err
 	}

@@ -129,6 +129,7 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"others change it back":        {report: report{Result: Result{Err: errContended}}, is: rollout.Complete, once: rollout.Complete},
 		"they do, and it is not ready": {report: report{Result: Result{Err: errContended, Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
 		"others delete it":             {report: report{Result: Result{Err: fmt.Errorf("%w: %w", errContended, errDeleted)}}, is: rollout.Other, once: rollout.Other},
+		"it is outdated each time":     {report: report{Result: Result{Err: fmt.Errorf("%w: %w", errContended, errOther)}}, is: rollout.Other, once: rollout.Other},
 		"something is suspended":       {report: report{Result: Result{Unready: ErrWaiting, Objects: suspended}}, is: rollout.Other, once: rollout.Other},
 		"the old one is being deleted": {report: report{Result: Result{Err: errOld}}, is: rollout.Other, once: rollout.Other},
 	} {

@@ -132,23 +132,36 @@ func TestAMemberThatLeavesAfterAStartWaitsForOwnersInAClusterThatIsAway(t *testi
 	}
 }
 
-// TestAnOwnerThatCannotBePlannedHoldsUpNoMemberThatLeaves: nobody would know how long.
+// TestAnOwnerThatCannotBePlannedHoldsUpNoMemberThatLeaves, be it since the program has started: nobody would know how long.
 func TestAnOwnerThatCannotBePlannedHoldsUpNoMemberThatLeaves(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	one := w.Members[0]
-	r := w.spread()
-	p := w.run(r)
-	w.create(w.Local, w.owner("a", one.Name))
-	before := w.isCopied(one, "a")
-	p.stop()
-	r.Targets = func(context.Context, *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
-		return nil, errors.New("nobody knows")
+	for name, restarts := range map[string]bool{"SinceTheStart": true, "SinceItWasChanged": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			r := w.spread()
+			targets := r.Targets
+			r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+				if owner.Data["value"] == "2" {
+					return nil, errors.New("nobody knows")
+				}
+				return targets(ctx, owner)
+			}
+			p := w.run(r)
+			w.create(w.Local, w.owner("a", one.Name))
+			before := w.isCopied(one, "a")
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+			w.told(w.Local, "a", dependents.EventFailed, "nobody knows")
+			if restarts {
+				p.stop()
+				p = w.run(r)
+				p.is(one, fleet.Ready)
+			}
+			p.leave(one)
+			w.unharmed(one, before)
+		})
 	}
-	p = w.run(r)
-	p.is(one, fleet.Ready)
-	p.leave(one)
-	w.unharmed(one, before)
 }
 
 // TestAListThatFailsHoldsUpNoMemberThatLeaves where all owners are known: no answer would change anything.

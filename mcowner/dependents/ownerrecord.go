@@ -27,7 +27,8 @@ func (a *accounting) open() bool {
 	if o.plan == nil {
 		return false
 	}
-	a.plan, a.record = o.plan, o.readLocked(o.plan.owner, a.engine.keys)
+	a.plan = o.accountedLocked()
+	a.record = o.readLocked(a.plan.owner, a.engine.keys)
 	a.record.Slices = nil // that is found anew
 	if a.record.Nonsense {
 		a.record.GivenUp = true // a cluster that is not in the fleet may have been in it
@@ -161,11 +162,7 @@ func (a *accounting) store(ctx context.Context, r record.Record, held bool) erro
 	if err != nil {
 		return err
 	}
-	a.o.mu.Lock()
-	defer a.o.mu.Unlock()
-	if a.o.plan.ref.UID == a.plan.ref.UID { // else another owner has the name now
-		a.ownerStoredLocked(changed)
-	}
+	a.ownerStored(changed, true)
 	return nil
 }
 
@@ -187,15 +184,18 @@ func (a *accounting) settle() {
 	}
 }
 
-// ownerStoredLocked has the plan know the owner as it was stored.
-func (a *accounting) ownerStoredLocked(stored client.Object) {
-	if isOlder(a.o.plan.owner, stored) {
-		now := *a.o.plan
+// ownerStored notes the owner as it was stored.
+func (a *accounting) ownerStored(stored client.Object, asWritten bool) {
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	if a.o.plan.ref.UID != a.plan.ref.UID {
+		return // another owner has the name now
+	}
+	a.o.storedLocked(stored, asWritten)
+	if isOlder(a.plan.owner, stored) {
+		now := *a.plan
 		now.owner = stored
-		if a.o.plan == a.plan {
-			a.plan = &now
-		}
-		a.o.plan = &now
+		a.plan = &now
 	}
 }
 

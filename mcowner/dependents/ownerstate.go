@@ -140,11 +140,12 @@ func (o *ownerState) isRead(now unplanned) {
 	o.unplanned = &now
 }
 
-// notPlanned notes that planning the owner that was read has failed.
-func (o *ownerState) notPlanned(uid types.UID) {
+// notPlanned notes that planning the owner that was read has failed, unless that may pass by itself.
+func (o *ownerState) notPlanned(uid types.UID, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.unplanned != nil && o.unplanned.ref.UID == uid {
+	passes := isUnanswered(why) || remote.IsHung(why) || remote.IsAway(why)
+	if o.unplanned != nil && o.unplanned.ref.UID == uid && !passes {
 		o.unplanned.vain = true
 	}
 }
@@ -171,6 +172,35 @@ func (o *ownerState) knows(uid types.UID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.plan != nil && o.plan.ref.UID == uid || o.unplanned != nil && o.unplanned.ref.UID == uid
+}
+
+// accountedLocked returns the plan, with the owner as it was read or written last: planning that may have failed. What is written to the owner
+// is written to that.
+func (o *ownerState) accountedLocked() *plan {
+	u := o.unplanned
+	if o.plan == nil || u == nil || u.ref.UID != o.plan.ref.UID || !isOlder(o.plan.owner, u.owner) {
+		return o.plan
+	}
+	p := *o.plan
+	p.owner = u.owner
+	return &p
+}
+
+// storedLocked notes the owner as it was stored. The plan goes on with what it is of while a later state cannot be planned, and while others
+// have changed more of it, which is planned soon.
+func (o *ownerState) storedLocked(owner client.Object, asWritten bool) {
+	switch u := o.unplanned; {
+	case u != nil && u.ref.UID == owner.GetUID():
+		if isOlder(u.owner, owner) {
+			now := *u
+			now.owner = owner
+			o.unplanned = &now
+		}
+	case asWritten && isOlder(o.plan.owner, owner):
+		now := *o.plan
+		now.owner = owner
+		o.plan = &now
+	}
 }
 
 // lastReadLocked returns the owner as it was read last. Whether there may be dependents says the record, if there is a plan of this owner.
@@ -219,8 +249,8 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 		o.told, o.events, o.removals = map[topic]hash{}, nil, contests{} // they were about the other one
 	default:
 		p.seq = before.seq + 1
-		if isOlder(p.owner, before.owner) {
-			p.owner = before.owner // the cache does not have yet what was written last
+		if known := o.accountedLocked().owner; isOlder(p.owner, known) {
+			p.owner = known // the cache does not have yet what was written last
 		}
 		if p.mode != before.mode {
 			clear(o.removals) // an owner that goes does not wait for what came before

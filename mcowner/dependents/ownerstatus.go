@@ -90,12 +90,7 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	if err != nil {
 		return fmt.Errorf("writing the owner's status: %w", err)
 	}
-	if !a.engine.ledger.isOwn(a.home.Name(), changed) {
-		return nil // others have changed more of it: the plan goes on with what it is of, until that is planned
-	}
-	a.o.mu.Lock()
-	defer a.o.mu.Unlock()
-	a.ownerStoredLocked(changed)
+	a.ownerStored(changed, a.engine.ledger.isOwn(a.home.Name(), changed))
 	return nil
 }
 

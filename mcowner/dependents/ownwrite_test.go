@@ -38,6 +38,14 @@ func TestAnOwnWriteIsKnownAsAPIServersStoreIt(t *testing.T) {
 			t.Error("it is not planned anew, or an own write is no more taken for one")
 		}
 	})
+	t.Run("the API server has defaults of the status", func(t *testing.T) {
+		l := newLedger()
+		defaulted := stored.DeepCopy()
+		defaulted.Status.Replicas = 1
+		if l.writing("hub", written)(defaulted, nil) || !l.isOwn("hub", defaulted) || l.isOwn("hub", changed) {
+			t.Error("it is not taken for the controller's own write, or another one is")
+		}
+	})
 	t.Run("the answer", func(t *testing.T) {
 		l := newLedger()
 		if l.writing("hub", written)(stored, nil) || !l.isOwn("hub", stored) || l.isOwn("hub", changed) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -83,12 +84,18 @@ func readAgain(obj client.Object) client.Object {
 	return stored
 }
 
-// bare returns an object without what the API server counts.
+// bare returns an object without what the API server counts, and without its status: that may be stored otherwise than it was written, each time,
+// as where the API server prunes fields, or has defaults.
 func bare(obj client.Object) client.Object {
 	obj = obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	obj.SetResourceVersion("")
 	obj.SetManagedFields(nil)
 	obj.SetGeneration(0)
 	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // which some readers leave out
+	if u, is := obj.(*unstructured.Unstructured); is {
+		unstructured.RemoveNestedField(u.Object, "status")
+	} else if status := reflect.ValueOf(obj).Elem().FieldByName("Status"); status.IsValid() {
+		status.SetZero()
+	}
 	return obj
 }

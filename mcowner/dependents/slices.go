@@ -129,7 +129,7 @@ func (c *engine) openBook(ctx context.Context, o *ownerState, home remote.Sessio
 // reopenBook reads slices that others have changed.
 func (a *accounting) reopenBook(ctx context.Context) error {
 	a.o.mu.Lock()
-	a.plan = a.o.plan
+	a.plan = a.o.accountedLocked()
 	a.o.mu.Unlock()
 	if a.plan == nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
@@ -104,7 +105,8 @@ func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcr
 // what it can plan.
 func (c *controller) undecoded(ctx context.Context, r *v1alpha1.Replicator) error {
 	changed := r.DeepCopy()
-	if !tellUndecoded(changed) {
+	changed.Status.ObservedGeneration = r.Generation
+	if !meta.SetStatusCondition(&changed.Status.Conditions, undecodedCondition(r)) {
 		return errOfSpec(r)
 	}
 	return errors.Join(errOfSpec(r), c.statuses.Patch(ctx, changed, client.MergeFrom(r), client.FieldOwner(name)))

@@ -16,10 +16,6 @@ import (
 
 // status writes to the status of a Replicator what came of it.
 func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Result) error {
-	if r.Spec.DecodeError != "" && r.DeletionTimestamp.IsZero() {
-		tellUndecoded(r)
-		return nil
-	}
 	s := dependents.Summarize(results)
 	now := &r.Status
 	now.ObservedGeneration = r.Generation
@@ -33,19 +29,21 @@ func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Resu
 			ObservedGeneration: r.Generation, Message: "no member of the fleet is chosen by spec.clusters",
 		})
 	}
+	if r.Spec.DecodeError != "" && r.DeletionTimestamp.IsZero() {
+		meta.SetStatusCondition(&conditions, undecodedCondition(r))
+	}
 	for _, c := range conditions {
 		meta.SetStatusCondition(&now.Conditions, c)
 	}
 	return nil
 }
 
-// tellUndecoded writes to the status of a Replicator that its spec cannot be decoded, and reports whether that is news.
-func tellUndecoded(r *v1alpha1.Replicator) bool {
-	r.Status.ObservedGeneration = r.Generation
-	return meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
+// undecodedCondition says that the spec of a Replicator cannot be decoded.
+func undecodedCondition(r *v1alpha1.Replicator) metav1.Condition {
+	return metav1.Condition{
 		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid,
 		ObservedGeneration: r.Generation, Message: errOfSpec(r).Error(),
-	})
+	}
 }
 
 // errOfSpec says why the spec of a Replicator cannot be decoded, nil if it can.
