@@ -116,11 +116,17 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	switch {
 	case unnoted != nil:
 		return reconcile.Result{}, unnoted
+	case apierrors.IsConflict(err) && !mcreconcile.Leaving(ctx): // the watch tells of what was changed, or it is read
+		c.readAgain(o, statusAgain)
+		return reconcile.Result{RequeueAfter: sooner(until, statusAgain)}, nil
 	case err == nil && a.plan.mode != serving && mcreconcile.Leaving(ctx):
 		return reconcile.Result{}, errHeld
 	}
 	return reconcile.Result{RequeueAfter: sooner(sooner(sooner(until, late), a.later), a.stuckIn)}, err
 }
+
+// statusAgain is the pause before a status is written again that was changed by others.
+const statusAgain = time.Second
 
 // unkept ends an account whose record is not stored. After a conflict there is another version soon: the watch tells of it, or it is read. Many in
 // a row are told.

@@ -239,7 +239,7 @@ func (o *ownerState) outdated(again bool) int {
 func (o *ownerState) replan(p *plan, keys record.Keys) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p.seq, p.since = 1, time.Now()
+	p.seq, p.since, p.asked = 1, time.Now(), 0
 	switch before := o.plan; {
 	case before == nil:
 		o.recordLocked(o.readLocked(p.owner, keys))
@@ -252,9 +252,15 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 		if known := o.accountedLocked().owner; isOlder(p.owner, known) {
 			p.owner = known // the cache does not have yet what was written last
 		}
+		if !p.asksMore(before) {
+			p.asked = before.asked
+		}
 		if p.mode != before.mode {
 			clear(o.removals) // an owner that goes does not wait for what came before
 		}
+	}
+	if p.asked == 0 {
+		p.asked = p.seq
 	}
 	before := o.progress
 	o.plan, o.unplanned, o.progress = p, nil, p.rollout.next(before, p.revision)

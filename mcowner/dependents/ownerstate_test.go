@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -576,6 +577,41 @@ func TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile(t *testing.T) {
 			}
 			if !slices.Equal(strays, tc.strays) {
 				t.Errorf("there may be dependents in %v as well, want %v", strays, tc.strays)
+			}
+		})
+	}
+}
+
+// TestWhatOthersWriteToAStatusLeavesNothingPending: two controllers of an owner would answer each other's statuses for ever.
+func TestWhatOthersWriteToAStatusLeavesNothingPending(t *testing.T) {
+	t.Parallel()
+	owner := func(version, status string, replicas int32) *appsv1.Deployment {
+		return &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version, Generation: int64(replicas)}, Spec: appsv1.DeploymentSpec{Replicas: &replicas},
+			Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: "Ours", Message: status}}},
+		}
+	}
+	for name, tc := range map[string]struct {
+		now     *appsv1.Deployment
+		policy  Policy
+		pending bool
+	}{
+		"its status is another": {now: owner("2", "b", 1)},
+		"its spec is another":   {now: owner("2", "a", 2), pending: true},
+		"its policy is another": {now: owner("2", "b", 1), policy: Policy{Suspend: true}, pending: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOwnerState(mcreconcile.Request{})
+			plans := func(owner client.Object, policy Policy) {
+				p := &plan{owner: owner, ref: mcowner.Reference{UID: "1"}, targets: []mcreconcile.ClusterName{"east"}, policy: policy}
+				o.replan(p, testKeys)
+			}
+			plans(owner("1", "a", 1), Policy{})
+			o.report("east", view{plan: o.plan, targeted: true}, report{})
+			plans(tc.now, tc.policy)
+			if is := o.plan.asked > o.parts["east"].seq; is != tc.pending {
+				t.Errorf("what was done is pending: %t, want %t", is, tc.pending)
 			}
 		})
 	}

@@ -33,7 +33,7 @@ func (a *accounting) results() []Result {
 		if p := a.o.parts[name]; p != nil && p.done {
 			results[i] = p.result
 			results[i].Targeted = targeted
-			if p.seq != a.plan.seq && p.result.Err == nil {
+			if p.seq < a.plan.asked && p.result.Err == nil {
 				results[i].Err, results[i].Since = ErrPending, a.plan.since
 			}
 		}
@@ -63,7 +63,8 @@ func awaySince(err error, otherwise time.Time) time.Time {
 	return otherwise
 }
 
-// writeStatus writes the results into the owner's status.
+// writeStatus writes the results into the owner's status, unless that was changed since: a patch would put back what others have written, such as
+// the conditions of another controller.
 func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	if a.engine.cfg.status == nil {
 		return nil
@@ -79,7 +80,7 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	answered := a.engine.ledger.writing(a.home.Name(), changed)
 	ctx, cancel := a.engine.access.Bound(ctx)
 	defer cancel()
-	err := a.home.Cluster.GetClient().Status().Patch(ctx, changed, client.MergeFrom(owner), client.FieldOwner(a.engine.cfg.name))
+	err := a.home.Cluster.GetClient().Status().Patch(ctx, changed, client.MergeFromWithOptions(owner, client.MergeFromWithOptimisticLock{}), client.FieldOwner(a.engine.cfg.name))
 	if answered(changed, err) {
 		a.engine.owners.add(a.o.req)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +18,7 @@ import (
 // plan is what an owner asks for. It is not changed: the next one is another.
 type plan struct {
 	seq         uint64         // grows with what may be desired
+	asked       uint64         // seq when the owner last asked for something else: what is in its status is no such thing
 	since       time.Time      // when it was made
 	home        remote.Session // the owner's cluster when the plan was made
 	owner       client.Object
@@ -30,6 +32,12 @@ type plan struct {
 	targets     []mcreconcile.ClusterName                     // ordered, each once
 	asOf        uint64                                        // the owner's changes just before the targets were found
 	usable      map[mcreconcile.ClusterName]*fleet.Engagement // that the owner may have dependents in, just before the targets were found
+}
+
+// asksMore reports whether a plan of the same owner asks for something else than the one before, but for other targets.
+func (p *plan) asksMore(before *plan) bool {
+	return p.mode != before.mode || p.policy != before.policy || p.rollout != before.rollout || p.propagation != before.propagation ||
+		!equality.Semantic.DeepEqual(bare(p.owner), bare(before.owner))
 }
 
 // unplanned is an owner as it was read, while no plan could be made of that.

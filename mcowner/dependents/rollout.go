@@ -160,11 +160,12 @@ func outcomeOf(r report, current bool) rollout.Outcome {
 }
 
 // advance gives permits to clusters that wait for one, and lets them be worked on. Until all clusters that can be used were looked
-// at, it is not known which are being changed. Of a member that another replica works on, a visit alone tells whether it can be.
+// at, or are found to be away, it is not known which are being changed. Of a member that another replica works on, a visit alone tells whether it can be.
 func (c *engine) advance(o *ownerState) {
 	waits, unseen, targets := o.waits()
 	isUsable := func(name mcreconcile.ClusterName) bool {
-		return c.access.WhyNot(name) == nil && c.access.WhyPaused(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name))
+		why := c.access.WhyNot(name)
+		return (why == nil || isBeingConnected(why)) && c.access.WhyPaused(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name))
 	}
 	if !waits || slices.ContainsFunc(unseen, isUsable) {
 		return
