@@ -3,6 +3,7 @@ package dependents_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -340,6 +341,50 @@ func (w *world) sayingUIDs() *dependents.Reconciler[*appsv1.Deployment] {
 			owner.Status.Conditions = []appsv1.DeploymentCondition{{Type: "Spread", Status: corev1.ConditionTrue, Message: uids}}
 			return nil
 		},
+	}
+}
+
+// TestTwoControllersThatWriteTheStatusOfAnOwnerComeToRest, and each keeps the condition of the other.
+func TestTwoControllersThatWriteTheStatusOfAnOwnerComeToRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	counting := func(name string) *dependents.Reconciler[*appsv1.Deployment] {
+		r := w.sayingUIDs()
+		r.Name = name
+		r.Desired = func(_ context.Context, owner *appsv1.Deployment, _ dependents.Target) ([]client.Object, error) {
+			return []client.Object{&corev1.ConfigMap{ObjectMeta: metaOf(w.ns, owner.Name+"-"+name), Data: map[string]string{"of": name}}}, nil
+		}
+		r.Status = func(_ context.Context, owner *appsv1.Deployment, results []dependents.Result) error {
+			all := slices.DeleteFunc(owner.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return string(c.Type) == name })
+			s := dependents.Summarize(results)
+			owner.Status.Conditions = append(all, appsv1.DeploymentCondition{
+				Type: appsv1.DeploymentConditionType(name), Status: corev1.ConditionTrue, Message: fmt.Sprintf("%d of %d, %d pending", s.Done, s.Targets, s.Pending),
+			})
+			slices.SortFunc(owner.Status.Conditions, func(a, b appsv1.DeploymentCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
+			return nil
+		}
+		return r
+	}
+	p := w.runWith(func(mgr mcmanager.Manager) error {
+		return errors.Join(counting("first").SetupWithManager(mgr), counting("second").SetupWithManager(mgr))
+	})
+	for n := range 5 {
+		w.create(w.Local, w.deployment(fmt.Sprint("a", n)))
+	}
+	for n := range 5 {
+		eventually(t, "both say that all is done", func() bool {
+			now := &appsv1.Deployment{}
+			if err := w.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: fmt.Sprint("a", n)}, now); err != nil {
+				t.Fatal(err)
+			}
+			return len(now.Status.Conditions) == 2 && !slices.ContainsFunc(now.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+				return c.Message != "2 of 2, 0 pending"
+			})
+		})
+	}
+	eventually(t, "nothing is written any more", p.isAtRest)
+	if n := p.power.writes.Load(); n > 300 { // 80 are needed; each answer to the other's status is one more
+		t.Errorf("%d writes were made for 5 owners with 20 dependents", n)
 	}
 }
 
