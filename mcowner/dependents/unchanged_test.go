@@ -357,9 +357,10 @@ func TestTwoControllersThatWriteTheStatusOfAnOwnerComeToRest(t *testing.T) {
 		r.Status = func(_ context.Context, owner *appsv1.Deployment, results []dependents.Result) error {
 			all := slices.DeleteFunc(owner.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return string(c.Type) == name })
 			s := dependents.Summarize(results)
-			owner.Status.Conditions = append(all, appsv1.DeploymentCondition{
+			all = append(all, appsv1.DeploymentCondition{
 				Type: appsv1.DeploymentConditionType(name), Status: corev1.ConditionTrue, Message: fmt.Sprintf("%d of %d, %d pending", s.Done, s.Targets, s.Pending),
 			})
+			owner.Status.Conditions = all
 			slices.SortFunc(owner.Status.Conditions, func(a, b appsv1.DeploymentCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
@@ -51,7 +52,7 @@ func errOfSpec(r *v1alpha1.Replicator) error {
 	if r.Spec.DecodeError == "" {
 		return nil
 	}
-	return fmt.Errorf("the spec cannot be decoded: %s", r.Spec.DecodeError)
+	return fmt.Errorf("the spec cannot be decoded: %s", oneline.Text(r.Spec.DecodeError, mostSaid))
 }
 
 // mostNamed is how many clusters are named where there is room for few.

@@ -1,10 +1,6 @@
 package v1alpha1
 
-import (
-	jsonutil "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
-)
+import jsonutil "k8s.io/apimachinery/pkg/util/json"
 
 // What the hub has stored is always decoded: one Replicator that is not would fail the list of all, in each replica, until somebody changes it. An API
 // server may take 1.0000000001 for an integer, and times that Go does not, such as 2026-01-01t00:00:00z. An older CRD may have taken other things.
@@ -23,7 +19,8 @@ func (s *Spec) UnmarshalJSON(text []byte) error {
 		if jsonutil.Unmarshal(text, &kept) != nil {
 			kept.DeletionPolicy = DeletionOrphan
 		}
-		decoded = spec{DeletionPolicy: kept.DeletionPolicy, DecodeError: oneline.Text(err.Error(), mostOfError)}
+		why := err.Error()
+		decoded = spec{DeletionPolicy: kept.DeletionPolicy, DecodeError: why[:min(len(why), mostOfError)]}
 	}
 	*s = Spec(decoded)
 	return nil
