@@ -93,9 +93,8 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	if err := a.keep(ctx, held); err != nil {
 		return a.unkept(ctx, err)
 	}
-	o.outdated(false)
-	o.tellRecord(nil)
 	if a.plan.mode != serving && !held {
+		a.kept()
 		a.tellAll(nil)
 		c.ledger.finished(o, a.plan)
 		c.endVisits(o)
@@ -109,6 +108,9 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	c.advance(o)
 	results := a.results()
 	err := a.writeStatus(ctx, results)
+	if !apierrors.IsConflict(err) {
+		a.kept()
+	}
 	o.tellUnnoted(unnoted)
 	o.tellUnclear(a.plan.unclear)
 	o.stopTelling(results)
@@ -116,19 +118,21 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	switch {
 	case unnoted != nil:
 		return reconcile.Result{}, unnoted
-	case apierrors.IsConflict(err) && !mcreconcile.Leaving(ctx): // the watch tells of what was changed, or it is read
-		c.readAgain(o, statusAgain)
-		return reconcile.Result{RequeueAfter: sooner(until, statusAgain)}, nil
+	case apierrors.IsConflict(err):
+		return a.unkept(ctx, err)
 	case err == nil && a.plan.mode != serving && mcreconcile.Leaving(ctx):
 		return reconcile.Result{}, errHeld
 	}
 	return reconcile.Result{RequeueAfter: sooner(sooner(sooner(until, late), a.later), a.stuckIn)}, err
 }
 
-// statusAgain is the pause before a status is written again that was changed by others.
-const statusAgain = time.Second
+// kept notes that nothing of the owner was outdated.
+func (a *accounting) kept() {
+	a.o.outdated(false)
+	a.o.tellRecord(nil)
+}
 
-// unkept ends an account whose record is not stored. After a conflict there is another version soon: the watch tells of it, or it is read. Many in
+// unkept ends an account whose record, or status, is not stored. After a conflict there is another version soon: the watch tells of it, or it is read. Many in
 // a row are told.
 func (a *accounting) unkept(ctx context.Context, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || errors.Is(err, record.ErrOutdated) {

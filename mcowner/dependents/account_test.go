@@ -886,6 +886,19 @@ func TestATargetThatCannotBeUsedIsNotNoted(t *testing.T) {
 	}
 }
 
+// TestAClusterThatIsATargetAgainIsPending until it was looked at as one: what was done there was to remove all.
+func TestAClusterThatIsATargetAgainIsPending(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{mcreconcile.LocalCluster}})
+	a.mustOpen(t)
+	for _, targeted := range []bool{false, true} {
+		a.o.report(mcreconcile.LocalCluster, view{plan: a.o.plan, targeted: targeted}, report{Result: Result{Targeted: targeted}})
+		if results := a.results(); len(results) != 1 || (results[0].Err == nil) != targeted {
+			t.Errorf("looked at as a target: %t, the results are %v", targeted, results)
+		}
+	}
+}
+
 // TestAStatusThatSaysTheSameIsNotWritten, and one that cannot be found is an error.
 func TestAStatusThatSaysTheSameIsNotWritten(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -100,7 +101,7 @@ func (o *ownerState) owner() client.Object {
 	if o.plan == nil {
 		return nil
 	}
-	return o.plan.owner
+	return o.accountedLocked().owner
 }
 
 // restore takes over an owner that is older than what was known before the API server was asked, unless it was written meanwhile:
@@ -108,12 +109,20 @@ func (o *ownerState) owner() client.Object {
 func (o *ownerState) restore(known, now client.Object, keys record.Keys) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.plan == nil || o.plan.owner != known {
+	if o.plan == nil || o.accountedLocked().owner != known {
 		return
 	}
-	p, lost := *o.plan, o.record
-	p.owner = now
-	o.plan = &p
+	lost := o.record
+	if isOlder(now, o.plan.owner) { // else the plan goes on with what it is of
+		p := *o.plan
+		p.owner = now
+		o.plan = &p
+	}
+	if u := o.unplanned; u != nil && u.ref.UID == o.plan.ref.UID {
+		read := *u
+		read.owner = now
+		o.unplanned = &read
+	}
 	o.recordLocked(o.readLocked(now, keys))
 	for _, s := range lost.Sites {
 		part := o.partLocked(s.Name)
@@ -137,6 +146,9 @@ func (o *ownerState) goesAs(home remote.Session, owner client.Object) bool {
 func (o *ownerState) isRead(now unplanned) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if p := o.accountedLocked(); p != nil && isOlder(now.owner, p.owner) {
+		now.owner = p.owner // it was written since it was read
+	}
 	o.unplanned = &now
 }
 
@@ -144,7 +156,7 @@ func (o *ownerState) isRead(now unplanned) {
 func (o *ownerState) notPlanned(uid types.UID, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	passes := isUnanswered(why) || remote.IsHung(why) || remote.IsAway(why)
+	passes := isUnanswered(why) || isOutdated(why) || errors.Is(why, record.ErrOutdated) || remote.IsHung(why) || remote.IsAway(why)
 	if o.unplanned != nil && o.unplanned.ref.UID == uid && !passes {
 		o.unplanned.vain = true
 	}
@@ -182,7 +194,9 @@ func (o *ownerState) accountedLocked() *plan {
 		return o.plan
 	}
 	p := *o.plan
-	p.owner = u.owner
+	if p.owner = u.owner; p.asksMore(o.plan) {
+		p.asked = p.seq + 1 // nothing was done yet for what it says now
+	}
 	return &p
 }
 

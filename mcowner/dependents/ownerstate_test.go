@@ -616,3 +616,74 @@ func TestWhatOthersWriteToAStatusLeavesNothingPending(t *testing.T) {
 		})
 	}
 }
+
+// TestTheLastStateOfAnOwnerThatCannotBePlanned is what is written to: the plan goes on with what it is of, and what was done for that is pending.
+func TestTheLastStateOfAnOwnerThatCannotBePlanned(t *testing.T) {
+	t.Parallel()
+	owner := func(version, value string, in ...mcreconcile.ClusterName) *corev1.ConfigMap {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version}, Data: map[string]string{"value": value}}
+		r := record.Record{}
+		for _, name := range in {
+			r.Sites = append(r.Sites, record.Site{Name: name, Identity: "1"})
+		}
+		testKeys.Write(cm, r, true)
+		return cm
+	}
+	planned := func() *ownerState {
+		o := newOwnerState(mcreconcile.Request{})
+		o.replan(&plan{owner: owner("10", "planned", "kept"), ref: mcowner.Reference{UID: "1"}}, testKeys)
+		o.report("kept", view{plan: o.plan}, report{})
+		return o
+	}
+	read := func(o *ownerState, owner client.Object) {
+		o.isRead(unplanned{owner: owner, ref: mcowner.Reference{UID: "1"}})
+	}
+	is := func(t *testing.T, o *ownerState, account, of string) {
+		t.Helper()
+		if got := o.owner().GetResourceVersion(); got != account {
+			t.Errorf("version %s is written to, want %s", got, account)
+		}
+		if got := o.plan.owner.GetResourceVersion(); got != of {
+			t.Errorf("the plan is of version %s, want %s", got, of)
+		}
+	}
+	t.Run("its spec is another", func(t *testing.T) {
+		t.Parallel()
+		o := planned()
+		read(o, owner("20", "wrong", "kept"))
+		is(t, o, "20", "10")
+		if o.accountedLocked().asked <= o.parts["kept"].seq {
+			t.Error("what was done for the plan counts as done for what it says now")
+		}
+	})
+	t.Run("what controllers note is another", func(t *testing.T) {
+		t.Parallel()
+		o := planned()
+		read(o, owner("20", "planned", "kept", "new"))
+		if o.accountedLocked().asked > o.parts["kept"].seq {
+			t.Error("what was done is pending")
+		}
+	})
+	t.Run("it was written since it was read", func(t *testing.T) {
+		t.Parallel()
+		o := planned()
+		read(o, owner("20", "wrong", "kept"))
+		o.storedLocked(owner("21", "wrong", "kept", "new"), true)
+		read(o, owner("20", "wrong", "kept"))
+		is(t, o, "21", "10")
+		o.replan(&plan{owner: owner("20", "wrong", "kept"), ref: mcowner.Reference{UID: "1"}}, testKeys)
+		is(t, o, "21", "21")
+	})
+	t.Run("its cluster is restored", func(t *testing.T) {
+		t.Parallel()
+		o := planned()
+		read(o, owner("20", "wrong", "kept"))
+		o.storedLocked(owner("21", "wrong", "kept", "new"), true)
+		o.recordLocked(o.readLocked(o.owner(), testKeys))
+		o.restore(o.owner(), owner("15", "wrong", "kept"), testKeys)
+		is(t, o, "15", "10")
+		if p := o.parts["new"]; p == nil || p.stray == nil {
+			t.Error("the cluster that was noted after the backup is forgotten")
+		}
+	})
+}

@@ -33,7 +33,8 @@ func (a *accounting) results() []Result {
 		if p := a.o.parts[name]; p != nil && p.done {
 			results[i] = p.result
 			results[i].Targeted = targeted
-			if p.seq < a.plan.asked && p.result.Err == nil {
+			isAnother := p.seq < a.plan.asked || targeted && !p.result.Targeted // it was looked at for something else
+			if isAnother && p.result.Err == nil {
 				results[i].Err, results[i].Since = ErrPending, a.plan.since
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -37,7 +38,17 @@ type plan struct {
 // asksMore reports whether a plan of the same owner asks for something else than the one before, but for other targets.
 func (p *plan) asksMore(before *plan) bool {
 	return p.mode != before.mode || p.policy != before.policy || p.rollout != before.rollout || p.propagation != before.propagation ||
-		!equality.Semantic.DeepEqual(bare(p.owner), bare(before.owner))
+		!equality.Semantic.DeepEqual(saidBy(p.owner), saidBy(before.owner))
+}
+
+// saidBy returns what an owner says, without what controllers note on it.
+func saidBy(owner client.Object) client.Object {
+	said := bare(owner)
+	record.Strip(said)
+	if len(said.GetAnnotations()) == 0 {
+		said.SetAnnotations(nil)
+	}
+	return said
 }
 
 // unplanned is an owner as it was read, while no plan could be made of that.

@@ -36,7 +36,7 @@ type Result struct {
 	// Stuck says that the cluster is pending, waits or has something that is not ready, for longer than [Rollout.ProgressDeadline].
 	Stuck bool
 
-	// Since is when Err and Unready became what they are, in what they say. A restart begins anew.
+	// Since is when Err and Unready became what they are, in what they say. A restart begins anew, but for what Slices say.
 	Since time.Time
 }
 

@@ -389,6 +389,46 @@ func TestTwoControllersThatWriteTheStatusOfAnOwnerComeToRest(t *testing.T) {
 	}
 }
 
+// TestAConditionThatAnotherSetsMeanwhileIsKept: the status is read again before it is written.
+func TestAConditionThatAnotherSetsMeanwhileIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	r := w.sayingUIDs()
+	said := r.Status
+	r.Status = func(ctx context.Context, owner *appsv1.Deployment, results []dependents.Result) error {
+		others := slices.DeleteFunc(slices.Clone(owner.Status.Conditions), func(c appsv1.DeploymentCondition) bool { return c.Type == "Spread" })
+		err := said(ctx, owner, results)
+		owner.Status.Conditions = append(owner.Status.Conditions, others...)
+		return err
+	}
+	p := w.run(r)
+	set := sync.OnceFunc(func() {
+		now := &appsv1.Deployment{}
+		err := w.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "a"}, now)
+		now.Status.Conditions = append(now.Status.Conditions, appsv1.DeploymentCondition{Type: "Other", Status: corev1.ConditionTrue})
+		if err = errors.Join(err, w.Local.Client().Status().Update(t.Context(), now)); err != nil {
+			t.Error(err)
+		}
+	})
+	tap := func(req *http.Request) func() {
+		if req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/deployments/a/status") {
+			set()
+		}
+		return nil
+	}
+	p.power.tap.Store(&tap)
+	w.create(w.Local, w.deployment("a"))
+	w.isCopied(w.Members[0], "a")
+	eventually(t, "nothing is written any more", p.isAtRest)
+	eventually(t, "both conditions are there", func() bool {
+		now := &appsv1.Deployment{}
+		if err := w.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "a"}, now); err != nil {
+			t.Fatal(err)
+		}
+		return len(now.Status.Conditions) == 2
+	})
+}
+
 // TestOwnWritesAreNoNews: an owner is looked at for its creation, and not for what is noted on it.
 func TestOwnWritesAreNoNews(t *testing.T) {
 	t.Parallel()

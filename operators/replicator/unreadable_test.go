@@ -148,7 +148,7 @@ func TestASpecThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	w.synced("second")
 	remove(t, w.Members[0], configMap("beside"))
 	becomes(t, w.Members[0], configMap("beside"), "created anew", func(*corev1.ConfigMap) bool { return true })
-	stage.Eventually(t, "its status says that the member is back", func() bool { return w.replicator("first").Status.NotSyncedIn == "" })
+	stage.Eventually(t, "its status says that the member is back", func() bool { return w.replicator("first").Status.NotSyncedIn == "east (Pending)" })
 	w.condition("first", v1alpha1.ConditionSynced, v1alpha1.ReasonInvalid, "1.0000000001")
 	w.patch("large", `{"spec":{"rollout":{"maxParallel":1}}}`)
 	w.synced("large")
