@@ -155,7 +155,7 @@ func (a *accounting) unkept(ctx context.Context, err error) (reconcile.Result, e
 
 // unnoted tells of an error that keeps the record from being read or stored.
 func (a *accounting) unnoted(err error) error {
-	if err != nil && a.plan != nil && !remote.IsAway(err) {
+	if err != nil && a.plan != nil && !remote.IsAway(err) && !apierrors.IsConflict(err) {
 		a.o.tellRecord(err)
 		a.tellAll(nil)
 	}

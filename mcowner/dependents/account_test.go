@@ -886,6 +886,28 @@ func TestATargetThatCannotBeUsedIsNotNoted(t *testing.T) {
 	}
 }
 
+// TestAClusterNotedOnAStateThatCannotBePlannedCouldBeUsed when the targets were found: what is there is removed once it is none.
+func TestAClusterNotedOnAStateThatCannotBePlannedCouldBeUsed(t *testing.T) {
+	t.Parallel()
+	none := func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) { return nil, nil }
+	a := newAccounting(t, config{targets: none}, &plan{})
+	noted := a.o.plan.owner.DeepCopyObject().(*corev1.ConfigMap)
+	noted.ResourceVersion = "2"
+	a.o.isRead(unplanned{owner: noted, ref: mcowner.Reference{UID: "1"}})
+	noted = noted.DeepCopy()
+	noted.ResourceVersion = "3"
+	testKeys.Write(noted, record.Record{Sites: []record.Site{{Name: mcreconcile.LocalCluster}}}, true)
+	a.o.storedLocked(noted, true)
+	a.o.recordLocked(a.o.readLocked(a.o.owner(), testKeys))
+	p := *a.o.plan
+	if err := a.engine.aim(t.Context(), a.o, &p); err != nil {
+		t.Fatal(err)
+	}
+	if _, is := p.usable[mcreconcile.LocalCluster]; !is {
+		t.Error("it counts as one that could not be used")
+	}
+}
+
 // TestAClusterThatIsATargetAgainIsPending until it was looked at as one: what was done there was to remove all.
 func TestAClusterThatIsATargetAgainIsPending(t *testing.T) {
 	t.Parallel()

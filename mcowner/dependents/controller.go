@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -205,7 +206,8 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, s
 // owner has there is not taken for no longer wanted.
 func (c *engine) aim(ctx context.Context, o *ownerState, p *plan) (err error) {
 	p.usable = map[mcreconcile.ClusterName]*fleet.Engagement{}
-	for _, name := range record.Names(o.read(p.owner, c.keys).Sites) {
+	noted := slices.Concat(o.read(p.owner, c.keys).Sites, o.sites()) // since then it may have been noted on a state that cannot be planned
+	for _, name := range record.Names(noted) {
 		if name == mcreconcile.LocalCluster || c.access.IsElsewhere(name) {
 			p.usable[name] = nil
 		} else if e, err := c.access.Manager.GetFleet().Engagement(name); err == nil {

@@ -101,7 +101,7 @@ func (o *ownerState) owner() client.Object {
 	if o.plan == nil {
 		return nil
 	}
-	return o.accountedLocked().owner
+	return o.lastLocked()
 }
 
 // restore takes over an owner that is older than what was known before the API server was asked, unless it was written meanwhile:
@@ -109,13 +109,15 @@ func (o *ownerState) owner() client.Object {
 func (o *ownerState) restore(known, now client.Object, keys record.Keys) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.plan == nil || o.accountedLocked().owner != known {
+	if o.plan == nil || o.lastLocked() != known {
 		return
 	}
 	lost := o.record
 	if isOlder(now, o.plan.owner) { // else the plan goes on with what it is of
 		p := *o.plan
-		p.owner = now
+		if p.owner = now; p.asksMore(o.plan) {
+			p.asked = p.seq + 1 // what was done was done for what is lost
+		}
 		o.plan = &p
 	}
 	if u := o.unplanned; u != nil && u.ref.UID == o.plan.ref.UID {
@@ -146,8 +148,12 @@ func (o *ownerState) goesAs(home remote.Session, owner client.Object) bool {
 func (o *ownerState) isRead(now unplanned) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if p := o.accountedLocked(); p != nil && isOlder(now.owner, p.owner) {
-		now.owner = p.owner // it was written since it was read
+	if o.plan != nil && isOlder(now.owner, o.lastLocked()) {
+		now.owner = o.lastLocked() // it was written since it was read
+	}
+	now.since = time.Now()
+	if u := o.unplanned; u != nil && u.ref.UID == now.ref.UID {
+		now.since = u.since
 	}
 	o.unplanned = &now
 }
@@ -186,16 +192,22 @@ func (o *ownerState) knows(uid types.UID) bool {
 	return o.plan != nil && o.plan.ref.UID == uid || o.unplanned != nil && o.unplanned.ref.UID == uid
 }
 
-// accountedLocked returns the plan, with the owner as it was read or written last: planning that may have failed. What is written to the owner
-// is written to that.
+// lastLocked returns the owner of the plan as it was read or written last: planning that may have failed.
+func (o *ownerState) lastLocked() client.Object {
+	if u := o.unplanned; u != nil && u.ref.UID == o.plan.ref.UID && isOlder(o.plan.owner, u.owner) {
+		return u.owner
+	}
+	return o.plan.owner
+}
+
+// accountedLocked returns the plan with the last state of its owner. What is written to the owner is written to that.
 func (o *ownerState) accountedLocked() *plan {
-	u := o.unplanned
-	if o.plan == nil || u == nil || u.ref.UID != o.plan.ref.UID || !isOlder(o.plan.owner, u.owner) {
+	if o.plan == nil || o.lastLocked() == o.plan.owner {
 		return o.plan
 	}
 	p := *o.plan
-	if p.owner = u.owner; p.asksMore(o.plan) {
-		p.asked = p.seq + 1 // nothing was done yet for what it says now
+	if p.owner = o.lastLocked(); p.asksMore(o.plan) {
+		p.asked, p.since = p.seq+1, o.unplanned.since // nothing was done yet for what it says now
 	}
 	return &p
 }
@@ -263,7 +275,7 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 		o.told, o.events, o.removals = map[topic]hash{}, nil, contests{} // they were about the other one
 	default:
 		p.seq = before.seq + 1
-		if known := o.accountedLocked().owner; isOlder(p.owner, known) {
+		if known := o.lastLocked(); isOlder(p.owner, known) {
 			p.owner = known // the cache does not have yet what was written last
 		}
 		if !p.asksMore(before) {

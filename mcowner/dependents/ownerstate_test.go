@@ -652,8 +652,13 @@ func TestTheLastStateOfAnOwnerThatCannotBePlanned(t *testing.T) {
 		o := planned()
 		read(o, owner("20", "wrong", "kept"))
 		is(t, o, "20", "10")
-		if o.accountedLocked().asked <= o.parts["kept"].seq {
+		o.plan.since = time.Now().Add(-time.Hour)
+		p := o.accountedLocked()
+		if p.asked <= o.parts["kept"].seq {
 			t.Error("what was done for the plan counts as done for what it says now")
+		}
+		if waits := time.Since(p.since); waits > time.Minute {
+			t.Errorf("it waits for that since %s", waits)
 		}
 	})
 	t.Run("what controllers note is another", func(t *testing.T) {

@@ -55,9 +55,10 @@ func saidBy(owner client.Object) client.Object {
 type unplanned struct {
 	owner client.Object
 	ref   mcowner.Reference
-	left  bool // there may be dependents
-	keep  bool // they are to stay by its policy, or that is not known
-	vain  bool // planning it has failed
+	left  bool      // there may be dependents
+	keep  bool      // they are to stay by its policy, or that is not known
+	vain  bool      // planning it has failed
+	since time.Time // when it was read first
 }
 
 // keeps reports whether dependents of the owner are to stay, or that is not known. It was seen to be deleted as seen says, empty for not at all.

@@ -410,7 +410,7 @@ func TestAConditionThatAnotherSetsMeanwhileIsKept(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	tap := func(req *http.Request) func() {
+	tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
 		if req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/deployments/a/status") {
 			set()
 		}
