@@ -362,7 +362,7 @@ func TestWhatTheOwnerIsToldOfItsClusters(t *testing.T) {
 		"failed":                     {seq: a.plan.seq, err: refused, want: refused},
 		"failed for the plan before": {seq: a.plan.seq - 1, err: refused, want: refused},
 	} {
-		a.o.report(mcreconcile.LocalCluster, view{plan: &plan{seq: tc.seq}}, report{Result: Result{Err: tc.err}})
+		a.o.report(mcreconcile.LocalCluster, view{plan: &plan{seq: tc.seq}}, report{Result: Result{Targeted: true, Err: tc.err}})
 		if got := local(); !errors.Is(got.Err, tc.want) || (got.Err == nil) != (tc.want == nil) || !got.Targeted {
 			t.Errorf("%s: it is %+v, want %v", name, got, tc.want)
 		}
