@@ -33,8 +33,7 @@ type Rollout struct {
 	// failed is noted on the owner, for the time after a restart, until all targets are as desired and ready. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
-	// nothing of that changes, see Result.Stuck. Status is called then. A restart begins anew,
-	// but for what Slices say. Default: never.
+	// nothing of that changes, see Result.Stuck. Status is called then. A restart begins anew, but for what Slices say. Default: never.
 	ProgressDeadline time.Duration
 }
 
