@@ -204,7 +204,7 @@ func (a *accounting) remember(ctx context.Context) error {
 // retargeted finds the targets anew if members have changed.
 func (c *engine) retargeted(ctx context.Context, o *ownerState) error {
 	o.mu.Lock()
-	p, due := o.plan, o.hasOldTargetsLocked()
+	p, due, planned := o.plan, o.hasOldTargetsLocked(), o.unplanned == nil
 	o.mu.Unlock()
 	if !due {
 		return nil
@@ -212,7 +212,10 @@ func (c *engine) retargeted(ctx context.Context, o *ownerState) error {
 	now := *p
 	o.retargeting(&now)
 	err := c.aim(ctx, o, &now)
-	if o.tellPlan(err); err != nil {
+	if err != nil || planned { // else its planner tells what is wrong
+		o.tellPlan(err)
+	}
+	if err != nil {
 		return err
 	}
 	o.mu.Lock()
@@ -245,10 +248,14 @@ func (a *accounting) distribute() {
 	defer a.o.mu.Unlock()
 	for _, name := range names {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
-		p := a.o.parts[name]
-		switch {
-		case missing[name]: // it is worked on when it joins
-		case p == nil || !p.done || p.seq != a.plan.seq || p.result.Targeted != targeted || a.again[name]:
+		if missing[name] {
+			continue // it is worked on when it joins
+		}
+		switch p := a.o.partLocked(name); {
+		case !p.isDone(a.plan, targeted) || a.again[name]:
+			if p.asked.IsZero() {
+				p.asked = time.Now()
+			}
 			a.engine.works.add(a.engine.placing(a.o.req, name))
 		case a.asked[name]: // in vain so far, perhaps
 			a.engine.works.addAfter(a.engine.placing(a.o.req, name), askedAgain)

@@ -54,7 +54,7 @@ func newAccounting(t *testing.T, cfg config, p *plan, sites ...mcreconcile.Clust
 	p.owner, p.ref = owner, mcowner.Reference{UID: "1"}
 	c := &engine{cfg: cfg, keys: testKeys, ledger: newLedger(), access: remote.NewAccess(mgr, "test", time.Second, true), works: &feed[work]{}}
 	c.deletions, c.collector = &deletions{}, &sweep.Sweeper{}
-	o := c.ledger.of(mcreconcile.Request{})
+	o := c.ledger.of(mcreconcile.Request{}, "1")
 	c.ledger.replan(o, p, testKeys)
 	return &accounting{engine: c, o: o}
 }
@@ -918,6 +918,30 @@ func TestAClusterThatIsATargetAgainIsPending(t *testing.T) {
 		if results := a.results(); len(results) != 1 || (results[0].Err == nil) != targeted {
 			t.Errorf("looked at as a target: %t, the results are %v", targeted, results)
 		}
+	}
+}
+
+// TestATargetThatComesLateIsNotStuckForThat: it is pending since it was asked for, however long its owner has been at rest.
+func TestATargetThatComesLateIsNotStuckForThat(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, &plan{rollout: Rollout{ProgressDeadline: time.Minute}})
+	a.o.plan.since = time.Now().Add(-time.Hour)
+	a.engine.cfg.targets = func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) {
+		return []mcreconcile.ClusterName{mcreconcile.LocalCluster}, nil
+	}
+	a.o.wantTargets()
+	if err := a.engine.retargeted(t.Context(), a.o); err != nil {
+		t.Fatal(err)
+	}
+	a.mustOpen(t)
+	a.distribute()
+	first := a.results()[0]
+	if !errors.Is(first.Err, ErrPending) || first.Stuck || time.Since(first.Since) > time.Minute {
+		t.Errorf("it is %+v", first)
+	}
+	a.distribute()
+	if again := a.results()[0]; !again.Since.Equal(first.Since) {
+		t.Errorf("it is pending since %s, then since %s", first.Since, again.Since)
 	}
 }
 

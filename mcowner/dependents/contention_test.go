@@ -17,7 +17,7 @@ import (
 // TestAContest: what others change back is corrected at once the first times, then the later the more often, until they leave it alone.
 func TestAContest(t *testing.T) {
 	t.Parallel()
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	key, other := dependentKey{cluster: "a"}, dependentKey{cluster: "b"}
 	now := time.Now()
 	for range contended {
@@ -64,7 +64,7 @@ func TestAContestEnds(t *testing.T) {
 	t.Parallel()
 	key := dependentKey{cluster: "a"}
 	start := func() (*ownerState, time.Time) {
-		o, now := newOwnerState(mcreconcile.Request{}), time.Now()
+		o, now := newOwnerState(mcreconcile.Request{}, "1"), time.Now()
 		for range contended {
 			o.corrected(key, now)
 		}
@@ -112,7 +112,7 @@ func TestWhatIsContendedHoldsUpNothing(t *testing.T) {
 // TestRemovalsThatAreUndone are tried again at once the first times, then the later the more often.
 func TestRemovalsThatAreUndone(t *testing.T) {
 	t.Parallel()
-	o, now := newOwnerState(mcreconcile.Request{}), time.Now()
+	o, now := newOwnerState(mcreconcile.Request{}, "1"), time.Now()
 	undone := func(isDesired bool, times int) time.Duration {
 		var left time.Duration
 		for i := range times {
@@ -153,7 +153,7 @@ func TestRemovalsThatAreUndone(t *testing.T) {
 // TestWhatIsHeldOffIsTheRunsOwn: others read what was reported, while what is told again gets times of its own.
 func TestWhatIsHeldOffIsTheRunsOwn(t *testing.T) {
 	t.Parallel()
-	o, now := newOwnerState(mcreconcile.Request{}), time.Now()
+	o, now := newOwnerState(mcreconcile.Request{}, "1"), time.Now()
 	p := o.partLocked("a")
 	p.done, p.result = true, Result{Err: errRestored, Objects: []ObjectResult{{UID: "1"}}}
 	for i := range contended {
@@ -177,7 +177,7 @@ func TestRemovalsAreForgotten(t *testing.T) {
 		return &plan{owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: uid}}, ref: mcowner.Reference{UID: uid}, mode: m}
 	}
 	start := func() (o *ownerState, now time.Time) {
-		o, now = newOwnerState(mcreconcile.Request{}), time.Now()
+		o, now = newOwnerState(mcreconcile.Request{}, "1"), time.Now()
 		o.replan(owner("1", serving), testKeys)
 		for i := range 2 * mostRemovals {
 			name := types.NamespacedName{Name: strconv.Itoa(i)}

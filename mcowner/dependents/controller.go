@@ -108,17 +108,22 @@ func (c *engine) gone(ctx context.Context, req mcreconcile.Request) error {
 		return err
 	}
 	c.deletions.forgetGone(req, "")
-	o := c.ledger.get(req)
-	if c.cfg.slices != nil && o != nil {
+	if c.cfg.slices != nil && c.ledger.get(req) != nil {
 		c.works.add(work{req, req.ClusterName, discard})
 	}
+	c.forget(req)
+	return nil
+}
+
+// forget drops what is known of an owner that is gone, and has the collector look for what it has left.
+func (c *engine) forget(req mcreconcile.Request) {
+	o := c.ledger.get(req)
 	for _, name := range c.ledger.forget(req) {
 		c.collector.Look(name)
 	}
 	if o != nil {
 		c.endVisits(o)
 	}
-	return nil
 }
 
 // replan notes what an owner asks for, if it asks for anything. stays says whether its cluster remains one of owners.
@@ -130,17 +135,20 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	}
 	ref.Manager, ref.Controller = c.cfg.name, true
 	if err := c.bury(ctx, req, ref.UID); err != nil {
-		o := cmp.Or(c.ledger.get(req), newOwnerState(req)) // of the one before, or of none that was read
+		o := cmp.Or(c.ledger.get(req), newOwnerState(req, ref.UID)) // of the one before, or of none that was read
 		o.tellRecord(err)
 		c.recordEvents(o, home, owner)
 		return err
 	}
 	c.deletions.forgetGone(req, ref.UID)
-	o := c.ledger.of(req)
+	if before := c.ledger.get(req); before != nil && before.uid != ref.UID { // nobody saw that it was gone meanwhile
+		c.forget(req)
+	}
+	o := c.ledger.of(req, ref.UID)
 	policy, senseless := c.cfg.policyOf(ctx, owner)
 	o.isRead(unplanned{owner: owner, ref: ref, left: c.mayLeave(owner), keep: policy.Keep || senseless != nil})
 	if err := c.openBook(ctx, o, home, ref, owner); err != nil {
-		o.notPlanned(ref.UID, err)
+		o.notPlanned(err)
 		o.tellRecord(err)
 		c.recordEvents(o, home, owner)
 		return err
@@ -148,7 +156,7 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	p := &plan{home: home, owner: owner, ref: ref, policy: policy, propagation: metav1.DeletePropagationBackground}
 	err = c.fill(ctx, o, p, stays, senseless)
 	if o.tellPlan(err); err != nil {
-		o.notPlanned(ref.UID, err)
+		o.notPlanned(err)
 		c.recordEvents(o, home, owner)
 		return err
 	}
@@ -307,7 +315,7 @@ func (c *engine) report(o *ownerState, w work, v view, r report) {
 // isPlaced reports whether an owner has, or is to have, dependents in a cluster.
 func (c *engine) isPlaced(owner mcowner.Reference, in mcreconcile.ClusterName) bool {
 	o := c.ledger.get(owner.Request())
-	return o != nil && o.uid() == owner.UID && o.concerns(in)
+	return o != nil && o.uid == owner.UID && o.concerns(in)
 }
 
 // found is told by the collector of each dependent whose owner is there. One that the owner has there no more, as far as is known, or of such a

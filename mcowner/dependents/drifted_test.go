@@ -57,7 +57,7 @@ func TestWhatOthersHaveChangedWhileNothingRanHasDrifted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := placing()
-			p.writer, p.o, p.engine.access.Timeout = applies{}, newOwnerState(mcreconcile.Request{}), time.Minute
+			p.writer, p.o, p.engine.access.Timeout = applies{}, newOwnerState(mcreconcile.Request{}, "1"), time.Minute
 			written := desiring(t, tc.written)
 			if _, err := sealed(written); err != nil {
 				t.Fatal(err)
@@ -110,7 +110,7 @@ func TestWhatOthersHaveReplacedIsCreatedAnewInAHaltedRollout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, to := placing(), &immutable{}
-			p.writer, p.o, p.engine.access.Timeout = to, newOwnerState(mcreconcile.Request{}), time.Minute
+			p.writer, p.o, p.engine.access.Timeout = to, newOwnerState(mcreconcile.Request{}, "1"), time.Minute
 			p.o.progress = Rollout{HaltAfter: 1}.next(nil, hash{})
 			p.o.progress.Recall(record.NewFailures(hash{}.String(), []mcreconcile.ClusterName{"other"}))
 			written, there := desiring(t, tc.written), owned(t, ownerNamed("a"))

@@ -62,7 +62,7 @@ func TestWarningsOfOneReasonAreGathered(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOwnerState(mcreconcile.Request{})
+			o := newOwnerState(mcreconcile.Request{}, "1")
 			for i := range clusters {
 				name := mcreconcile.ClusterName(fmt.Sprint("cluster-", i))
 				o.tell(name, tc.refused(i, name))
@@ -88,7 +88,7 @@ func TestWarningsOfOneReasonAreGathered(t *testing.T) {
 // TestFewWarningsAreToldOneByOne, each about its cluster.
 func TestFewWarningsAreToldOneByOne(t *testing.T) {
 	t.Parallel()
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	for i := range fewEvents {
 		o.tell(mcreconcile.ClusterName(fmt.Sprint("cluster-", i)), errors.New("too large"))
 	}

@@ -72,8 +72,8 @@ func (c *engine) planOwners(ctx context.Context, leaving remote.Session) (known 
 			known[name] = true
 			why = c.eachCached(ctx, home, func(owner client.Object) {
 				is, vain := false, false
-				if o := c.ledger.get(requestOf(name, owner)); o != nil {
-					is, vain = o.isPlanned(owner.GetUID())
+				if o := c.ledger.get(requestOf(name, owner)); o != nil && o.uid == owner.GetUID() {
+					is, vain = o.isPlanned()
 				}
 				switch {
 				case is, !c.mayBeIn(owner, leaving):

@@ -59,13 +59,13 @@ func (l *ledger) get(req mcreconcile.Request) *ownerState {
 	return l.owners[req]
 }
 
-// of returns what is known of an owner, from now on something.
-func (l *ledger) of(req mcreconcile.Request) *ownerState {
+// of returns what is known of an owner, from now on something. What is known of one that had the name before was forgotten.
+func (l *ledger) of(req mcreconcile.Request, uid types.UID) *ownerState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o, ok := l.owners[req]
 	if !ok {
-		o = newOwnerState(req)
+		o = newOwnerState(req, uid)
 		o.born = l.forgot
 		l.owners[req] = o
 	}
@@ -92,8 +92,7 @@ func (l *ledger) forget(req mcreconcile.Request) []mcreconcile.ClusterName {
 	return slices.Collect(maps.Keys(in))
 }
 
-// replan notes what an owner asks for. The account of one that had the name before may have dropped its state meanwhile, and then
-// members may have changed unseen.
+// replan notes what an owner asks for. Its account may have dropped it meanwhile, and then members may have changed unseen.
 func (l *ledger) replan(o *ownerState, p *plan, keys record.Keys) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,14 +100,10 @@ func (l *ledger) replan(o *ownerState, p *plan, keys record.Keys) {
 		l.owners[o.req] = o
 		o.wantTargets()
 	}
-	if before := o.uid(); before != p.ref.UID { // another owner has the name now
-		delete(l.written, origin{o.req.ClusterName, before})
-	}
 	o.replan(p, keys)
 }
 
-// finished drops an owner that has nothing left by a plan, unless there is another plan: of an owner that has its name now, or as it
-// is to have dependents again.
+// finished drops an owner that has nothing left by a plan, unless it is to have dependents again, or another one has its name now.
 func (l *ledger) finished(o *ownerState, by *plan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +114,7 @@ func (l *ledger) finished(o *ownerState, by *plan) {
 
 func (l *ledger) forgetLocked(req mcreconcile.Request) {
 	if o, ok := l.owners[req]; ok {
-		delete(l.written, origin{req.ClusterName, o.uid()})
+		delete(l.written, origin{req.ClusterName, o.uid})
 	}
 	delete(l.owners, req)
 	l.awaiting.keep(req, func(dependentKey) bool { return false })

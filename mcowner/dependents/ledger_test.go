@@ -49,7 +49,7 @@ func TestClustersThatNoOwnerHasAnyMoreAreNotMissedForEver(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
 	noted := record.Site{Name: "noted", Identity: "1"}
-	l.of(mcreconcile.Request{}).record = record.Record{Sites: []record.Site{noted}}
+	l.of(mcreconcile.Request{}, "1").record = record.Record{Sites: []record.Site{noted}}
 	l.missingFor(noted)
 	l.missingFor(record.Site{Name: noted.Name})
 	since := l.missing[noted]
@@ -113,7 +113,7 @@ func TestClaimsAreRememberedInBounds(t *testing.T) {
 	if diff := cmp.Diff([]mcreconcile.ClusterName{"one", "two"}, in); diff != "" {
 		t.Errorf("clusters with dependents of an owner that is gone (-want, +got):\n%s", diff)
 	}
-	l.of(requestFor("hub", "1"))
+	l.of(requestFor("hub", "1"), "1")
 	if len(l.asked) != mostAsked-2 {
 		t.Errorf("%d claims are remembered of owners that are not known, want %d", len(l.asked), mostAsked-2)
 	}
@@ -126,7 +126,7 @@ func TestNothingIsLeftOfAnOwnerThatIsForgotten(t *testing.T) {
 	for _, req := range []mcreconcile.Request{requestFor("hub", "a"), requestFor("hub", "b"), requestFor("other", "a")} {
 		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: types.UID(req.String())}}
 		testKeys.Write(owner, record.Record{Sites: []record.Site{{Name: "east"}}}, true)
-		l.replan(l.of(req), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}, targets: []mcreconcile.ClusterName{"west"}}, testKeys)
+		l.replan(l.of(req, owner.UID), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}, targets: []mcreconcile.ClusterName{"west"}}, testKeys)
 		l.writing(req.ClusterName, owner)
 		l.await(req, dependentKey{cluster: "west"})
 		l.await(req, dependentKey{cluster: "west", name: types.NamespacedName{Name: req.Name}})
@@ -159,8 +159,8 @@ func TestNothingIsAwaitedThatIsNotWanted(t *testing.T) {
 	key := func(in mcreconcile.ClusterName, name string) dependentKey {
 		return dependentKey{cluster: in, name: types.NamespacedName{Name: name}}
 	}
-	l.of(a)
-	l.of(b)
+	l.of(a, "1")
+	l.of(b, "1")
 	for _, k := range []dependentKey{key("west", "x"), key("west", "y"), key("east", "x")} {
 		l.await(a, k)
 		l.await(b, k)
@@ -212,7 +212,7 @@ func TestOwnersOfTheClusterThatHasTheNameNowAreNotForgotten(t *testing.T) {
 	planned := func(name string, home *fleet.Engagement) mcreconcile.Request {
 		req := requestFor("a", name)
 		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: types.UID(name)}}
-		l.replan(l.of(req), &plan{owner: owner, home: remote.Session{Engagement: home}, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
+		l.replan(l.of(req, owner.UID), &plan{owner: owner, home: remote.Session{Engagement: home}, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
 		return req
 	}
 	l.inTenure("a", 1)
@@ -238,7 +238,7 @@ func TestAnOwnerThatIsPlannedWhileItsClusterIsSwappedIsNotForgotten(t *testing.T
 	l.inTenure("a", 7) // it is about to be planned
 	l.forgetOrigin("a")
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
-	l.replan(l.of(req), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
+	l.replan(l.of(req, "1"), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
 	if l.inTenure("a", 7); l.get(req) == nil {
 		t.Error("it is forgotten before its account is kept")
 	}
@@ -398,7 +398,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &engine{ledger: newLedger(), cfg: config{releaseAfter: time.Hour}}
-			p := &placement{engine: c, leaving: tc.leaving, o: newOwnerState(mcreconcile.Request{}), at: remote.Session{ID: mcowner.ClusterID{Name: "a", UID: "2"}}}
+			p := &placement{engine: c, leaving: tc.leaving, o: newOwnerState(mcreconcile.Request{}, "1"), at: remote.Session{ID: mcowner.ClusterID{Name: "a", UID: "2"}}}
 			p.asked.sites, p.outdated, p.awaits = []record.Site{{Name: "a", Identity: "1"}}, tc.outdated, tc.awaits
 			done := report{Result: Result{Err: tc.err}, look: tc.look}
 			got, err := p.conclude(&done)
@@ -407,7 +407,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 			}
 		})
 	}
-	p := &placement{engine: &engine{ledger: newLedger()}, o: newOwnerState(mcreconcile.Request{})}
+	p := &placement{engine: &engine{ledger: newLedger()}, o: newOwnerState(mcreconcile.Request{}, "1")}
 	var last time.Duration
 	for i := 1; i <= contended; i++ {
 		done := report{Result: Result{Err: conflict}}
@@ -428,7 +428,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 // TestWhatAnOwnerNotesIsBounded, however often a name is led to another cluster, and whatever that says that it is.
 func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
 	t.Parallel()
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	a := &accounting{o: o}
 	var sites []record.Site
 	for i := range 10 * record.MostSites {
@@ -450,7 +450,7 @@ func TestWhatAnOwnerNotesIsBounded(t *testing.T) {
 func TestEachClusterThatIsGivenUpIsToldOf(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
-	p := &placement{engine: &engine{ledger: l, cfg: config{releaseAfter: time.Hour}}, o: newOwnerState(mcreconcile.Request{})}
+	p := &placement{engine: &engine{ledger: l, cfg: config{releaseAfter: time.Hour}}, o: newOwnerState(mcreconcile.Request{}, "1")}
 	p.asked.plan = &plan{owner: &corev1.ConfigMap{}}
 	long, short := record.Site{Name: "member", Identity: "1"}, record.Site{Name: "member", Identity: "2"}
 	l.missing[long], l.missing[record.Site{Name: "member", Identity: "3"}] = time.Time{}, time.Time{}
@@ -485,19 +485,5 @@ func TestAWatchThatEndsIsNotTakenForOne(t *testing.T) {
 		if ended != want.ended || len(e.watched) != want.left {
 			t.Errorf("after look %d, %d watches have ended, and %d are left, want %+v", i+1, ended, len(e.watched), want)
 		}
-	}
-}
-
-// TestNothingIsKeptOfAnOwnerWhoseNameAnotherOneHas: not even what was written to it.
-func TestNothingIsKeptOfAnOwnerWhoseNameAnotherOneHas(t *testing.T) {
-	t.Parallel()
-	l := newLedger()
-	for i := range 3 {
-		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID(fmt.Sprint(i))}}
-		l.replan(l.of(requestFor("hub", "a")), &plan{owner: owner, ref: mcowner.Reference{UID: owner.UID}}, testKeys)
-		l.writing("hub", owner)
-	}
-	if len(l.written) != 1 {
-		t.Errorf("writes to %d owners are remembered, want those to the last one", len(l.written))
 	}
 }

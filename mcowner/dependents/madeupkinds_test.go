@@ -37,7 +37,7 @@ func TestARunLooksForSomeOfTheKindsThatAreNoted(t *testing.T) {
 	noted := numberedKinds(record.MostKinds)
 	nowhere := &servesNothing{}
 	c := &engine{ledger: newLedger(), access: &remote.Access{Timeout: time.Minute}}
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	v := view{plan: &plan{}, noted: noted}
 	in := remote.Session{ID: mcowner.ClusterID{Name: "a"}, Cluster: nowhere}
 	for n := mostUnknown; ; n += mostUnknown {

@@ -44,7 +44,7 @@ func TestWhatAnOwnerNeedsCostsLittle(t *testing.T) {
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
 	testKeys.Write(owner, r, true)
 	c := &engine{ledger: newLedger()}
-	c.ledger.replan(c.ledger.of(mcreconcile.Request{}), &plan{owner: owner, ref: mcowner.Reference{UID: "1"}}, testKeys)
+	c.ledger.replan(c.ledger.of(mcreconcile.Request{}, "1"), &plan{owner: owner, ref: mcowner.Reference{UID: "1"}}, testKeys)
 	other := watchKey{"member", schema.GroupVersionKind{Version: "v1", Kind: "Pod"}}
 	left := map[watchKey]watched{{"member", r.Kinds[0]}: {}, other: {}}
 	if megabytes := allocated(func() { c.needless(left) }); megabytes > 50 {
@@ -76,7 +76,7 @@ func TestTheKindsOfManyOwnersAreSweptInTurn(t *testing.T) {
 	for i := range owners {
 		owner := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}, Kinds: all[i*record.MostKinds : (i+1)*record.MostKinds]}, true)
 		req := mcreconcile.Request{ClusterName: mcreconcile.ClusterName(fmt.Sprint(i))}
-		c.ledger.replan(c.ledger.of(req), &plan{owner: owner, ref: mcowner.Reference{UID: "1"}}, testKeys)
+		c.ledger.replan(c.ledger.of(req, "1"), &plan{owner: owner, ref: mcowner.Reference{UID: "1"}}, testKeys)
 	}
 	swept := map[string]bool{}
 	for range 100 {

@@ -55,7 +55,7 @@ func TestWhatIsNews(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOwnerState(mcreconcile.Request{})
+			o := newOwnerState(mcreconcile.Request{}, "1")
 			if !o.report("one", view{plan: &plan{}}, report{Result: before()}) {
 				t.Error("the first result is no news")
 			}
@@ -72,7 +72,7 @@ func TestWhatIsNews(t *testing.T) {
 func TestSinceIsWhenItBecameSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := newOwnerState(mcreconcile.Request{})
+		o := newOwnerState(mcreconcile.Request{}, "1")
 		begin := time.Now()
 		step := func(state State, err error) (cluster, object int) {
 			<-time.After(time.Second) // of a fake clock
@@ -106,7 +106,7 @@ func TestSinceIsWhenItBecameSo(t *testing.T) {
 func TestThePortOfAnAttemptIsNoNews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := newOwnerState(mcreconcile.Request{})
+		o := newOwnerState(mcreconcile.Request{}, "1")
 		begin := time.Now()
 		attempt := func(port int) (news bool, result Result) {
 			err := fmt.Errorf("applying: read tcp [::1]:%d->[::1]:6443: read: connection reset by peer", port)

@@ -59,7 +59,7 @@ func TestWhatIsDesiredInAnotherGroupMayBeChanged(t *testing.T) {
 func TestWhatIsDesiredInOneGroupIsNotPrunedInAnother(t *testing.T) {
 	t.Parallel()
 	p, done := placing(), &report{Result: Result{Objects: []ObjectResult{{UID: "9"}}}}
-	p.o = newOwnerState(mcreconcile.Request{})
+	p.o = newOwnerState(mcreconcile.Request{}, "1")
 	found := []dependent{{remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Event")}, owned(t, ownerNamed("a"))}}
 	if err := p.prune(t.Context(), found, nil, done); err != nil || len(done.Objects) != 1 { // without a writer, anything else panics
 		t.Errorf("it was pruned: %v, %v", err, done.Objects)

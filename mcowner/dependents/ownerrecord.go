@@ -170,9 +170,6 @@ func (a *accounting) store(ctx context.Context, r record.Record, held bool) erro
 func (a *accounting) settle() {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	if a.o.plan.ref.UID != a.plan.ref.UID {
-		return // another owner has the name now, and its own record
-	}
 	a.o.recordLocked(a.record)
 	for name, runs := range a.settled {
 		if p := a.o.parts[name]; p != nil && p.runs == runs {
@@ -188,9 +185,6 @@ func (a *accounting) settle() {
 func (a *accounting) ownerStored(stored client.Object, asWritten bool) {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	if a.o.plan.ref.UID != a.plan.ref.UID {
-		return // another owner has the name now
-	}
 	a.o.storedLocked(stored, asWritten)
 	if isOlder(a.plan.owner, stored) {
 		now := *a.plan

@@ -17,9 +17,10 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// ownerState is what is known of one owner.
+// ownerState is what is known of one owner. One that has the name after it has another.
 type ownerState struct {
 	req  mcreconcile.Request
+	uid  types.UID
 	born time.Time // from when on this replica alone writes for the owner, zero for its start
 
 	mu        sync.Mutex // guards what follows; nothing remote is asked while it is held
@@ -41,9 +42,9 @@ type ownerState struct {
 	kindsLater bool
 }
 
-func newOwnerState(req mcreconcile.Request) *ownerState {
+func newOwnerState(req mcreconcile.Request, uid types.UID) *ownerState {
 	return &ownerState{
-		req: req, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}, removals: contests{},
+		req: req, uid: uid, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}, removals: contests{},
 	}
 }
 
@@ -75,16 +76,6 @@ func (o *ownerState) isAtHome() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.plan != nil && o.plan.home.Engagement != nil && o.plan.home.Engagement.Context().Err() == nil
-}
-
-// uid returns that of the owner, empty if there is no plan.
-func (o *ownerState) uid() types.UID {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.plan == nil {
-		return ""
-	}
-	return o.plan.ref.UID
 }
 
 // isSame reports whether a reference is to the owner that is planned.
@@ -120,8 +111,8 @@ func (o *ownerState) restore(known, now client.Object, keys record.Keys) {
 		}
 		o.plan = &p
 	}
-	if u := o.unplanned; u != nil && u.ref.UID == o.plan.ref.UID {
-		read := *u
+	if o.unplanned != nil {
+		read := *o.unplanned
 		read.owner = now
 		o.unplanned = &read
 	}
@@ -141,7 +132,7 @@ func (o *ownerState) goesAs(home remote.Session, owner client.Object) bool {
 	defer o.mu.Unlock()
 	p := o.plan
 	return p != nil && p.mode != serving && !p.isUnclear() && p.home.Engagement == home.Engagement &&
-		p.ref.UID == owner.GetUID() && p.owner.GetResourceVersion() == owner.GetResourceVersion()
+		o.uid == owner.GetUID() && p.owner.GetResourceVersion() == owner.GetResourceVersion()
 }
 
 // isRead notes the owner as it was read. That holds until there is a plan of it.
@@ -152,28 +143,27 @@ func (o *ownerState) isRead(now unplanned) {
 		now.owner = o.lastLocked() // it was written since it was read
 	}
 	now.since = time.Now()
-	if u := o.unplanned; u != nil && u.ref.UID == now.ref.UID {
-		now.since = u.since
+	if o.unplanned != nil {
+		now.since = o.unplanned.since
 	}
 	o.unplanned = &now
 }
 
 // notPlanned notes that planning the owner that was read has failed, unless that may pass by itself.
-func (o *ownerState) notPlanned(uid types.UID, why error) {
+func (o *ownerState) notPlanned(why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	passes := isUnanswered(why) || isOutdated(why) || errors.Is(why, record.ErrOutdated) || remote.IsHung(why) || remote.IsAway(why)
-	if o.unplanned != nil && o.unplanned.ref.UID == uid && !passes {
+	if o.unplanned != nil && !passes {
 		o.unplanned.vain = true
 	}
 }
 
-// isPlanned reports whether the owner of a UID is planned, or that was tried in vain.
-func (o *ownerState) isPlanned(uid types.UID) (is, vain bool) {
+// isPlanned reports whether there is a plan of the owner, or that was tried in vain.
+func (o *ownerState) isPlanned() (is, vain bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	is = o.plan != nil && o.plan.ref.UID == uid
-	return is, !is && o.unplanned != nil && o.unplanned.ref.UID == uid && o.unplanned.vain
+	return o.plan != nil, o.plan == nil && o.unplanned != nil && o.unplanned.vain
 }
 
 // leavesBehind reports whether dependents of the owner may be left that are to stay, were it gone now, and returns a reference to it.
@@ -182,27 +172,21 @@ func (o *ownerState) leavesBehind(seen *deletions) (owner mcowner.Reference, sta
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	last := o.lastReadLocked()
-	return last.ref, last.left && (last.keeps(seen.policy(o.req, last.ref.UID)) || o.plan.keeps(last.ref.UID))
-}
-
-// knows reports whether this is the owner that is planned, or was read last.
-func (o *ownerState) knows(uid types.UID) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.plan != nil && o.plan.ref.UID == uid || o.unplanned != nil && o.unplanned.ref.UID == uid
+	return last.ref, last.left && (last.keeps(seen.policy(o.req, o.uid)) || o.plan.keeps())
 }
 
 // lastLocked returns the owner of the plan as it was read or written last: planning that may have failed.
 func (o *ownerState) lastLocked() client.Object {
-	if u := o.unplanned; u != nil && u.ref.UID == o.plan.ref.UID && isOlder(o.plan.owner, u.owner) {
+	if u := o.unplanned; u != nil && isOlder(o.plan.owner, u.owner) {
 		return u.owner
 	}
 	return o.plan.owner
 }
 
-// accountedLocked returns the plan with the last state of its owner. What is written to the owner is written to that.
+// accountedLocked returns the plan with the last state of its owner. What is written to the owner is written to that, unless it is being deleted:
+// what becomes of its dependents is as the state says that was planned.
 func (o *ownerState) accountedLocked() *plan {
-	if o.plan == nil || o.lastLocked() == o.plan.owner {
+	if o.plan == nil || o.plan.mode == finishing || o.lastLocked() == o.plan.owner {
 		return o.plan
 	}
 	p := *o.plan
@@ -216,7 +200,7 @@ func (o *ownerState) accountedLocked() *plan {
 // have changed more of it, which is planned soon.
 func (o *ownerState) storedLocked(owner client.Object, asWritten bool) {
 	switch u := o.unplanned; {
-	case u != nil && u.ref.UID == owner.GetUID():
+	case u != nil:
 		if isOlder(u.owner, owner) {
 			now := *u
 			now.owner = owner
@@ -237,7 +221,7 @@ func (o *ownerState) lastReadLocked() (last unplanned) {
 	case o.plan != nil:
 		last = unplanned{owner: o.plan.owner, ref: o.plan.ref}
 	}
-	if o.plan != nil && o.plan.ref.UID == last.ref.UID {
+	if o.plan != nil {
 		last.left = len(o.record.Sites) > 0 || o.record.GivenUp
 	}
 	return last
@@ -247,7 +231,7 @@ func (o *ownerState) lastReadLocked() (last unplanned) {
 func (o *ownerState) follows(p *plan) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.plan.seq == p.seq && o.plan.ref.UID == p.ref.UID
+	return o.plan.seq == p.seq
 }
 
 // outdated counts how often in a row the owner was not as it was thought to be. False ends the row.
@@ -269,17 +253,13 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 	switch before := o.plan; {
 	case before == nil:
 		o.recordLocked(o.readLocked(p.owner, keys))
-	case before.ref.UID != p.ref.UID:
-		o.recordLocked(o.readLocked(p.owner, keys))
-		o.parts, o.progress, p.seq = map[mcreconcile.ClusterName]*part{}, nil, before.seq+1
-		o.told, o.events, o.removals = map[topic]hash{}, nil, contests{} // they were about the other one
 	default:
 		p.seq = before.seq + 1
 		if known := o.lastLocked(); isOlder(p.owner, known) {
 			p.owner = known // the cache does not have yet what was written last
 		}
 		if !p.asksMore(before) {
-			p.asked = before.asked
+			p.asked, p.since = before.asked, before.since
 		}
 		if p.mode != before.mode {
 			clear(o.removals) // an owner that goes does not wait for what came before

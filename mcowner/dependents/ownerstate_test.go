@@ -31,7 +31,7 @@ var testKeys = record.NewKeys("payments", "copier")
 // TestWhatIsNotWantedIsForgotten: dependents whose names change all the time, and that go by themselves, leave nothing behind.
 func TestWhatIsNotWantedIsForgotten(t *testing.T) {
 	t.Parallel()
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	key := func(cluster mcreconcile.ClusterName, name string) dependentKey {
 		return dependentKey{cluster: cluster, name: types.NamespacedName{Name: name}}
 	}
@@ -51,35 +51,45 @@ func TestWhatIsNotWantedIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAPlanKnowsWhatWasWrittenLast: the cache may be older, and another owner of the name has a record of its own.
+// TestAPlanKnowsWhatWasWrittenLast: the cache may be older.
 func TestAPlanKnowsWhatWasWrittenLast(t *testing.T) {
 	t.Parallel()
-	owner := func(uid types.UID, version string, to ...string) *plan {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}
+	owner := func(version string, to ...string) *plan {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version}}
 		var r record.Record
 		for _, name := range to {
 			r.Sites = append(r.Sites, record.Site{Name: mcreconcile.ClusterName(name)})
 		}
 		testKeys.Write(cm, r, true)
-		return &plan{owner: cm, ref: mcowner.Reference{UID: uid}}
+		return &plan{owner: cm, ref: mcowner.Reference{UID: "1"}}
 	}
-	o := newOwnerState(mcreconcile.Request{})
-	if _, ok := o.in("a"); ok || o.concerns("a") || o.uid() != "" {
+	o := newOwnerState(mcreconcile.Request{}, "1")
+	if _, ok := o.in("a"); ok || o.concerns("a") {
 		t.Error("there is something to do without a plan")
 	}
-	o.replan(owner("1", "10", "a"), testKeys)
-	o.replan(owner("1", "9"), testKeys)
+	o.replan(owner("10", "a"), testKeys)
+	o.replan(owner("9"), testKeys)
 	if v, ok := o.in("a"); !ok || v.owner.GetResourceVersion() != "10" || v.seq != 2 || len(v.sites) != 1 {
 		t.Errorf("the plan is of version %s, the %dth, with the sites %v", v.owner.GetResourceVersion(), v.seq, v.sites)
 	}
-	o.remember(dependentKey{cluster: "a"}, fingerprint{})
-	o.told[topic{topicCluster, "a"}], o.events = hash{1}, []ownerEvent{{}}
-	o.replan(owner("2", "8", "b"), testKeys)
-	if len(o.told)+len(o.events) > 0 {
-		t.Errorf("of another owner there is %v, and %v to be recorded", o.told, o.events)
+}
+
+// TestAnOwnerWaitsSinceItAskedForSomethingElse, whatever others write to it after that.
+func TestAnOwnerWaitsSinceItAskedForSomethingElse(t *testing.T) {
+	t.Parallel()
+	o := newOwnerState(mcreconcile.Request{}, "1")
+	asking := func(version, value string) {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version}, Data: map[string]string{"value": value}}
+		o.replan(&plan{owner: cm, ref: mcowner.Reference{UID: "1"}}, testKeys)
 	}
-	if v, _ := o.in("b"); v.seq != 3 || len(v.sites) != 1 || len(o.parts) != 0 || o.concerns("a") || !o.concerns("b") {
-		t.Errorf("another owner has the %dth plan, with %v and %d parts of the one before", v.seq, v.sites, len(o.parts))
+	asking("1", "one")
+	hourAgo := time.Now().Add(-time.Hour)
+	o.plan.since = hourAgo
+	if asking("2", "one"); !o.plan.since.Equal(hourAgo) {
+		t.Errorf("it waits since %s, although it asks for the same", o.plan.since)
+	}
+	if asking("3", "two"); time.Since(o.plan.since) > time.Minute {
+		t.Errorf("it waits since %s, although it asks for something else", o.plan.since)
 	}
 }
 
@@ -182,7 +192,7 @@ func TestTheRecordHasWhatMayBeCreated(t *testing.T) {
 	s := &apiServer{t: t, site: site, owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", ResourceVersion: "1"}}}
 	c := &engine{keys: testKeys, ledger: newLedger(), access: &remote.Access{Timeout: time.Minute}}
 	req := mcreconcile.Request{}
-	o := c.ledger.of(req)
+	o := c.ledger.of(req, "1")
 	const rounds = 3000
 	planOnce := func(i int) {
 		yield()
@@ -251,7 +261,7 @@ func TestAClusterThatWasLeftIsNotForgottenBeforeThatIsStored(t *testing.T) {
 	c := &engine{
 		keys: testKeys, ledger: newLedger(), access: &remote.Access{Timeout: time.Minute}, works: &feed[work]{},
 	}
-	o := c.ledger.of(mcreconcile.Request{})
+	o := c.ledger.of(mcreconcile.Request{}, "1")
 	planOnce := func() {
 		c.ledger.replan(o, &plan{
 			owner: s.read(false), ref: mcowner.Reference{UID: "1"}, mode: retiring, propagation: metav1.DeletePropagationBackground,
@@ -292,37 +302,50 @@ func TestAnAccountOfTheOwnerBefore(t *testing.T) {
 	testKeys.Write(before, record.Record{Sites: []record.Site{site}}, true)
 	s := &apiServer{t: t, site: site, owner: before}
 	c := &engine{keys: testKeys, ledger: newLedger(), access: &remote.Access{Timeout: time.Minute}}
-	o := c.ledger.of(mcreconcile.Request{})
+	o := c.ledger.of(mcreconcile.Request{}, "1")
 	c.ledger.replan(o, &plan{owner: before, ref: mcowner.Reference{UID: "1"}}, testKeys)
 	a := &accounting{engine: c, o: o, home: remote.Session{Cluster: s}, again: map[mcreconcile.ClusterName]bool{}, asked: map[mcreconcile.ClusterName]bool{}}
 	if !a.open() {
 		t.Fatal("there is nothing to account for")
 	}
+	c.ledger.forget(o.req)
 	now := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "2", ResourceVersion: "5"}}
-	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "2"}, targets: []mcreconcile.ClusterName{site.Name}}, testKeys)
+	another := c.ledger.of(o.req, now.UID)
+	c.ledger.replan(another, &plan{owner: now, ref: mcowner.Reference{UID: "2"}, targets: []mcreconcile.ClusterName{site.Name}}, testKeys)
 	if err := a.keep(t.Context(), true); err != nil {
 		t.Error(err)
 	}
-	if v, _ := o.in(site.Name); len(v.sites) > 0 {
+	if v, _ := another.in(site.Name); len(v.sites) > 0 {
 		t.Errorf("the clusters %v of the owner before count for the one now, which has no record", v.sites)
 	}
 	c.ledger.finished(o, a.plan)
-	if c.ledger.get(o.req) != o {
+	if c.ledger.get(o.req) != another {
 		t.Error("the owner was forgotten with the one before")
 	}
-	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "2"}, mode: retiring}, testKeys)
-	letGo := o.plan
-	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "2"}, targets: []mcreconcile.ClusterName{site.Name}}, testKeys)
-	c.ledger.finished(o, letGo)
-	if c.ledger.get(o.req) != o {
+}
+
+// TestAnOwnerIsForgottenOnceNothingIsLeft, unless it is to have dependents again.
+func TestAnOwnerIsForgottenOnceNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	o := l.of(mcreconcile.Request{}, "1")
+	asking := func(m mode) *plan {
+		p := &plan{owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, ref: mcowner.Reference{UID: "1"}, mode: m}
+		l.replan(o, p, testKeys)
+		return p
+	}
+	letGo := asking(retiring)
+	again := asking(serving)
+	l.finished(o, letGo)
+	if l.get(o.req) != o {
 		t.Error("an owner was forgotten that is to have dependents again")
 	}
-	c.ledger.finished(o, o.plan)
-	if c.ledger.get(o.req) != nil {
+	l.finished(o, again)
+	if l.get(o.req) != nil {
 		t.Error("an owner that has nothing left is remembered")
 	}
-	c.ledger.replan(o, &plan{owner: now, ref: mcowner.Reference{UID: "3"}}, testKeys)
-	if c.ledger.get(o.req) != o || !o.hasOldTargetsLocked() {
+	asking(serving)
+	if l.get(o.req) != o || !o.hasOldTargetsLocked() {
 		t.Error("the state was dropped while targets were found, and they are not found anew")
 	}
 }
@@ -333,7 +356,7 @@ func TestWhatAnOwnerNeeds(t *testing.T) {
 	pod := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
 	testKeys.Write(owner, record.Record{Sites: []record.Site{{Name: "noted"}, {Name: "other"}}}, true)
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	o.replan(&plan{owner: owner, ref: mcowner.Reference{UID: "1"}, targets: []mcreconcile.ClusterName{"target"}}, testKeys)
 	v, _ := o.begin("noted")
 	if len(v.sites) != 1 || v.sites[0].Name != "noted" {
@@ -350,19 +373,12 @@ func TestWhatAnOwnerNeeds(t *testing.T) {
 			t.Errorf("it concerns %s: %t", name, !want)
 		}
 	}
-	before := Rollout{HaltAfter: 1}.next(nil, hash{})
-	o.progress = before
-	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "2"}}
-	o.replan(&plan{owner: other, ref: mcowner.Reference{UID: "2"}, rollout: Rollout{HaltAfter: 1}}, testKeys)
-	if o.progress == nil || o.progress == before {
-		t.Errorf("another owner of the name has the progress %+v", o.progress)
-	}
 }
 
 // TestAKindIsWaitedForAnewOnceItIsWantedAgain: its CustomResourceDefinition may be another one then.
 func TestAKindIsWaitedForAnewOnceItIsWantedAgain(t *testing.T) {
 	t.Parallel()
-	o, kind := newOwnerState(mcreconcile.Request{}), schema.GroupKind{Kind: "Gadget"}
+	o, kind := newOwnerState(mcreconcile.Request{}, "1"), schema.GroupKind{Kind: "Gadget"}
 	first := o.unservedFor("a", kind)
 	o.keep("a", map[dependentKey]bool{{cluster: "a", kind: kind}: true})
 	if again := o.unservedFor("a", kind); again <= first {
@@ -377,7 +393,7 @@ func TestAKindIsWaitedForAnewOnceItIsWantedAgain(t *testing.T) {
 func TestWhatStaysUntilItIsStored(t *testing.T) {
 	t.Parallel()
 	site := record.Site{Name: "member", Identity: "1"}
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	o.replan(&plan{owner: &corev1.ConfigMap{}, ref: mcowner.Reference{UID: "1"}}, testKeys)
 	left, _ := o.begin(site.Name)
 	o.report(site.Name, left, report{drop: []record.Site{site}, givenUp: true})
@@ -401,7 +417,7 @@ func TestWhatStaysUntilItIsStored(t *testing.T) {
 // TestConflictsInARowAreCounted, and what was told last is told again after all was well.
 func TestConflictsInARowAreCounted(t *testing.T) {
 	t.Parallel()
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	for i, want := range []int{1, 2, 0, 1} {
 		if got := o.outdated(want > 0); got != want {
 			t.Errorf("after write %d there are %d conflicts in a row, want %d", i, got, want)
@@ -423,7 +439,7 @@ func TestConflictsInARowAreCounted(t *testing.T) {
 // TestWhatIsToldOfAClusterIsForgottenOnceItConcernsTheOwnerNoMore, and only that: clusters may have any name.
 func TestWhatIsToldOfAClusterIsForgottenOnceItConcernsTheOwnerNoMore(t *testing.T) {
 	t.Parallel()
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	conflict := &ConflictError{Object: "ConfigMap a"}
 	told := func() int {
 		o.tellStatus(errNoStatus)
@@ -458,7 +474,7 @@ func TestWhatIsToldOfAClusterIsForgottenOnceItConcernsTheOwnerNoMore(t *testing.
 
 func TestEventsWaitInBounds(t *testing.T) {
 	t.Parallel()
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	for range 2 * mostEvents {
 		o.did(EventCreated, "member", strings.Repeat("x", 10))
 	}
@@ -471,7 +487,7 @@ func TestEventsWaitInBounds(t *testing.T) {
 func TestWhatIsGoneStaysGoneUntilThatIsNoted(t *testing.T) {
 	t.Parallel()
 	site := record.Site{Name: "member", Identity: "1"}
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	o.replan(&plan{owner: &corev1.ConfigMap{}, ref: mcowner.Reference{UID: "1"}}, testKeys)
 	view, _ := o.begin(site.Name)
 	o.report(site.Name, view, report{drop: []record.Site{site}})
@@ -520,7 +536,7 @@ func TestNothingIsToStayOfAnOwnerThatHasNothing(t *testing.T) {
 		"it has nothing":      {read: &unplanned{owner: said}},
 		"it may have had any": {read: &unplanned{owner: said, left: true}, want: true},
 	} {
-		o := newOwnerState(mcreconcile.Request{})
+		o := newOwnerState(mcreconcile.Request{}, "1")
 		if tc.read != nil {
 			o.isRead(*tc.read)
 		}
@@ -555,7 +571,7 @@ func TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOwnerState(mcreconcile.Request{})
+			o := newOwnerState(mcreconcile.Request{}, "1")
 			o.replan(&plan{owner: known, ref: mcowner.Reference{UID: "1"}}, testKeys)
 			before := o.owner()
 			if tc.meanwhile != nil {
@@ -602,7 +618,7 @@ func TestWhatOthersWriteToAStatusLeavesNothingPending(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOwnerState(mcreconcile.Request{})
+			o := newOwnerState(mcreconcile.Request{}, "1")
 			plans := func(owner client.Object, policy Policy) {
 				p := &plan{owner: owner, ref: mcowner.Reference{UID: "1"}, targets: []mcreconcile.ClusterName{"east"}, policy: policy}
 				o.replan(p, testKeys)
@@ -630,7 +646,7 @@ func TestTheLastStateOfAnOwnerThatCannotBePlanned(t *testing.T) {
 		return cm
 	}
 	planned := func() *ownerState {
-		o := newOwnerState(mcreconcile.Request{})
+		o := newOwnerState(mcreconcile.Request{}, "1")
 		o.replan(&plan{owner: owner("10", "planned", "kept"), ref: mcowner.Reference{UID: "1"}}, testKeys)
 		o.report("kept", view{plan: o.plan}, report{})
 		return o
@@ -667,6 +683,15 @@ func TestTheLastStateOfAnOwnerThatCannotBePlanned(t *testing.T) {
 		read(o, owner("20", "planned", "kept", "new"))
 		if o.accountedLocked().asked > o.parts["kept"].seq {
 			t.Error("what was done is pending")
+		}
+	})
+	t.Run("it is being deleted", func(t *testing.T) {
+		t.Parallel()
+		o := newOwnerState(mcreconcile.Request{}, "1")
+		o.replan(&plan{owner: owner("10", "planned"), ref: mcowner.Reference{UID: "1"}, mode: finishing}, testKeys)
+		read(o, owner("20", "planned"))
+		if got := o.accountedLocked().owner.GetResourceVersion(); got != "10" {
+			t.Errorf("version %s is written to, and what becomes of its dependents is as version 10 says", got)
 		}
 	})
 	t.Run("it was written since it was read", func(t *testing.T) {

@@ -30,13 +30,17 @@ func (a *accounting) results() []Result {
 	for i, name := range names {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		results[i] = Result{Cluster: name, Targeted: targeted, Err: ErrPending, Since: a.plan.since}
-		if p := a.o.parts[name]; p != nil && p.done {
-			results[i] = p.result
-			results[i].Targeted = targeted
-			isAnother := p.seq < a.plan.asked || targeted && !p.result.Targeted // it was looked at for something else
-			if isAnother && p.result.Err == nil {
-				results[i].Err, results[i].Since = ErrPending, a.plan.since
+		p := a.o.parts[name]
+		if p != nil && p.asked.After(a.plan.since) { // it is a target since then
+			results[i].Since = p.asked
+		}
+		if p != nil && p.done {
+			done := p.result
+			isAnother := p.seq < a.plan.asked || targeted && !done.Targeted // it was looked at for something else
+			if isAnother && done.Err == nil {
+				done.Err, done.Since = ErrPending, results[i].Since
 			}
+			results[i], results[i].Targeted = done, targeted
 		}
 	}
 	a.o.mu.Unlock()

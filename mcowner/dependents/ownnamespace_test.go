@@ -60,7 +60,7 @@ func (takes) Create(context.Context, client.Object, ...client.CreateOption) erro
 func TestANamespaceIsCreatedAnewWithoutAPermit(t *testing.T) {
 	t.Parallel()
 	p := placing()
-	p.o, p.asked.owner, p.writer = newOwnerState(mcreconcile.Request{}), &corev1.ConfigMap{}, takes{}
+	p.o, p.asked.owner, p.writer = newOwnerState(mcreconcile.Request{}, "1"), &corev1.ConfigMap{}, takes{}
 	w := wanted{kind: p.engine.namespaces(), obj: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, shared: true}
 	if _, _, err := p.createNamespace(t.Context(), w); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 type part struct {
 	seq     uint64                    // of the plan that was last done
 	done    bool                      // something was done since the program began
+	asked   time.Time                 // when it was first asked for what was not done yet, zero if all was
 	runs    uint64                    // grows with each run
 	result  Result                    // of that
 	drop    []record.Site             // where nothing is left, to be taken from the record
@@ -34,6 +35,11 @@ type part struct {
 	// contests are about objects that others have changed of late.
 	contests contests
 	present  kindsPresent
+}
+
+// isDone reports whether a plan was done.
+func (p *part) isDone(by *plan, targeted bool) bool {
+	return p.done && p.seq == by.seq && p.result.Targeted == targeted
 }
 
 // fingerprint is what was desired of an object, and what is there: while both are as they were, nothing is to be done.
@@ -226,7 +232,7 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 	news = !p.done || p.seq != v.seq || !sameResult(p.result, r.Result) ||
 		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
 	news = p.present.note(r.look) || news || o.kindsLater
-	p.seq, p.done, p.result, p.runs = v.seq, true, r.Result, p.runs+1
+	p.seq, p.done, p.asked, p.result, p.runs = v.seq, true, time.Time{}, r.Result, p.runs+1
 	p.givenUp, p.stray, p.kinds, p.again = p.givenUp || r.givenUp, r.stray, r.kinds, p.again || r.again
 	switch {
 	case v.targeted, r.stray != nil:

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -20,7 +19,7 @@ import (
 type plan struct {
 	seq         uint64         // grows with what may be desired
 	asked       uint64         // seq when the owner last asked for something else: what is in its status is no such thing
-	since       time.Time      // when it was made
+	since       time.Time      // when the owner last asked for something else, or the program began
 	home        remote.Session // the owner's cluster when the plan was made
 	owner       client.Object
 	ref         mcowner.Reference
@@ -67,9 +66,9 @@ func (u unplanned) keeps(seen metav1.DeletionPropagation) bool {
 	return cmp.Or(said, seen) == metav1.DeletePropagationOrphan || unclear != nil || u.keep
 }
 
-// keeps reports whether dependents of the owner of this UID are to stay by the plan, or that is not known.
-func (p *plan) keeps(uid types.UID) bool {
-	if p == nil || p.ref.UID != uid {
+// keeps reports whether dependents of the owner are to stay by the plan, if there is one, or that is not known.
+func (p *plan) keeps() bool {
+	if p == nil {
 		return false
 	}
 	return p.mode == finishing && p.propagation == metav1.DeletePropagationOrphan || p.isUnclear() || p.policy.Keep

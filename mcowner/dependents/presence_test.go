@@ -74,7 +74,7 @@ func TestWhichKindsAreDroppedFromTheRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
-			o := newOwnerState(mcreconcile.Request{})
+			o := newOwnerState(mcreconcile.Request{}, "1")
 			o.replan(&plan{owner: owner, ref: mcowner.Reference{UID: "1"}, targets: []mcreconcile.ClusterName{"one", "two"}}, testKeys)
 			for in, look := range map[mcreconcile.ClusterName]*kindsLook{"one": tc.one, "two": tc.two} {
 				if look != nil {
@@ -103,7 +103,7 @@ func TestWhatAnOwnerNeedsOnceItWasLookedAt(t *testing.T) {
 		schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
 	testKeys.Write(owner, record.Record{Sites: []record.Site{{Name: "one"}, {Name: "two"}}, Kinds: []schema.GroupVersionKind{pod, secret}}, true)
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	o.replan(&plan{owner: owner, ref: mcowner.Reference{UID: "1"}}, testKeys)
 	look := &kindsLook{in: "engagement", some: []schema.GroupVersionKind{secret}, none: []schema.GroupKind{pod.GroupKind()}}
 	o.report("one", view{plan: o.plan}, report{look: look, kinds: []schema.GroupVersionKind{job}})
@@ -124,7 +124,7 @@ func TestWhatAnOwnerNeedsOnceItWasLookedAt(t *testing.T) {
 func TestAKindStaysInTheVersionThatWasDesired(t *testing.T) {
 	t.Parallel()
 	kind := schema.GroupKind{Group: "example.com", Kind: "Gadget"}
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	o.wants("one", []schema.GroupVersionKind{kind.WithVersion("v2")})
 	o.sees("one", kind.WithVersion("v1"))
 	if got, want := o.presentKinds("one"), []schema.GroupVersionKind{kind.WithVersion("v2")}; !slices.Equal(got, want) {
@@ -162,7 +162,7 @@ func TestWhatASweepFindsIsLookedAtOnce(t *testing.T) {
 			owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
 			testKeys.Write(owner, record.Record{Sites: []record.Site{one}, Kinds: []schema.GroupVersionKind{pod}}, true)
 			ref := ownerNamed("a")
-			o := c.ledger.of(ref.Request())
+			o := c.ledger.of(ref.Request(), ref.UID)
 			o.replan(&plan{owner: owner, ref: ref}, testKeys)
 			ref.Dependent.Kind = tc.kind.Kind
 			o.report("one", view{plan: o.plan}, report{look: tc.looked})

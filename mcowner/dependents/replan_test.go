@@ -107,6 +107,26 @@ func TestTheDependentsOfAnOwnerThatCannotBePlannedStay(t *testing.T) {
 	}
 }
 
+// TestAnOwnerIsNotServedAsTheOneBefore that had its name, although it cannot be planned: what that one has left is the collector's.
+func TestAnOwnerIsNotServedAsTheOneBefore(t *testing.T) {
+	t.Parallel()
+	c, at, _ := newPlanning(t, noPolicy)
+	before, now := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}}, true), ownerWith(record.Record{}, false)
+	now.UID = "2"
+	req := requestOf(at.Name(), before)
+	c.ledger.replan(c.ledger.of(req, before.UID), &plan{owner: before, ref: mcowner.Reference{UID: before.UID}}, testKeys)
+	c.ledger.writing(at.Name(), before)
+	if err := c.replan(t.Context(), at, now, true); !errors.Is(err, errNoTargets) {
+		t.Fatal(err)
+	}
+	if o := c.ledger.get(req); o == nil || o.uid != now.UID || o.concerns("a") {
+		t.Errorf("what is known of the owner is %+v", o)
+	}
+	if n := len(c.ledger.written); n > 0 {
+		t.Errorf("writes to %d owners are remembered", n)
+	}
+}
+
 // TestAnOwnerThatGetsTooManyKindsIsTold while its plan from before goes on.
 func TestAnOwnerThatGetsTooManyKindsIsTold(t *testing.T) {
 	t.Parallel()
@@ -114,7 +134,7 @@ func TestAnOwnerThatGetsTooManyKindsIsTold(t *testing.T) {
 	placed := []record.Site{{Name: "a"}}
 	before := &plan{owner: ownerWith(record.Record{Sites: placed}, true), ref: mcowner.Reference{UID: "1"}}
 	owner := ownerWith(record.Record{Sites: placed, Kinds: numberedKinds(record.MostKinds + 1)}, true)
-	o := c.ledger.of(requestOf(at.Name(), owner))
+	o := c.ledger.of(requestOf(at.Name(), owner), owner.UID)
 	c.ledger.replan(o, before, testKeys)
 	if err := c.replan(t.Context(), at, owner, true); err == nil || !strings.Contains(err.Error(), testKeys.Kinds) {
 		t.Errorf("it is planned, with the error %v", err)

@@ -119,7 +119,7 @@ func (a *accounting) noteFailures() {
 	if !slices.ContainsFunc(slices.Concat(a.plan.targets, failures.Clusters), func(name mcreconcile.ClusterName) bool {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		p := a.o.parts[name]
-		return !targeted || p == nil || !p.done || p.seq != a.plan.seq || p.result.Err != nil || p.result.Unready != nil
+		return !targeted || p == nil || !p.isDone(a.plan, targeted) || p.result.Err != nil || p.result.Unready != nil
 	}) {
 		a.o.progress.ForgiveAll()
 	}
@@ -201,7 +201,7 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.progress == nil {
-		return nil // another owner has the name now
+		return nil // nothing is limited any more
 	}
 	return o.progress.Grant(targets)
 }

@@ -89,7 +89,7 @@ func slicedAccount(there record.Record, held bool, now ...record.Site) *accounti
 		owner.Finalizers = nil
 	}
 	return &accounting{
-		engine: &engine{keys: testKeys}, o: newOwnerState(mcreconcile.Request{}), plan: &plan{owner: owner, ref: slicedOwner},
+		engine: &engine{keys: testKeys}, o: newOwnerState(mcreconcile.Request{}, "1"), plan: &plan{owner: owner, ref: slicedOwner},
 		record: record.Record{Sites: now},
 	}
 }
@@ -183,7 +183,7 @@ func TestAnOwnerReliesOnNoSliceThatMayNotBeThere(t *testing.T) {
 // TestSlicesThatWereWrittenMeanwhileCount: what was read before that is older.
 func TestSlicesThatWereWrittenMeanwhileCount(t *testing.T) {
 	t.Parallel()
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	before, now := bookOf(t, nil, sitesOf("one")...), bookOf(t, nil, sitesOf("one", "two")...)
 	o.shelve(nil, before, nil, 0)
 	(&accounting{o: o}).noteBook(now, false)

@@ -131,7 +131,7 @@ func TestSlicesGoOnAfterARestart(t *testing.T) {
 		"later, with news":   {map[string]v1alpha1.Cluster{"member": said}, -time.Minute, other, v1alpha1.Cluster{Name: "member", Targeted: true, Error: "not in the fleet", Since: metav1.Unix(2, 0)}},
 		"of another cluster": {map[string]v1alpha1.Cluster{"other": said}, time.Minute, now, v1alpha1.Cluster{Name: "member", Targeted: true, Error: "no answer", Since: metav1.Unix(2, 0)}},
 	} {
-		o := newOwnerState(mcreconcile.Request{})
+		o := newOwnerState(mcreconcile.Request{}, "1")
 		o.known.before, o.known.until = c.before, time.Now().Add(c.until)
 		if diff := cmp.Diff(c.want, o.entryLocked(c.result)); diff != "" {
 			t.Errorf("%s (-want, +got):\n%s", what, diff)

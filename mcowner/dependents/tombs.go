@@ -63,7 +63,7 @@ func (c *engine) leftBehind(ctx context.Context, req mcreconcile.Request) (owner
 	}
 	for _, last := range c.deletions.lost(req) {
 		ref, err := mcowner.ReferenceTo(c.cfg.fleet, mcowner.ByName(req.ClusterName), last, c.access.Manager.GetScheme())
-		if err != nil || o != nil && o.knows(ref.UID) {
+		if err != nil || o != nil && o.uid == ref.UID {
 			continue
 		}
 		ref.Manager = c.cfg.name

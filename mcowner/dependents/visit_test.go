@@ -53,7 +53,7 @@ func TestNothingIsKeptOfAClusterThatIsGone(t *testing.T) {
 	f, _ := fleettest.Run(t, fleet.Options{})
 	c := &engine{ledger: newLedger(), access: &remote.Access{Manager: &hubOf{fleet: f.Fleet}}, works: &feed[work]{}, deletions: &deletions{}}
 	visits := work{requestFor("hub", "a"), "b", visit}
-	o := c.ledger.of(visits.owner)
+	o := c.ledger.of(visits.owner, "1")
 	if err := f.Set(fleet.Member{Name: visits.in, Err: errors.New("away")}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestAWatchTellsOwnersOfNoPlanThatWasNotDone(t *testing.T) {
 	c := placing().engine
 	c.works = &feed[work]{}
 	w := &visitWatch{all: newVisitWatches(c), in: at.Name}
-	o := c.ledger.of(requestFor("source", "a"))
+	o := c.ledger.of(requestFor("source", "a"), "1")
 	for seq := range uint64(2) {
 		o.plan = &plan{seq: seq, targets: []mcreconcile.ClusterName{w.in}}
 		w.turned(true, errors.New("no route"))

@@ -51,7 +51,7 @@ func TestWhichDependentsGoWhileKindsCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := placing()
-			p.o, p.unread = newOwnerState(mcreconcile.Request{}), tc.unread
+			p.o, p.unread = newOwnerState(mcreconcile.Request{}, "1"), tc.unread
 			for gvk, w := range tc.wrote {
 				p.o.noteWaves(p.at.Name(), []wanted{{kind: remote.Untyped(gvk), wave: w}, {kind: remote.Untyped(gvk), wave: w - 1}})
 			}
@@ -67,7 +67,7 @@ func TestWhichDependentsGoWhileKindsCannotBeRead(t *testing.T) {
 func TestWavesOfAKindThatIsGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	secret := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
-	o := newOwnerState(mcreconcile.Request{})
+	o := newOwnerState(mcreconcile.Request{}, "1")
 	o.wants("one", []schema.GroupVersionKind{secret})
 	o.noteWaves("one", []wanted{{kind: remote.Untyped(secret), wave: 3, obj: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}})
 	o.parts["one"].present.note(&kindsLook{none: []schema.GroupKind{secret.GroupKind()}})
@@ -83,7 +83,7 @@ func TestAKindOfWhichNothingWasLeftHoldsUpNoWave(t *testing.T) {
 	secret := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	kinds := []schema.GroupKind{secret.GroupKind()}
 	wants := []wanted{{kind: remote.Untyped(secret), wave: 3}}
-	o, at := newOwnerState(mcreconcile.Request{}), placing().at
+	o, at := newOwnerState(mcreconcile.Request{}, "1"), placing().at
 	present := &o.partLocked(at.Name()).present
 	is := func(want wave, when string) {
 		t.Helper()
@@ -156,7 +156,7 @@ func TestAKindThatTheAPIServerHasHoldsUpWavesAlthoughNothingWasRead(t *testing.T
 	t.Parallel()
 	config := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	p, done := placing(), &report{}
-	p.o, p.asked.noted, p.at.Cluster = newOwnerState(mcreconcile.Request{}), []schema.GroupVersionKind{config}, &hasOne{obj: owned(t, p.asked.ref)}
+	p.o, p.asked.noted, p.at.Cluster = newOwnerState(mcreconcile.Request{}, "1"), []schema.GroupVersionKind{config}, &hasOne{obj: owned(t, p.asked.ref)}
 	p.o.noteWaves(p.at.Name(), []wanted{{kind: remote.Untyped(config), wave: 3}})
 	p.o.wants(p.at.Name(), p.asked.noted)
 	p.o.noteRead(p.at, config.GroupKind(), false)
