@@ -242,7 +242,7 @@ func (d *deletions) forgetOrigin(in mcreconcile.ClusterName, now cluster.Cluster
 	defer d.mu.Unlock()
 	for req := range d.seen {
 		if req.ClusterName == in {
-			d.dropLocked(req, func(_ types.UID, seen deletion) bool { return seen.by != now })
+			d.dropLocked(req, func(_ types.UID, seen deletion) bool { return now == nil || seen.by != now })
 		}
 	}
 }

@@ -157,6 +157,10 @@ func TestHowOwnersOfAClusterThatIsGivenAwayWentIsKnown(t *testing.T) {
 	if seen, known := d.seen[requestOf("east", orphaned)][orphaned.UID]; !known || seen.by != nil || seen.last == nil {
 		t.Errorf("of the one that is gone, this is known: %+v", seen)
 	}
+	d.forgetOrigin("east", nil)
+	if len(d.seen) != 1 {
+		t.Errorf("%d owners are known, want the one of the other cluster: the one that was given away is no member any more", len(d.seen))
+	}
 }
 
 // TestOwnersThatGoUnseenTakeBoundedRoom: a predicate of the user drops the events that say so. What matters of others stays.
