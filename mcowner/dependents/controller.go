@@ -46,7 +46,8 @@ type engine struct {
 type planner struct{ *engine }
 
 // Reconcile implements mcreconcile.Reconciler. It decides what the owner is to have where, and leaves the rest to workers.
-func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (_ reconcile.Result, err error) {
+	defer func() { c.ledger.tried(req, err) }()
 	home, err := c.access.Current(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -148,7 +149,6 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	policy, senseless := c.cfg.policyOf(ctx, owner)
 	o.isRead(unplanned{owner: owner, ref: ref, left: c.mayLeave(owner), keep: policy.Keep || senseless != nil})
 	if err := c.openBook(ctx, o, home, ref, owner); err != nil {
-		o.notPlanned(err)
 		o.tellRecord(err)
 		c.recordEvents(o, home, owner)
 		return err
@@ -156,7 +156,6 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	p := &plan{home: home, owner: owner, ref: ref, policy: policy, propagation: metav1.DeletePropagationBackground}
 	err = c.fill(ctx, o, p, stays, senseless)
 	if o.tellPlan(err); err != nil {
-		o.notPlanned(err)
 		c.recordEvents(o, home, owner)
 		return err
 	}

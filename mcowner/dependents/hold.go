@@ -59,9 +59,9 @@ func (c *engine) holdUp(ctx context.Context) error {
 	return err
 }
 
-// planOwners has owners planned that may have dependents in a cluster that leaves, and were not planned yet, as after a start. It returns
+// planOwners asks for plans of owners that may have dependents in a cluster that leaves, and have none yet, as after a start. It returns
 // the clusters whose owners are known, and an error until those are planned. A cluster of owners that cannot be read is waited for only
-// while it is being connected for the first time. An owner that cannot be planned is not waited for: what it has is not known.
+// while it is being connected for the first time, or is yet to answer the first list. An owner that cannot be planned is not waited for.
 func (c *engine) planOwners(ctx context.Context, leaving remote.Session) (known map[mcreconcile.ClusterName]bool, err error) {
 	ctx, cancel := c.access.Bound(ctx)
 	defer cancel()
@@ -71,16 +71,13 @@ func (c *engine) planOwners(ctx context.Context, leaving remote.Session) (known 
 		if why == nil {
 			known[name] = true
 			why = c.eachCached(ctx, home, func(owner client.Object) {
-				is, vain := false, false
-				if o := c.ledger.get(requestOf(name, owner)); o != nil && o.uid == owner.GetUID() {
-					is, vain = o.isPlanned()
-				}
-				switch {
-				case is, !c.mayBeIn(owner, leaving):
-				case vain:
+				req := requestOf(name, owner)
+				switch o := c.ledger.get(req); {
+				case o != nil && o.uid == owner.GetUID() && o.isPlanned(), c.ledger.isVain(req), !c.mayBeIn(owner, leaving):
+				case c.access.WhyHeld(name) != nil:
 					known[name] = false
 				default:
-					c.owners.addLow(requestOf(name, owner))
+					c.owners.addLow(req)
 					err = errOwnersElsewhere
 				}
 			})

@@ -3,12 +3,16 @@ package dependents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // TestAMemberLeavesNotBeforeItsWorkersHaveTheWait: a source of theirs that has not started may hold it back.
@@ -36,4 +40,34 @@ func TestAMemberLeavesNotBeforeItsWorkersHaveTheWait(t *testing.T) {
 			t.Errorf("Replay() = %v, and %d pieces of work are queued, want one", err, queue.Len())
 		}
 	})
+}
+
+// TestWhatPassesByItselfIsWaitedFor: an owner whose planning has failed for that is planned soon.
+func TestWhatPassesByItselfIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	req := mcreconcile.Request{ClusterName: "east"}
+	for name, tc := range map[string]struct {
+		err  error
+		vain bool
+	}{
+		"it is planned":                        {},
+		"its targets are not known":            {errors.New("nobody knows"), true},
+		"its cluster is not known":             {fmt.Errorf("cluster: %w", mcmanager.ErrNoIdentity), true},
+		"the one before it cannot be noted":    {fmt.Errorf("noting: %w", errNoNamespace), true},
+		"its cluster gives no answer":          {fmt.Errorf("reading: %w", context.DeadlineExceeded), false},
+		"its cluster cannot be used":           {&fleet.StateError{Err: fleet.ErrNotReady}, false},
+		"it was written by another, meanwhile": {record.ErrOutdated, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger()
+			l.tried(req, errors.New("it was in vain before"))
+			if l.tried(req, tc.err); l.isVain(req) != tc.vain {
+				t.Errorf("it is vain: %t, want %t", !tc.vain, tc.vain)
+			}
+			if l.forgetOrigin("east"); len(l.vain) > 0 {
+				t.Error("it is remembered when its cluster is forgotten")
+			}
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -132,36 +133,80 @@ func TestAMemberThatLeavesAfterAStartWaitsForOwnersInAClusterThatIsAway(t *testi
 	}
 }
 
+// planless is spread, but for owners with the value 2, which cannot be planned.
+func (w *world) planless() *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	r.Targets = func(_ context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		if owner.Data["value"] == "2" {
+			return nil, errors.New("nobody knows")
+		}
+		return targetsOf(owner), nil
+	}
+	return r
+}
+
 // TestAnOwnerThatCannotBePlannedHoldsUpNoMemberThatLeaves, be it since the program has started: nobody would know how long.
 func TestAnOwnerThatCannotBePlannedHoldsUpNoMemberThatLeaves(t *testing.T) {
 	t.Parallel()
 	for name, restarts := range map[string]bool{"SinceTheStart": true, "SinceItWasChanged": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 1)
-			one := w.Members[0]
-			r := w.spread()
-			targets := r.Targets
-			r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
-				if owner.Data["value"] == "2" {
-					return nil, errors.New("nobody knows")
+			forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {
+				one := w.Members[0]
+				r := w.planless()
+				r.OnMemberLeaving = policy
+				p := w.run(r)
+				w.create(w.Local, w.owner("a", one.Name))
+				before := w.isCopied(one, "a")
+				w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+				w.told(w.Local, "a", dependents.EventFailed, "nobody knows")
+				if restarts {
+					p.stop()
+					p = w.run(r)
+					p.is(one, fleet.Ready)
+					policy = dependents.LeaveAsIs // for what is not planned
 				}
-				return targets(ctx, owner)
-			}
-			p := w.run(r)
-			w.create(w.Local, w.owner("a", one.Name))
-			before := w.isCopied(one, "a")
-			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
-			w.told(w.Local, "a", dependents.EventFailed, "nobody knows")
-			if restarts {
-				p.stop()
-				p = w.run(r)
-				p.is(one, fleet.Ready)
-			}
-			p.leave(one)
-			w.unharmed(one, before)
+				p.leave(one)
+				w.becomes(one, before, policy)
+			})
 		})
 	}
+}
+
+// TestOwnersInAClusterThatCannotBeToldFromOthersHoldUpNoMemberThatLeaves: none of them is planned.
+func TestOwnersInAClusterThatCannotBeToldFromOthersHoldUpNoMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.OnMemberLeaving = dependents.LeaveDeleted
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	p.stop()
+	local := w.Local.AddUser(t, "no-identity", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}})
+	p = w.runAs(local, func(mgr mcmanager.Manager) error { return r.SetupWithManager(mgr) })
+	p.is(one, fleet.Ready)
+	p.leave(one)
+	w.unharmed(one, before)
+}
+
+// TestOwnersInAMemberThatIsPausedHoldUpNoMemberThatLeaves: none of them is planned until the pause is over.
+func TestOwnersInAMemberThatIsPausedHoldUpNoMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.fromMembers("")
+	p, before := w.runFromMember(r)
+	p.stop()
+	p = w.runWith(func(mgr mcmanager.Manager) error {
+		mgr.GetFleet().HoldBy(func(name fleet.ClusterName) fleet.Hold {
+			return fleet.Hold{Paused: name == fleet.ClusterName(one.Name)}
+		})
+		return r.SetupWithManager(mgr)
+	})
+	p.is(one, fleet.Ready)
+	p.leave(two)
+	w.unharmed(two, before)
 }
 
 // TestAListThatFailsHoldsUpNoMemberThatLeaves where all owners are known: no answer would change anything.

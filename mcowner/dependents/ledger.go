@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -17,6 +19,7 @@ import (
 type ledger struct {
 	mu       sync.Mutex // guards what follows; each owner has a lock of its own, which may be taken while this one is held
 	owners   map[mcreconcile.Request]*ownerState
+	vain     map[mcreconcile.Request]bool                                 // planning the owner has failed when that was last tried
 	asked    map[mcreconcile.Request]map[mcreconcile.ClusterName]struct{} // where owners have dependents that are not known
 	awaiting awaited
 	missing  map[record.Site]time.Time
@@ -43,6 +46,7 @@ type origin struct {
 func newLedger() *ledger {
 	return &ledger{
 		owners:   map[mcreconcile.Request]*ownerState{},
+		vain:     map[mcreconcile.Request]bool{},
 		asked:    map[mcreconcile.Request]map[mcreconcile.ClusterName]struct{}{},
 		awaiting: newAwaited(),
 		missing:  map[record.Site]time.Time{},
@@ -167,11 +171,27 @@ func (l *ledger) forgetOriginLocked(name mcreconcile.ClusterName, but func(*owne
 			l.forgetLocked(req)
 		}
 	}
-	for req := range l.asked {
-		if req.ClusterName == name {
-			delete(l.asked, req)
-		}
+	maps.DeleteFunc(l.asked, func(req mcreconcile.Request, _ map[mcreconcile.ClusterName]struct{}) bool {
+		return req.ClusterName == name
+	})
+	maps.DeleteFunc(l.vain, func(req mcreconcile.Request, _ bool) bool { return req.ClusterName == name })
+}
+
+// tried notes whether planning an owner has failed, and not for what may pass by itself.
+func (l *ledger) tried(req mcreconcile.Request, err error) {
+	passes := isUnanswered(err) || isOutdated(err) || errors.Is(err, record.ErrOutdated) || remote.IsHung(err) || remote.IsAway(err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if delete(l.vain, req); err != nil && !passes && len(l.vain) < mostAsked {
+		l.vain[req] = true
 	}
+}
+
+// isVain reports whether planning an owner has failed when that was last tried.
+func (l *ledger) isVain(req mcreconcile.Request) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.vain[req]
 }
 
 // mostAsked is how many owners that are not known are remembered. Whoever may write a dependent may name any.

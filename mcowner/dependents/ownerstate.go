@@ -1,7 +1,6 @@
 package dependents
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -149,21 +148,11 @@ func (o *ownerState) isRead(now unplanned) {
 	o.unplanned = &now
 }
 
-// notPlanned notes that planning the owner that was read has failed, unless that may pass by itself.
-func (o *ownerState) notPlanned(why error) {
+// isPlanned reports whether there is a plan of the owner.
+func (o *ownerState) isPlanned() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	passes := isUnanswered(why) || isOutdated(why) || errors.Is(why, record.ErrOutdated) || remote.IsHung(why) || remote.IsAway(why)
-	if o.unplanned != nil && !passes {
-		o.unplanned.vain = true
-	}
-}
-
-// isPlanned reports whether there is a plan of the owner, or that was tried in vain.
-func (o *ownerState) isPlanned() (is, vain bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.plan != nil, o.plan == nil && o.unplanned != nil && o.unplanned.vain
+	return o.plan != nil
 }
 
 // leavesBehind reports whether dependents of the owner may be left that are to stay, were it gone now, and returns a reference to it.

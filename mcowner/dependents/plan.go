@@ -56,7 +56,6 @@ type unplanned struct {
 	ref   mcowner.Reference
 	left  bool      // there may be dependents
 	keep  bool      // they are to stay by its policy, or that is not known
-	vain  bool      // planning it has failed
 	since time.Time // when it was read first
 }
 
