@@ -1,9 +1,18 @@
 package dependents
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -92,5 +101,44 @@ func TestAWatchTellsOwnersOfNoPlanThatWasNotDone(t *testing.T) {
 		if w.turned(true, errors.New("no route")); !errors.Is(o.parts[w.in].result.Err, fleet.ErrNotReady) {
 			t.Errorf("plan %d was done, and what came of it is %v", seq, o.parts[w.in].result.Err)
 		}
+	}
+}
+
+// TestAMemberThatAnswersIsNotAway although what it answers is an error, or too large: that is no news of the member, and takes back that it is
+// away.
+func TestAMemberThatAnswersIsNotAway(t *testing.T) {
+	t.Parallel()
+	reset := &url.Error{Op: "Get", URL: "https://member", Err: syscall.ECONNRESET}
+	for name, tc := range map[string]struct {
+		err  error
+		away bool
+	}{
+		"Answer":     {nil, false},
+		"Error":      {apierrors.NewInternalError(errors.New("etcd")), false},
+		"NotServed":  {&meta.NoKindMatchError{}, false},
+		"TooLarge":   {fmt.Errorf("reading: %w", errors.New("the answer is too large")), false},
+		"Reset":      {reset, true},
+		"NoKinds":    {fmt.Errorf("asking which versions API group %q has: %w", "apps", reset), true},
+		"OutOfTime":  {context.DeadlineExceeded, true},
+		"HalfAnswer": {fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &visitWatch{}
+				notes := func(err error) {
+					w.noteLocked(err)
+					<-time.After(awayAfter)
+					w.noteLocked(err)
+				}
+				if notes(tc.err); w.away != tc.away {
+					t.Errorf("it is away: %t, want %t", w.away, tc.away)
+				}
+				notes(reset)
+				if notes(tc.err); w.away != tc.away {
+					t.Errorf("it is away since before: %t, want %t", w.away, tc.away)
+				}
+			})
+		})
 	}
 }

@@ -258,11 +258,11 @@ func (w *visitWatch) tell(ctx context.Context, err error) error {
 // awayAfter is how long a member gives no answer until owners are told: about as long as the fleet's own probes take.
 const awayAfter = 10 * time.Second
 
-// noteLocked notes whether the member gives an answer, which may be an error.
+// noteLocked notes whether the member gives an answer, which may be an error, that it does not serve the kind, or too large.
 func (w *visitWatch) noteLocked(err error) {
 	_, is := errors.AsType[*apierrors.StatusError](err)
 	switch {
-	case err == nil || is:
+	case is || !isUnanswered(err):
 		w.failing, w.away = time.Time{}, false
 	case w.failing.IsZero():
 		w.failing = time.Now()
