@@ -26,7 +26,7 @@ func (m *member) open(attempt context.Context, e *Engagement, described Member, 
 	if err != nil {
 		return err
 	}
-	first, err := newGeneration(cfg, &m.plugin, e.gate)
+	first, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		return err
 	}

@@ -152,7 +152,7 @@ func gatedServer(t *testing.T, dial func(ctx context.Context, network, address s
 		},
 		Refusal: func() error { return ErrNotOwned },
 	}
-	g, err := newGeneration(&rest.Config{Host: server.URL, Dial: dial}, &credplugin.Plugin{}, own)
+	g, err := newGeneration(&rest.Config{Host: server.URL, Dial: dial}, &credplugin.Plugin{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestARequestOnBehalfOfAnotherMemberEndsWithThatOnesGate(t *testing.T) {
 	})
 	shut = closes
 	own := w.gate
-	w.gate, w.current.Load().gate = nil, nil
+	w.gate = nil
 	hurried := &gate.Gate{Remaining: func() time.Duration { return time.Nanosecond }, Refusal: own.Refusal}
 	for _, tc := range []struct {
 		gate *gate.Gate
@@ -213,35 +213,50 @@ func TestARequestOnBehalfOfAnotherMemberEndsWithThatOnesGate(t *testing.T) {
 	}
 }
 
-// TestARequestIsCutOffInTheMiddle by a gate that closes: the process may have been stopped there for long.
+// TestARequestIsCutOffInTheMiddle by a gate that closes, its own or that of the member on whose behalf it is sent: the process may have been
+// stopped there for long. What is sent later, and passes no gate, is not.
 func TestARequestIsCutOffInTheMiddle(t *testing.T) {
 	t.Parallel()
-	w, server, arrived, shut := gatedServer(t, nil)
-	body, writer := io.Pipe()
-	go func() {
-		_, _ = io.WriteString(writer, "the first half")
-		shut()
-		_, _ = io.WriteString(writer, "the second half")
-		_ = writer.Close()
-	}()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.RoundTrip(req); err == nil || arrived.Load() > 0 { //nolint:bodyclose // it fails
-		t.Errorf("the request ended with %v, and %d arrived whole, want none", err, arrived.Load())
-	}
-	reading, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := w.RoundTrip(reading)
-	if err != nil {
-		t.Fatalf("reading: %v", err)
-	}
-	_ = resp.Body.Close()
-	if n := w.current.Load().changing.Load(); n != 0 {
-		t.Errorf("%d requests count as under way", n)
+	for name, tc := range map[string]struct {
+		visits bool
+		later  string
+	}{"Member": {false, http.MethodGet}, "Visit": {true, http.MethodPost}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, server, arrived, shut := gatedServer(t, nil)
+			ctx := t.Context()
+			if tc.visits {
+				ctx = gate.With(ctx, w.gate)
+				w.gate = nil
+			}
+			send := func(ctx context.Context, method string, body io.Reader) error {
+				req, err := http.NewRequestWithContext(ctx, method, server.URL, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := w.RoundTrip(req)
+				if err == nil {
+					err = resp.Body.Close()
+				}
+				return err
+			}
+			body, writer := io.Pipe()
+			go func() {
+				_, _ = io.WriteString(writer, "the first half")
+				shut()
+				_, _ = io.WriteString(writer, "the second half")
+				_ = writer.Close()
+			}()
+			if err := send(ctx, http.MethodPost, body); err == nil || arrived.Load() > 0 {
+				t.Errorf("the request ended with %v, and %d arrived whole, want none", err, arrived.Load())
+			}
+			if err := send(t.Context(), tc.later, http.NoBody); err != nil {
+				t.Errorf("later: %v", err)
+			}
+			if n := len(w.current.Load().changing()); n != 0 {
+				t.Errorf("%d requests count as under way", n)
+			}
+		})
 	}
 }
 
@@ -285,11 +300,11 @@ func isAnswered(t *testing.T, end func(e *Engagement, next *generation)) {
 	left := time.Hour
 	own := &gate.Gate{Refusal: func() error { return ErrNotOwned }, Remaining: func() time.Duration { return left }}
 	cfg := &rest.Config{Host: "http://member", Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
-	first, err := newGeneration(cfg, &credplugin.Plugin{}, own)
+	first, err := newGeneration(cfg, &credplugin.Plugin{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := newGeneration(cfg, &credplugin.Plugin{}, own)
+	next, err := newGeneration(cfg, &credplugin.Plugin{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,18 +23,15 @@ import (
 // and authenticated with them.
 type generation struct {
 	http.RoundTripper
-	dialer *connrotation.Dialer // nil where the config brings its own transport
-	gate   *gate.Gate           // of the wire
-	// changing counts the requests under way that may change something, and until is when the last of them has had its time,
-	// nil where members are not shared.
-	changing atomic.Int64
-	until    atomic.Pointer[time.Time]
-	heard    atomic.Int64 // when bytes last arrived, in nanoseconds since 1970
-	files    files        // the credentials that were read from files
+	dialer *connrotation.Dialer      // nil where the config brings its own transport
+	until  atomic.Pointer[time.Time] // when the last request that has passed a gate has had its time, nil where members are not shared
+	heard  atomic.Int64              // when bytes last arrived, in nanoseconds since 1970
+	files  files                     // the credentials that were read from files
 
 	mu       sync.Mutex // guards what follows
 	retired  bool
 	ordinary int           // requests under way that are no watches
+	passed   []*gate.Gate  // by requests under way that may change something
 	idle     chan struct{} // closed when retired and no such request is left
 }
 
@@ -44,8 +42,7 @@ const (
 
 // newGeneration reads the files that cfg names, and connects to nothing. plugin is where the member waits for programs
 // that provide credentials.
-// What changes anything leaves through the gate, nil for one that is always open.
-func newGeneration(cfg *rest.Config, plugin *credplugin.Plugin, gate *gate.Gate) (*generation, error) {
+func newGeneration(cfg *rest.Config, plugin *credplugin.Plugin) (*generation, error) {
 	cfg, read, err := inlined(cfg)
 	if err != nil {
 		return nil, err
@@ -54,7 +51,7 @@ func newGeneration(cfg *rest.Config, plugin *credplugin.Plugin, gate *gate.Gate)
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{files: read, gate: gate, idle: make(chan struct{})}
+	g := &generation{files: read, idle: make(chan struct{})}
 	if config.Transport == nil {
 		g.dialOwn(config)
 		if cfg.Dial == nil { // the connections of other dialers may know no deadlines
@@ -81,17 +78,41 @@ func (g *generation) admit(until time.Time) {
 	}
 }
 
-// late returns an error if the gate is closed, and what is under way has had its time, by the monotonic clock or by the wall clock.
+// pass notes the gates, which may be nil, of a request that may change something, until leave is called.
+func (g *generation) pass(gates ...*gate.Gate) (leave func()) {
+	gates = slices.DeleteFunc(gates, func(passed *gate.Gate) bool { return passed == nil })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passed = append(g.passed, gates...)
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, passed := range gates {
+			i := slices.Index(g.passed, passed)
+			g.passed = slices.Delete(g.passed, i, i+1)
+		}
+	}
+}
+
+// changing returns the gates that requests under way have passed which may change something.
+func (g *generation) changing() []*gate.Gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.passed)
+}
+
+// late returns an error if what is under way has passed a gate that is closed, and has had its time, by the monotonic clock or by the wall clock.
 func (g *generation) late() error {
-	if g.changing.Load() == 0 {
-		return nil
-	}
-	_, err := g.gate.Check()
 	now, until := time.Now(), g.until.Load()
-	if err == nil || until != nil && now.Before(*until) && now.Round(0).Before(until.Round(0)) {
+	if until != nil && now.Before(*until) && now.Round(0).Before(until.Round(0)) {
 		return nil
 	}
-	return err
+	for _, passed := range g.changing() {
+		if _, err := passed.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dialOwn gives the transport connections of its own. client-go would share them among all members whose TLS settings
@@ -209,7 +230,7 @@ func (g *generation) retire(life context.Context) {
 // awaitChanges waits until what is under way that may change the member was answered, or has had its time.
 func (g *generation) awaitChanges() {
 	until := g.until.Load()
-	if until == nil || g.changing.Load() == 0 {
+	if until == nil || len(g.changing()) == 0 {
 		return
 	}
 	select {

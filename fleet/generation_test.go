@@ -176,12 +176,12 @@ func TestTheLastRequestWithOldCredentialsHasItsTime(t *testing.T) {
 func TestWhatMayChangeAMemberHasItsTime(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		changing    int64
+		changing    bool
 		takes, want time.Duration
 	}{
-		"Answered":       {1, time.Second, time.Second},
-		"Never answered": {1, time.Hour, time.Minute},
-		"Reads":          {0, time.Hour, 0},
+		"Answered":       {true, time.Second, time.Second},
+		"Never answered": {true, time.Hour, time.Minute},
+		"Reads":          {false, time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +189,9 @@ func TestWhatMayChangeAMemberHasItsTime(t *testing.T) {
 				g := &generation{idle: make(chan struct{})}
 				g.begin(false)
 				g.admit(time.Now().Add(time.Minute))
-				g.changing.Store(tc.changing)
+				if tc.changing {
+					defer g.pass(&gate.Gate{})()
+				}
 				defer time.AfterFunc(tc.takes, g.end).Stop()
 				begun := time.Now()
 				g.finish()
@@ -397,24 +399,25 @@ func TestCredentialsThatAreNotTakenOverLeaveNoConnection(t *testing.T) {
 func TestWhatChangesAMemberEndsInTime(t *testing.T) {
 	refusal := errors.New("the ownership is not proved")
 	for name, c := range map[string]struct {
-		changing int64
+		changing bool
 		left     time.Duration // for which the ownership is proved
 		until    time.Duration // from now until the last has had its time, zero if none was admitted
 		want     error
 	}{
-		"nothing is under way":        {0, 0, -time.Hour, nil},
-		"the ownership is proved":     {1, time.Minute, -time.Hour, nil},
-		"no time was noted":           {1, 0, 0, refusal},
-		"it has time":                 {1, 0, time.Hour, nil},
-		"it has had its time":         {1, 0, -time.Hour, refusal},
-		"its time is over just now":   {1, 0, -1, refusal},
-		"proved, and no time is over": {1, time.Minute, 0, nil},
+		"nothing is under way":        {false, 0, -time.Hour, nil},
+		"the ownership is proved":     {true, time.Minute, -time.Hour, nil},
+		"no time was noted":           {true, 0, 0, refusal},
+		"it has time":                 {true, 0, time.Hour, nil},
+		"it has had its time":         {true, 0, -time.Hour, refusal},
+		"its time is over just now":   {true, 0, -1, refusal},
+		"proved, and no time is over": {true, time.Minute, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &generation{gate: &gate.Gate{
-				Remaining: func() time.Duration { return c.left }, Refusal: func() error { return refusal },
-			}}
-			g.changing.Store(c.changing)
+			g := &generation{}
+			if c.changing {
+				own := &gate.Gate{Remaining: func() time.Duration { return c.left }, Refusal: func() error { return refusal }}
+				defer g.pass(nil, own)()
+			}
 			if c.until != 0 {
 				g.admit(time.Now().Add(c.until))
 			}
@@ -438,7 +441,7 @@ func TestACredentialPluginHoldsNoRequest(t *testing.T) {
 		"Token": {rest.Config{BearerToken: "x"}, "*transport.bearerAuthRoundTripper"},
 	} {
 		c.cfg.Host = "https://a.example"
-		g, err := newGeneration(&c.cfg, plugin, nil)
+		g, err := newGeneration(&c.cfg, plugin)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -156,7 +156,7 @@ func (m *member) openGuest(attempt context.Context, g *Guest, described Member) 
 
 // newGuestWire returns the wire of a guest, which is closed with it. Nobody probes it.
 func (m *member) newGuestWire(g *Guest, cfg *rest.Config, described Member) (*wire, error) {
-	first, err := newGeneration(cfg, &m.plugin, nil)
+	first, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		return nil, err
 	}

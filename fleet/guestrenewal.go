@@ -65,7 +65,7 @@ func (m *member) renewGuest(g *Guest, w *wire, before Member) (Member, error) {
 	if described.Config == nil || !sameAddress(before.Config, described.Config) {
 		return before, errNotInPlace
 	}
-	cfg, next, err := m.prove(attempt, &before, described, g.identity, nil)
+	cfg, next, err := m.prove(attempt, &before, described, g.identity)
 	switch {
 	case errors.Is(attempt.Err(), context.Canceled) && err != nil: // the guest ends, or there is another description
 		return before, nil

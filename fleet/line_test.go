@@ -79,7 +79,7 @@ func TestARequestMayTakeLongerThanItsConnectionToOpen(t *testing.T) {
 				}()
 				return near, nil
 			},
-		}, &credplugin.Plugin{}, nil)
+		}, &credplugin.Plugin{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestOnlyCustomDialersKeepTheLimitOfNetHTTP(t *testing.T) {
 		"Own":    {Host: "https://a"},
 		"Custom": {Host: "https://a", Dial: (&net.Dialer{}).DialContext},
 	} {
-		g, err := newGeneration(cfg, &credplugin.Plugin{}, nil)
+		g, err := newGeneration(cfg, &credplugin.Plugin{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func TestFilesThatAnOptionNamesAreFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := newGeneration(cfg, &m.plugin, nil)
+	g, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/eventlog"
-	"github.com/fleet-runtime/fleet-runtime/internal/gate"
 )
 
 // rotationGrace is how long requests may take that are under way with the old credentials.
@@ -43,7 +42,7 @@ func (m *member) rotate(ctx context.Context, described Member, e *Engagement) (e
 	}
 	observed := m.observe(StepRotate, nil)
 	defer func() { observed(err) }()
-	cfg, next, err := m.prove(attempt, m.engagedAs, described, e.identity, e.gate)
+	cfg, next, err := m.prove(attempt, m.engagedAs, described, e.identity)
 	if errors.Is(err, errNotInPlace) {
 		m.notInPlace()
 		return err
@@ -56,14 +55,12 @@ func (m *member) rotate(ctx context.Context, described Member, e *Engagement) (e
 }
 
 // prove returns what a description has in place of the credentials in before, once it has proved to work, and to lead to the same cluster.
-func (m *member) prove(
-	ctx context.Context, before *Member, described Member, identity string, gate *gate.Gate,
-) (*rest.Config, *generation, error) {
+func (m *member) prove(ctx context.Context, before *Member, described Member, identity string) (*rest.Config, *generation, error) {
 	cfg, err := m.usable(described)
 	if err != nil {
 		return nil, nil, err
 	}
-	next, err := newGeneration(cfg, &m.plugin, gate)
+	next, err := newGeneration(cfg, &m.plugin)
 	if err != nil {
 		return nil, nil, err
 	}

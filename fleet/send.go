@@ -38,8 +38,8 @@ func (w *wire) sendChange(g *generation, req *http.Request) (resp *http.Response
 	if until, ends := admitted.Context().Deadline(); ends && caller != nil {
 		g.admit(until)
 	}
-	g.changing.Add(1)
-	end := func() { g.changing.Add(-1); done() }
+	leave := g.pass(w.gate, theirs)
+	end := func() { leave(); done() }
 	resp, sent, err := w.sendAdmitted(caller, g, admitted)
 	if err != nil {
 		end()

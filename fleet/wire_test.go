@@ -24,7 +24,7 @@ import (
 // newTestGeneration returns the way to a server of a test.
 func newTestGeneration(t *testing.T, server *httptest.Server) *generation {
 	t.Helper()
-	g, err := newGeneration(&rest.Config{Host: server.URL}, &credplugin.Plugin{}, nil)
+	g, err := newGeneration(&rest.Config{Host: server.URL}, &credplugin.Plugin{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestAConnectionIsProvedByItsOwnAnswer(t *testing.T) {
 				}
 				return resp.Header.Get("Cluster"), resp.Body.Close()
 			}
-			g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &credplugin.Plugin{}, nil)
+			g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &credplugin.Plugin{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +194,7 @@ func TestARequestThatEndsHarmsNoOtherOnItsConnection(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	w := newTestWire(t, server, func() (string, error) { return "a", nil })
-	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &credplugin.Plugin{}, nil)
+	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &credplugin.Plugin{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestAConnectionIsProvedOnce(t *testing.T) {
 	t.Cleanup(server.Close)
 	proofs, now := 0, "a"
 	w := newTestWire(t, server, func() (string, error) { proofs++; return now, nil })
-	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &credplugin.Plugin{}, nil)
+	g, err := newGeneration(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, &credplugin.Plugin{})
 	if err != nil {
 		t.Fatal(err)
 	}
