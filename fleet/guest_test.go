@@ -92,6 +92,8 @@ func TestAGuestHasTheOptionsOfMembersClients(t *testing.T) {
 func TestAGuestGoesWithWhatItCameFor(t *testing.T) {
 	t.Parallel()
 	cp := pool.Share(t, mctest.Options{})
+	refused := rest.CopyConfig(cp.Config())
+	refused.CertData, refused.KeyData, refused.BearerToken = nil, nil, "wrong"
 	for name, end := range map[string]func(f *Fleet, leave context.CancelFunc){
 		"Context": func(_ *Fleet, leave context.CancelFunc) { leave() },
 		"Removed": func(f *Fleet, _ context.CancelFunc) { f.remove("a") },
@@ -100,6 +102,9 @@ func TestAGuestGoesWithWhatItCameFor(t *testing.T) {
 		},
 		"OtherCluster": func(f *Fleet, _ context.CancelFunc) {
 			_ = f.set(Member{Name: "a", Config: cp.Config(), Identity: "another"})
+		},
+		"OtherClusterThatRefuses": func(f *Fleet, _ context.CancelFunc) {
+			_ = f.set(Member{Name: "a", Config: refused, Identity: "another"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,8 @@ func (m *member) renewGuest(g *Guest, w *wire, before Member) (Member, error) {
 	if err != nil {
 		return before, err
 	}
-	if described.Config == nil || !sameAddress(before.Config, described.Config) {
+	isAnother := described.Identity != "" && described.Identity != g.identity
+	if isAnother || described.Config == nil || !sameAddress(before.Config, described.Config) {
 		return before, errNotInPlace
 	}
 	cfg, next, err := m.prove(attempt, &before, described, g.identity)
