@@ -83,9 +83,16 @@ func (f *Fleet) Guest(ctx context.Context, name ClusterName) (*Guest, error) {
 func (f *Fleet) admit(g *Guest, name ClusterName) (*member, Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m, ok := f.members[name]
-	if !ok || m.withdrawn || m.described.Err != nil || m.isHeldDrainedLocked() {
-		return nil, Member{}, f.notReadyLocked(name)
+	m, why := f.members[name], f.notReadyLocked(name)
+	switch {
+	case m == nil || m.withdrawn:
+		return nil, Member{}, why
+	case m.described.Err != nil: // where another replica works on it, its state does not say so
+		why.Status.Reason, why.Status.Message = reasonInvalid(m.described.Err), message(m.described.Err)
+		return nil, Member{}, why
+	case m.isHeldDrainedLocked():
+		why.Status.Reason, why.Status.Message = ReasonDrained, m.hold.message()
+		return nil, Member{}, why
 	}
 	if m.guests == nil {
 		m.guests = map[*Guest]struct{}{}

@@ -231,6 +231,24 @@ func TestAGuestThatCannotComeSaysWhy(t *testing.T) {
 	}
 }
 
+// TestAGuestOfAnotherReplicasMemberSaysWhyItCannotCome, beside whose the member is.
+func TestAGuestOfAnotherReplicasMemberSaysWhyItCannotCome(t *testing.T) {
+	t.Parallel()
+	f := New(Options{Ownership: newShares()})
+	f.HoldBy(func(name ClusterName) Hold { return Hold{Drained: name == "drained", Reason: "maintenance"} })
+	t.Cleanup(runs(t, f))
+	mustSet(t, f, Member{Name: "broken", Err: errors.New("the kubeconfig is empty")})
+	mustSet(t, f, Member{Name: "drained", Config: &rest.Config{Host: mctest.Silent(t)}})
+	for name, want := range map[ClusterName]struct{ reason, why string }{
+		"broken": {ReasonInvalid, "the kubeconfig is empty"}, "drained": {ReasonDrained, "maintenance"},
+	} {
+		mustBecome(func() bool { s, _ := f.Status(name); return s.State == NotOwned })
+		if _, err := f.Guest(t.Context(), name); !errors.Is(err, ErrNotOwned) || ReasonOf(err) != want.reason || !strings.Contains(err.Error(), want.why) {
+			t.Errorf("Guest(%s) = %v, want that it says %s", name, err, want)
+		}
+	}
+}
+
 // TestGuestsComeAndGoByTheHundred and leave nothing.
 func TestGuestsComeAndGoByTheHundred(t *testing.T) {
 	cp := pool.Share(t, mctest.Options{})
