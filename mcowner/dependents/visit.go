@@ -43,7 +43,7 @@ func (c *engine) visit(ctx context.Context, w work) (result reconcile.Result, er
 		result, err = c.place(mcreconcile.WithCluster(ctx, w.in, at.Cluster), o, w, at)
 		return err
 	})
-	o.visited(w.in, err != nil && !errors.Is(err, fleet.ErrGone)) // nothing waits for what is gone
+	o.visited(w.in, err != nil && (begun || !errors.Is(err, fleet.ErrGone))) // nothing waits for what is gone
 	if err != nil && c.ledger.get(w.owner) != o {
 		return reconcile.Result{}, nil // it was let go meanwhile, and endVisits is over
 	}

@@ -2,6 +2,7 @@ package dependents_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -105,6 +107,41 @@ func TestAMemberLeavesWhoseOwnersAreLetGo(t *testing.T) {
 			w.unharmed(to, before)
 		})
 	}
+}
+
+// TestAMemberLeavesAlthoughItsOwnerAsksForOneThatIsGone, and for one that is away: the visit of the second member waits for that one.
+func TestAMemberLeavesAlthoughItsOwnerAsksForOneThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	from, to, away := w.Members[0], w.Members[1], mcreconcile.ClusterName(w.Members[2].Name)
+	r := w.fromMembers(dependents.LeaveAsIs)
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		if owner.Data["value"] == "1" {
+			return desired(ctx, owner, target)
+		}
+		return nil, errors.Join(
+			&fleet.StateError{Err: fleet.ErrGone, Status: fleet.Status{Name: "gone"}}, &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{Name: away}},
+		)
+	}
+	p := w.runShared("one", r)
+	w.hasAll(p)
+	w.create(from, w.owner("a", to.Name))
+	before := w.isCopied(to, "a")
+	w.Members[2].Stop(t)
+	p.is(w.Members[2], fleet.Unreachable)
+	w.change(from, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	w.told(from, "a", dependents.EventClusterNotReady, to.Name)
+	left := w.bothLeave(from, p)
+	eventually(t, "the member has left", func() bool {
+		select {
+		case <-left:
+			return true
+		default:
+			return false
+		}
+	})
+	w.unharmed(to, before)
 }
 
 // TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared, however long it takes the replica that works on the owner: for dependents, and
