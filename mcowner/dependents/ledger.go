@@ -281,10 +281,23 @@ func (l *ledger) pruneMissingLocked() {
 	l.pruned = len(l.missing)
 }
 
+// visited notes that a member elsewhere is in the fleet, unless it is not elsewhere any more: it may be forgotten already.
+func (l *ledger) visited(site record.Site, isElsewhere func(mcreconcile.ClusterName) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isElsewhere(site.Name) {
+		l.presentLocked(site)
+	}
+}
+
 // present notes that a cluster is in the fleet.
 func (l *ledger) present(site record.Site) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.presentLocked(site)
+}
+
+func (l *ledger) presentLocked(site record.Site) {
 	delete(l.missing, site)
 	delete(l.missing, record.Site{Name: site.Name})
 	if site.Identity != "" {

@@ -91,6 +91,20 @@ func TestAReconcileThatIsLateMissesNothing(t *testing.T) {
 	}
 }
 
+// TestAVisitThatIsLateNotesNothing of a name that is no member's any more.
+func TestAVisitThatIsLateNotesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	site := record.Site{Name: "a", Identity: "1"}
+	for _, is := range []bool{true, false} {
+		l.visited(site, func(mcreconcile.ClusterName) bool { return is })
+		if noted := l.leading("a") != ""; noted != is {
+			t.Errorf("the member is elsewhere: %t; it is noted which cluster it is: %t", is, noted)
+		}
+		l.absent("a")
+	}
+}
+
 func requestFor(cluster mcreconcile.ClusterName, name string) mcreconcile.Request {
 	req := mcreconcile.Request{ClusterName: cluster}
 	req.Name = name

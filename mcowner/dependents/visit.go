@@ -37,7 +37,7 @@ func (c *engine) visit(ctx context.Context, w work) (result reconcile.Result, er
 	err = c.access.Visit(ctx, w.in, func(ctx context.Context, at remote.Session) error {
 		begun = true
 		if at.Guest != nil {
-			c.ledger.present(siteOf(at))
+			c.ledger.visited(siteOf(at), c.access.IsElsewhere)
 		}
 		var err error
 		result, err = c.place(mcreconcile.WithCluster(ctx, w.in, at.Cluster), o, w, at)
