@@ -264,6 +264,7 @@ func TestARequestIsCutOffInTheMiddle(t *testing.T) {
 // were replaced meanwhile: the next owner must not begin before that.
 func TestWhatIsUnderWayIsAnswered(t *testing.T) {
 	t.Parallel()
+	tests := map[string]sender{"Guest": guestThatEnds}
 	for name, end := range map[string]func(e *Engagement, next *generation){
 		"Current": func(e *Engagement, _ *generation) { e.end(errRemoved) },
 		"Replaced": func(e *Engagement, next *generation) {
@@ -280,47 +281,105 @@ func TestWhatIsUnderWayIsAnswered(t *testing.T) {
 			e.end(errRemoved)
 			e.retire(old)
 		},
-		"Guest": func(e *Engagement, next *generation) {
-			old := e.wire.replace(next)
-			e.background.Go(func() { old.retire(e.ctx) })
-			e.end(errRemoved)
-		},
 	} {
+		tests[name] = engagementThatEnds(end)
+	}
+	for name, of := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { isAnswered(t, end) })
+			synctest.Test(t, func(t *testing.T) { isAnswered(t, of) })
 		})
 	}
 }
 
-// isAnswered has a request under way that changes a member as an engagement ends, of which the server knows nothing.
-func isAnswered(t *testing.T, end func(e *Engagement, next *generation)) {
+// sender makes something that sends requests, in this context, and changes what another replica may own once the gate is closed. end ends it, and
+// returns when nothing is under way.
+type sender func(t *testing.T, cfg *rest.Config, own *gate.Gate) (w *wire, ctx context.Context, end func() error)
+
+func engagementThatEnds(end func(e *Engagement, next *generation)) sender {
+	return func(t *testing.T, cfg *rest.Config, own *gate.Gate) (*wire, context.Context, func() error) {
+		t.Helper()
+		next, err := newGeneration(cfg, &credplugin.Plugin{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := newGeneration(cfg, &credplugin.Plugin{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := newEngagement(t.Context(), "a")
+		e.wire = &wire{gate: own, most: 1 << 20}
+		e.wire.health = newHealth(Options{}.withDefaults().Health, e.wire, func(State, error) {}, func() {})
+		e.wire.current.Store(first)
+		return e.wire, t.Context(), func() error {
+			end(e, next)
+			e.wire.close()
+			return e.drain(context.WithoutCancel(t.Context()))
+		}
+	}
+}
+
+// guestThatEnds is a guest that acts on behalf of another member, and takes over new credentials right before it ends.
+func guestThatEnds(t *testing.T, cfg *rest.Config, own *gate.Gate) (*wire, context.Context, func() error) {
+	t.Helper()
+	before := Member{Name: "a", Identity: "1", Config: cfg}
+	m := newMember(New(Options{}), before)
+	g := &Guest{identity: "1"}
+	g.ctx, g.cancel = context.WithCancelCause(t.Context())
+	w, err := m.newGuestWire(g, cfg, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := w.current.Load()
+	return w, gate.With(t.Context(), own), func() error {
+		m.described.Config = rest.CopyConfig(cfg)
+		m.described.Config.BearerToken = "new"
+		_, err := m.renewGuest(g, w, before)
+		if w.current.Load() == first {
+			t.Error("the guest has not taken over the new credentials")
+		}
+		g.cancel(errRemoved)
+		<-first.idle
+		return err
+	}
+}
+
+// readyServer returns a connection to a server that answers all requests alike.
+func readyServer() net.Conn {
+	near, far := net.Pipe()
+	go func() {
+		for from := bufio.NewReader(far); ; {
+			if _, err := http.ReadRequest(from); err != nil {
+				return
+			}
+			_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	}()
+	return near
+}
+
+// isAnswered has a request under way that changes a member as its sender ends, of which the server knows nothing.
+func isAnswered(t *testing.T, of sender) {
 	t.Helper()
 	near, far := net.Pipe()
-	left := time.Hour
+	left, dialed := time.Hour, 0
 	own := &gate.Gate{Refusal: func() error { return ErrNotOwned }, Remaining: func() time.Duration { return left }}
-	cfg := &rest.Config{Host: "http://member", Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
-	first, err := newGeneration(cfg, &credplugin.Plugin{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	next, err := newGeneration(cfg, &credplugin.Plugin{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := newEngagement(t.Context(), "a")
-	e.wire = &wire{gate: own, most: 1 << 20}
-	e.wire.health = newHealth(Options{}.withDefaults().Health, e.wire, func(State, error) {}, func() {})
-	e.wire.current.Store(first)
+	cfg := &rest.Config{Host: "http://member", Dial: func(context.Context, string, string) (net.Conn, error) {
+		if dialed++; dialed == 1 {
+			return near, nil
+		}
+		return readyServer(), nil
+	}}
+	w, ctx, end := of(t, cfg, own)
 
-	ctx, giveUp := context.WithCancel(t.Context())
+	ctx, giveUp := context.WithCancel(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cfg.Host, strings.NewReader("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	answered, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		resp, err := e.wire.RoundTrip(req)
+		resp, err := w.RoundTrip(req)
 		if err == nil {
 			err = resp.Body.Close()
 		}
@@ -332,15 +391,11 @@ func isAnswered(t *testing.T, end func(e *Engagement, next *generation)) {
 	synctest.Wait()
 	giveUp()
 	left = 0
-	go func() {
-		end(e, next)
-		e.wire.close()
-		ended <- e.drain(context.WithoutCancel(t.Context()))
-	}()
+	go func() { ended <- end() }()
 	<-time.After(3 * rotationGrace)
 	synctest.Wait()
 	if len(ended) > 0 {
-		t.Error("the engagement is over while a request is under way that may change the member")
+		t.Error("the engagement is over, or the guest, while a request is under way that may change the member")
 	}
 	if _, err := io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); err != nil {
 		t.Errorf("the connection is closed: %v", err)
