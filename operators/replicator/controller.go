@@ -105,6 +105,9 @@ func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcr
 // what it can plan.
 func (c *controller) undecoded(ctx context.Context, r *v1alpha1.Replicator) error {
 	changed := r.DeepCopy()
+	if changed.Status.Targets < 0 { // it cannot be decoded either
+		changed.Status = v1alpha1.Status{}
+	}
 	changed.Status.ObservedGeneration = r.Generation
 	if !meta.SetStatusCondition(&changed.Status.Conditions, undecodedCondition(r)) {
 		return errOfSpec(r)

@@ -106,7 +106,7 @@ func TestASpecThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	if err := w.createRaw("large", fmt.Sprintf(spec, "large", large)); err == nil || !strings.Contains(err.Error(), "from 1 to 2147483647") {
 		t.Errorf("the API server has answered %v", err)
 	}
-	w.takeAnyRollout()
+	w.takeAnyNumber()
 	stage.Eventually(t, "the API server takes any number", func() bool { return w.createRaw("large", fmt.Sprintf(spec, "large", large)) == nil })
 	create(t, w.Local, replicator("first", []string{"east"}, configMap("first"), configMap("beside")))
 	w.run()
@@ -163,23 +163,37 @@ func TestASpecThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestAStatusWithATimeThatGoDoesNotTakeStopsNoOther, and is written anew.
-func TestAStatusWithATimeThatGoDoesNotTakeStopsNoOther(t *testing.T) {
+// TestAStatusThatCannotBeDecodedStopsNoOther, and is written anew, also of a Replicator whose spec cannot be decoded either.
+func TestAStatusThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	t.Parallel()
 	w := start(t, "", "east")
+	w.takeAnyNumber()
+	const spec = `{"clusters":{"names":["east"]},"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"almost"}}],"rollout":{"haltAfter":2.0000000001}}`
+	stage.Eventually(t, "the API server takes any number", func() bool { return w.createRaw("almost", spec) == nil })
+	w.condition("almost", v1alpha1.ConditionSynced, v1alpha1.ReasonInvalid, "2.0000000001")
 	create(t, w.Local, replicator("first", []string{"east"}, configMap("first")))
 	w.synced("first")
-	const crooked, forged = "2026-01-01t00:00:00z", `{"status":{"conditions":[{"type":"Synced","status":"True","reason":"Done","message":"","lastTransitionTime":%q}]}}`
-	must(t, w.rawly().Patch(types.MergePatchType).AbsPath(pathOfReplicators, "first", "status").Body(fmt.Appendf(nil, forged, crooked)).Do(t.Context()).Error())
-	create(t, w.Local, replicator("second", []string{"east"}, configMap("second")))
-	w.synced("second")
-	w.change("first", func(r *v1alpha1.Replicator) { r.Spec.Rollout.HaltAfter = 1 })
-	stage.Eventually(t, "the status is right", func() bool {
-		text, err := w.rawly().Get().AbsPath(pathOfReplicators, "first").DoRaw(t.Context())
-		must(t, err)
-		return !strings.Contains(string(text), crooked)
-	})
+	const condition = `"conditions":[{"type":"Synced","status":"True","reason":"Done","message":"","lastTransitionTime":%q}]`
+	for i, crooked := range []string{"2026-01-01t00:00:00z", "1.0000000001"} {
+		forged := []string{fmt.Sprintf(condition, crooked), `"failed":` + crooked}[i]
+		for _, name := range []string{"first", "almost"} {
+			patch := []byte(`{"status":{` + forged + `}}`)
+			must(t, w.rawly().Patch(types.MergePatchType).AbsPath(pathOfReplicators, name, "status").Body(patch).Do(t.Context()).Error())
+		}
+		other := fmt.Sprint("other", i)
+		create(t, w.Local, replicator(other, []string{"east"}, configMap(other)))
+		w.synced(other)
+		for _, name := range []string{"first", "almost"} {
+			w.patch(name, fmt.Sprintf(`{"spec":{"suspend":%t}}`, i == 0))
+			stage.Eventually(t, "the status of "+name+" has no "+crooked, func() bool {
+				text, err := w.rawly().Get().AbsPath(pathOfReplicators, name).DoRaw(t.Context())
+				must(t, err)
+				return !strings.Contains(string(text), crooked)
+			})
+		}
+	}
 	w.synced("first")
+	w.condition("almost", v1alpha1.ConditionSynced, v1alpha1.ReasonInvalid, "2.0000000001")
 }
 
 // patch changes a Replicator, without decoding it.
@@ -188,15 +202,16 @@ func (w *world) patch(name, patch string) {
 	must(w.t, w.rawly().Patch(types.MergePatchType).AbsPath(pathOfReplicators, name).Body([]byte(patch)).Do(w.t.Context()).Error())
 }
 
-// takeAnyRollout makes the API server take any maxParallel, as with a CRD that has no rule for it, and 1.0000000001 for haltAfter, as one of Kubernetes
-// 1.35 does.
-func (w *world) takeAnyRollout() {
+// takeAnyNumber makes the API server take any maxParallel, as with a CRD that has no rule for it, and 1.0000000001 for haltAfter and for failed of
+// the status, as one of Kubernetes 1.35 does.
+func (w *world) takeAnyNumber() {
 	w.t.Helper()
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	crd.SetName("replicators.replicator.fleet-runtime.dev")
-	const fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/rollout/properties/"
+	const schema = "/spec/versions/0/schema/openAPIV3Schema/properties/"
 	must(w.t, w.Local.Client().Patch(w.t.Context(), crd, client.RawPatch(types.JSONPatchType, []byte(`[
-		{"op":"remove","path":"`+fields+`maxParallel/x-kubernetes-validations"},
-		{"op":"replace","path":"`+fields+`haltAfter/type","value":"number"}]`))))
+		{"op":"remove","path":"`+schema+`spec/properties/rollout/properties/maxParallel/x-kubernetes-validations"},
+		{"op":"replace","path":"`+schema+`spec/properties/rollout/properties/haltAfter/type","value":"number"},
+		{"op":"replace","path":"`+schema+`status/properties/failed/type","value":"number"}]`))))
 }

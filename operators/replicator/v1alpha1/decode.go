@@ -26,12 +26,15 @@ func (s *Spec) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON decodes a status. One that cannot be decoded counts as empty, and the operator writes it anew.
+// UnmarshalJSON decodes a status. Of one that cannot be decoded, all counts are -1: no field is as in a right one, so that a patch to that has all of
+// them, and nothing stays that cannot be decoded.
 func (s *Status) UnmarshalJSON(text []byte) error {
 	type status Status // without this function
 	decoded := status{}
 	if jsonutil.Unmarshal(text, &decoded) != nil {
-		decoded = status{}
+		decoded = status{
+			Targets: -1, Synced: -1, Pending: -1, Failed: -1, Unreachable: -1, NotReady: -1, Leaving: -1, NotSyncedIn: "unknown",
+		}
 	}
 	*s = Status(decoded)
 	return nil

@@ -9,7 +9,9 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
@@ -133,6 +135,29 @@ func TestASpecThatCannotBeDecoded(t *testing.T) {
 		}
 		if !equality.Semantic.DeepEqual(got, want) {
 			t.Errorf("%.100s is decoded as %+v", text, got)
+		}
+	}
+}
+
+// TestAStatusThatCannotBeDecodedIsWrittenWhole: a patch to any right one has all fields.
+func TestAStatusThatCannotBeDecodedIsWrittenWhole(t *testing.T) {
+	t.Parallel()
+	fields := schemaOf(t).Properties["status"].Properties
+	for crooked := range fields {
+		was := &v1alpha1.Replicator{}
+		must(t, json.Unmarshal([]byte(`{"status":{"`+crooked+`":1.0000000001}}`), was))
+		is := was.DeepCopy()
+		is.Status = v1alpha1.Status{ObservedGeneration: 1, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSynced}}}
+		text, err := client.MergeFrom(was).Data(is)
+		must(t, err)
+		patch := struct {
+			Status map[string]any `json:"status"`
+		}{}
+		must(t, json.Unmarshal(text, &patch))
+		for field := range fields {
+			if _, has := patch.Status[field]; !has {
+				t.Errorf("with a crooked %s, the patch lacks %s: %s", crooked, field, text)
+			}
 		}
 	}
 }
