@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -112,7 +113,11 @@ func (c *controller) undecoded(ctx context.Context, r *v1alpha1.Replicator) erro
 	if !meta.SetStatusCondition(&changed.Status.Conditions, undecodedCondition(r)) {
 		return errOfSpec(r)
 	}
-	return errors.Join(errOfSpec(r), c.statuses.Patch(ctx, changed, client.MergeFrom(r), client.FieldOwner(name)))
+	err := c.statuses.Patch(ctx, changed, client.MergeFromWithOptions(r, client.MergeFromWithOptimisticLock{}), client.FieldOwner(name))
+	if apierrors.IsConflict(err) { // it is tried again, as after the error of the spec in any case
+		err = nil
+	}
+	return errors.Join(errOfSpec(r), err)
 }
 
 // decided returns the clusters that a scheduler has chosen. A decision that is not there chooses none.

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
@@ -29,6 +35,35 @@ func TestAStatusThatIsWrittenAgainKeepsSinceWhenItIsSo(t *testing.T) {
 	for _, c := range r.Status.Conditions {
 		if c.LastTransitionTime != since || c.ObservedGeneration != r.Generation {
 			t.Errorf("%s is so since %s, of generation %d", c.Type, c.LastTransitionTime, c.ObservedGeneration)
+		}
+	}
+}
+
+// outdated keeps a patch, and says that somebody else has written meanwhile.
+type outdated struct {
+	client.SubResourceWriter
+	text string
+}
+
+func (o *outdated) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	text, err := patch.Data(obj)
+	o.text = string(text)
+	return errors.Join(err, apierrors.NewConflict(schema.GroupResource{}, obj.GetName(), nil))
+}
+
+// TestNothingIsWrittenOverWhatOthersHaveWritten of a Replicator of which neither spec nor status can be decoded, and that is no error of it.
+func TestNothingIsWrittenOverWhatOthersHaveWritten(t *testing.T) {
+	t.Parallel()
+	r := &v1alpha1.Replicator{}
+	must(t, json.Unmarshal([]byte(`{"metadata":{"resourceVersion":"7"},"spec":{"suspend":1},"status":{"failed":1.0000000001}}`), r))
+	written := &outdated{}
+	_, err := (&controller{statuses: written}).targets(t.Context(), r)
+	if err == nil || err.Error() != errOfSpec(r).Error() {
+		t.Errorf("the error is %v", err)
+	}
+	for _, part := range []string{`"resourceVersion":"7"`, `"failed":0`, `"notSyncedIn":null`} {
+		if !strings.Contains(written.text, part) {
+			t.Errorf("the patch has no %s: %s", part, written.text)
 		}
 	}
 }
