@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +31,11 @@ const (
 // keep keeps the Secret of an import, and returns when to do so again. An error is one of the hub's API, after which nothing is to
 // be said.
 func (r *importer) keep(ctx context.Context, i *v1alpha1.ServiceAccountImport) (time.Duration, error) {
+	if i.Status.Undecoded {
+		if err := r.forgetStatus(ctx, i); err != nil {
+			return 0, err
+		}
+	}
 	a, err := r.allowedAccess(ctx, i)
 	if _, refused := errors.AsType[*Error](err); refused {
 		return r.takeBack(ctx, i, err)
@@ -67,6 +73,13 @@ func (r *importer) keep(ctx context.Context, i *v1alpha1.ServiceAccountImport) (
 	}
 	setCondition(&i.Status.Conditions, i.Generation, v1alpha1.ConditionReady, metav1.ConditionTrue, nil)
 	return wait.Jitter(r.pace.checkEvery, renewJitter), nil
+}
+
+// forgetStatus takes the whole status of an import away. Later patches have single fields, and would let others stay that cannot be decoded.
+func (r *importer) forgetStatus(ctx context.Context, i *v1alpha1.ServiceAccountImport) error {
+	none := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":null}`, i.ResourceVersion)
+	i.Status = v1alpha1.ServiceAccountImportStatus{}
+	return r.client.Status().Patch(ctx, i, client.RawPatch(types.MergePatchType, none))
 }
 
 // importedRefused says that a cluster does not accept a token that was just made for an import. That is about its account, which may be being

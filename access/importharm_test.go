@@ -196,3 +196,29 @@ func TestAnImportThatCannotBeDecodedHarmsNoOther(t *testing.T) {
 		t.Error("its Secret is there although nothing may be imported")
 	}
 }
+
+// TestAStatusOfAnImportThatCannotBeDecodedIsWrittenAnew, whole, also where there is no token: no part of it stays.
+func TestAStatusOfAnImportThatCannotBeDecodedIsWrittenAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.mint(t)
+	w.allowImports(t, a, lister)
+	w.create(t, "paused", a, func(s *v1alpha1.ClusterAccessSpec) { s.Paused = true })
+	all := map[string]string{"paused": v1alpha1.ReasonPaused, "unknown": v1alpha1.ReasonClusterNotFound}
+	for cluster := range all {
+		i := w.newImport("of-"+cluster, cluster, lister)
+		accesstest.Create(t, w.hub, i)
+		forged := `{"status":{"renewTime":"2026-01-01t00:00:00z","expirationTime":"2026-01-01t00:00:00z","secrets":[{"name":"forged"}]}}`
+		accesstest.Must(t, w.hub.Client().Status().Patch(t.Context(), i, client.RawPatch(types.MergePatchType, []byte(forged))))
+	}
+	w.importQuickly(t)
+	for cluster, reason := range all {
+		w.waitForImport(t, "of-"+cluster, reason)
+		stored := &unstructured.Unstructured{}
+		stored.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.KindServiceAccountImport))
+		accesstest.Must(t, w.hub.Client().Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "of-" + cluster}, stored))
+		if status, _ := stored.Object["status"].(map[string]any); len(status) != 1 || status["conditions"] == nil {
+			t.Errorf("%s: the status is %v", cluster, status)
+		}
+	}
+}

@@ -19,12 +19,12 @@ func (s *ServiceAccountImportSpec) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON decodes a status. One that cannot be decoded counts as empty, and the controller writes it anew.
+// UnmarshalJSON decodes a status. One that cannot be decoded counts as empty, and the controller writes it anew, whole.
 func (s *ServiceAccountImportStatus) UnmarshalJSON(text []byte) error {
 	type status ServiceAccountImportStatus // without this function
 	decoded := status{}
 	if jsonutil.Unmarshal(text, &decoded) != nil {
-		decoded = status{}
+		decoded = status{Undecoded: true}
 	}
 	*s = ServiceAccountImportStatus(decoded)
 	return nil

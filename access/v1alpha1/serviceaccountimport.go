@@ -78,6 +78,9 @@ type ServiceAccountImportStatus struct {
 	// ExpirationTime is when the token in the Secret expires, and RenewTime when it was made.
 	ExpirationTime metav1.Time `json:"expirationTime,omitzero"`
 	RenewTime      metav1.Time `json:"renewTime,omitzero"`
+
+	// Undecoded says that the status that is stored cannot be decoded. Nothing of it is known then.
+	Undecoded bool `json:"-"`
 }
 
 // ServiceAccountImportList is a list of ServiceAccountImports.
