@@ -97,6 +97,7 @@ func TestChaos(t *testing.T) {
 		<-time.After(time.Duration(h.rng.IntN(100)) * time.Millisecond)
 	}
 	h.repair()
+	h.partAll() // what is left of them, so that there are orphans in each run
 	t.Logf("%d steps: %v", steps, h.done)
 	repaired, wrong := time.Now(), ""
 	defer func() {
@@ -149,15 +150,32 @@ func (h *history) beginSteadily() {
 	}
 }
 
-// part deletes an owner whose dependents are to stay.
-func (h *history) part() {
-	p := location{h.Local, fmt.Sprint("parting", h.rng.IntN(len(h.Members)))}
+// part deletes an owner whose dependents are to stay, however it is deleted.
+func (h *history) part(home *mctest.ControlPlane, i int) {
+	if owner := h.get(home, fmt.Sprint("parting", i)); owner != nil {
+		h.try(home.Client().Delete(h.t.Context(), owner, h.propagation()))
+	}
+}
+
+func (h *history) partOne() {
+	home := h.Local
 	if h.rng.IntN(2) == 0 && !h.isDown(h.Members[0]) {
-		p.cp = h.Members[0]
+		home = h.Members[0]
 	}
-	if owner := h.get(p.cp, p.name); owner != nil {
-		h.try(p.cp.Client().Delete(h.t.Context(), owner))
+	h.part(home, h.rng.IntN(len(h.Members)))
+}
+
+func (h *history) partAll() {
+	for i := range h.Members {
+		h.part(h.Local, i)
+		h.part(h.Members[0], i)
 	}
+}
+
+// propagation returns any of the ways to delete an owner.
+func (h *history) propagation() client.PropagationPolicy {
+	all := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
+	return client.PropagationPolicy(all[h.rng.IntN(len(all))])
 }
 
 // isSpared reports whether a dependent is one that nobody but the controller may delete or release.
@@ -312,7 +330,7 @@ func (h *history) step() {
 		{"drift", 6, func() { h.onDependent(h.drift) }},
 		{"delete a dependent", 6, func() { h.onDependent(h.deleteDependent) }},
 		{"release a dependent", 4, func() { h.onDependent(h.releaseDependent) }},
-		{"delete an owner that leaves orphans", 2, h.part},
+		{"delete an owner that leaves orphans", 2, h.partOne},
 		{"create a foreign object", 4, h.createForeign},
 		{"stop or start", 4, h.toggleStopped},
 		{"freeze or thaw", 4, h.toggleFrozen},
@@ -397,14 +415,11 @@ func (h *history) deleteOwner(strip, recreate bool) {
 	if strip && !h.patch(p.cp, owner, func(cm *corev1.ConfigMap) { cm.Finalizers = nil }) {
 		return
 	}
-	policies := []metav1.DeletionPropagation{
-		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
-	}
-	policy := policies[h.rng.IntN(len(policies))]
+	policy := h.propagation()
 	if strip {
-		policy = metav1.DeletePropagationBackground
+		policy = client.PropagationPolicy(metav1.DeletePropagationBackground)
 	}
-	if h.try(p.cp.Client().Delete(h.t.Context(), owner, client.PropagationPolicy(policy))) && recreate {
+	if h.try(p.cp.Client().Delete(h.t.Context(), owner, policy)) && recreate {
 		h.try(p.cp.Client().Create(h.t.Context(), h.owner(p.name, h.targets())))
 	}
 }
