@@ -268,13 +268,14 @@ func isContended(err error) bool {
 	return err != nil && first(each(err), func(one error) bool { return !errors.Is(one, errContended) }) == nil
 }
 
-// unlessContended returns an error unless it is only about desired objects that are there, and that others change back. They were applied, and
-// hold up nothing else.
+// unlessContended returns an error unless it is only about desired objects that are there, and that others change back, or about others that may
+// not be removed. They hold up nothing else.
 func unlessContended(err error) error {
-	isMissing := func(one error) bool {
-		return errors.Is(one, errDeleted) || errors.Is(one, errRestored) || isOutdated(one)
+	holdsUp := func(one error) bool {
+		isMissing := errors.Is(one, errDeleted) || errors.Is(one, errRestored) || isOutdated(one)
+		return !errors.Is(one, errDenied) && (!errors.Is(one, errContended) || isMissing)
 	}
-	if isContended(err) && first(each(err), isMissing) == nil {
+	if first(each(err), holdsUp) == nil {
 		return nil
 	}
 	return err

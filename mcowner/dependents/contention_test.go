@@ -101,6 +101,9 @@ func TestWhatIsContendedHoldsUpNothing(t *testing.T) {
 		"deleted":                   {errDeleted, true, true},
 		"changed back and deleted":  {together(changed, errDeleted), true, true},
 		"another has its place":     {errRestored, true, true},
+		"may not be removed":        {errKept, false, false},
+		"so, and changed back":      {together(changed, errKept), false, false},
+		"so, and refused":           {together(errKept, refused), false, true},
 		"changed back, and refused": {together(changed, refused), false, true},
 	} {
 		if is, left := isContended(c.err), unlessContended(c.err) != nil; is != c.only || left != c.left {

@@ -23,20 +23,31 @@ func (f faults) Error() string { return errors.Join(f...).Error() }
 // Unwrap returns all of them.
 func (f faults) Unwrap() []error { return f }
 
-// together returns one error for several objects: what is wrong. What is waited for counts if nothing is wrong, and of that what is
-// tried again soonest, then what is told.
+// errDenied says that an object which is not desired may not be removed.
+var errDenied = errors.New("it may not be removed")
+
+// isDenied reports whether an error is only about objects that may not be removed.
+func isDenied(err error) bool {
+	return err != nil && first(each(err), func(one error) bool { return !errors.Is(one, errDenied) }) == nil
+}
+
+// together returns one error for several objects: what is wrong. What is waited for counts if nothing is wrong, but that objects may not be
+// removed, and of that what is tried again soonest, then what is told.
 func together(errs ...error) error {
 	all := make([]error, 0, len(errs))
 	for _, err := range errs {
 		all = append(all, each(err)...)
 	}
-	switch wrong := slices.DeleteFunc(slices.Clone(all), isPassing); {
+	wrong := slices.DeleteFunc(slices.Clone(all), isPassing)
+	awaited := slices.DeleteFunc(all, func(err error) bool { return !isPassing(err) })
+	switch {
+	case len(awaited) > 0 && isDenied(faults(wrong)):
+		return cmp.Or(first(awaited, isOutdated), first(awaited, isTerminating), awaited[0])
 	case len(wrong) > 1:
 		return faults(wrong)
-	case len(wrong) == 1:
-		return wrong[0]
+	default:
+		return cmp.Or(wrong...)
 	}
-	return cmp.Or(first(all, isOutdated), first(all, isTerminating), cmp.Or(all...))
 }
 
 // each returns the errors about single objects, none for nil.
@@ -72,11 +83,13 @@ func isConflict(err error) bool {
 	return is
 }
 
-// isFailure reports whether an error says that what is desired cannot be had. What is wrong for a while is no failure, nor what others change back.
+// isFailure reports whether an error says that what is desired cannot be had. What is wrong for a while is no failure, nor what others change back,
+// nor what may not be removed.
 func isFailure(err error) bool {
-	return first(each(err), func(one error) bool {
-		return errors.Is(one, errStalled) || !isPassing(one) && !errors.Is(one, errContended) && !errors.Is(one, errLeaving) && !isUnanswered(one)
-	}) != nil
+	isNone := func(one error) bool {
+		return isPassing(one) || errors.Is(one, errContended) || errors.Is(one, errDenied) || errors.Is(one, errLeaving) || isUnanswered(one)
+	}
+	return first(each(err), func(one error) bool { return errors.Is(one, errStalled) || !isNone(one) }) != nil
 }
 
 // isUnread reports whether an error says that a kind cannot be read, and nothing about whether it can be had.

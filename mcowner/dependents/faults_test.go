@@ -29,6 +29,7 @@ var (
 		Code: 403, Reason: metav1.StatusReasonForbidden,
 		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
 	}}
+	errKept  = fmt.Errorf("%w: forbidden", errDenied)
 	errTaken = &ConflictError{Object: "ConfigMap default/b", Why: errNoReference}
 )
 
@@ -67,6 +68,9 @@ func TestWhatIsWrongCountsBesideWhatIsWaitedFor(t *testing.T) {
 		"others change it, and a wait":         {errs: []error{errNotReady, errOther}, want: []error{errOther}, not: []error{ErrWaiting}},
 		"others change it back":                {errs: []error{errNotReady, errContended}, want: []error{errContended}, reason: EventContended},
 		"invalid beside what is changed back":  {errs: []error{errContended, errInvalid}, want: []error{errContended, errInvalid}, reason: EventContended, failure: true},
+		"may not be removed":                   {errs: []error{errKept}, want: []error{errKept}, reason: EventFailed},
+		"may not be removed, beside a wait":    {errs: []error{errKept, errOld}, want: []error{errOld}, not: []error{errDenied}},
+		"may not be removed, beside a fault":   {errs: []error{errKept, errOld, errInvalid}, want: []error{errInvalid}, not: []error{errGoing}, reason: EventFailed, failure: true},
 		"a namespace goes, and a wait":         {errs: []error{errNotReady, errClosing}, want: []error{errClosing}, not: []error{ErrWaiting}, reason: EventTerminating},
 		"a namespace goes, others change it":   {errs: []error{errClosing, errOther}, want: []error{errOther}, not: []error{errClosing}},
 	} {
@@ -128,6 +132,10 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"others change it":             {report: report{Result: Result{Err: errOther}}, is: rollout.Other, once: rollout.Other},
 		"others change it back":        {report: report{Result: Result{Err: errContended}}, is: rollout.Complete, once: rollout.Complete},
 		"they do, and it is not ready": {report: report{Result: Result{Err: errContended, Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
+		"something may not be removed": {report: report{Result: Result{Err: together(errKept, errKept)}}, is: rollout.Complete, once: rollout.Complete},
+		"so, and another is refused":   {report: report{Result: Result{Err: together(errKept, errRefused)}}, is: rollout.Failed, once: rollout.Other},
+		"so, and one is not answered":  {report: report{Result: Result{Err: together(errKept, errUnanswered)}}, is: rollout.Other, once: rollout.Other},
+		"so, and another is to go":     {report: report{Result: Result{Err: together(errKept, errOld)}}, is: rollout.Other, once: rollout.Other},
 		"others delete it":             {report: report{Result: Result{Err: fmt.Errorf("%w: %w", errContended, errDeleted)}}, is: rollout.Other, once: rollout.Other},
 		"it is outdated each time":     {report: report{Result: Result{Err: fmt.Errorf("%w: %w", errContended, errOther)}}, is: rollout.Other, once: rollout.Other},
 		"something is suspended":       {report: report{Result: Result{Unready: ErrWaiting, Objects: suspended}}, is: rollout.Other, once: rollout.Other},

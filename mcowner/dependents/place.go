@@ -187,8 +187,12 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 		return
 	}
 	here, before := divide(p.at, p.asked.sites)
+	var denied error
 	if len(here) > 0 {
 		going, err := p.empty(ctx, policy, done)
+		if isDenied(err) && p.isGivenUp() {
+			going, denied, err = going-len(each(err)), err, nil
+		}
 		if err == nil && going > 0 && policy == metav1.DeletePropagationForeground {
 			err = fmt.Errorf("%d dependents in %s: %w", going, p.at, errGoing)
 		}
@@ -200,9 +204,17 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 			return
 		}
 	}
+	if denied != nil {
+		p.o.tellReleased(here[0], fmt.Errorf("the annotation %s of the owner says so: %w", GiveUpAnnotation, denied))
+	}
 	before, released := p.unreleased(before)
-	done.drop, done.givenUp = slices.Concat(here, released), len(released) > 0
+	done.drop, done.givenUp = slices.Concat(here, released), denied != nil || len(released) > 0
 	done.Err = p.engine.replaced(p.at, before)
+}
+
+// isGivenUp reports whether the owner is to have nothing in the cluster, and says that it waits for nothing there.
+func (p *placement) isGivenUp() bool {
+	return (p.asked.mode != serving || !p.asked.targeted) && p.asked.givenUp()[p.at.Name()]
 }
 
 // depart does what is declared for a member that leaves. The member waits until the owner's record has it no more. It does not wait for

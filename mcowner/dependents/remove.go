@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,12 +53,37 @@ func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation
 	return going, together(p.removeWave(ctx, all, policy, done), err)
 }
 
-// removeWave takes the owner from dependents, from those of the last wave alone if there are several.
+// removeWave takes the owner from dependents, from those of the last wave alone if there are several. Where none of that may be removed, which may
+// not be the owner's in truth, those of the wave before go.
 func (p *placement) removeWave(ctx context.Context, all []dependent, policy metav1.DeletionPropagation, done *report) error {
 	now, later := p.toGo(all)
 	if policy == metav1.DeletePropagationOrphan {
 		now, later = all, nil
 	}
+	errs := p.removeAll(ctx, now, policy, done)
+	switch denied := len(now) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !isDenied(err) }); {
+	case len(later) == 0, denied && !p.passesOver(ctx):
+	case denied:
+		return together(append(errs, p.removeWave(ctx, later, policy, done))...)
+	default: // the events of those that go now come back here
+		errs = append(errs, fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, p.whyLater(now)))
+	}
+	for _, d := range later {
+		result := deleting(d)
+		result.State, result.Err = Waiting, p.whyLater(now)
+		done.Objects = append(done.Objects, result)
+	}
+	return together(errs...)
+}
+
+// passesOver reports whether what may not be removed holds up nothing else: whoever writes it into a namespace of others says of which wave it is.
+func (p *placement) passesOver(ctx context.Context) bool {
+	user, err := p.engine.writers.UserOf(ctx, p.work.owner)
+	return err == nil && user != "" || p.isGivenUp()
+}
+
+// removeAll takes the owner from dependents, and returns what is wrong with each.
+func (p *placement) removeAll(ctx context.Context, now []dependent, policy metav1.DeletionPropagation, done *report) []error {
 	results := make([]ObjectResult, len(now))
 	for i, d := range now {
 		results[i] = deleting(d)
@@ -78,16 +104,7 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 	if policy != metav1.DeletePropagationOrphan {
 		done.Objects = append(done.Objects, results...)
 	}
-	for _, d := range later {
-		result := deleting(d)
-		result.State, result.Err = Waiting, p.whyLater(now)
-		done.Objects = append(done.Objects, result)
-	}
-	err := together(errs...)
-	if err == nil && len(later) > 0 { // the events of those that go now come back here
-		err = fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, p.whyLater(now))
-	}
-	return err
+	return errs
 }
 
 // remove takes the owner from a dependent, which has the place of a desired one or is not desired. Whoever brings it back time and again is not
@@ -97,7 +114,7 @@ func (p *placement) remove(ctx context.Context, k remote.Kind, obj client.Object
 	if err := p.contention(k.Describe(obj), p.o.untilRemoval(r, time.Now()), errRestored); err != nil {
 		return err
 	}
-	taken, err := p.takeAway(ctx, k, obj, policy)
+	taken, err := p.takeAway(ctx, k, obj, policy, isDesired)
 	if taken {
 		p.o.removed(r, time.Now())
 	}
@@ -105,7 +122,9 @@ func (p *placement) remove(ctx context.Context, k remote.Kind, obj client.Object
 }
 
 // takeAway takes the owner from a dependent, and tells of it. It changes nothing that is not this owner's.
-func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Object, policy metav1.DeletionPropagation) (taken bool, err error) {
+func (p *placement) takeAway(
+	ctx context.Context, k remote.Kind, obj client.Object, policy metav1.DeletionPropagation, isDesired bool,
+) (taken bool, err error) {
 	references, err := k.References(obj, p.at.ID)
 	mine := slices.DeleteFunc(references, func(r mcowner.Reference) bool { return !p.asked.ref.Succeeds(r) })
 	if err != nil || len(mine) == 0 {
@@ -135,10 +154,12 @@ func (p *placement) takeAway(ctx context.Context, k remote.Kind, obj client.Obje
 	}
 	deleted, err := remote.TakeAway(ctx, p.engine.access, p.writer, p.at, k, obj, mine, policy)
 	p.noteUnserved(k.Of(obj), err)
-	if errors.Is(err, remote.ErrEmptying) {
+	switch {
+	case errors.Is(err, remote.ErrEmptying):
 		return false, fmt.Errorf("%w: %w", err, errGoing)
-	}
-	if err != nil {
+	case apierrors.IsForbidden(err) && !isDesired:
+		return false, fmt.Errorf("%w: %w", errDenied, err)
+	case err != nil:
 		return false, err
 	}
 	p.o.forgetObject(p.keyOf(k, obj))

@@ -119,7 +119,7 @@ func (a *accounting) noteFailures() {
 	if !slices.ContainsFunc(slices.Concat(a.plan.targets, failures.Clusters), func(name mcreconcile.ClusterName) bool {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		p := a.o.parts[name]
-		return !targeted || p == nil || !p.isDone(a.plan, targeted) || p.result.Err != nil || p.result.Unready != nil
+		return !targeted || p == nil || !p.isDone(a.plan, targeted) || unlessContended(p.result.Err) != nil || p.result.Unready != nil
 	}) {
 		a.o.progress.ForgiveAll()
 	}

@@ -41,7 +41,7 @@ func (w *Writers) At(ctx context.Context, at Session, owner mcreconcile.Request)
 }
 
 func (w *Writers) at(ctx context.Context, at Session, owner mcreconcile.Request) (client.Client, error) {
-	user, err := w.userOf(ctx, owner)
+	user, err := w.UserOf(ctx, owner)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("finding the user in whose name dependents of %s are written in %s: %w", owner, at, err)
@@ -59,9 +59,9 @@ func (w *Writers) at(ctx context.Context, at Session, owner mcreconcile.Request)
 	return users.of(user, at.Cluster)
 }
 
-// userOf returns the user of an owner, empty for none. Whoever may write a reference names owners that User does not expect, so its
+// UserOf returns the user of an owner, empty for none. Whoever may write a reference names owners that User does not expect, so its
 // panic is an error.
-func (w *Writers) userOf(ctx context.Context, owner mcreconcile.Request) (user string, err error) {
+func (w *Writers) UserOf(ctx context.Context, owner mcreconcile.Request) (user string, err error) {
 	defer Recovered(ctx, &err)
 	if w.User != nil {
 		user = w.User(owner)

@@ -1,0 +1,120 @@
+package dependents_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// claim creates an object in a member that says it is a dependent of an owner, and of a late wave. Whoever does it knows the names.
+func (w *world) claim(cp *mctest.ControlPlane, namespace, owner string) *corev1.ConfigMap {
+	w.t.Helper()
+	ref := mcowner.Reference{
+		Fleet: fleetName, Manager: controller, APIVersion: "v1", Kind: "ConfigMap", Namespace: w.ns, Name: owner, UID: "forged",
+	}
+	forged := &corev1.ConfigMap{ObjectMeta: metaOf(namespace, "forged")}
+	inWave("9", forged)
+	if err := mcowner.SetControllerReference(ref, forged, mcowner.ByName(fleet.ClusterName(cp.Name))); err != nil {
+		w.t.Fatal(err)
+	}
+	w.create(cp, forged)
+	return forged
+}
+
+// TestWhatAUserMayNotRemoveHoldsUpNothingElse: neither other clusters, nor what is of an earlier wave, nor the owner once it gives the cluster up.
+func TestWhatAUserMayNotRemoveHoldsUpNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	forbidden := one.CreateNamespace(t)
+	w.grantCopies(one, "from-hub")
+	w.grantCopies(two, "from-hub")
+	r := w.spread()
+	r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
+	r.User = func(mcreconcile.Request) string { return "from-hub" }
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		return []client.Object{w.configMap(owner.Data["value"])}, nil
+	}
+	told := listen(r)
+	w.Members = w.Members[:1] // the other joins below
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name, two.Name))
+	eventually(t, "the dependent is there", func() bool { return w.get(one, "1") != nil })
+	forged := w.claim(one, forbidden, "a")
+	isTold := func() bool {
+		results := told.of("a")
+		return len(results) > 0 && apierrors.IsForbidden(results[0].Err) && strings.Contains(results[0].Err.Error(), forged.Name)
+	}
+	eventually(t, "the result says that it is forbidden", isTold)
+
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	eventually(t, "what is desired now is there", func() bool { return w.get(one, "2") != nil })
+	w.isGone(one, "1")
+	eventually(t, "the result says that it is forbidden still", func() bool { return isTold() && told.are("a", dependents.Unchanged, dependents.Forbidden) })
+	if err := p.members.Set(p.member(two)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other cluster follows", func() bool { return w.get(two, "2") != nil })
+
+	w.remove(w.Local, "a")
+	w.isGone(one, "2")
+	w.isGone(two, "2")
+	eventually(t, "nothing else is in the way", func() bool { return len(told.of("a")) == 1 && isTold() && told.are("a", dependents.Forbidden) })
+	if !holds(w.mustGet(w.Local, "a")) {
+		t.Error("the owner did not wait")
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = one.Name })
+	w.isGone(w.Local, "a")
+	w.told(w.Local, "a", dependents.EventReleased, dependents.GiveUpAnnotation)
+	if err := one.Client().Get(t.Context(), client.ObjectKeyFromObject(forged), forged); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAClusterIsGivenUpInWhichSomethingMayNotBeRemoved, once it is no target any more. Before that, it holds up what is of earlier waves.
+func TestAClusterIsGivenUpInWhichSomethingMayNotBeRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	forbidden := one.CreateNamespace(t)
+	w.grantCopies(one, "controller")
+	r := w.spread()
+	r.ByName = true
+	told := listen(r)
+	w.Members = nil // reported below
+	p := w.run(r)
+	reads := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
+	if err := p.members.Set(fleet.Member{Name: fleet.ClusterName(one.Name), Config: p.power.feed(one.AddUser(t, "controller", reads))}); err != nil {
+		t.Fatal(err)
+	}
+	w.create(w.Local, w.owner("a", one.Name))
+	copied := w.isCopied(one, "a")
+	w.claim(one, forbidden, "a")
+	eventually(t, "it is forbidden", func() bool { return told.are("a", dependents.Unchanged, dependents.Forbidden) })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = one.Name })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	eventually(t, "a target is served", func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == "2" })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.GiveUpAnnotation) })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
+	eventually(t, "it holds up the other", func() bool { return told.are("a", dependents.Forbidden, dependents.Waiting) })
+	w.unharmed(one, copied)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = one.Name })
+	w.isGone(one, copyOf("a"))
+	w.told(w.Local, "a", dependents.EventReleased, one.Name)
+	eventually(t, "it is waited for no more", func() bool { return len(told.of("a")) == 0 })
+	eventually(t, "all is at rest", p.isAtRest)
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+}
