@@ -2,12 +2,15 @@ package dependents_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,6 +39,16 @@ func (w *world) claim(cp *mctest.ControlPlane, namespace, owner string) *corev1.
 // TestWhatAUserMayNotRemoveHoldsUpNothingElse: neither other clusters, nor what is of an earlier wave, nor the owner once it gives the cluster up.
 func TestWhatAUserMayNotRemoveHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
+	for name, goes := range map[string]bool{"it is there": false, "others delete it, and keep it": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testWhatAUserMayNotRemove(t, goes)
+		})
+	}
+}
+
+func testWhatAUserMayNotRemove(t *testing.T, goes bool) {
+	t.Helper()
 	w := newWorld(t, 2)
 	one, two := w.Members[0], w.Members[1]
 	forbidden := one.CreateNamespace(t)
@@ -47,30 +60,42 @@ func TestWhatAUserMayNotRemoveHoldsUpNothingElse(t *testing.T) {
 	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
 		return []client.Object{w.configMap(owner.Data["value"])}, nil
 	}
+	dependents.Hasten(r, time.Second)
 	told := listen(r)
 	w.Members = w.Members[:1] // the other joins below
 	p := w.run(r)
 	w.create(w.Local, w.owner("a", one.Name, two.Name))
 	eventually(t, "the dependent is there", func() bool { return w.get(one, "1") != nil })
 	forged := w.claim(one, forbidden, "a")
+	if goes {
+		w.deleteHeld(one, forged)
+	}
 	isTold := func() bool {
 		results := told.of("a")
 		return len(results) > 0 && apierrors.IsForbidden(results[0].Err) && strings.Contains(results[0].Err.Error(), forged.Name)
 	}
-	eventually(t, "the result says that it is forbidden", isTold)
+	eventually(t, "the result says that it is forbidden", func() bool { return goes || isTold() })
 
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
 	eventually(t, "what is desired now is there", func() bool { return w.get(one, "2") != nil })
 	w.isGone(one, "1")
-	eventually(t, "the result says that it is forbidden still", func() bool { return isTold() && told.are("a", dependents.Unchanged, dependents.Forbidden) })
+	eventually(t, "the result says that it is forbidden still", func() bool {
+		return goes || isTold() && told.are("a", dependents.Unchanged, dependents.Forbidden)
+	})
 	if err := p.members.Set(p.member(two)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the other cluster follows", func() bool { return w.get(two, "2") != nil })
 
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		cm.Annotations[dependents.DeletionPolicyAnnotation] = string(metav1.DeletePropagationForeground)
+	})
 	w.remove(w.Local, "a")
-	w.isGone(one, "2")
-	w.isGone(two, "2")
+	for _, cp := range []*mctest.ControlPlane{one, two} {
+		eventually(t, "the dependent is being deleted", func() bool { cm := w.get(cp, "2"); return cm != nil && cm.DeletionTimestamp != nil })
+		w.letGo(cp, "2", metav1.FinalizerDeleteDependents) // as Kubernetes' garbage collector does
+		w.isGone(cp, "2")
+	}
 	eventually(t, "nothing else is in the way", func() bool { return len(told.of("a")) == 1 && isTold() && told.are("a", dependents.Forbidden) })
 	if !holds(w.mustGet(w.Local, "a")) {
 		t.Error("the owner did not wait")
@@ -80,6 +105,16 @@ func TestWhatAUserMayNotRemoveHoldsUpNothingElse(t *testing.T) {
 	w.told(w.Local, "a", dependents.EventReleased, dependents.GiveUpAnnotation)
 	if err := one.Client().Get(t.Context(), client.ObjectKeyFromObject(forged), forged); err != nil {
 		t.Error(err)
+	}
+}
+
+// deleteHeld deletes an object that a finalizer keeps until the test ends.
+func (w *world) deleteHeld(cp *mctest.ControlPlane, cm *corev1.ConfigMap) {
+	w.t.Helper()
+	before := cm.DeepCopy()
+	cm.Finalizers = []string{"example.com/test"}
+	if err := errors.Join(cp.Client().Patch(w.t.Context(), cm, client.MergeFrom(before)), cp.Client().Delete(w.t.Context(), cm)); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

@@ -25,8 +25,7 @@ func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dep
 		isDesired := func(r ObjectResult) bool { return r.UID == d.obj.GetUID() }
 		return wanted[p.keyOf(d.Kind, d.obj)] || slices.ContainsFunc(done.Objects, isDesired)
 	})
-	now, _ := p.toGo(unwanted)
-	if slices.ContainsFunc(now, func(d dependent) bool { return d.obj.GetDeletionTimestamp().IsZero() }) {
+	if slices.ContainsFunc(unwanted, func(d dependent) bool { return d.obj.GetDeletionTimestamp().IsZero() }) {
 		if err := p.permit(); err != nil {
 			for _, d := range unwanted {
 				result := deleting(d)
@@ -60,7 +59,7 @@ func (p *placement) removeWave(ctx context.Context, all []dependent, policy meta
 	if policy == metav1.DeletePropagationOrphan {
 		now, later = all, nil
 	}
-	errs := p.removeAll(ctx, now, policy, done)
+	errs := p.removeAll(ctx, now, policy, len(later) > 0 || policy == metav1.DeletePropagationForeground, done)
 	switch denied := len(now) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !isDenied(err) }); {
 	case len(later) == 0, denied && !p.passesOver(ctx):
 	case denied:
@@ -82,8 +81,8 @@ func (p *placement) passesOver(ctx context.Context) bool {
 	return err == nil && user != "" || p.isGivenUp()
 }
 
-// removeAll takes the owner from dependents, and returns what is wrong with each.
-func (p *placement) removeAll(ctx context.Context, now []dependent, policy metav1.DeletionPropagation, done *report) []error {
+// removeAll takes the owner from dependents, and returns what is wrong with each. Something may wait until they are gone.
+func (p *placement) removeAll(ctx context.Context, now []dependent, policy metav1.DeletionPropagation, isAwaited bool, done *report) []error {
 	results := make([]ObjectResult, len(now))
 	for i, d := range now {
 		results[i] = deleting(d)
@@ -93,18 +92,31 @@ func (p *placement) removeAll(ctx context.Context, now []dependent, policy metav
 		d := now[i]
 		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
 			errs[i] = p.remove(ctx, d.Kind, d.obj, policy, false)
-			if err := errs[i]; err != nil && !isOutdated(err) && !remote.IsHung(err) && !errors.Is(err, errGoing) {
-				results[i].State, results[i].Err = stateOf(err), brief(err)
-			}
-			if p.isOver(errs[i]) {
-				break
-			}
+		} else if isAwaited {
+			errs[i] = p.mayGo(ctx, d)
+		}
+		if err := errs[i]; err != nil && !isOutdated(err) && !remote.IsHung(err) && !errors.Is(err, errGoing) {
+			results[i].State, results[i].Err = stateOf(err), brief(err)
+		}
+		if p.isOver(errs[i]) {
+			break
 		}
 	}
 	if policy != metav1.DeletePropagationOrphan {
 		done.Objects = append(done.Objects, results...)
 	}
 	return errs
+}
+
+// mayGo returns an error for an object that is being deleted for a while, and that the owner's user might not have deleted: it may never be gone.
+func (p *placement) mayGo(ctx context.Context, d dependent) error {
+	if time.Since(d.obj.GetDeletionTimestamp().Time) < p.engine.cfg.paces.orDefaults().again || !p.passesOver(ctx) {
+		return nil
+	}
+	if err := remote.Forbids(ctx, p.engine.access, p.writer, p.at, d.Kind, d.obj); err != nil {
+		return fmt.Errorf("%w: %w", errDenied, err)
+	}
+	return nil
 }
 
 // remove takes the owner from a dependent, which has the place of a desired one or is not desired. Whoever brings it back time and again is not

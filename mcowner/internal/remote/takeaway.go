@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,4 +54,20 @@ func TakeAway(
 		return deleted, removing(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
 	}
 	return deleted, nil
+}
+
+// Forbids returns an error if the API server forbids to delete a dependent. It changes nothing. Where it is not known, there is no error.
+func Forbids(ctx context.Context, a *Access, writer client.Writer, at Session, k Kind, obj client.Object) error {
+	if err := paths.CheckNames(obj.GetNamespace(), obj.GetName()); err != nil {
+		return nil //nolint:nilerr // nobody is asked about it
+	}
+	meta := k.Of(obj).NewMetadata()
+	meta.Namespace, meta.Name = obj.GetNamespace(), obj.GetName()
+	ctx, cancel := a.Bound(ctx)
+	defer cancel()
+	err := writer.Delete(ctx, meta, client.DryRunAll, client.Preconditions{UID: new(obj.GetUID())})
+	if !apierrors.IsForbidden(err) {
+		return nil
+	}
+	return removing(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
 }
