@@ -24,9 +24,12 @@ import (
 // claim creates an object in a member that says it is a dependent of an owner, and of a late wave. Whoever does it knows the names.
 func (w *world) claim(cp *mctest.ControlPlane, namespace, owner string) *corev1.ConfigMap {
 	w.t.Helper()
-	ref := mcowner.Reference{
-		Fleet: fleetName, Manager: controller, APIVersion: "v1", Kind: "ConfigMap", Namespace: w.ns, Name: owner, UID: "forged",
-	}
+	return w.claimAs(cp, namespace, mcowner.Reference{Name: owner, UID: "forged"})
+}
+
+func (w *world) claimAs(cp *mctest.ControlPlane, namespace string, ref mcowner.Reference) *corev1.ConfigMap {
+	w.t.Helper()
+	ref.Fleet, ref.Manager, ref.APIVersion, ref.Kind, ref.Namespace = fleetName, controller, "v1", "ConfigMap", w.ns
 	forged := &corev1.ConfigMap{ObjectMeta: metaOf(namespace, "forged")}
 	inWave("9", forged)
 	if err := mcowner.SetControllerReference(ref, forged, mcowner.ByName(fleet.ClusterName(cp.Name))); err != nil {
@@ -152,4 +155,24 @@ func TestAClusterIsGivenUpInWhichSomethingMayNotBeRemoved(t *testing.T) {
 	eventually(t, "all is at rest", p.isAtRest)
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
+}
+
+// TestAClusterIsGivenUpInWhichAnObjectSaysAnotherIdentity of the owner's cluster: the object is left alone, and the rest is removed.
+func TestAClusterIsGivenUpInWhichAnObjectSaysAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.run(w.spread())
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	claimed := w.claimAs(one, w.ns, mcowner.Reference{Name: "a", UID: w.mustGet(w.Local, "a").UID, ClusterUID: "another"})
+	w.remove(w.Local, "a")
+	w.isGone(one, copyOf("a"))
+	w.told(w.Local, "a", dependents.EventConflict, claimed.Name)
+	if !holds(w.mustGet(w.Local, "a")) {
+		t.Error("the owner did not wait")
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = one.Name })
+	w.isGone(w.Local, "a")
+	w.unharmed(one, claimed)
 }

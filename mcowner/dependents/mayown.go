@@ -203,7 +203,8 @@ func (p *placement) contested(k remote.Kind, obj client.Object) error {
 	if i < 0 {
 		return nil
 	}
-	return &ConflictError{Cluster: p.at.Name(), Object: k.Describe(obj), Why: p.otherCluster(obj, &references[i])}
+	conflict := &ConflictError{Cluster: p.at.Name(), Object: k.Describe(obj), Why: p.otherCluster(obj, &references[i])}
+	return fmt.Errorf("%w: %w", errDenied, conflict)
 }
 
 // otherCluster says that an object's reference is to an owner of the same name that is in another cluster.

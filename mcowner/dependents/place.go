@@ -191,7 +191,7 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 	if len(here) > 0 {
 		going, err := p.empty(ctx, policy, done)
 		if isDenied(err) && p.isGivenUp() {
-			going, denied, err = going-len(each(err)), err, nil
+			denied, err = err, nil
 		}
 		if err == nil && going > 0 && policy == metav1.DeletePropagationForeground {
 			err = fmt.Errorf("%d dependents in %s: %w", going, p.at, errGoing)

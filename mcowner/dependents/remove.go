@@ -38,18 +38,23 @@ func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dep
 	return together(p.removeWave(ctx, unwanted, metav1.DeletePropagationBackground, done), p.calmBut(unwanted))
 }
 
-// empty takes the owner from all its dependents in the cluster, wave by wave, and returns how many are being deleted then. While what was found
-// there is left to others, whatever they do brings the work back, and nothing is listed for that.
+// empty takes the owner from all its dependents in the cluster, wave by wave, and returns how many are being deleted then, but for those that may
+// not be removed. While what was found there is left to others, whatever they do brings the work back, and nothing is listed for that.
 func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation, done *report) (going int, err error) {
 	if last, left := p.o.heldOff(p.at.Name(), p.asked.seq, time.Now()); left > 0 && !p.leaving {
 		done.Objects, p.pause = last.Objects, left
 		return 0, last.Err
 	}
-	all, err := p.there(ctx)
-	if policy != metav1.DeletePropagationOrphan {
+	all, unseen := p.there(ctx)
+	err = p.removeWave(ctx, all, policy, done)
+	switch {
+	case policy == metav1.DeletePropagationOrphan:
+	case isDenied(err):
+		going = len(all) - len(each(err))
+	default:
 		going = len(all)
 	}
-	return going, together(p.removeWave(ctx, all, policy, done), err)
+	return going, together(err, unseen)
 }
 
 // removeWave takes the owner from dependents, from those of the last wave alone if there are several. Where none of that may be removed, which may
@@ -81,7 +86,7 @@ func (p *placement) passesOver(ctx context.Context) bool {
 	return err == nil && user != "" || p.isGivenUp()
 }
 
-// removeAll takes the owner from dependents, and returns what is wrong with each. Something may wait until they are gone.
+// removeAll takes the owner from dependents, and returns what is wrong with each.
 func (p *placement) removeAll(ctx context.Context, now []dependent, policy metav1.DeletionPropagation, isAwaited bool, done *report) []error {
 	results := make([]ObjectResult, len(now))
 	for i, d := range now {
@@ -108,7 +113,7 @@ func (p *placement) removeAll(ctx context.Context, now []dependent, policy metav
 	return errs
 }
 
-// mayGo returns an error for an object that is being deleted for a while, and that the owner's user might not have deleted: it may never be gone.
+// mayGo returns an error for an object that has been going for a while, and that may not be removed: it may never be gone.
 func (p *placement) mayGo(ctx context.Context, d dependent) error {
 	if time.Since(d.obj.GetDeletionTimestamp().Time) < p.engine.cfg.paces.orDefaults().again || !p.passesOver(ctx) {
 		return nil
