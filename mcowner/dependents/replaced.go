@@ -100,6 +100,9 @@ func (a *accounting) withinBounds(named []record.Site) []record.Site {
 // GiveUpAnnotation on an owner has the names of clusters, divided by commas, that hold up nothing any more: they are gone for
 // good, and so is what the owner has there. It counts for clusters that are not in the fleet, and for those whose name leads to
 // another cluster now. One that no provider has reported since the program began counts as not in the fleet after a minute.
+//
+// It counts too where the owner is to have nothing any more, as it is being deleted or the cluster is no target, and nothing is left but what
+// may not be removed: what the API server forbids to remove, or what says that the owner's cluster has another identity. That is left there.
 const GiveUpAnnotation = "fleet-runtime.dev/give-up-clusters"
 
 // givenUp returns the clusters of which the owner says that they are gone for good.

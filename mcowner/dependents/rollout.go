@@ -29,8 +29,9 @@ type Rollout struct {
 	MaxParallel intstr.IntOrString
 	// HaltAfter is after how many failed clusters no further one is changed until the owner is changed, but for its status. A
 	// cluster that is being changed has failed if its API server refuses what is desired, Desired gives an error, what was applied says
-	// that it has failed, or the cluster cannot be used any more. It does not count for MaxParallel then, and is tried again. That it has
-	// failed is noted on the owner, for the time after a restart, until all targets are as desired and ready. Default: never.
+	// that it has failed, or the cluster cannot be used any more; not if something may not be removed that is not desired. It does not count
+	// for MaxParallel then, and is tried again. That it has failed is noted on the owner, for the time after a restart, until all targets are
+	// as desired and ready. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
 	// nothing of that changes, see Result.Stuck. Status is called then. A restart begins anew, but for what Slices say. Default: never.
