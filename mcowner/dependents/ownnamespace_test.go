@@ -61,6 +61,7 @@ func TestANamespaceIsCreatedAnewWithoutAPermit(t *testing.T) {
 	t.Parallel()
 	p := placing()
 	p.o, p.asked.owner, p.writer = newOwnerState(mcreconcile.Request{}, "1"), &corev1.ConfigMap{}, takes{}
+	p.asked.targets = []mcreconcile.ClusterName{"another", "target"}
 	w := wanted{kind: p.engine.namespaces(), obj: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, shared: true}
 	if _, _, err := p.createNamespace(t.Context(), w); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 // that waits for others shows [ErrWaiting]. What somebody else has changed is changed back without waiting, and so is what is
 // removed as the cluster is no target any more, or the owner goes.
 //
-// After a restart, clusters are looked at before any is changed. Those that are as desired and not ready count as being changed. What
-// others have deleted before that waits as what is new does.
+// Where one may have to wait, clusters are looked at after a restart before any is changed. Those that are as desired and not ready count as
+// being changed. What others have deleted before that waits as what is new does.
 type Rollout struct {
 	// MaxParallel is how many clusters of one owner are changed at once: a number, or a percentage of its targets, rounded up.
 	// One that cannot be used meanwhile counts until it can, or is no target any more. Default: no limit.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -111,6 +112,22 @@ func TestClustersAreChangedOneAfterTheOther(t *testing.T) {
 	eventually(t, "all is done", func() bool {
 		return !slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool { return r.Err != nil }) && len(w.having("job-1")) == 0
 	})
+}
+
+// TestARolloutThatLimitsNothingWaitsForNoCluster, such as one that cannot be connected.
+func TestARolloutThatLimitsNothingWaitsForNoCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.connectTimeout = time.Hour
+	silent, other := w.Members[0], w.Members[1]
+	r := w.spread()
+	r.Rollout = dependents.Rollout{ProgressDeadline: time.Hour}
+	silent.Freeze(t)
+	w.run(r)
+	w.create(w.Local, w.owner("a", silent.Name, other.Name))
+	w.isCopied(other, "a")
+	silent.Thaw(t)
+	w.isCopied(silent, "a")
 }
 
 // TestAMemberThatLeavesGivesItsPermitBack: whether it leaves the fleet, or is no target any more.

@@ -92,6 +92,10 @@ func (p *Progress) Ask(name mcreconcile.ClusterName, targets int) error {
 	}
 	begun, held := p.held[name]
 	switch {
+	case p.policy.HaltAfter == 0 && p.policy.most(targets) >= targets: // it is the same how far others are
+		p.held[name] = true
+		p.giveUpWaiting(name)
+		return nil
 	case begun, held && !p.isHalted():
 		p.held[name] = true
 		return nil

@@ -105,6 +105,31 @@ func TestARolloutChangesSoManyClustersAtOnceAndAllAtLast(t *testing.T) {
 	}
 }
 
+// TestARolloutThatLimitsNothingWaitsForNoCluster: each begins at once, also one that has waited while there was a limit.
+func TestARolloutThatLimitsNothingWaitsForNoCluster(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		policy Policy
+		waits  bool
+	}{
+		"NoLimit": {Policy{}, false}, "All": {Policy{MaxParallel: intstr.FromString("100%")}, false},
+		"AsMany": {Policy{MaxParallel: intstr.FromInt32(3)}, false}, "Fewer": {Policy{MaxParallel: intstr.FromInt32(2)}, true},
+		"AllUntilOneFails": {Policy{HaltAfter: 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
+			if err := p.Ask("a", 3); err == nil {
+				t.Fatal("a permit was given before all were looked at")
+			}
+			p.Next(tt.policy, "1")
+			if err := p.Ask("a", 3); (err != nil) != tt.waits || p.HasWaiting() != tt.waits || p.held["a"] == tt.waits {
+				t.Errorf("it waits: %v, being changed: %t", err, p.held["a"])
+			}
+		})
+	}
+}
+
 // TestAClusterThatCannotBeReadAtFirstCountsOnceItIs, as one that is being changed, and is not waited for without end.
 func TestAClusterThatCannotBeReadAtFirstCountsOnceItIs(t *testing.T) {
 	t.Parallel()
