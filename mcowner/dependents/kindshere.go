@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,13 +72,14 @@ func (p *placement) served(k remote.Kind) remote.Kind {
 	return other
 }
 
-// versionOf is remote.Access.Served, and asks once at most. A kind of Kinds that hung is not asked for: it is read in its own version when it is
-// its turn, after the others.
+// versionOf is remote.Access.Served, and asks once at most. A kind that hung is not asked for: it is read in its own version when it is its turn,
+// after the others, and asked for once it has an answer.
 func (p *placement) versionOf(k remote.Kind) (served remote.Kind, is bool) {
 	if known, asked := p.versions[k.GroupVersionKind]; asked {
 		return known.Kind, known.is
 	}
-	if p.engine.isFixed(k) && (p.over != nil || p.o.hungBefore(p.keyOfKind(k))) {
+	if p.over != nil || p.o.hungBefore(p.keyOfKind(k)) {
+		p.unseen = cmp.Or(p.unseen, p.engine.cfg.paces.orDefaults().again)
 		return k, true
 	}
 	served, is, err := p.engine.access.Served(p.at, k)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -176,27 +177,41 @@ func TestAKindThatHangsLetsOthersGo(t *testing.T) {
 // TestADiscoveryThatHangsHoldsUpNoOtherKind longer than a list that does, once it is known to hang.
 func TestADiscoveryThatHangsHoldsUpNoOtherKind(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	one := w.Members[0]
-	w.Members = nil // reported below
-	r := w.spread()
-	r.Timeout = time.Second
-	r.Kinds = append([]client.Object{w.gadget("v1")}, r.Kinds...)
-	copies := r.Desired
-	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
-		all, err := copies(ctx, owner, target)
-		return append(all, w.gadget("v1")), err
-	}
-	cfg, hung := into(one, func(req *http.Request) bool { return strings.HasPrefix(req.URL.Path, "/apis/"+w.ns+".example.com") })
-	p := w.run(r)
-	p.add(one, cfg)
-	w.create(w.Local, w.owner("a", one.Name))
-	w.isCopied(one, "a")
-	before := hung.Load()
-	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
-	eventually(t, "it is changed", func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == "2" })
-	if more := hung.Load() - before; more > 1 {
-		t.Errorf("until it was changed, discovery was waited for %d times", more)
+	for name, allow := range map[string]func(*dependents.Reconciler[*corev1.ConfigMap], ...client.Object){
+		"of Kinds": func(r *dependents.Reconciler[*corev1.ConfigMap], hanging ...client.Object) {
+			r.Kinds = append(hanging, r.Kinds...)
+		},
+		"of MoreKinds": func(r *dependents.Reconciler[*corev1.ConfigMap], _ ...client.Object) {
+			r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			w.Members = nil // reported below
+			r := w.spread()
+			r.Timeout = time.Second
+			gadget, widget := w.gadget("v1"), w.gadget("v1")
+			widget.SetKind("Widget")
+			allow(r, gadget, widget)
+			copies := r.Desired
+			r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+				all, err := copies(ctx, owner, target)
+				return append(all, gadget.DeepCopy(), widget.DeepCopy()), err
+			}
+			cfg, hung := into(one, func(req *http.Request) bool { return strings.HasPrefix(req.URL.Path, "/apis/"+w.ns+".example.com") })
+			p := w.run(r)
+			p.add(one, cfg)
+			w.create(w.Local, w.owner("a", one.Name))
+			w.isCopied(one, "a")
+			before := hung.Load()
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+			eventually(t, "it is changed", func() bool { return w.mustGet(one, copyOf("a")).Data["value"] == "2" })
+			if more := hung.Load() - before; more > 1 {
+				t.Errorf("until it was changed, discovery was waited for %d times", more)
+			}
+		})
 	}
 }
 
