@@ -35,7 +35,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	}
 	wants := p.wantedOf(ctx, desired)
 	s := p.sequenceOf(wants, unclear == nil)
-	wants = p.withNamespaces(wants)
+	wants = p.withNamespaces(wants, found)
 	if done.kinds = p.kindsToNote(wants); len(done.kinds) > 0 {
 		done.Objects, done.Err, done.again = waiting(owned), ErrPending, true
 		return // nothing is created of a kind that was not noted

@@ -19,15 +19,22 @@ import (
 )
 
 // withNamespaces adds the namespaces of what is wanted, where they are to be created.
-func (p *placement) withNamespaces(wants []wanted) []wanted {
+func (p *placement) withNamespaces(wants []wanted, found []dependent) []wanted {
 	if !p.engine.cfg.createNamespaces || p.asked.policy.ExistingNamespaces {
 		return wants
 	}
 	k := p.engine.namespaces()
-	there := map[string]bool{}
+	stays := map[dependentKey]bool{}
+	for _, d := range found {
+		stays[p.keyOf(d.Kind, d.obj)] = d.obj.GetDeletionTimestamp().IsZero()
+	}
+	there, lacks := map[string]bool{}, map[string]bool{}
 	for _, w := range wants {
-		if w.kind.GroupKind() == namespaceKind { // it is a dependent itself, and looked after as such
+		switch {
+		case w.kind.GroupKind() == namespaceKind: // it is a dependent itself, and looked after as such
 			there[w.obj.GetName()] = true
+		case w.err == nil && !stays[p.keyOf(w.kind, w.obj)]:
+			lacks[w.obj.GetNamespace()] = true
 		}
 	}
 	var namespaces []wanted
@@ -37,7 +44,7 @@ func (p *placement) withNamespaces(wants []wanted) []wanted {
 			continue
 		}
 		there[name] = true
-		namespace := wanted{kind: k, obj: k.NewObject(), wave: firstWave, shared: true}
+		namespace := wanted{kind: k, obj: k.NewObject(), wave: firstWave, shared: true, inUse: !lacks[name]}
 		namespace.obj.SetName(name)
 		namespace.Policy, namespace.err = p.asked.policy.of(p.asked.owner, namespace.obj)
 		namespaces = append(namespaces, namespace)
@@ -53,14 +60,21 @@ func (c *engine) namespaces() remote.Kind {
 // shared is what is desired of namespaces that are shared: to be there, in this cluster.
 func (p *placement) shared() hash { return hashOf([]byte(p.at.ID.UID)) }
 
+// ofOthers says of a namespace that others have created it.
+var ofOthers = fingerprint{desired: hashOf([]byte("of others"))}
+
 // share makes the owner one of those that a namespace was created for, and creates it if it is absent. One that others have
 // created is left alone, and not returned.
 func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, error) {
+	key := p.keyOf(w.kind, w.obj)
+	before, _ := p.o.was(key)
 	existing, err := p.get(ctx, p.cache(), w.kind, w.obj)
 	if apierrors.IsNotFound(err) { // a cache may be limited to what is the fleet's
+		if w.inUse && before == ofOthers {
+			return nil, Unchanged, nil
+		}
 		existing, err = p.get(ctx, p.at.Cluster.GetAPIReader(), w.kind, w.obj)
 	}
-	key := p.keyOf(w.kind, w.obj)
 	switch {
 	case apierrors.IsNotFound(err):
 		return p.createNamespace(ctx, w)
@@ -69,9 +83,9 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 	case !existing.GetDeletionTimestamp().IsZero():
 		return nil, "", fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errNamespaceGoing)
 	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet:
+		p.o.remember(key, ofOthers)
 		return nil, Unchanged, nil
 	}
-	before, _ := p.o.was(key)
 	references, err := w.kind.References(existing, p.at.ID)
 	isJoined := slices.ContainsFunc(references, p.asked.ref.Same)
 	if err == nil && !w.Suspend && !isJoined && !p.isRolledOut(key, p.shared()) { // else somebody has taken the owner from it

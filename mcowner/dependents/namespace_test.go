@@ -2,8 +2,10 @@ package dependents_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -239,6 +243,66 @@ func TestANamespaceIsCreatedAgain(t *testing.T) {
 	}
 	eventually(t, "there is another one", func() bool { now := w.namespace(one, ns); return now != nil && now.UID != before.UID })
 	eventually(t, "the dependent is there again", there)
+}
+
+// TestANamespaceOfOthersIsNotAskedForWhileAllIsThere, where caches are limited to dependents. It is created anew with what is in it.
+func TestANamespaceOfOthersIsNotAskedForWhileAllIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns := w.Members[0], w.ns+"-theirs"
+	one.StartControllerManager(t, "namespace-controller")
+	w.clusterOptions = func(fleet.Member) []cluster.Option { return []cluster.Option{dependents.OnlyLabelled(fleetName)} }
+	w.create(one, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	job := func() *batchv1.Job {
+		job := w.job(copyOf("a"))
+		job.Namespace = ns
+		return job
+	}
+	var runs atomic.Int32
+	r := w.inNamespaces()
+	r.Kinds = []client.Object{&batchv1.Job{}}
+	r.Desired = func(_ context.Context, _ *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		if target.RESTMapper != nil {
+			runs.Add(1)
+		}
+		return []client.Object{job()}, nil
+	}
+	p := w.run(r)
+	w.create(w.Local, w.ownerIn("a", ns))
+	changed := func() {
+		t.Helper()
+		there, before := job(), runs.Load()
+		if !w.isThere(one, there) {
+			t.Fatal("the Job is gone")
+		}
+		there.Status.Active++
+		if err := one.Client().Status().Update(t.Context(), there); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it was looked at", func() bool { return runs.Load() > before && p.hasRead(one, there, &batchv1.Job{}) })
+	}
+	eventually(t, "the Job is there", func() bool { return w.isThere(one, job()) })
+	changed() // what is worked on from now on is known to be there
+	var gets atomic.Int32
+	tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
+		if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/namespaces/"+ns) {
+			gets.Add(1)
+		}
+		return nil
+	}
+	p.power.tap.Store(&tap)
+	for range 10 {
+		changed()
+	}
+	if n := gets.Load(); n > 0 {
+		t.Errorf("the namespace was asked for %d times", n)
+	}
+	before := w.namespace(one, ns)
+	if err := one.Client().Delete(t.Context(), before.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is another one", func() bool { now := w.namespace(one, ns); return now != nil && now.UID != before.UID })
+	eventually(t, "the Job is there again", func() bool { return w.isThere(one, job()) })
 }
 
 // TestOwnersOfANamespaceThatIsHeldUpWaitForTheNextOne: it is being deleted, and an object of somebody else keeps it from going. One

@@ -22,6 +22,8 @@ type wanted struct {
 	wave wave
 	// shared says that it is a namespace, which is created if it is absent, and left as it is.
 	shared bool
+	// inUse says that all that is desired in that namespace is there.
+	inUse bool
 	Policy
 	err error // why nothing can be done about it
 }
