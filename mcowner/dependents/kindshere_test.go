@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,6 +120,41 @@ func TestAKindIsWatchedInTheClustersInWhichAnOwnerHasIt(t *testing.T) {
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
 	w.isGone(one, copyOf("a"))
+}
+
+// TestAKindIsNotWatchedToFindWhatIsLeft in a cluster that is no target any more, as what the owner had there goes at last.
+func TestAKindIsNotWatchedToFindWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	w.Members = nil // they join below
+	p := w.run(w.withSecrets(&latest{}))
+	p.joinAs(one, "configmaps", "secrets")
+	atTwo := p.joinAs(two, "configmaps", "secrets")
+	owner := w.owner("a", one.Name, two.Name)
+	owner.Data["secret"] = one.Name
+	w.create(w.Local, owner)
+	w.isCopied(two, "a")
+	eventually(t, "Secrets are noted", func() bool { return w.hasNoted(w.Local, "a", "Secret") })
+	w.change(two, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/held"} })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = one.Name })
+	eventually(t, "the owner says that it has nothing there", func() bool {
+		return p.isAtRest() && !strings.Contains(placedIn(w.mustGet(w.Local, "a")), two.Name)
+	})
+	var asked atomic.Bool
+	tap := func(req *http.Request) (answered func()) { //nolint:unparam // there is nothing to do with the answer
+		if req.URL.Host == hostOf(two) && strings.HasSuffix(req.URL.Path, "/secrets") && req.URL.Query().Has("labelSelector") {
+			asked.Store(true)
+		}
+		return nil
+	}
+	p.power.tap.Store(&tap)
+	w.change(two, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+	eventually(t, "it was looked whether Secrets are left", func() bool { return asked.Load() || atTwo.begun.Load() > 0 })
+	eventually(t, "all is at rest", p.isAtRest)
+	if n := atTwo.begun.Load(); n > 0 {
+		t.Errorf("%d watches of Secrets were begun where there were none", n)
+	}
 }
 
 // TestAClusterIsNotAskedForKindsThatAreDesiredThere: these are watched in any case. Of the others it is asked once.

@@ -259,10 +259,9 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 		if _, is := p.versionOf(k); !is {
 			continue // it would be watched until it is
 		}
-		found, err := p.listInTurn(ctx, k)
-		if err == nil && len(found) > 0 {
-			done.stray = &record.Site{Name: p.at.Name(), Identity: p.at.ID.UID}
-			done.again = true
+		some, err := p.hasLeft(ctx, k)
+		if some {
+			done.stray, done.again = &record.Site{Name: p.at.Name(), Identity: p.at.ID.UID}, true
 		}
 		p.looksAgain(err)
 		if done.again || p.isOver(err) {
@@ -280,6 +279,17 @@ func (p *placement) findStrays(ctx context.Context, done *report) {
 			return
 		}
 	}
+}
+
+// hasLeft reports whether the owner has something of a kind in a cluster in which it is to have nothing: the kind is not watched for that.
+func (p *placement) hasLeft(ctx context.Context, k remote.Kind) (bool, error) {
+	if p.engine.watches.isWatched(p.at.Name(), k.GroupVersionKind) {
+		found, err := p.listInTurn(ctx, k)
+		return err == nil && len(found) > 0, err
+	}
+	some, err := p.hasSome(ctx, k)
+	p.o.noteHung(p.keyOfKind(k), remote.IsHung(err))
+	return some, err
 }
 
 // looksAgain has the work come back after a failure to find out what was left: it is nobody's error, as nothing is desired there.
