@@ -78,15 +78,18 @@ func (p *placement) applyInWaves(
 		if why := cmp.Or(over, s.before(w.wave)); why != nil {
 			result = p.later(w, found, why)
 		} else {
+			var unread error
 			if why := s.lacking[w.obj.GetNamespace()]; why != nil {
 				result = p.later(w, found, why)
 			} else {
-				result = p.object(ctx, w, p.comes(w, wants, unknown[w.kind.GroupKind()]))
+				unread = p.comes(w, wants, unknown[w.kind.GroupKind()])
+				result = p.object(ctx, w, unread)
 			}
 			s.note(p.at, w, result)
 			p.noteReady(w, result)
-			p.o.noteHung(key, remote.IsHung(result.Err))
-			if p.isOver(result.Err) {
+			hung := unread == nil && remote.IsHung(result.Err) // else nothing was asked about it
+			p.o.noteHung(key, hung)
+			if hung && p.isOver(result.Err) {
 				over = fmt.Errorf("%w: %s gave no answer about %s", ErrWaiting, p.at, w.kind.Describe(w.obj))
 			}
 		}
