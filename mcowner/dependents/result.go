@@ -64,7 +64,7 @@ type ObjectResult struct {
 	State State
 	// Err says why the object is not as desired, nil if it is. It is no longer than that of a Result.
 	Err error
-	// Since is when State became what it is. A restart begins anew.
+	// Since is when State became what it is. A restart begins anew, but for what Slices say.
 	Since time.Time
 	// Object is the dependent as last seen, nil if it is not there, or not the owner's, or could not be read in its type of Kinds. If it is
 	// being deleted, it may be the metadata alone. It is shared, and must not be changed.
