@@ -22,7 +22,7 @@ var (
 func TestWhichVersionOfAKindIsServedIsAskedForAfterItHung(t *testing.T) {
 	t.Parallel()
 	p := placing()
-	p.o = newOwnerState(mcreconcile.Request{})
+	p.o = newOwnerState(mcreconcile.Request{}, "1")
 	p.o.noteHung(p.keyOfKind(secretKind), true)
 	if served, is := p.versionOf(secretKind); !is || served.GroupVersionKind != secretKind.GroupVersionKind {
 		t.Errorf("it is read in %s: %t", served.GroupVersionKind, is)
@@ -36,7 +36,7 @@ func TestWhichVersionOfAKindIsServedIsAskedForAfterItHung(t *testing.T) {
 func TestWhatIsOfAKindThatHangsWasNotAskedFor(t *testing.T) {
 	t.Parallel()
 	p, done := placing(), &report{}
-	p.o = newOwnerState(mcreconcile.Request{})
+	p.o = newOwnerState(mcreconcile.Request{}, "1")
 	unknown := map[schema.GroupKind]error{secretKind.GroupKind(): context.DeadlineExceeded, configKind.GroupKind(): errors.New("another error")}
 	of := metav1.ObjectMeta{Name: "a"}
 	wants := []wanted{{kind: secretKind, obj: &corev1.Secret{ObjectMeta: of}}, {kind: configKind, obj: &corev1.ConfigMap{ObjectMeta: of}}}
