@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
@@ -95,7 +96,7 @@ func (c *engine) discard(ctx context.Context, home remote.Session, req mcreconci
 	ctx, cancel := c.access.Bound(ctx)
 	defer cancel()
 	err := home.Cluster.GetAPIReader().Get(ctx, req.NamespacedName, c.owner.NewMetadata())
-	if !remote.IsNotThere(err, req.Name) {
+	if !notfound.Is(err, req.Name) {
 		return client.IgnoreNotFound(err)
 	}
 	apiVersion, kind := c.owner.ToAPIVersionAndKind()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -124,7 +125,7 @@ func (t *tombs) put(ctx context.Context, owner mcowner.Reference) error {
 func (t *tombs) putWithin(ctx context.Context, owner mcowner.Reference, room int) error {
 	cm, err := t.get(ctx, t.place(owner))
 	there := err == nil
-	if err != nil && !remote.IsNotThere(err, t.place(owner)) {
+	if err != nil && !notfound.Is(err, t.place(owner)) {
 		return t.failed(owner, err)
 	}
 	before := cm.DeepCopy()
@@ -169,7 +170,7 @@ func (t *tombs) failed(owner mcowner.Reference, err error) error {
 // has reports whether the dependents of an owner that is gone are to stay.
 func (t *tombs) has(ctx context.Context, gone mcowner.Reference) (bool, error) {
 	cm, err := t.get(ctx, t.place(gone))
-	if remote.IsNotThere(err, t.place(gone)) || errors.Is(err, errNoNamespace) {
+	if notfound.Is(err, t.place(gone)) || errors.Is(err, errNoNamespace) {
 		return false, nil // nothing was ever noted
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 )
@@ -50,7 +51,7 @@ func TakeAway(
 	} else {
 		err = writer.Patch(ctx, released, client.MergeFromWithOptions(meta, client.MergeFromWithOptimisticLock{}))
 	}
-	if err != nil && !IsNotThere(err, obj.GetName()) { // nor is it gone where its version is not served any more
+	if err != nil && !notfound.Is(err, obj.GetName()) { // nor is it gone where its version is not served any more
 		return deleted, removing(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
 	}
 	return deleted, nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
@@ -63,7 +64,7 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 		defer cancel()
 		err := home.Cluster.GetAPIReader().Get(ctx, owner.NamespacedName(), obj)
 		switch {
-		case remote.IsNotThere(err, owner.Name):
+		case notfound.Is(err, owner.Name):
 			found.why = "its owner is gone"
 		case err != nil:
 			return err

@@ -1,4 +1,4 @@
-package remote
+package notfound
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestOnlyTheAPIServersWordProvesThatAnOwnerIsGone(t *testing.T) {
+func TestOnlyTheAPIServersWordProvesThatAnObjectIsNotThere(t *testing.T) {
 	t.Parallel()
 	pods := schema.GroupResource{Resource: "pods"}
 	cases := map[string]struct {
@@ -33,8 +33,11 @@ func TestOnlyTheAPIServersWordProvesThatAnOwnerIsGone(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := IsNotThere(tc.err, "a"); got != tc.want {
-				t.Errorf("IsNotThere(%v) = %v, want %v", tc.err, got, tc.want)
+			if got := Is(tc.err, "a"); got != tc.want {
+				t.Errorf("Is(%v) = %v, want %v", tc.err, got, tc.want)
+			}
+			if got := Ignore(tc.err, "a"); tc.want && got != nil || !tc.want && !errors.Is(got, tc.err) {
+				t.Errorf("Ignore(%v) = %v", tc.err, got)
 			}
 		})
 	}
