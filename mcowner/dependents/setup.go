@@ -3,6 +3,7 @@ package dependents
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -95,16 +96,17 @@ func retries[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](100*time.Millisecond, mostPause)
 }
 
-// namespaceOfState returns the namespace of the local cluster in which something can be noted.
-func (c config) namespaceOfState() (string, error) {
+// namespaceOfState returns the namespace of the local cluster in which something can be noted: that of the program is in the file. The error
+// wraps errNoNamespace if nothing says it.
+func (c config) namespaceOfState(file string) (string, error) {
 	if c.stateNamespace != "" {
 		return c.stateNamespace, nil
 	}
-	namespace, err := inpod.Namespace(inpod.NamespaceFile)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", errNoNamespace, err)
+	namespace, err := inpod.Namespace(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", errNoNamespace, err)
 	}
-	return namespace, nil
+	return namespace, err
 }
 
 // workerOptions are those of the controller that does the work.
@@ -172,7 +174,8 @@ func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
 	c.deletions.mayLeave, c.deletions.isOthers = c.mayLeave, c.access.IsOthers
 	c.watches.placing, c.watches.isOthers = c.placing, c.access.IsOthers
 	c.watches.elsewhere = newVisitWatches(c)
-	c.tombs = &tombs{access: c.access, client: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: cfg.namespaceOfState, name: cfg.name + "." + cfg.fleet}
+	c.tombs = &tombs{access: c.access, client: mgr.GetClient(), reader: mgr.GetAPIReader(), name: cfg.name + "." + cfg.fleet}
+	c.tombs.namespace = func() (string, error) { return cfg.namespaceOfState(inpod.NamespaceFile) }
 	if c.collector, err = c.newCollector(); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -125,6 +126,32 @@ func TestAGatewayThatFindsNothingProvesNothing(t *testing.T) {
 	}
 	if err := ts.put(t.Context(), ownerNamed("a")); !apierrors.IsNotFound(err) {
 		t.Errorf("it is noted: %v", err)
+	}
+}
+
+// TestANamespaceThatCannotBeReadNowProvesNothing: something may be noted in it. Where no file says it, nothing can be.
+func TestANamespaceThatCannotBeReadNowProvesNothing(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	folder := t.TempDir()
+	for name, tc := range map[string]struct {
+		file    string
+		unknown bool
+	}{
+		"there is no file":       {file: filepath.Join(folder, "namespace")},
+		"the file is unreadable": {file: folder, unknown: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAccounting(t, config{}, &plan{mode: finishing, propagation: metav1.DeletePropagationOrphan})
+			a.mustOpen(t)
+			a.engine.tombs = (&shelf{}).tombs()
+			a.engine.tombs.namespace = func() (string, error) { return config{}.namespaceOfState(tc.file) }
+			if is, err := a.engine.isToStay(t.Context(), ownerNamed("a")); is || (err != nil) != tc.unknown {
+				t.Errorf("the dependents of an owner that is gone are to stay: %t, %v", is, err)
+			}
+			if held, err := a.hold(t.Context()); held != tc.unknown || held != (err != nil) {
+				t.Errorf("one that was orphaned is held: %t, %v", held, err)
+			}
+		})
 	}
 }
 
