@@ -11,9 +11,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -150,7 +150,7 @@ func (a *accounting) unkept(ctx context.Context, err error) (reconcile.Result, e
 			return reconcile.Result{RequeueAfter: pause}, nil
 		}
 	}
-	return reconcile.Result{}, a.unnoted(client.IgnoreNotFound(err))
+	return reconcile.Result{}, a.unnoted(notfound.Ignore(err, a.o.req.Name))
 }
 
 // unnoted tells of an error that keeps the record from being read or stored.

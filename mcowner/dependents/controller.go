@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
@@ -56,7 +57,7 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (_ reco
 	inside := c.access.Within(c.cfg.ownersIn, req.ClusterName)
 	owner, err := c.readOwner(ctx, home, req, inside)
 	switch {
-	case apierrors.IsNotFound(err):
+	case notfound.Is(err, req.Name):
 		return reconcile.Result{}, c.gone(ctx, req)
 	case !inside && c.ledger.get(req) == nil && (apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
 		return reconcile.Result{}, nil // anybody who may write a reference can bring a request here

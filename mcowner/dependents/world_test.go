@@ -392,6 +392,8 @@ type power struct {
 	tap atomic.Pointer[func(*http.Request) (answered func())]
 	// refused is a method, a host, and the end of a path there: what gets no further.
 	refused atomic.Pointer[[3]string]
+	// page reports whether a request is answered with a page, as a gateway does that knows no way to the cluster. It may be nil.
+	page atomic.Pointer[func(*http.Request) bool]
 }
 
 func newPower() *power {
@@ -432,6 +434,12 @@ func (p powered) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if r := p.refused.Load(); r != nil && req.Method == r[0] && req.URL.Host == r[1] && strings.HasSuffix(req.URL.Path, r[2]) {
 		return nil, errors.New("refused by the test")
+	}
+	if page := p.page.Load(); page != nil && (*page)(req) {
+		return &http.Response{
+			StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}}, Request: req,
+			Body: io.NopCloser(strings.NewReader("404 page not found\n")),
+		}, nil
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	context.AfterFunc(p.ctx, func() { cancel(errNoPower) })
