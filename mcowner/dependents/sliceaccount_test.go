@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/workqueue"
@@ -258,6 +260,51 @@ type cacheOfAll struct{ cache.Cache }
 // Get implements cache.Cache.
 func (cacheOfAll) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return nil
+}
+
+// misled is a cluster whose cache has no owner, and of whose API server a gateway says that it has no such page.
+type misled struct {
+	cluster.Cluster
+
+	serves bool // the kind of owners
+}
+
+// GetCache implements cluster.Cluster.
+func (misled) GetCache() cache.Cache { return emptyCache{} }
+
+// GetAPIReader implements cluster.Cluster.
+func (misled) GetAPIReader() client.Reader { return gateway{} }
+
+// GetRESTMapper implements cluster.Cluster.
+func (m misled) GetRESTMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	if m.serves {
+		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	}
+	return mapper
+}
+
+type emptyCache struct{ cache.Cache }
+
+// Get implements cache.Cache.
+func (emptyCache) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(configMaps, key.Name)
+}
+
+// TestSlicesAreLookedAtAgainAfterAPage: it does not say that their owner is gone. Where the kind of owners is not served, nobody can.
+func TestSlicesAreLookedAtAgainAfterAPage(t *testing.T) {
+	t.Parallel()
+	for name, serves := range map[string]bool{"the kind of owners is served": true, "it is not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{slices: &Slices{}, newOwner: func() client.Object { return &corev1.ConfigMap{} }}, &plan{})
+			a.engine.owner = remote.Untyped(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+			err := a.engine.discard(t.Context(), remote.Session{Cluster: misled{serves: serves}}, requestOf("", a.o.plan.owner))
+			if again := err != nil; again != serves {
+				t.Errorf("they are looked at again: %t, %v", again, err)
+			}
+		})
+	}
 }
 
 // TestSlicesOfAnOwnerThatIsThereCostNoRequest, as they do for all owners when the program begins.

@@ -90,14 +90,17 @@ func (c *engine) discard(ctx context.Context, home remote.Session, req mcreconci
 	if c.cfg.slices == nil || !c.access.Within(c.cfg.ownersIn, req.ClusterName) {
 		return nil
 	}
-	if _, err := c.getOwner(ctx, home, req, true); !apierrors.IsNotFound(err) {
+	if _, err := c.getOwner(ctx, home, req, true); !notfound.Is(err, req.Name) {
 		return err
 	}
 	ctx, cancel := c.access.Bound(ctx)
 	defer cancel()
 	err := home.Cluster.GetAPIReader().Get(ctx, req.NamespacedName, c.owner.NewMetadata())
+	if apierrors.IsNotFound(err) && !notfound.Is(err, req.Name) && c.owner.IsUnserved(home) {
+		return nil
+	}
 	if !notfound.Is(err, req.Name) {
-		return client.IgnoreNotFound(err)
+		return err
 	}
 	apiVersion, kind := c.owner.ToAPIVersionAndKind()
 	ref := mcowner.Reference{

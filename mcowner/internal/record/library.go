@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -231,7 +232,7 @@ func remove(ctx context.Context, to client.Client, s *unstructured.Unstructured)
 		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, uid)
 		err = to.Patch(ctx, s, client.RawPatch(types.MergePatchType, patch))
 	}
-	if client.IgnoreNotFound(err) != nil {
+	if notfound.Ignore(err, s.GetName()) != nil {
 		return fmt.Errorf("removing slice %s: %w", s.GetName(), outdated(err))
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -341,6 +342,23 @@ func TestASliceThatIsGoneIsNoOwnerThatIsGone(t *testing.T) {
 	}
 	if _, err := book.Write(t.Context(), s, layout, "test"); !errors.Is(err, ErrOutdated) || apierrors.IsNotFound(err) {
 		t.Errorf("writing it returned %v, want that it is to be read again", err)
+	}
+}
+
+// misled is a client of which a gateway says at each deletion that there is no such page.
+type misled struct{ client.Client }
+
+// Delete implements client.Client.
+func (misled) Delete(_ context.Context, obj client.Object, _ ...client.DeleteOption) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "delete", schema.GroupResource{Resource: "dependentslices"}, obj.GetName(), "404 page not found", 0, true)
+}
+
+// TestASliceOfWhichAGatewayHasAPageIsNotRemoved: nothing would look for it again.
+func TestASliceOfWhichAGatewayHasAPageIsNotRemoved(t *testing.T) {
+	t.Parallel()
+	book := NewBook(someOwner(), "ns")
+	if err := remove(t.Context(), misled{}, book.empty(0, page{uid: "1"})); !errors.Is(err, ErrOutdated) {
+		t.Errorf("removing it returned %v, want that it is to be read again", err)
 	}
 }
 
