@@ -3,6 +3,7 @@ package dependents
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -78,6 +79,7 @@ type immutable struct {
 	client.Client
 
 	deleted bool
+	refused error // what a deletion runs into
 }
 
 // Apply implements client.Client.
@@ -93,8 +95,8 @@ func (*immutable) Create(context.Context, client.Object, ...client.CreateOption)
 
 // Delete implements client.Client.
 func (c *immutable) Delete(context.Context, client.Object, ...client.DeleteOption) error {
-	c.deleted = true
-	return nil
+	c.deleted = c.refused == nil
+	return c.refused
 }
 
 // TestWhatOthersHaveReplacedIsCreatedAnewInAHaltedRollout: it was rolled out before. What is new waits, and what is there stays.
@@ -127,6 +129,32 @@ func TestWhatOthersHaveReplacedIsCreatedAnewInAHaltedRollout(t *testing.T) {
 			}
 			if _, _, err := p.create(t.Context(), w, desiring(t, "1")); errors.Is(err, ErrWaiting) == tc.anew || (err == nil) != tc.anew {
 				t.Errorf("its creation ends with %v", err)
+			}
+		})
+	}
+}
+
+// TestWhatGetsAPageIsNotTakenForDeleted to be created anew: a gateway may have answered.
+func TestWhatGetsAPageIsNotTakenForDeleted(t *testing.T) {
+	t.Parallel()
+	page := apierrors.NewGenericServerResponse(http.StatusNotFound, "delete", configMaps, "a-copy", "404 page not found", 0, true)
+	for name, tc := range map[string]struct {
+		refused error
+		deleted bool
+	}{
+		"it is gone":        {apierrors.NewNotFound(configMaps, "a-copy"), true},
+		"a gateway answers": {page, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := placing()
+			p.writer, p.o, p.engine.access.Timeout = &immutable{refused: tc.refused}, newOwnerState(mcreconcile.Request{}, ""), time.Minute
+			w := wanted{kind: remote.Untyped(corev1.SchemeGroupVersion.WithKind("ConfigMap")), Policy: Policy{Immutable: Recreate}}
+			there := owned(t, ownerNamed("a"))
+			there.Name = "a-copy"
+			err := p.recreate(t.Context(), w, there, desiring(t, "1"), errors.New("it cannot be changed"))
+			if deleted := len(p.o.events) > 0; deleted != tc.deleted || errors.Is(err, errGoing) != tc.deleted {
+				t.Errorf("it is deleted: %t, %v", deleted, err)
 			}
 		})
 	}

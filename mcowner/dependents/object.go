@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
@@ -232,7 +233,7 @@ func (p *placement) recreate(ctx context.Context, w wanted, existing client.Obje
 	err = p.writer.Delete(ctx, existing, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{
 		UID: new(existing.GetUID()), ResourceVersion: new(existing.GetResourceVersion()),
 	})
-	if err = client.IgnoreNotFound(err); err != nil {
+	if err = notfound.Ignore(err, existing.GetName()); err != nil {
 		return fmt.Errorf("deleting %s of %s, to create it anew: %w", w.kind.Describe(existing), p.at, err)
 	}
 	desired, unsealed := sealed(config)
