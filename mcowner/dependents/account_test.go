@@ -52,7 +52,10 @@ func newAccounting(t *testing.T, cfg config, p *plan, sites ...mcreconcile.Clust
 	}
 	testKeys.Write(owner, r, true)
 	p.owner, p.ref = owner, mcowner.Reference{UID: "1"}
-	c := &engine{cfg: cfg, keys: testKeys, ledger: newLedger(), access: remote.NewAccess(mgr, "test", time.Second, true), works: &feed[work]{}}
+	c := &engine{
+		cfg: cfg, keys: testKeys, ledger: newLedger(), access: remote.NewAccess(mgr, "test", time.Second, true), works: &feed[work]{},
+		owner: remote.Untyped(corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+	}
 	c.deletions, c.collector = &deletions{}, &sweep.Sweeper{}
 	o := c.ledger.of(mcreconcile.Request{}, "1")
 	c.ledger.replan(o, p, testKeys)
@@ -732,6 +735,39 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 			a.engine.deletions.predicate(mcreconcile.LocalCluster, home).Delete(event.DeleteEvent{Object: owner})
 			if settled := len(a.engine.deletions.seen) == 0; settled != (tc.plan.mode == finishing && !tc.known) {
 				t.Errorf("how it was deleted matters no more: %t", settled)
+			}
+		})
+	}
+}
+
+// TestAStatusThatGetsAPageIsWrittenAgain unless the API server says that the kind has none: a gateway may have answered.
+func TestAStatusThatGetsAPageIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		has, away bool
+		again     bool
+		events    []string
+	}{
+		"the kind has no status":  {events: []string{EventFailed}},
+		"it has":                  {has: true, again: true},
+		"a gateway answers still": {away: true, again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{
+				newOwner: func() client.Object { return &corev1.ConfigMap{} },
+				status: func(_ context.Context, owner client.Object, _ []Result) error {
+					owner.SetLabels(map[string]string{"status": "new"})
+					return nil
+				},
+			}, &plan{})
+			home := a.hears(t)
+			home.hasStatus, home.away = tc.has, tc.away
+			if _, err := a.engine.account(t.Context(), a.o, remote.Session{Cluster: home}); (err != nil) != tc.again {
+				t.Errorf("the account ends with %v", err)
+			}
+			if !slices.Equal(home.reasons, tc.events) {
+				t.Errorf("the events are %q, want %q", home.reasons, tc.events)
 			}
 		})
 	}

@@ -2,7 +2,10 @@ package dependents
 
 import (
 	"context"
+	"encoding/json"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strconv"
@@ -17,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -97,12 +101,14 @@ func TestAnOwnerWaitsSinceItAskedForSomethingElse(t *testing.T) {
 type apiServer struct {
 	cluster.Cluster
 	client.Client
-	t       *testing.T
-	site    record.Site
-	mu      sync.Mutex // guards what follows
-	owner   *corev1.ConfigMap
-	created bool // there may be dependents
-	meant   int  // how often it was
+	t         *testing.T
+	site      record.Site
+	hasStatus bool       // its kind of owners has
+	away      bool       // a gateway answers what is asked of kinds
+	mu        sync.Mutex // guards what follows
+	owner     *corev1.ConfigMap
+	created   bool // there may be dependents
+	meant     int  // how often it was
 }
 
 // GetClient implements cluster.Cluster.
@@ -123,8 +129,30 @@ func (*apiServer) Status() client.SubResourceWriter { return noStatus{} }
 type noStatus struct{ client.SubResourceWriter }
 
 // Patch implements client.SubResourceWriter.
-func (noStatus) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
+func (noStatus) Patch(_ context.Context, owner client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", configMaps, owner.GetName(), "404 page not found", 0, true)
+}
+
+// GetConfig implements cluster.Cluster.
+func (*apiServer) GetConfig() *rest.Config { return &rest.Config{Host: "https://127.0.0.1:1"} }
+
+// GetHTTPClient implements cluster.Cluster.
+func (s *apiServer) GetHTTPClient() *http.Client { return &http.Client{Transport: s} }
+
+// RoundTrip implements http.RoundTripper: it says which resources there are of the core group.
+func (s *apiServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	list := metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap"}}}
+	if s.hasStatus {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: "configmaps/status", Kind: "ConfigMap"})
+	}
+	answer := httptest.NewRecorder()
+	if req.URL.Path != "/api/v1" || s.away {
+		http.NotFound(answer, req)
+		return answer.Result(), nil
+	}
+	answer.Header().Set("Content-Type", "application/json")
+	err := json.NewEncoder(answer).Encode(list)
+	return answer.Result(), err
 }
 
 // Patch implements client.Client.

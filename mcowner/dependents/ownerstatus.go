@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 )
@@ -89,8 +91,11 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	if answered(changed, err) {
 		a.engine.owners.add(a.o.req)
 	}
-	if apierrors.IsNotFound(err) {
-		a.noStatus(ctx, err)
+	if notfound.Is(err, owner.GetName()) {
+		return nil
+	}
+	if apierrors.IsNotFound(err) && lacksStatus(ctx, a.home.Cluster, a.engine.owner.GroupVersionKind) {
+		a.o.tellStatus(fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, err)) // no attempt would help, and the rest goes on
 		return nil
 	}
 	if err != nil {
@@ -113,29 +118,24 @@ func (c config) checkStatus(mgr mcmanager.Manager, kind schema.GroupVersionKind)
 	if c.status == nil || !untyped && !typed || !c.ownersIn.Local && mgr.GetProvider() != nil {
 		return nil
 	}
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return err
+	if !lacksStatus(context.Background(), mgr, kind) { // what is in the way shows when the manager starts, and the kind may be installed after that
+		return nil
 	}
-	list, err := d.ServerResourcesForGroupVersion(kind.GroupVersion().String())
+	return fmt.Errorf("the field Status is set, and in the local cluster owners are %s: %w", kind, errNoStatus)
+}
+
+// lacksStatus reports whether an API server says that it serves a kind, and that without a status subresource.
+func lacksStatus(ctx context.Context, at cluster.Cluster, kind schema.GroupVersionKind) bool {
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(at.GetConfig(), at.GetHTTPClient())
+	if err != nil {
+		return false
+	}
+	list, err := d.ServerResourcesForGroupVersionWithContext(ctx, kind.GroupVersion().String())
 	is := func(subresource bool) func(metav1.APIResource) bool {
 		return func(r metav1.APIResource) bool {
 			resource, status := strings.CutSuffix(r.Name, "/status")
 			return r.Kind == kind.Kind && status == subresource && !strings.Contains(resource, "/")
 		}
 	}
-	if err != nil || !slices.ContainsFunc(list.APIResources, is(false)) || slices.ContainsFunc(list.APIResources, is(true)) {
-		return nil //nolint:nilerr // what is in the way shows when the manager starts, and the kind may be installed after that
-	}
-	return fmt.Errorf("the field Status is set, and in the local cluster owners are %s: %w", kind, errNoStatus)
-}
-
-// noStatus tells of a status that was not found, if its owner is there. It is no error of the account: no attempt would help, and the
-// rest of the account goes on.
-func (a *accounting) noStatus(ctx context.Context, why error) {
-	there := a.engine.cfg.newOwner()
-	err := a.home.Cluster.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(a.plan.owner), there)
-	if err == nil && there.GetUID() == a.plan.owner.GetUID() {
-		a.o.tellStatus(fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, why))
-	} // else it is gone, or its cluster is
+	return err == nil && slices.ContainsFunc(list.APIResources, is(false)) && !slices.ContainsFunc(list.APIResources, is(true))
 }
