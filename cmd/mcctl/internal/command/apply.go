@@ -20,6 +20,7 @@ import (
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 )
 
 const fieldManager = client.FieldOwner("mcctl")
@@ -131,7 +132,7 @@ func (r *reached) apply(ctx context.Context, obj client.Object, mark mark, dryRu
 	before.SetGroupVersionKind(desired.GroupVersionKind())
 	err = r.Get(ctx, client.ObjectKeyFromObject(desired), before)
 	exists := err == nil
-	if err != nil && !apierrors.IsNotFound(err) {
+	if notfound.Ignore(err, desired.GetName()) != nil {
 		return "", r.failed("read", desired, err)
 	}
 	if exists && leftAlone(obj, before, mark) {

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 )
 
 // applyWhole applies objects to a side that takes them, as far as dry runs have told. In a namespace that is not there yet these tell nothing, so
@@ -82,7 +84,7 @@ func (r *reached) removeUnused(ctx context.Context, namespace client.Object) err
 		return fmt.Errorf("%s stays, since %s is in it", describe(namespace), others)
 	}
 	uid := namespace.GetUID()
-	if err := r.Delete(ctx, namespace, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+	if err := r.Delete(ctx, namespace, client.Preconditions{UID: &uid}); notfound.Ignore(err, namespace.GetName()) != nil {
 		return fmt.Errorf("%s stays: %w", describe(namespace), r.failed("delete", namespace, err))
 	}
 	return nil

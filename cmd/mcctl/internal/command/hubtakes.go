@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 )
 
 // hubTakes makes sure that the hub takes what the plan has for it: by then the member has all that it needs. It writes nothing.
@@ -34,7 +34,7 @@ func (p joinPlan) secret(ctx context.Context, hub *reached) (*corev1.Secret, err
 	wanted := membership.MinterSecret(p.target, p.rights.Account, "")
 	found := &corev1.Secret{}
 	err := hub.Get(ctx, client.ObjectKeyFromObject(wanted), found)
-	if apierrors.IsNotFound(err) {
+	if notfound.Is(err, wanted.Name) {
 		return wanted, nil
 	}
 	if err != nil {

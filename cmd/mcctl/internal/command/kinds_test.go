@@ -10,14 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestANamespaceStaysInWhichOthersHaveSomethingWhateverItsKindIsCalled(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	if r := s.join(t); r.code != 0 {
-		t.Fatalf("join: %+v", r)
-	}
-	c := s.Members[0].Client()
-	crd := &unstructured.Unstructured{Object: map[string]any{
+// leasesOfEstates is the CustomResourceDefinition of a kind that is called as one of Kubernetes' own.
+func leasesOfEstates() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "leases.estate.example.com"},
 		"spec": map[string]any{
 			"group": "estate.example.com", "scope": "Namespaced",
@@ -27,7 +22,16 @@ func TestANamespaceStaysInWhichOthersHaveSomethingWhateverItsKindIsCalled(t *tes
 			}},
 		},
 	}}
-	if err := c.Create(t.Context(), crd); err != nil {
+}
+
+func TestANamespaceStaysInWhichOthersHaveSomethingWhateverItsKindIsCalled(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if r := s.join(t); r.code != 0 {
+		t.Fatalf("join: %+v", r)
+	}
+	c := s.Members[0].Client()
+	if err := c.Create(t.Context(), leasesOfEstates()); err != nil {
 		t.Fatal(err)
 	}
 	house := &unstructured.Unstructured{Object: map[string]any{

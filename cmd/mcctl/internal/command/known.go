@@ -15,6 +15,7 @@ import (
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	membersv1alpha1 "github.com/fleet-runtime/fleet-runtime/members/v1alpha1"
 )
 
@@ -135,7 +136,7 @@ func (r *reached) have(ctx context.Context, obj client.Object) (bool, error) {
 	case err == nil:
 		obj.GetObjectKind().SetGroupVersionKind(what.GetObjectKind().GroupVersionKind())
 		return true, nil
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+	case notfound.Is(err, what.GetName()), meta.IsNoMatchError(err):
 		return false, nil
 	default:
 		return false, r.failed("read", what, err)
@@ -155,7 +156,7 @@ func (l leases) stale(ctx context.Context, hub client.Reader, m *membersv1alpha1
 	if !asked {
 		lease := &coordinationv1.Lease{}
 		err := hub.Get(ctx, client.ObjectKey{Namespace: m.Status.Lease.Namespace, Name: m.Status.Lease.Name}, lease)
-		held = err != nil && !apierrors.IsNotFound(err) || err == nil && !lapsed(lease, time.Now())
+		held = err != nil && !notfound.Is(err, m.Status.Lease.Name) || err == nil && !lapsed(lease, time.Now())
 		l[*m.Status.Lease] = held
 	}
 	return !held

@@ -18,6 +18,7 @@ import (
 
 	accessv1alpha1 "github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/providers/objects"
 )
 
@@ -317,14 +318,14 @@ func (l *leave) release(ctx context.Context, hub *reached, had leaving) error {
 		return err
 	}
 	precondition := client.Preconditions{UID: &before.UID}
-	if err := hub.Delete(ctx, access, precondition); client.IgnoreNotFound(err) != nil {
+	if err := hub.Delete(ctx, access, precondition); notfound.Ignore(err, before.Name) != nil {
 		return hub.failed("delete", before, err)
 	}
 	seen, unread := false, error(nil)
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, l.timeout, true, func(ctx context.Context) (bool, error) {
 		err := hub.Get(ctx, client.ObjectKeyFromObject(before), access)
 		seen, unread = seen || err == nil, err // the hub may be slow, or away for a moment
-		return apierrors.IsNotFound(err) || err == nil && access.UID != before.UID, nil
+		return notfound.Is(err, before.Name) || err == nil && access.UID != before.UID, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) && !seen {
 		return fmt.Errorf("whether the controllers have let go of the member is not known after %s: %w", l.timeout, hub.failed("read", before, unread))
@@ -355,7 +356,7 @@ func (l *leave) choose(ctx context.Context, hub *reached, access *accessv1alpha1
 		conflict := hub.Patch(ctx, access, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldManager)
 		if apierrors.IsConflict(conflict) {
 			if err := hub.Get(ctx, client.ObjectKeyFromObject(before), access); err != nil {
-				return client.IgnoreNotFound(err)
+				return notfound.Ignore(err, before.Name)
 			}
 		}
 		if conflict != nil {

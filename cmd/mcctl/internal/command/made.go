@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 )
 
@@ -80,7 +82,7 @@ func (r *reached) removeOne(ctx context.Context, obj client.Object) (string, err
 	if isNamespace && apierrors.IsForbidden(err) {
 		return "kept, since you may not delete it", nil
 	}
-	if client.IgnoreNotFound(err) != nil {
+	if notfound.Ignore(err, obj.GetName()) != nil {
 		return "", r.failed("delete", obj, err)
 	}
 	return "deleted", nil
@@ -121,6 +123,9 @@ func (r *reached) inhabited(ctx context.Context, namespace string, goes map[type
 	}
 	for _, kind := range kinds {
 		name, err := r.first(ctx, kind, namespace, goes)
+		if (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)) && r.lacks(kind) {
+			continue
+		}
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("%w: %w", errMayNotLook, err)
 		}
@@ -134,6 +139,12 @@ func (r *reached) inhabited(ctx context.Context, namespace string, goes map[type
 	return "", nil
 }
 
+// lacks reports whether a cluster says that it has no such kind, which it had a moment ago.
+func (r *reached) lacks(kind schema.GroupVersionKind) bool {
+	kinds, err := namespaced(r.config)
+	return err == nil && !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
+}
+
 // first returns the name of an object of a kind in a namespace that stays and that Kubernetes has not put there itself, or an empty one.
 func (r *reached) first(ctx context.Context, kind schema.GroupVersionKind, namespace string, goes map[types.UID]bool) (name string, err error) {
 	const page = 200
@@ -144,7 +155,7 @@ func (r *reached) first(ctx context.Context, kind schema.GroupVersionKind, names
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
 		err := r.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(next))
-		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err) {
+		if apierrors.IsMethodNotSupported(err) {
 			return "", nil
 		}
 		if err != nil {

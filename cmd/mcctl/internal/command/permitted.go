@@ -17,6 +17,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/access/rights"
 	"github.com/fleet-runtime/fleet-runtime/cmd/mcctl/internal/membership"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 )
 
 // permitted makes sure that the caller may make all of a plan, so that nothing stays half made. It writes nothing.
@@ -96,7 +97,7 @@ func (r *reached) unclaimed(ctx context.Context, objects []client.Object, mark m
 	for _, obj := range objects {
 		found := &metav1.PartialObjectMetadata{}
 		found.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
-		if err := r.Get(ctx, client.ObjectKeyFromObject(obj), found); client.IgnoreNotFound(err) != nil {
+		if err := r.Get(ctx, client.ObjectKeyFromObject(obj), found); notfound.Ignore(err, obj.GetName()) != nil {
 			return r.failed("read", obj, err)
 		}
 		if found.Labels[bootstrapLabel] != "" {
