@@ -85,6 +85,9 @@ type namespacedKind struct {
 	listed bool // it can be
 }
 
+// errNoCore says that a cluster has not named Kubernetes' own kinds: the client takes a page of 404 for none.
+var errNoCore = errors.New("asking for the kinds that there may be: the API server does not name those of the core API")
+
 // namespacedKinds asks what there may be in a namespace: what can be created by a request, and stays.
 func namespacedKinds(ctx context.Context, a *Access, at Session) ([]namespacedKind, error) {
 	ctx, cancel := a.Bound(ctx)
@@ -96,6 +99,9 @@ func namespacedKinds(ctx context.Context, a *Access, at Session) ([]namespacedKi
 	lists, err := d.ServerPreferredNamespacedResourcesWithContext(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the kinds that there may be: %w", err)
+	}
+	if !slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == "v1" }) {
+		return nil, errNoCore
 	}
 	var kinds []namespacedKind
 	for _, list := range lists {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -82,6 +83,53 @@ func TestEachListOfANamespaceWaitsForTheLimit(t *testing.T) {
 	}
 	if n := lists.Load(); n < 10 || n != waits.Load() || hurried.Load() != 0 {
 		t.Errorf("%d lists waited %d times, %d of them not before they were sent", n, waits.Load(), hurried.Load())
+	}
+}
+
+// misled answers in the place of a cluster with a page, as a gateway does that knows no way to it.
+type misled struct {
+	http.RoundTripper
+
+	path string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (m misled) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Path != m.path {
+		return m.RoundTripper.RoundTrip(req)
+	}
+	answer := httptest.NewRecorder()
+	http.NotFound(answer, req)
+	return answer.Result(), nil
+}
+
+// TestANamespaceOfWhichAGatewayHidesTheKindsIsNotEmpty: discovery takes a page for a cluster without Kubernetes' own kinds.
+func TestANamespaceOfWhichAGatewayHidesTheKindsIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
+	}}
+	if err := cp.Client().Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "theirs"}}
+	if err := cp.Client().Create(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+	for name, path := range map[string]string{"their list": "/api/v1/namespaces/" + ns.Name + "/configmaps", "their kinds": "/api"} {
+		cfg := cp.Config()
+		cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return misled{through, path} })
+		member, err := cluster.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := Session{ID: mcowner.ByName("member"), Cluster: member}
+		deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
+		if deleted {
+			t.Errorf("%s: the namespace is deleted, %v", name, err)
+		}
 	}
 }
 
