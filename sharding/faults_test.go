@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 )
@@ -21,12 +22,13 @@ type faults struct {
 type fault int
 
 const (
-	pass   fault = iota
-	refuse       // it fails at once, and is not sent
-	freeze       // it is sent once the faults are over, if it is waited for so long; watches stand still
-	lose         // it is sent, and the answer is lost
-	forbid       // the server refuses it
-	delay        // as freeze, but it is sent even if nobody waits for it any more
+	pass    fault = iota
+	refuse        // it fails at once, and is not sent
+	freeze        // it is sent once the faults are over, if it is waited for so long; watches stand still
+	lose          // it is sent, and the answer is lost
+	forbid        // the server refuses it
+	mislead       // a gateway answers that it has no such page
+	delay         // as freeze, but it is sent even if nobody waits for it any more
 )
 
 var errRefused = errors.New("the test refuses connections")
@@ -80,6 +82,10 @@ func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, errRefused
 		case forbid:
 			return forbidden(req), nil
+		case mislead:
+			answer := httptest.NewRecorder()
+			http.NotFound(answer, req)
+			return answer.Result(), nil
 		case freeze:
 			select {
 			case <-freed:

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
 )
 
@@ -41,7 +42,7 @@ func (t *turn) isDead(ctx context.Context, session string) (bool, error) {
 	if verdict == protocol.Bury && p.gone && t.was.Has(session) { // as the watch says
 		lease, err := t.get(ctx, t.opts.leaseName(session))
 		switch {
-		case apierrors.IsNotFound(err):
+		case notfound.Is(err, t.opts.leaseName(session)):
 			return true, nil
 		case err != nil:
 			return false, fmt.Errorf("finding out whether the session %s is there: %w", session, err)
@@ -87,7 +88,7 @@ func (t *turn) fence(ctx context.Context, session string, p *peer) (bool, error)
 			t.look(0)
 			t.heardOf(session, lease)
 			return false, nil
-		} else if apierrors.IsNotFound(getErr) {
+		} else if notfound.Is(getErr, p.lease.Name) {
 			return true, nil
 		}
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
@@ -180,7 +181,7 @@ func (s *session) read(ctx context.Context) (*coordinationv1.Lease, error) {
 		return s.line.Get(ctx, s.described.Name, metav1.GetOptions{})
 	})
 	switch {
-	case s.lease != nil && (apierrors.IsNotFound(err) || err == nil && lease.UID != s.lease.UID):
+	case s.lease != nil && (notfound.Is(err, s.described.Name) || err == nil && lease.UID != s.lease.UID):
 		s.lose(fmt.Errorf("the session %s was lost: its Lease is gone, as other replicas have fenced it while it was silent, or as it was deleted", s.name))
 	case err == nil && holderOf(lease) != s.name:
 		s.lose(fmt.Errorf("the session %s was lost: another replica has fenced it while it was silent", s.name))
@@ -233,7 +234,7 @@ func (s *session) end(ctx context.Context) error {
 	_, err := ask(ctx, s.line, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.line.Delete(ctx, s.described.Name, options)
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if notfound.Ignore(err, s.described.Name) != nil {
 		return fmt.Errorf("deleting the session %s: %w", s.described.Name, err)
 	}
 	return nil

@@ -17,6 +17,13 @@ import (
 // opened returns a session whose Lease is there, and what stands before its API server. Nothing renews it but the test.
 func opened(t *testing.T) (*session, *faults, line) {
 	t.Helper()
+	r, s, f := openedBy(t)
+	return s, f, r.hub.writing
+}
+
+// openedBy is opened with the replica whose session it is.
+func openedBy(t *testing.T) (*Replica, *session, *faults) {
+	t.Helper()
 	cp := pool.Share(t, mctest.Options{})
 	config := cp.Config()
 	f := &faults{}
@@ -34,7 +41,7 @@ func opened(t *testing.T) (*session, *faults, line) {
 	if err := s.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s, f, r.hub.writing
+	return r, s, f
 }
 
 // patient gives a session all the time that there is, so that a busy machine is not taken for an API server that is silent.

@@ -8,8 +8,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/sharding/internal/protocol"
 )
 
@@ -21,10 +21,10 @@ func (r *Replica) knowTable(ctx context.Context, s *session) error {
 	}
 	lease, err := r.get(ctx, r.opts.tableName())
 	switch {
-	case apierrors.IsNotFound(err) && s != nil:
+	case notfound.Is(err, r.opts.tableName()) && s != nil:
 		r.dropTable(s)
 		return nil
-	case apierrors.IsNotFound(err):
+	case notfound.Is(err, r.opts.tableName()):
 		r.dropTable(nil)
 		lease, err = r.createTable(ctx)
 	case err == nil && known != nil && known.isReplacedBy(lease):
@@ -148,7 +148,7 @@ func (r *Replica) deleteTable(ctx context.Context, lease *coordinationv1.Lease) 
 			Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
 		})
 	})
-	return client.IgnoreNotFound(err)
+	return notfound.Ignore(err, lease.Name)
 }
 
 // createTable creates a table that is newer than all that this replica has seen.
