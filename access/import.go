@@ -16,6 +16,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/access/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/internal/jwt"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 )
 
@@ -245,7 +246,7 @@ func (r *importer) remove(ctx context.Context, i *v1alpha1.ServiceAccountImport,
 		return err
 	}
 	err = r.hub.core.Secrets(i.Namespace).Delete(quiet(ctx), name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(secret.UID))})
-	if client.IgnoreNotFound(err) != nil {
+	if notfound.Ignore(err, name) != nil {
 		return fromHub("deleted", i.Namespace, name, err)
 	}
 	return nil
@@ -254,7 +255,7 @@ func (r *importer) remove(ctx context.Context, i *v1alpha1.ServiceAccountImport,
 // secretOf reads a Secret beside an import, nil if there is none.
 func (r *importer) secretOf(ctx context.Context, i *v1alpha1.ServiceAccountImport, name string) (*corev1.Secret, error) {
 	secret, err := r.hub.core.Secrets(i.Namespace).Get(quiet(ctx), name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if notfound.Is(err, name) {
 		return nil, nil //nolint:nilnil // as the name says
 	}
 	if err != nil {

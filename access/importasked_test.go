@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"testing"
 	"time"
 
@@ -27,7 +28,9 @@ type answers map[string]any
 func (a answers) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	says, is := a[req.Method+" "+req.URL.Path]
 	if !is {
-		says = apierrors.NewNotFound(corev1.Resource("things"), req.URL.Path).Status()
+		missing := apierrors.NewNotFound(corev1.Resource("things"), path.Base(req.URL.Path)).Status()
+		missing.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		says = missing
 	}
 	code := http.StatusOK
 	if status, is := says.(metav1.Status); is {
@@ -120,6 +123,47 @@ func TestAHubThatRefusesTellsNothingOfTheCluster(t *testing.T) {
 			}
 			if reset := line.err == nil; reset != tc.resets || line.inside != 0 {
 				t.Errorf("that the cluster has failed is forgotten: %t, want %t; the import says %+v", reset, tc.resets, i.Status.Conditions)
+			}
+		})
+	}
+}
+
+// TestASecretOfWhichAGatewayHasAPageIsNotTakenBack: the import goes on to say that it has it, and it is tried again.
+func TestASecretOfWhichAGatewayHasAPageIsNotTakenBack(t *testing.T) {
+	t.Parallel()
+	there := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "given", OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: new(true)}},
+	}}
+	for name, tc := range map[string]struct {
+		hub  http.Handler
+		left int
+	}{
+		"it is gone":          {answers{}, 0},
+		"its read has a page": {http.NotFoundHandler(), 1},
+		"its deletion has, as it is there": {http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodDelete {
+				http.NotFound(w, req)
+				return
+			}
+			answers{"GET /api/v1/namespaces/team/secrets/given": there}.ServeHTTP(w, req)
+		}), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(tc.hub)
+			t.Cleanup(server.Close)
+			hub, err := NewHub(&rest.Config{Host: server.URL}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &importer{Imports: Imports{Namespace: "fleet"}, hub: hub, client: knows{access: &v1alpha1.ClusterAccess{}}}
+			i := &v1alpha1.ServiceAccountImport{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "given", UID: "1"},
+				Spec:       v1alpha1.ServiceAccountImportSpec{ClusterName: "east", Namespace: "default", Name: "lister"},
+				Status:     v1alpha1.ServiceAccountImportStatus{Secrets: []corev1.LocalObjectReference{{Name: "given"}}},
+			}
+			if _, err := r.keep(t.Context(), i); err != nil || len(i.Status.Secrets) != tc.left {
+				t.Errorf("it says that it has the Secrets %v, %v", i.Status.Secrets, err)
 			}
 		})
 	}
