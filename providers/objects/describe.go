@@ -14,6 +14,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 )
 
 const (
@@ -273,6 +274,8 @@ func (w *worker[T]) findLive(ctx context.Context, key client.ObjectKey, missing 
 		return live, nil
 	case err == nil:
 		return live, missing
+	case apierrors.IsNotFound(err) && !notfound.Is(err, key.Name):
+		return live, fmt.Errorf("%s %s: %v", w.kind, key, err) //nolint:errorlint // a page of 404 does not say that it is gone
 	}
 	return live, err
 }

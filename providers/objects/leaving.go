@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 )
 
 // LeaveFinalizer is the finalizer of objects whose members are to leave well: see [fleet.Members.Leave]. Whoever makes the
@@ -159,7 +160,7 @@ func (w *worker[T]) release(ctx context.Context, key client.ObjectKey, uid types
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)
 	if err := w.live.Get(ctx, key, obj); err != nil {
-		return client.IgnoreNotFound(err)
+		return notfound.Ignore(err, key.Name)
 	}
 	before := obj.DeepCopy()
 	if obj.UID != uid || obj.DeletionTimestamp == nil || !controllerutil.RemoveFinalizer(obj, LeaveFinalizer) {
@@ -167,7 +168,7 @@ func (w *worker[T]) release(ctx context.Context, key client.ObjectKey, uid types
 	}
 	// With the version that was read, so that no finalizer of others is lost that was added meanwhile.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return client.IgnoreNotFound(w.live.Patch(ctx, obj, patch))
+	return notfound.Ignore(w.live.Patch(ctx, obj, patch), key.Name)
 }
 
 // released tells why a finalizer cannot be removed. A conflict alone is no news: it is tried again.
