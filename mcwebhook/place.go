@@ -6,10 +6,11 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 )
 
 // ownerPrefix begins the field manager, which [Options.Name] follows.
@@ -32,7 +33,7 @@ type place struct {
 func (p place) get(ctx context.Context) (*unstructured.Unstructured, error) {
 	live := p.kind.object(p.name)
 	err := p.reader.Get(ctx, client.ObjectKey{Name: p.name}, live)
-	if apierrors.IsNotFound(err) {
+	if notfound.Is(err, p.name) {
 		return nil, nil //nolint:nilnil // that there is none is no error
 	}
 	return live, err
@@ -100,7 +101,7 @@ func (p place) remove(ctx context.Context) error {
 		return err
 	}
 	uid := live.GetUID()
-	return client.IgnoreNotFound(p.writer.Delete(ctx, live, client.Preconditions{UID: &uid}))
+	return notfound.Ignore(p.writer.Delete(ctx, live, client.Preconditions{UID: &uid}), p.name)
 }
 
 // isOurs reports whether this program, or another replica of it, has applied a configuration. Others may have taken away one of the
