@@ -151,7 +151,7 @@ func (f *frozen) Read(p []byte) (int, error) {
 	for {
 		what, freed := f.faults.judge(f.req)
 		switch what {
-		case pass:
+		case pass, mislead:
 			return n, err
 		case refuse, lose, forbid:
 			return 0, errRefused

@@ -238,12 +238,11 @@ func (o *ownerState) outdated(again bool) int {
 func (o *ownerState) replan(p *plan, keys record.Keys) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p.seq, p.since, p.asked = 1, time.Now(), 0
-	switch before := o.plan; {
-	case before == nil:
+	p.seq, p.since, p.asked = 1, time.Now(), 1
+	if before := o.plan; before == nil {
 		o.recordLocked(o.readLocked(p.owner, keys))
-	default:
-		p.seq = before.seq + 1
+	} else {
+		p.seq, p.asked = before.seq+1, before.seq+1
 		if known := o.lastLocked(); isOlder(p.owner, known) {
 			p.owner = known // the cache does not have yet what was written last
 		}
@@ -253,9 +252,6 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 		if p.mode != before.mode {
 			clear(o.removals) // an owner that goes does not wait for what came before
 		}
-	}
-	if p.asked == 0 {
-		p.asked = p.seq
 	}
 	before := o.progress
 	o.plan, o.unplanned, o.progress = p, nil, p.rollout.next(before, p.revision)

@@ -60,7 +60,7 @@ func TakeAway(
 // Forbids returns an error if the API server forbids to delete a dependent. It changes nothing. Where it is not known, there is no error.
 func Forbids(ctx context.Context, a *Access, writer client.Writer, at Session, k Kind, obj client.Object) error {
 	if err := paths.CheckNames(obj.GetNamespace(), obj.GetName()); err != nil {
-		return nil //nolint:nilerr // nobody is asked about it
+		return nil
 	}
 	meta := k.Of(obj).NewMetadata()
 	meta.Namespace, meta.Name = obj.GetNamespace(), obj.GetName()
