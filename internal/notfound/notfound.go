@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Is reports whether an error is the API server's word that there is no object of the name.
+// Is reports whether an error is the API server's word that there is no object of the name. Of a subresource, it may also say that the kind
+// has none.
 func Is(err error, name string) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {

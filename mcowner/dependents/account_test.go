@@ -745,10 +745,13 @@ func TestAStatusThatGetsAPageIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		has, away bool
+		defined   bool // by a CustomResourceDefinition, whose API server names the owner
 		again     bool
 		events    []string
 	}{
 		"the kind has no status":  {events: []string{EventFailed}},
+		"nor has its definition":  {defined: true, events: []string{EventFailed}},
+		"the owner is gone":       {has: true, defined: true},
 		"it has":                  {has: true, again: true},
 		"a gateway answers still": {away: true, again: true},
 	} {
@@ -762,7 +765,7 @@ func TestAStatusThatGetsAPageIsWrittenAgain(t *testing.T) {
 				},
 			}, &plan{})
 			home := a.hears(t)
-			home.hasStatus, home.away = tc.has, tc.away
+			home.hasStatus, home.away, home.defined = tc.has, tc.away, tc.defined
 			if _, err := a.engine.account(t.Context(), a.o, remote.Session{Cluster: home}); (err != nil) != tc.again {
 				t.Errorf("the account ends with %v", err)
 			}

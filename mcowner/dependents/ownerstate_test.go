@@ -104,6 +104,7 @@ type apiServer struct {
 	t         *testing.T
 	site      record.Site
 	hasStatus bool       // its kind of owners has
+	defined   bool       // it is a CustomResourceDefinition's
 	away      bool       // a gateway answers what is asked of kinds
 	mu        sync.Mutex // guards what follows
 	owner     *corev1.ConfigMap
@@ -124,12 +125,19 @@ func (s *apiServer) Get(_ context.Context, _ client.ObjectKey, obj client.Object
 }
 
 // Status implements client.Client: ConfigMaps have none.
-func (*apiServer) Status() client.SubResourceWriter { return noStatus{} }
+func (s *apiServer) Status() client.SubResourceWriter { return noStatus{defined: s.defined} }
 
-type noStatus struct{ client.SubResourceWriter }
+type noStatus struct {
+	client.SubResourceWriter
+
+	defined bool
+}
 
 // Patch implements client.SubResourceWriter.
-func (noStatus) Patch(_ context.Context, owner client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s noStatus) Patch(_ context.Context, owner client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	if s.defined {
+		return apierrors.NewNotFound(configMaps, owner.GetName())
+	}
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", configMaps, owner.GetName(), "404 page not found", 0, true)
 }
 

@@ -91,11 +91,11 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	if answered(changed, err) {
 		a.engine.owners.add(a.o.req)
 	}
-	if notfound.Is(err, owner.GetName()) {
-		return nil
-	}
 	if apierrors.IsNotFound(err) && lacksStatus(ctx, a.home.Cluster, a.engine.owner.GroupVersionKind) {
 		a.o.tellStatus(fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, err)) // no attempt would help, and the rest goes on
+		return nil
+	}
+	if notfound.Is(err, owner.GetName()) {
 		return nil
 	}
 	if err != nil {
