@@ -23,14 +23,6 @@ func (f faults) Error() string { return errors.Join(f...).Error() }
 // Unwrap returns all of them.
 func (f faults) Unwrap() []error { return f }
 
-// errDenied says that an object which is not desired may not be removed.
-var errDenied = errors.New("it may not be removed")
-
-// isDenied reports whether an error is only about objects that may not be removed.
-func isDenied(err error) bool {
-	return err != nil && first(each(err), func(one error) bool { return !errors.Is(one, errDenied) }) == nil
-}
-
 // together returns one error for several objects: what is wrong. What is waited for counts if nothing is wrong, but that objects may not be
 // removed, and of that what is tried again soonest, then what is told.
 func together(errs ...error) error {

@@ -2,11 +2,13 @@ package dependents_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,7 +77,8 @@ func testWhatAUserMayNotRemove(t *testing.T, goes bool) {
 	}
 	isTold := func() bool {
 		results := told.of("a")
-		return len(results) > 0 && apierrors.IsForbidden(results[0].Err) && strings.Contains(results[0].Err.Error(), forged.Name)
+		return len(results) > 0 && results[0].Err != nil && strings.Contains(results[0].Err.Error(), forged.Name) &&
+			(goes || apierrors.IsForbidden(results[0].Err))
 	}
 	eventually(t, "the result says that it is forbidden", func() bool { return goes || isTold() })
 
@@ -89,6 +92,11 @@ func testWhatAUserMayNotRemove(t *testing.T, goes bool) {
 		t.Fatal(err)
 	}
 	eventually(t, "the other cluster follows", func() bool { return w.get(two, "2") != nil })
+	before := p.power.writes.Load()
+	<-time.After(3 * time.Second)
+	if n := p.power.writes.Load() - before; n > 9 {
+		t.Errorf("%d writes in three seconds in which nothing happens", n)
+	}
 
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
 		cm.Annotations[dependents.DeletionPolicyAnnotation] = string(metav1.DeletePropagationForeground)
@@ -139,7 +147,7 @@ func TestAClusterIsGivenUpInWhichSomethingMayNotBeRemoved(t *testing.T) {
 	}
 	w.create(w.Local, w.owner("a", one.Name))
 	copied := w.isCopied(one, "a")
-	w.claim(one, forbidden, "a")
+	claimed := w.claim(one, forbidden, "a")
 	eventually(t, "it is forbidden", func() bool { return told.are("a", dependents.Unchanged, dependents.Forbidden) })
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = one.Name })
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
@@ -153,8 +161,85 @@ func TestAClusterIsGivenUpInWhichSomethingMayNotBeRemoved(t *testing.T) {
 	w.told(w.Local, "a", dependents.EventReleased, one.Name)
 	eventually(t, "it is waited for no more", func() bool { return len(told.of("a")) == 0 })
 	eventually(t, "all is at rest", p.isAtRest)
+	inHub := func() int32 { return p.power.writes.Load() - p.power.deletions.Load() }
+	before, tried := inHub(), p.power.deletions.Load()
+	for range 5 {
+		now := claimed.DeepCopy()
+		now.Data = map[string]string{"touched": rand.Text()}
+		if err := one.Client().Patch(t.Context(), now, client.MergeFrom(claimed)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "its removal is tried", func() bool { return p.power.deletions.Load() > tried })
+		tried = p.power.deletions.Load()
+	}
+	eventually(t, "all is at rest again", p.isAtRest)
+	if n := inHub() - before; n > 0 {
+		t.Errorf("%d writes to the owner as others write to what may not be removed", n)
+	}
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
+}
+
+// TestWhatAPolicyForbidsToRemoveHoldsUpEarlierWaves also where owners have users: it is the owner's, and an operator goes after what it looks after.
+func TestWhatAPolicyForbidsToRemoveHoldsUpEarlierWaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	w.grantCopies(one, "from-hub")
+	r := w.spread()
+	r.User = func(mcreconcile.Request) string { return "from-hub" }
+	used := w.ns + "-in-use"
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		if owner.Data["value"] == "none" {
+			return nil, nil
+		}
+		return []client.Object{inWave("0", w.configMap("operator")), inWave("1", w.configMap(used))}, nil
+	}
+	dependents.Hasten(r, time.Second)
+	told := listen(r)
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "both are there", func() bool { return told.are("a", dependents.Unchanged, dependents.Unchanged) })
+	operator := w.mustGet(one, "operator")
+	lift := w.keepsUsed(one, used)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "none" })
+	eventually(t, "it is forbidden", func() bool { return told.are("a", dependents.Forbidden, dependents.Waiting) })
+	tried := p.power.deletions.Load()
+	eventually(t, "it was tried for longer than what has no right may hold it up", func() bool { return p.power.deletions.Load() > tried+5 })
+	w.unharmed(one, operator)
+	lift()
+	w.isGone(one, used)
+	w.isGone(one, operator.Name)
+}
+
+// keepsUsed makes a cluster forbid to delete a ConfigMap, by a policy, until it is lifted.
+func (w *world) keepsUsed(cp *mctest.ControlPlane, name string) (lift func()) {
+	w.t.Helper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	policy.Spec = admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+			ResourceNames: []string{name},
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			},
+		}}},
+		Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "in use", Reason: new(metav1.StatusReasonForbidden)}},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
+	binding.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}
+	w.create(cp, policy)
+	w.create(cp, binding)
+	eventually(w.t, "the policy holds", func() bool {
+		return apierrors.IsForbidden(cp.Client().Delete(w.t.Context(), w.configMap(name), client.DryRunAll))
+	})
+	return func() {
+		if err := cp.Client().Delete(w.t.Context(), binding); err != nil {
+			w.t.Error(err)
+		}
+	}
 }
 
 // TestAClusterIsGivenUpInWhichAnObjectSaysAnotherIdentity of the owner's cluster: the object is left alone, and the rest is removed.

@@ -134,7 +134,10 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	case len(v.sites) > 0:
 		p.leave(ctx, &done, v.propagation)
 	default:
-		if p.findStrays(ctx, &done); done.stray == nil {
+		if p.findStrays(ctx, &done); done.stray != nil && p.isGivenUp() && p.isCleared(ctx, v.propagation) {
+			done.stray, done.kinds, done.again = nil, nil, false
+		}
+		if done.stray == nil {
 			done.drop = v.dropped // it may not be stored yet
 		}
 	}
@@ -210,11 +213,6 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 	before, released := p.unreleased(before)
 	done.drop, done.givenUp = slices.Concat(here, released), denied != nil || len(released) > 0
 	done.Err = p.engine.replaced(p.at, before)
-}
-
-// isGivenUp reports whether the owner is to have nothing in the cluster, and says that it waits for nothing there.
-func (p *placement) isGivenUp() bool {
-	return (p.asked.mode != serving || !p.asked.targeted) && p.asked.givenUp()[p.at.Name()]
 }
 
 // depart does what is declared for a member that leaves. The member waits until the owner's record has it no more. It does not wait for

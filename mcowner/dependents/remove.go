@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,17 +24,7 @@ func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dep
 		isDesired := func(r ObjectResult) bool { return r.UID == d.obj.GetUID() }
 		return wanted[p.keyOf(d.Kind, d.obj)] || slices.ContainsFunc(done.Objects, isDesired)
 	})
-	if slices.ContainsFunc(unwanted, func(d dependent) bool { return d.obj.GetDeletionTimestamp().IsZero() }) {
-		if err := p.permit(); err != nil {
-			for _, d := range unwanted {
-				result := deleting(d)
-				result.State, result.Err = Waiting, err
-				done.Objects = append(done.Objects, result)
-			}
-			return err
-		}
-	}
-	return together(p.removeWave(ctx, unwanted, metav1.DeletePropagationBackground, done), p.calmBut(unwanted))
+	return together(p.removeAll(ctx, unwanted, metav1.DeletePropagationBackground, p.permit, done), p.calmBut(unwanted))
 }
 
 // empty takes the owner from all its dependents in the cluster, wave by wave, and returns how many are being deleted then, but for those that may
@@ -46,7 +35,7 @@ func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation
 		return 0, last.Err
 	}
 	all, unseen := p.there(ctx)
-	err = p.removeWave(ctx, all, policy, done)
+	err = p.removeAll(ctx, all, policy, func() error { return nil }, done)
 	switch {
 	case policy == metav1.DeletePropagationOrphan:
 	case isDenied(err):
@@ -57,71 +46,75 @@ func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation
 	return going, together(err, unseen)
 }
 
-// removeWave takes the owner from dependents, from those of the last wave alone if there are several. Where none of that may be removed, which may
-// not be the owner's in truth, those of the wave before go.
-func (p *placement) removeWave(ctx context.Context, all []dependent, policy metav1.DeletionPropagation, done *report) error {
-	now, later := p.toGo(all)
+// removeAll takes the owner from dependents, wave by wave, the last first: the next one goes once that is gone, and its events come back here. A wave
+// of which nothing may be removed is passed over. To remove what was not forbidden before takes a permit.
+func (p *placement) removeAll(
+	ctx context.Context, all []dependent, policy metav1.DeletionPropagation, permit func() error, done *report,
+) error {
 	if policy == metav1.DeletePropagationOrphan {
-		now, later = all, nil
+		_, errs := p.removeWave(ctx, all, policy)
+		return together(errs...)
 	}
-	errs := p.removeAll(ctx, now, policy, len(later) > 0 || policy == metav1.DeletePropagationForeground, done)
-	switch denied := len(now) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !isDenied(err) }); {
-	case len(later) == 0, denied && !p.passesOver(ctx):
-	case denied:
-		return together(append(errs, p.removeWave(ctx, later, policy, done))...)
-	default: // the events of those that go now come back here
-		errs = append(errs, fmt.Errorf("%d dependents in %s go once those of later waves are gone: %w", len(later), p.at, p.whyLater(now)))
+	waves, unread := p.lastFirst(all)
+	denied := p.denied()
+	takesPermit := func(d dependent) bool {
+		return d.obj.GetDeletionTimestamp().IsZero() && denied[d.obj.GetUID()].IsZero()
 	}
-	for _, d := range later {
+	later := func(i int) []dependent { return slices.Concat(slices.Concat(waves[i:]...), unread) }
+	var errs []error
+	for i, wave := range waves {
+		if slices.ContainsFunc(wave, takesPermit) {
+			if err := permit(); err != nil {
+				return together(append(errs, wait(later(i), err, done))...)
+			}
+		}
+		results, failed := p.removeWave(ctx, wave, policy)
+		isAwaited := i < len(waves)-1 || len(unread) > 0 || policy == metav1.DeletePropagationForeground
+		passes := isAwaited && p.passesOver(ctx, wave, denied, results, failed)
+		done.Objects, errs = append(done.Objects, results...), append(errs, failed...)
+		if !passes {
+			err := wait(later(i+1), fmt.Errorf("what is of later waves in %s goes first: %w", p.at, errGoing), done)
+			if slices.ContainsFunc(failed, func(err error) bool { return !isDenied(err) }) { // else it is told what is in the way
+				errs = append(errs, err)
+			}
+			return together(errs...)
+		}
+	}
+	return together(append(errs, wait(unread, p.whyUnread(), done))...)
+}
+
+// wait notes that dependents wait for something before they are removed, and returns that, nil if there are none.
+func wait(all []dependent, why error, done *report) error {
+	for _, d := range all {
 		result := deleting(d)
-		result.State, result.Err = Waiting, p.whyLater(now)
+		result.State, result.Err = Waiting, why
 		done.Objects = append(done.Objects, result)
 	}
-	return together(errs...)
-}
-
-// passesOver reports whether what may not be removed holds up nothing else: whoever writes it into a namespace of others says of which wave it is.
-func (p *placement) passesOver(ctx context.Context) bool {
-	user, err := p.engine.writers.UserOf(ctx, p.work.owner)
-	return err == nil && user != "" || p.isGivenUp()
-}
-
-// removeAll takes the owner from dependents, and returns what is wrong with each.
-func (p *placement) removeAll(ctx context.Context, now []dependent, policy metav1.DeletionPropagation, isAwaited bool, done *report) []error {
-	results := make([]ObjectResult, len(now))
-	for i, d := range now {
-		results[i] = deleting(d)
-	}
-	errs := make([]error, len(now))
-	for _, i := range rand.Perm(len(now)) { //nolint:gosec // it hides nothing; else those that hang would hold up the same ones each time
-		d := now[i]
-		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
-			errs[i] = p.remove(ctx, d.Kind, d.obj, policy, false)
-		} else if isAwaited {
-			errs[i] = p.mayGo(ctx, d)
-		}
-		if err := errs[i]; err != nil && !isOutdated(err) && !remote.IsHung(err) && !errors.Is(err, errGoing) {
-			results[i].State, results[i].Err = stateOf(err), brief(err)
-		}
-		if p.isOver(errs[i]) {
-			break
-		}
-	}
-	if policy != metav1.DeletePropagationOrphan {
-		done.Objects = append(done.Objects, results...)
-	}
-	return errs
-}
-
-// mayGo returns an error for an object that has been going for a while, and that may not be removed: it may never be gone.
-func (p *placement) mayGo(ctx context.Context, d dependent) error {
-	if time.Since(d.obj.GetDeletionTimestamp().Time) < p.engine.cfg.paces.orDefaults().again || !p.passesOver(ctx) {
+	if len(all) == 0 {
 		return nil
 	}
-	if err := remote.Forbids(ctx, p.engine.access, p.writer, p.at, d.Kind, d.obj); err != nil {
-		return fmt.Errorf("%w: %w", errDenied, err)
+	return why
+}
+
+// removeWave takes the owner from dependents of one wave, and returns what is wrong with each.
+func (p *placement) removeWave(ctx context.Context, wave []dependent, policy metav1.DeletionPropagation) (results []ObjectResult, errs []error) {
+	results, errs = make([]ObjectResult, len(wave)), make([]error, len(wave))
+	for i, d := range wave {
+		results[i] = deleting(d)
 	}
-	return nil
+	for _, i := range rand.Perm(len(wave)) { //nolint:gosec // it hides nothing; else those that hang would hold up the same ones each time
+		d := wave[i]
+		if d.obj.GetDeletionTimestamp().IsZero() || policy == metav1.DeletePropagationOrphan {
+			errs[i] = p.remove(ctx, d.Kind, d.obj, policy, false)
+			if err := errs[i]; err != nil && !isOutdated(err) && !remote.IsHung(err) && !errors.Is(err, errGoing) {
+				results[i].State, results[i].Err = stateOf(err), brief(err)
+			}
+			if p.isOver(errs[i]) {
+				break
+			}
+		}
+	}
+	return results, errs
 }
 
 // remove takes the owner from a dependent, which has the place of a desired one or is not desired. Whoever brings it back time and again is not
@@ -174,7 +167,7 @@ func (p *placement) takeAway(
 	switch {
 	case errors.Is(err, remote.ErrEmptying):
 		return false, fmt.Errorf("%w: %w", err, errGoing)
-	case apierrors.IsForbidden(err) && !isDesired:
+	case isForbidden(err) && !isDesired:
 		return false, fmt.Errorf("%w: %w", errDenied, err)
 	case err != nil:
 		return false, err

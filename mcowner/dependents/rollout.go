@@ -286,6 +286,6 @@ func (c *engine) revision(owner client.Object, rollout Rollout) (hash, error) {
 
 // left returns how long it takes until a result is one of a cluster that is stuck, unless it changes. The answer is false if it never is.
 func (r Rollout) left(of Result) (time.Duration, bool) {
-	waits := isUnderway(of.Err) || of.Err == nil && of.Unready != nil
+	waits := isUnderway(of.Err) || unlessContended(of.Err) == nil && of.Unready != nil
 	return r.ProgressDeadline - time.Since(of.Since), waits && r.ProgressDeadline > 0
 }

@@ -194,29 +194,23 @@ func (s *sequence) note(at remote.Session, w wanted, result ObjectResult) {
 	s.missing = cmp.Or(s.missing, why)
 }
 
-// lastOf divides dependents: those of the last wave are removed first, and the others after that. There may be more in unread, a wave of what
-// could not be read.
-func lastOf(all []dependent, unread wave) (now, later []dependent) {
-	last := unread
+// lastFirst divides dependents that are to be removed into waves, the last first. Those that wait may come before what could not be read: an
+// operator finishes what it looks after.
+func (p *placement) lastFirst(all []dependent) (waves [][]dependent, wait []dependent) {
+	kinds := slices.AppendSeq(slices.Clone(p.unread), maps.Keys(p.unasked))
+	unread := p.o.lastWaveOf(p.at, kinds, all)
+	of := map[wave][]dependent{}
 	for _, d := range all {
-		w, _ := waveOf(d.GroupKind(), d.obj) // what cannot be read was refused before
-		last = max(last, w)
-	}
-	for _, d := range all {
-		if w, _ := waveOf(d.GroupKind(), d.obj); w == last {
-			now = append(now, d)
+		if w, _ := waveOf(d.GroupKind(), d.obj); w >= unread { // what cannot be read was refused before
+			of[w] = append(of[w], d)
 		} else {
-			later = append(later, d)
+			wait = append(wait, d)
 		}
 	}
-	return now, later
-}
-
-// toGo divides dependents that are to be removed. What could not be read may be of a later wave, and go first: an operator finishes what it
-// looks after.
-func (p *placement) toGo(all []dependent) (now, later []dependent) {
-	unread := slices.AppendSeq(slices.Clone(p.unread), maps.Keys(p.unasked))
-	return lastOf(all, p.o.lastWaveOf(p.at, unread, all))
+	for _, w := range slices.Backward(slices.Sorted(maps.Keys(of))) {
+		waves = append(waves, of[w])
+	}
+	return waves, wait
 }
 
 // noteUnread notes kinds that could not be read, unless it is known that the owner has nothing of them.
@@ -228,16 +222,12 @@ func (p *placement) noteUnread(kinds ...remote.Kind) {
 	}
 }
 
-// whyLater returns why dependents do not go yet, where these go now.
-func (p *placement) whyLater(now []dependent) error {
-	switch {
-	case len(now) > 0:
-		return errGoing
-	case len(p.unread) > 0:
+// whyUnread returns why dependents wait for what could not be read.
+func (p *placement) whyUnread() error {
+	if len(p.unread) > 0 {
 		return fmt.Errorf("%w: %s of %s cannot be read, and may be of a later wave", ErrWaiting, p.unread[0], p.at)
-	default:
-		return errUnlooked
 	}
+	return errUnlooked
 }
 
 // inWaves orders what is wanted by wave. In each, those go last that hung before: else the others would never have their turn.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
@@ -57,18 +58,22 @@ func TakeAway(
 	return deleted, nil
 }
 
-// Forbids returns an error if the API server forbids to delete a dependent. It changes nothing. Where it is not known, there is no error.
-func Forbids(ctx context.Context, a *Access, writer client.Writer, at Session, k Kind, obj client.Object) error {
-	if err := paths.CheckNames(obj.GetNamespace(), obj.GetName()); err != nil {
-		return nil
+// MayDelete reports whether the user of a writer has the right to delete a dependent. Where the API server does not say, it may.
+func MayDelete(ctx context.Context, a *Access, writer client.Writer, at Session, k Kind, obj client.Object) bool {
+	mapping, err := a.Mapper(at).RESTMapping(k.GroupKind(), k.Version)
+	if err != nil {
+		return true
 	}
-	meta := k.Of(obj).NewMetadata()
-	meta.Namespace, meta.Name = obj.GetNamespace(), obj.GetName()
+	review := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"resourceAttributes": map[string]any{
+		"verb": "delete", "group": mapping.Resource.Group, "version": mapping.Resource.Version, "resource": mapping.Resource.Resource,
+		"namespace": obj.GetNamespace(), "name": obj.GetName(),
+	}}}}
+	review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview")) // whatever scheme the writer has
 	ctx, cancel := a.Bound(ctx)
 	defer cancel()
-	err := writer.Delete(ctx, meta, client.DryRunAll, client.Preconditions{UID: new(obj.GetUID())})
-	if !apierrors.IsForbidden(err) {
-		return nil
+	if err := writer.Create(ctx, review); err != nil {
+		return true
 	}
-	return removing(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
+	allowed, said, err := unstructured.NestedBool(review.Object, "status", "allowed")
+	return allowed || !said || err != nil
 }

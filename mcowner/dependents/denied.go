@@ -1,0 +1,95 @@
+package dependents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+)
+
+// errDenied says that an object which is not desired may not be removed.
+var errDenied = errors.New("it may not be removed")
+
+// isDenied reports whether an error is only about objects that may not be removed.
+func isDenied(err error) bool {
+	return err != nil && first(each(err), func(one error) bool { return !errors.Is(one, errDenied) }) == nil
+}
+
+// isForbidden reports whether an API server forbids a request. What is between may say the same of any.
+func isForbidden(err error) bool {
+	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// denied returns the objects that could not be removed when that was tried last, by since when.
+func (p *placement) denied() map[types.UID]time.Time {
+	p.o.mu.Lock()
+	defer p.o.mu.Unlock()
+	all := map[types.UID]time.Time{}
+	if part := p.o.parts[p.at.Name()]; part != nil {
+		for _, r := range part.result.Objects {
+			if r.State == Forbidden {
+				all[r.UID] = r.Since
+			}
+		}
+	}
+	return all
+}
+
+// isGivenUp reports whether the owner is to have nothing in the cluster, and says that it waits for nothing there.
+func (p *placement) isGivenUp() bool {
+	return (p.asked.mode != serving || !p.asked.targeted) && p.asked.givenUp()[p.at.Name()]
+}
+
+// isCleared removes what was found in a cluster that the owner gives up, and is not in its record, and reports whether nothing is left but what may
+// not be removed. To note that would bring it into the record, and out again, with each event.
+func (p *placement) isCleared(ctx context.Context, policy metav1.DeletionPropagation) bool {
+	if policy == "" {
+		return false
+	}
+	_, err := p.empty(ctx, policy, &report{})
+	return err == nil || isDenied(err)
+}
+
+// passesOver reports whether a wave holds up nothing else, as nothing of it may be removed: it may not be the owner's in truth. Whoever may write
+// an object says of which owner and wave it is, and may delete it and keep it by a finalizer. It must have been so for a while, and the owner's
+// user must have no right to it: what an admission webhook forbids is the owner's, for all that is known. Where the owner gives the cluster up, it
+// is the same why it may not be removed. The results say it of what is being deleted.
+func (p *placement) passesOver(
+	ctx context.Context, wave []dependent, denied map[types.UID]time.Time, results []ObjectResult, errs []error,
+) bool {
+	user, err := p.engine.writers.UserOf(ctx, p.work.owner)
+	givenUp, while := p.isGivenUp(), p.engine.cfg.paces.orDefaults().again
+	if len(wave) == 0 || !givenUp && (err != nil || user == "") {
+		return false
+	}
+	hasStayed := func(d dependent, err error) bool {
+		if going := d.obj.GetDeletionTimestamp(); !going.IsZero() {
+			return time.Since(going.Time) >= while
+		}
+		since, was := denied[d.obj.GetUID()]
+		return isDenied(err) && (givenUp || was && time.Since(since) >= while)
+	}
+	for i, d := range wave { // before any is asked for
+		if !hasStayed(d, errs[i]) {
+			return false
+		}
+	}
+	for i, d := range wave {
+		if (errs[i] == nil || !givenUp) && remote.MayDelete(ctx, p.engine.access, p.writer, p.at, d.Kind, d.obj) {
+			return false
+		}
+	}
+	for i, d := range wave {
+		if errs[i] == nil {
+			errs[i] = fmt.Errorf("%s of %s is being deleted, and there is no right to do so: %w", d.Describe(d.obj), p.at, errDenied)
+			results[i].State, results[i].Err = Forbidden, brief(errs[i])
+		}
+	}
+	return true
+}
