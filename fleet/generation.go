@@ -84,14 +84,14 @@ func (g *generation) pass(gates ...*gate.Gate) (leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.passed = append(g.passed, gates...)
-	return func() {
+	return sync.OnceFunc(func() { // whoever reads an answer may close it twice
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		for _, passed := range gates {
 			i := slices.Index(g.passed, passed)
 			g.passed = slices.Delete(g.passed, i, i+1)
 		}
-	}
+	})
 }
 
 // changing returns the gates that requests under way have passed which may change something.

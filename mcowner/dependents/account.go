@@ -85,6 +85,7 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 	}
 	until := a.release()
 	a.addTargets(ctx)
+	a.noteAsked()
 	a.noteFailures()
 	held, unnoted := a.hold(ctx)
 	if unnoted != nil && a.plan.mode == retiring { // what the record has of clusters is known until it is noted what becomes of them
@@ -237,6 +238,26 @@ func sooner(a, b time.Duration) time.Duration {
 // askedAgain is when a cluster is worked on again that waited for the record.
 const askedAgain = 50 * time.Millisecond
 
+// noteAsked notes since when clusters that can be used are asked for what was not done there yet.
+func (a *accounting) noteAsked() {
+	names := union(record.Names(a.record.Sites), a.plan.targets)
+	away := map[mcreconcile.ClusterName]bool{} // found before the lock is taken: the fleet has one of its own
+	for _, name := range names {
+		away[name] = a.engine.access.WhyNot(name) != nil || a.engine.access.WhyPaused(name) != nil
+	}
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	for _, name := range names {
+		_, targeted := slices.BinarySearch(a.plan.targets, name)
+		switch p := a.o.partLocked(name); {
+		case away[name]:
+			p.asked = time.Time{}
+		case p.asked.IsZero() && !p.isDone(a.plan, targeted):
+			p.asked = time.Now()
+		}
+	}
+}
+
 // distribute asks for what is to be done in the clusters.
 func (a *accounting) distribute() {
 	names := union(record.Names(a.record.Sites), a.plan.targets)
@@ -253,9 +274,6 @@ func (a *accounting) distribute() {
 		}
 		switch p := a.o.partLocked(name); {
 		case !p.isDone(a.plan, targeted) || a.again[name]:
-			if p.asked.IsZero() {
-				p.asked = time.Now()
-			}
 			a.engine.works.add(a.engine.placing(a.o.req, name))
 		case a.asked[name]: // in vain so far, perhaps
 			a.engine.works.addAfter(a.engine.placing(a.o.req, name), askedAgain)

@@ -973,14 +973,35 @@ func TestATargetThatComesLateIsNotStuckForThat(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.mustOpen(t)
-	a.distribute()
+	a.noteAsked()
 	first := a.results()[0]
 	if !errors.Is(first.Err, ErrPending) || first.Stuck || time.Since(first.Since) > time.Minute {
 		t.Errorf("it is %+v", first)
 	}
-	a.distribute()
+	a.noteAsked()
 	if again := a.results()[0]; !again.Since.Equal(first.Since) {
 		t.Errorf("it is pending since %s, then since %s", first.Since, again.Since)
+	}
+}
+
+// TestAClusterIsAskedSinceItCanBeUsed: what it was asked for before that does not count.
+func TestAClusterIsAskedSinceItCanBeUsed(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{mcreconcile.LocalCluster, "away"}})
+	a.mustOpen(t)
+	a.o.partLocked("away").asked = time.Now().Add(-time.Hour)
+	a.noteAsked()
+	if since := a.o.parts["away"].asked; !since.IsZero() {
+		t.Errorf("one that cannot be used is asked since %s", since)
+	}
+	since := a.o.parts[mcreconcile.LocalCluster].asked
+	if a.noteAsked(); since.IsZero() || !a.o.parts[mcreconcile.LocalCluster].asked.Equal(since) {
+		t.Errorf("one that can be used is asked since %s", since)
+	}
+	v, _ := a.o.begin(mcreconcile.LocalCluster)
+	a.o.report(mcreconcile.LocalCluster, v, report{Result: Result{Targeted: true}})
+	if a.noteAsked(); !a.o.parts[mcreconcile.LocalCluster].asked.IsZero() {
+		t.Error("one in which all was done is asked for something")
 	}
 }
 

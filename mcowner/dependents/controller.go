@@ -107,6 +107,9 @@ func (c *engine) getOwner(ctx context.Context, home remote.Session, req mcreconc
 // gone forgets an owner that is gone. The collector proves that, and removes what is left, unless it is noted that it is to stay.
 func (c *engine) gone(ctx context.Context, req mcreconcile.Request) error {
 	if err := c.bury(ctx, req, ""); err != nil {
+		if o := c.ledger.get(req); o != nil {
+			o.gone()
+		}
 		return err
 	}
 	c.deletions.forgetGone(req, "")
@@ -136,14 +139,19 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 		return err
 	}
 	ref.Manager, ref.Controller = c.cfg.name, true
+	before := c.ledger.get(req)
+	isAnother := before != nil && before.uid != ref.UID // nobody saw that it was gone meanwhile
 	if err := c.bury(ctx, req, ref.UID); err != nil {
-		o := cmp.Or(c.ledger.get(req), newOwnerState(req, ref.UID)) // of the one before, or of none that was read
+		if isAnother {
+			before.gone()
+		}
+		o := cmp.Or(before, newOwnerState(req, ref.UID)) // of the one before, or of none that was read
 		o.tellRecord(err)
 		c.recordEvents(o, home, owner)
 		return err
 	}
 	c.deletions.forgetGone(req, ref.UID)
-	if before := c.ledger.get(req); before != nil && before.uid != ref.UID { // nobody saw that it was gone meanwhile
+	if isAnother {
 		c.forget(req)
 	}
 	o := c.ledger.of(req, ref.UID)

@@ -177,12 +177,16 @@ func (l *ledger) forgetOriginLocked(name mcreconcile.ClusterName, but func(*owne
 	maps.DeleteFunc(l.vain, func(req mcreconcile.Request, _ bool) bool { return req.ClusterName == name })
 }
 
+// mostVain is how many owners are remembered that cannot be planned. Where a cluster cannot be told from others, whoever may write a dependent may
+// name any.
+const mostVain = 100_000
+
 // tried notes whether planning an owner has failed, and not for what may pass by itself.
 func (l *ledger) tried(req mcreconcile.Request, err error) {
 	passes := isUnanswered(err) || isOutdated(err) || errors.Is(err, record.ErrOutdated) || remote.IsHung(err) || remote.IsAway(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if delete(l.vain, req); err != nil && !passes && len(l.vain) < mostAsked {
+	if delete(l.vain, req); err != nil && !passes && len(l.vain) < mostVain {
 		l.vain[req] = true
 	}
 }

@@ -24,7 +24,7 @@ func (a *accounting) open() bool {
 	o := a.o
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.plan == nil {
+	if o.plan == nil || o.over {
 		return false
 	}
 	a.plan = o.accountedLocked()

@@ -37,6 +37,8 @@ type ownerState struct {
 	known     knownSlices
 	// unvisited are the clusters in which the last visit has failed, and may wait to be tried again; nil if there was none.
 	unvisited map[mcreconcile.ClusterName]struct{}
+	// over says that the owner is gone, and what was known of it is kept for a note that is to be made of that.
+	over bool
 	// kindsLater says that kinds may be dropped from the record once nothing is put anywhere.
 	kindsLater bool
 }
@@ -45,6 +47,13 @@ func newOwnerState(req mcreconcile.Request, uid types.UID) *ownerState {
 	return &ownerState{
 		req: req, uid: uid, parts: map[mcreconcile.ClusterName]*part{}, told: map[topic]hash{}, removals: contests{},
 	}
+}
+
+// gone ends what is done for the owner, which is gone, unless it is planned again.
+func (o *ownerState) gone() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
 }
 
 // needs returns of which kinds the owner has, or is to have, something in a cluster of it. Until that was looked at, all that were noted
@@ -254,7 +263,7 @@ func (o *ownerState) replan(p *plan, keys record.Keys) {
 		}
 	}
 	before := o.progress
-	o.plan, o.unplanned, o.progress = p, nil, p.rollout.next(before, p.revision)
+	o.plan, o.unplanned, o.over, o.progress = p, nil, false, p.rollout.next(before, p.revision)
 	if before == nil && o.progress != nil {
 		o.progress.Recall(o.record.Failures)
 	}

@@ -33,7 +33,7 @@ func (a *accounting) results() []Result {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		results[i] = Result{Cluster: name, Targeted: targeted, Err: ErrPending, Since: a.plan.since}
 		p := a.o.parts[name]
-		if p != nil && p.asked.After(a.plan.since) { // it is a target since then
+		if p != nil && p.asked.After(a.plan.since) { // it is a target, or can be used, since then
 			results[i].Since = p.asked
 		}
 		if p != nil && p.done {

@@ -17,7 +17,7 @@ import (
 type part struct {
 	seq     uint64                    // of the plan that was last done
 	done    bool                      // something was done since the program began
-	asked   time.Time                 // when it was first asked for what was not done yet, zero if all was
+	asked   time.Time                 // since when it can be used and is asked for what was not done yet, zero if it is not
 	runs    uint64                    // grows with each run
 	result  Result                    // of that
 	drop    []record.Site             // where nothing is left, to be taken from the record
@@ -80,7 +80,7 @@ type view struct {
 	part     *part                     // in which something may be put, nil if nothing is
 }
 
-// in returns what is to be done in a cluster. The answer is false if there is no plan.
+// in returns what is to be done in a cluster. The answer is false if there is no plan, or the owner is gone.
 func (o *ownerState) in(name mcreconcile.ClusterName) (view, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,7 +120,7 @@ func (o *ownerState) end(v view) {
 }
 
 func (o *ownerState) inLocked(name mcreconcile.ClusterName) (view, bool) {
-	if o.plan == nil {
+	if o.plan == nil || o.over {
 		return view{}, false
 	}
 	v := view{plan: o.plan, noted: o.record.Kinds, sites: o.named[name]}

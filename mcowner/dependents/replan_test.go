@@ -127,6 +127,42 @@ func TestAnOwnerIsNotServedAsTheOneBefore(t *testing.T) {
 	}
 }
 
+// TestNothingIsDoneForAnOwnerThatIsGoneWhileThatCannotBeNoted: its dependents are to stay, and are not created anew.
+func TestNothingIsDoneForAnOwnerThatIsGoneWhileThatCannotBeNoted(t *testing.T) {
+	t.Parallel()
+	for name, isGone := range map[string]bool{"it is gone": true, "another one has its name": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, at, home := newPlanning(t, noPolicy)
+			c.tombs.namespace = func() (string, error) { return "", errNoNamespace }
+			before, now := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}}, true), ownerWith(record.Record{}, false)
+			before.Annotations[DeletionPolicyAnnotation], now.UID = string(metav1.DeletePropagationOrphan), "2"
+			req := requestOf(at.Name(), before)
+			o := c.ledger.of(req, before.UID)
+			p := &plan{owner: before, ref: mcowner.Reference{UID: before.UID}}
+			c.ledger.replan(o, p, testKeys)
+			home.owner = now
+			err := c.replan(t.Context(), at, now, true)
+			if isGone {
+				err = c.gone(t.Context(), req)
+			}
+			if !errors.Is(err, errNoNamespace) {
+				t.Fatal(err)
+			}
+			a := &accounting{engine: c, o: o, home: at}
+			if _, is := o.begin("a"); is || a.open() {
+				t.Error("it is served")
+			}
+			if left := c.leftBehind(t.Context(), req); len(left) != 1 || left[0].UID != before.UID {
+				t.Errorf("what is to stay is of %v", left)
+			}
+			if c.ledger.replan(o, p, testKeys); !a.open() {
+				t.Error("it is not served once it is planned again")
+			}
+		})
+	}
+}
+
 // TestAnOwnerThatGetsTooManyKindsIsTold while its plan from before goes on.
 func TestAnOwnerThatGetsTooManyKindsIsTold(t *testing.T) {
 	t.Parallel()
