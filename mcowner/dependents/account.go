@@ -238,7 +238,7 @@ func sooner(a, b time.Duration) time.Duration {
 // askedAgain is when a cluster is worked on again that waited for the record.
 const askedAgain = 50 * time.Millisecond
 
-// noteAsked notes since when clusters that can be used are asked for what was not done there yet.
+// noteAsked notes since when clusters that can be used are asked for what was not done there yet. What one waits for that is back begins anew.
 func (a *accounting) noteAsked() {
 	names := union(record.Names(a.record.Sites), a.plan.targets)
 	away := map[mcreconcile.ClusterName]bool{} // found before the lock is taken: the fleet has one of its own
@@ -249,8 +249,12 @@ func (a *accounting) noteAsked() {
 	defer a.o.mu.Unlock()
 	for _, name := range names {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
-		switch p := a.o.partLocked(name); {
-		case away[name]:
+		p := a.o.partLocked(name)
+		if p.away && !away[name] {
+			p.result.Since = time.Now()
+		}
+		switch p.away = away[name]; {
+		case p.away:
 			p.asked = time.Time{}
 		case p.asked.IsZero() && !p.isDone(a.plan, targeted):
 			p.asked = time.Now()

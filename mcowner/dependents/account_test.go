@@ -999,7 +999,12 @@ func TestAClusterIsAskedSinceItCanBeUsed(t *testing.T) {
 		t.Errorf("one that can be used is asked since %s", since)
 	}
 	v, _ := a.o.begin(mcreconcile.LocalCluster)
-	a.o.report(mcreconcile.LocalCluster, v, report{Result: Result{Targeted: true}})
+	a.o.report(mcreconcile.LocalCluster, v, report{Result: Result{Targeted: true, Err: ErrWaiting}})
+	p := a.o.parts[mcreconcile.LocalCluster]
+	p.away, p.result.Since = true, time.Now().Add(-time.Hour)
+	if a.noteAsked(); p.away || time.Since(p.result.Since) > time.Minute {
+		t.Errorf("one that is back waits since %s", p.result.Since)
+	}
 	if a.noteAsked(); !a.o.parts[mcreconcile.LocalCluster].asked.IsZero() {
 		t.Error("one in which all was done is asked for something")
 	}

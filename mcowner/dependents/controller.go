@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -223,7 +224,7 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, s
 func (c *engine) aim(ctx context.Context, o *ownerState, p *plan) (err error) {
 	p.usable = map[mcreconcile.ClusterName]*fleet.Engagement{}
 	noted := slices.Concat(o.read(p.owner, c.keys).Sites, o.sites()) // since then it may have been noted on a state that cannot be planned
-	for _, name := range record.Names(noted) {
+	for _, name := range union(record.Names(noted), slices.Collect(maps.Keys(p.givenUp()))) {
 		if name == mcreconcile.LocalCluster || c.access.IsElsewhere(name) {
 			p.usable[name] = nil
 		} else if e, err := c.access.Manager.GetFleet().Engagement(name); err == nil {

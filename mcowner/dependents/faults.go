@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,8 +96,9 @@ func isUnread(err error) bool {
 // isUnanswered reports whether an error says nothing about what was asked for.
 func isUnanswered(err error) bool {
 	status, answered := errors.AsType[*apierrors.StatusError](err)
-	_, sending := errors.AsType[net.Error](err) // also in the middle of an answer
-	return answered && (status.ErrStatus.Code >= 500 || apierrors.IsTooManyRequests(err)) || sending || errors.Is(err, io.ErrUnexpectedEOF) ||
+	_, sending := errors.AsType[*url.Error](err)
+	_, broken := errors.AsType[*net.OpError](err) // in the middle of an answer
+	return answered && (status.ErrStatus.Code >= 500 || apierrors.IsTooManyRequests(err)) || sending || broken || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 

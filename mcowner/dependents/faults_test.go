@@ -3,7 +3,10 @@ package dependents
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"net/url"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,8 +32,10 @@ var (
 		Code: 403, Reason: metav1.StatusReasonForbidden,
 		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
 	}}
-	errKept  = fmt.Errorf("%w: forbidden", errDenied)
-	errTaken = &ConflictError{Object: "ConfigMap default/b", Why: errNoReference}
+	errNoFile = &fs.PathError{Op: "open", Path: "a", Err: syscall.ENOENT}
+	errBroken = fmt.Errorf("reading: %w", &net.OpError{Op: "read", Err: syscall.ECONNRESET})
+	errKept   = fmt.Errorf("%w: forbidden", errDenied)
+	errTaken  = &ConflictError{Object: "ConfigMap default/b", Why: errNoReference}
 )
 
 // unsynced says that a kind cannot be read from a cache, as a fleet does.
@@ -61,6 +66,8 @@ func TestWhatIsWrongCountsBesideWhatIsWaitedFor(t *testing.T) {
 		"invalid beside what others change":    {errs: []error{errOther, errInvalid}, want: []error{errInvalid}, not: []error{errOther}, reason: EventFailed, failure: true},
 		"invalid beside a namespace that goes": {errs: []error{errClosing, errInvalid}, want: []error{errInvalid}, not: []error{errClosing}, reason: EventFailed, failure: true},
 		"invalid beside what was not answered": {errs: []error{errUnanswered, errInvalid}, want: []error{errInvalid, errUnanswered}, reason: EventFailed, failure: true},
+		"a file cannot be read":                {errs: []error{errNoFile}, want: []error{errNoFile}, reason: EventFailed, failure: true},
+		"an answer breaks off":                 {errs: []error{errBroken}, want: []error{errBroken}, reason: EventFailed},
 		"not answered":                         {errs: []error{errUnanswered}, want: []error{errUnanswered}, reason: EventFailed},
 		"taken beside a wait":                  {errs: []error{errNotReady, errTaken}, want: []error{errTaken}, not: []error{ErrWaiting}, reason: EventConflict, failure: true},
 		"taken, and refused":                   {errs: []error{errTaken, errRefused}, want: []error{errTaken, errRefused}, reason: EventConflict, failure: true},

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -210,6 +212,86 @@ func TestWhatAPolicyForbidsToRemoveHoldsUpEarlierWaves(t *testing.T) {
 	lift()
 	w.isGone(one, used)
 	w.isGone(one, operator.Name)
+}
+
+// TestARightThatIsMissedForAMomentHoldsUpEarlierWaves, as while a RoleBinding is replaced: an operator goes after what it looks after.
+func TestARightThatIsMissedForAMomentHoldsUpEarlierWaves(t *testing.T) {
+	t.Parallel()
+	for name, goes := range map[string]bool{"to what is there": false, "to what is being deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			elsewhere := one.CreateNamespace(t)
+			w.grantCopies(one, "from-hub")
+			grant, revoke := w.rightTo(one, elsewhere, "from-hub")
+			grant()
+			r := w.spread()
+			r.User = func(mcreconcile.Request) string { return "from-hub" }
+			r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+				if owner.Data["value"] == "none" {
+					return nil, nil
+				}
+				looked := &corev1.ConfigMap{ObjectMeta: metaOf(elsewhere, "looked-after")}
+				if goes {
+					looked.Finalizers = []string{"example.com/test"}
+				}
+				return []client.Object{inWave("0", w.configMap("operator")), inWave("1", looked)}, nil
+			}
+			dependents.Hasten(r, 5*time.Second)
+			told := listen(r)
+			w.run(r)
+			w.create(w.Local, w.owner("a", one.Name))
+			eventually(t, "both are there", func() bool { return told.are("a", dependents.Unchanged, dependents.Unchanged) })
+			operator := w.mustGet(one, "operator")
+			if !goes {
+				revoke()
+			}
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "none" })
+			if goes {
+				eventually(t, "it is being deleted", func() bool { return told.are("a", dependents.Deleting, dependents.Waiting) })
+				revoke()
+			}
+			eventually(t, "it is forbidden", func() bool { return told.are("a", dependents.Forbidden, dependents.Waiting) })
+			grant()
+			w.unharmed(one, operator)
+			if goes {
+				w.release(one, &corev1.ConfigMap{ObjectMeta: metaOf(elsewhere, "looked-after")})
+			}
+			w.isGone(one, operator.Name)
+			if err := one.Client().Get(t.Context(), client.ObjectKey{Namespace: elsewhere, Name: "looked-after"}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+				t.Errorf("what it looks after is there still: %v", err)
+			}
+		})
+	}
+}
+
+// rightTo returns what grants a user the right to ConfigMaps of a namespace, and what takes it away. Both wait until the API server knows.
+func (w *world) rightTo(cp *mctest.ControlPlane, namespace, user string) (grant, revoke func()) {
+	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch", "delete"}}
+	w.create(cp, &rbacv1.Role{ObjectMeta: metaOf(namespace, user), Rules: []rbacv1.PolicyRule{rule}})
+	binding := func() *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: metaOf(namespace, user),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}
+	}
+	is := func(want bool) {
+		w.t.Helper()
+		eventually(w.t, fmt.Sprintf("%s has the right to delete: %t", user, want), func() bool {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "delete", Resource: "configmaps", Version: "v1"},
+			}}
+			return cp.Client().Create(w.t.Context(), review) == nil && review.Status.Allowed == want
+		})
+	}
+	return func() { w.create(cp, binding()); is(true) }, func() {
+		if err := cp.Client().Delete(w.t.Context(), binding()); err != nil {
+			w.t.Fatal(err)
+		}
+		is(false)
+	}
 }
 
 // keepsUsed makes a cluster forbid to delete a ConfigMap, by a policy, until it is lifted.

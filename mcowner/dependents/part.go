@@ -18,6 +18,7 @@ type part struct {
 	seq     uint64                    // of the plan that was last done
 	done    bool                      // something was done since the program began
 	asked   time.Time                 // since when it can be used and is asked for what was not done yet, zero if it is not
+	away    bool                      // it cannot be used now
 	runs    uint64                    // grows with each run
 	result  Result                    // of that
 	drop    []record.Site             // where nothing is left, to be taken from the record
@@ -30,6 +31,7 @@ type part struct {
 	hung map[dependentKey]bool
 	// unserved are kinds that should be served, by when it was seen first that they are not.
 	unserved map[schema.GroupKind]time.Time
+	denied   denials
 	retries  int // since an object was last as it was thought to be
 	awaits   int // how often in a row it was not known what is desired
 	// contests are about objects that others have changed of late.

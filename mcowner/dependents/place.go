@@ -134,7 +134,7 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 	case len(v.sites) > 0:
 		p.leave(ctx, &done, v.propagation)
 	default:
-		if p.findStrays(ctx, &done); done.stray != nil && p.isGivenUp() && p.isCleared(ctx, v.propagation) {
+		if p.findStrays(ctx, &done); done.stray != nil && p.isGivenUp() && (v.mode != serving || p.wasUsable()) && p.isCleared(ctx, v.propagation) {
 			done.stray, done.kinds, done.again = nil, nil, false
 		}
 		if done.stray == nil {

@@ -3,6 +3,7 @@ package dependents_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -70,6 +72,44 @@ func TestTargetsThatCannotBeFoundAreAskedForLessAndLess(t *testing.T) {
 	p.is(two, fleet.Ready)
 	eventuallyWithin(t, 30*time.Second, "they were not asked for in the last second", func() bool { return time.Since(*last.Load()) > time.Second })
 	w.unharmed(two, w.mustGet(two, copyOf("a")))
+	fail.Store(false)
+	w.isGone(two, copyOf("a"))
+}
+
+// TestWhatIsInAClusterThatWasGivenUpStaysUntilTargetsAreKnown, once the cluster is back: it may be a target.
+func TestWhatIsInAClusterThatWasGivenUpStaysUntilTargetsAreKnown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	var fail atomic.Bool
+	r := w.placed(&fail, func() {})
+	r.Sweep = orphans.Sweep{Interval: 50 * time.Millisecond, Listing: 50 * time.Millisecond}
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name, two.Name))
+	w.isCopied(one, "a")
+	copied := w.isCopied(two, "a")
+	<-p.members.Remove(fleet.ClusterName(two.Name))
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		cm.Annotations["to"], cm.Annotations[dependents.GiveUpAnnotation] = one.Name, two.Name
+	})
+	w.told(w.Local, "a", dependents.EventReleased, two.Name)
+	isNoted := func() bool {
+		for key, said := range w.mustGet(w.Local, "a").Annotations {
+			if key != dependents.GiveUpAnnotation && strings.Contains(said, two.Name) {
+				return true
+			}
+		}
+		return false
+	}
+	eventually(t, "it is noted no more", func() bool { return !isNoted() })
+	fail.Store(true)
+	if err := p.members.Set(p.member(two)); err != nil {
+		t.Fatal(err)
+	}
+	w.told(w.Local, "a", dependents.EventFailed, "placement service")
+	p.is(two, fleet.Ready)
+	eventually(t, "it is noted again", isNoted)
+	w.unharmed(two, copied)
 	fail.Store(false)
 	w.isGone(two, copyOf("a"))
 }
