@@ -253,8 +253,9 @@ func (a *accounting) noteAsked() {
 		if p.away && !away[name] {
 			p.result.Since = time.Now()
 		}
-		switch p.away = away[name]; {
-		case p.away:
+		p.away = away[name] && p.done
+		switch {
+		case away[name]:
 			p.asked = time.Time{}
 		case p.asked.IsZero() && !p.isDone(a.plan, targeted):
 			p.asked = time.Now()

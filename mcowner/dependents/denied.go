@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -27,45 +28,59 @@ func isForbidden(err error) bool {
 	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// deniedIn is where objects may not be removed: rights are by kind and namespace, and others may write objects of ever new names.
+// deniedIn is where an owner's user has no right to remove objects. Others may write such objects of ever new names.
 type deniedIn struct {
 	kind      schema.GroupKind
 	namespace string
 }
 
-func whereDenied(d dependent) deniedIn { return deniedIn{d.GroupKind(), d.obj.GetNamespace()} }
+// denial says since when a right has been missed, and when that was seen last.
+type denial struct{ since, last time.Time }
 
-// denials are where objects may not be removed, by since when.
-type denials map[deniedIn]time.Time
+const (
+	// mostDenials is how many denials are remembered of a cluster.
+	mostDenials = 1000
+	// denialLasts is how long one is remembered that is not seen again.
+	denialLasts = 5 * time.Minute
+)
 
-// lastDenied returns what could not be removed when that was tried last.
-func (o *ownerState) lastDenied(name mcreconcile.ClusterName) denials {
+// deniedSince notes that a right is missed, and returns since when.
+func (o *ownerState) deniedSince(at remote.Session, in deniedIn) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	p, now := o.partLocked(at.Name()), time.Now()
+	if p.denied == nil || p.deniedTo != at.Life() || len(p.denied) >= mostDenials {
+		p.denied, p.deniedTo = map[deniedIn]denial{}, at.Life()
+	}
+	d := p.denied[in]
+	if now.Sub(d.last) > denialLasts {
+		d.since = now
+	}
+	d.last = now
+	p.denied[in] = d
+	return d.since
+}
+
+// notDenied notes that there is a right.
+func (o *ownerState) notDenied(at remote.Session, in deniedIn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.partLocked(at.Name()).denied, in)
+}
+
+// forbidden returns the objects that could not be removed, or written, when that was tried last.
+func (o *ownerState) forbidden(name mcreconcile.ClusterName) map[types.UID]bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := map[types.UID]bool{}
 	if p := o.parts[name]; p != nil {
-		return p.denied // which is not changed
-	}
-	return nil
-}
-
-// noteDenied notes what could not be removed now.
-func (o *ownerState) noteDenied(name mcreconcile.ClusterName, now denials) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.partLocked(name).denied = now
-}
-
-// note notes what came of a wave, after what was known before.
-func (all denials) note(before denials, wave []dependent, errs []error) {
-	for i, d := range wave {
-		if !isDenied(errs[i]) {
-			continue
-		}
-		in := whereDenied(d)
-		if all[in] = before[in]; all[in].IsZero() {
-			all[in] = time.Now()
+		for _, r := range p.result.Objects {
+			if r.State == Forbidden {
+				all[r.UID] = true
+			}
 		}
 	}
+	return all
 }
 
 // isGivenUp reports whether the owner is to have nothing in the cluster, and says that it waits for nothing there.
@@ -84,34 +99,39 @@ func (p *placement) isCleared(ctx context.Context, policy metav1.DeletionPropaga
 }
 
 // passesOver reports whether a wave holds up nothing else, as nothing of it may be removed: it may not be the owner's in truth. Whoever may write
-// an object says of which owner and wave it is, and may delete it and keep it by a finalizer. It must have been so for a while, and the owner's
-// user must have no right to it: what an admission webhook forbids is the owner's, for all that is known. Where the owner gives the cluster up, it
-// is the same why it may not be removed, and for how long. Results and errors say it of what is being deleted, too.
-func (p *placement) passesOver(ctx context.Context, wave []dependent, before denials, results []ObjectResult, errs []error) bool {
+// an object says of which owner and wave it is, and may delete it and keep it by a finalizer. The owner's user must have had no right to it for a
+// while: what an admission webhook forbids is the owner's, for all that is known, and a right may be missed for a moment. Where the owner gives the
+// cluster up, it is the same why something may not be removed, and for how long. Results and errors say it of what is being deleted, too.
+func (p *placement) passesOver(ctx context.Context, wave []dependent, results []ObjectResult, errs []error) bool {
 	user, err := p.engine.writers.UserOf(ctx, p.work.owner)
 	givenUp, while := p.isGivenUp(), p.engine.cfg.paces.orDefaults().again
 	if len(wave) == 0 || !givenUp && (err != nil || user == "") {
 		return false
 	}
-	for i, d := range wave { // before any is asked for
-		going := d.obj.GetDeletionTimestamp()
-		if !isDenied(errs[i]) && (errs[i] != nil || going.IsZero() || time.Since(going.Time) < while) {
+	for i, d := range wave { // before any right is asked for
+		if !isDenied(errs[i]) && (errs[i] != nil || d.obj.GetDeletionTimestamp().IsZero()) {
 			return false
 		}
 	}
+	asked, passes := map[deniedIn]bool{}, true
 	for i, d := range wave {
-		if (errs[i] == nil || !givenUp) && remote.MayDelete(ctx, p.engine.access, p.writer, p.at, d.Kind, d.obj) {
+		in := deniedIn{d.GroupKind(), d.obj.GetNamespace()}
+		if asked[in] || givenUp && errs[i] != nil {
+			continue
+		}
+		asked[in] = true
+		if remote.MayDelete(ctx, p.engine.access, p.writer, p.at, d.Kind, d.obj) {
+			p.o.notDenied(p.at, in)
 			return false
 		}
+		since := p.o.deniedSince(p.at, in)
+		passes = passes && (givenUp || time.Since(since) >= while)
 	}
-	passes := true
 	for i, d := range wave {
 		if errs[i] == nil {
 			errs[i] = fmt.Errorf("%s of %s is being deleted, and there is no right to do so: %w", d.Describe(d.obj), p.at, errDenied)
 			results[i].State, results[i].Err = Forbidden, brief(errs[i])
 		}
-		since := before[whereDenied(d)]
-		passes = passes && (givenUp || !since.IsZero() && time.Since(since) >= while)
 	}
 	return passes
 }

@@ -1,35 +1,31 @@
 package dependents
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// TestNewNamesBeginNoNewWait: others may write objects of ever new names, and those that were denied are forgotten once none is.
-func TestNewNamesBeginNoNewWait(t *testing.T) {
+// TestARightIsMissedSinceItWasFirst, in whatever turn others write into several namespaces, until it is there, or was not missed for long.
+func TestARightIsMissedSinceItWasFirst(t *testing.T) {
 	t.Parallel()
-	named := func(namespace, name string) dependent {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		return dependent{remote.Untyped(corev1.SchemeGroupVersion.WithKind("ConfigMap")), cm}
+	o, at := newOwnerState(mcreconcile.Request{}, "1"), remote.Session{ID: mcowner.ByName("one")}
+	one, two := deniedIn{namespace: "one"}, deniedIn{namespace: "two"}
+	first := o.deniedSince(at, one)
+	o.deniedSince(at, two)
+	if again := o.deniedSince(at, one); !again.Equal(first) {
+		t.Errorf("it is missed since %s, then since %s", first, again)
 	}
-	hourAgo := time.Now().Add(-time.Hour)
-	before := denials{whereDenied(named("theirs", "one")): hourAgo, whereDenied(named("granted", "one")): hourAgo}
-	denied := fmt.Errorf("%w: forbidden", errDenied)
-	now := denials{}
-	now.note(before, []dependent{named("theirs", "two"), named("new", "one"), named("granted", "one")}, []error{denied, denied, nil})
-	if since := now[whereDenied(named("theirs", "three"))]; !since.Equal(hourAgo) {
-		t.Errorf("another name is denied since %s", since)
+	o.parts["one"].denied[one] = denial{since: first.Add(-time.Hour), last: time.Now().Add(-denialLasts - time.Second)}
+	if later := o.deniedSince(at, one); later.Before(first) {
+		t.Errorf("it was not missed for long, and is missed since %s", later)
 	}
-	if since := now[whereDenied(named("new", "one"))]; time.Since(since) > time.Minute {
-		t.Errorf("in a namespace that was not looked at it is denied since %s", since)
-	}
-	if len(now) != 2 {
-		t.Errorf("denied are %v", now)
+	o.parts["one"].denied[two] = denial{since: first.Add(-time.Hour), last: time.Now()}
+	o.notDenied(at, two)
+	if since := o.deniedSince(at, two); since.Before(first) {
+		t.Errorf("it was there, and is missed since %s", since)
 	}
 }

@@ -31,7 +31,9 @@ type part struct {
 	hung map[dependentKey]bool
 	// unserved are kinds that should be served, by when it was seen first that they are not.
 	unserved map[schema.GroupKind]time.Time
-	denied   denials
+	// denied are rights that the owner's user has missed, in one life of the cluster's session.
+	denied   map[deniedIn]denial
+	deniedTo any
 	retries  int // since an object was last as it was thought to be
 	awaits   int // how often in a row it was not known what is desired
 	// contests are about objects that others have changed of late.

@@ -56,10 +56,9 @@ func (p *placement) removeAll(
 		return together(errs...)
 	}
 	waves, unread := p.lastFirst(all)
-	before, denied := p.o.lastDenied(p.at.Name()), denials{}
-	defer func() { p.o.noteDenied(p.at.Name(), denied) }()
+	forbidden := p.o.forbidden(p.at.Name())
 	takesPermit := func(d dependent) bool {
-		return d.obj.GetDeletionTimestamp().IsZero() && before[whereDenied(d)].IsZero()
+		return d.obj.GetDeletionTimestamp().IsZero() && !forbidden[d.obj.GetUID()]
 	}
 	later := func(i int) []dependent { return slices.Concat(slices.Concat(waves[i:]...), unread) }
 	var errs []error
@@ -71,8 +70,7 @@ func (p *placement) removeAll(
 		}
 		results, failed := p.removeWave(ctx, wave, policy)
 		isAwaited := i < len(waves)-1 || len(unread) > 0 || policy == metav1.DeletePropagationForeground
-		passes := isAwaited && p.passesOver(ctx, wave, before, results, failed)
-		denied.note(before, wave, failed)
+		passes := isAwaited && p.passesOver(ctx, wave, results, failed)
 		done.Objects, errs = append(done.Objects, results...), append(errs, failed...)
 		if !passes {
 			err := wait(later(i+1), fmt.Errorf("what is of later waves in %s goes first: %w", p.at, errGoing), done)
