@@ -34,12 +34,14 @@ type deniedIn struct {
 	namespace string
 }
 
+func whereDenied(d dependent) deniedIn { return deniedIn{d.GroupKind(), d.obj.GetNamespace()} }
+
 // denial says since when a right has been missed, and when that was seen last.
 type denial struct{ since, last time.Time }
 
 const (
 	// mostDenials is how many denials are remembered of a cluster.
-	mostDenials = 1000
+	mostDenials = 10_000
 	// denialLasts is how long one is remembered that is not seen again.
 	denialLasts = 5 * time.Minute
 )
@@ -49,10 +51,10 @@ func (o *ownerState) deniedSince(at remote.Session, in deniedIn) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p, now := o.partLocked(at.Name()), time.Now()
-	if p.denied == nil || p.deniedTo != at.Life() || len(p.denied) >= mostDenials {
-		p.denied, p.deniedTo = map[deniedIn]denial{}, at.Life()
+	d, known := p.denied[in]
+	if p.denied == nil || p.deniedTo != at.Life() || !known && len(p.denied) >= mostDenials {
+		p.denied, p.deniedTo, d = map[deniedIn]denial{}, at.Life(), denial{}
 	}
-	d := p.denied[in]
 	if now.Sub(d.last) > denialLasts {
 		d.since = now
 	}
@@ -61,11 +63,14 @@ func (o *ownerState) deniedSince(at remote.Session, in deniedIn) time.Time {
 	return d.since
 }
 
-// notDenied notes that there is a right.
-func (o *ownerState) notDenied(at remote.Session, in deniedIn) {
+// notDenied notes that something of a wave may be removed: what was missed of it is missed anew.
+func (o *ownerState) notDenied(at remote.Session, wave []dependent) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.partLocked(at.Name()).denied, in)
+	p := o.partLocked(at.Name())
+	for _, d := range wave {
+		delete(p.denied, whereDenied(d))
+	}
 }
 
 // forbidden returns the objects that could not be removed, or written, when that was tried last.
@@ -108,30 +113,34 @@ func (p *placement) passesOver(ctx context.Context, wave []dependent, results []
 	if len(wave) == 0 || !givenUp && (err != nil || user == "") {
 		return false
 	}
-	for i, d := range wave { // before any right is asked for
-		if !isDenied(errs[i]) && (errs[i] != nil || d.obj.GetDeletionTimestamp().IsZero()) {
-			return false
-		}
+	if p.mayGo(ctx, wave, errs, givenUp) {
+		p.o.notDenied(p.at, wave)
+		return false
 	}
-	asked, passes := map[deniedIn]bool{}, true
+	passes := true
 	for i, d := range wave {
-		in := deniedIn{d.GroupKind(), d.obj.GetNamespace()}
-		if asked[in] || givenUp && errs[i] != nil {
-			continue
-		}
-		asked[in] = true
-		if remote.MayDelete(ctx, p.engine.access, p.writer, p.at, d.Kind, d.obj) {
-			p.o.notDenied(p.at, in)
-			return false
-		}
-		since := p.o.deniedSince(p.at, in)
+		since := p.o.deniedSince(p.at, whereDenied(d))
 		passes = passes && (givenUp || time.Since(since) >= while)
-	}
-	for i, d := range wave {
 		if errs[i] == nil {
 			errs[i] = fmt.Errorf("%s of %s is being deleted, and there is no right to do so: %w", d.Describe(d.obj), p.at, errDenied)
 			results[i].State, results[i].Err = Forbidden, brief(errs[i])
 		}
 	}
 	return passes
+}
+
+// mayGo reports whether something of a wave may be removed, was, or got no answer that says otherwise. Rights may be to single names, so each object
+// is asked for.
+func (p *placement) mayGo(ctx context.Context, wave []dependent, errs []error, givenUp bool) bool {
+	for i, d := range wave { // before any right is asked for
+		if !isDenied(errs[i]) && (errs[i] != nil || d.obj.GetDeletionTimestamp().IsZero()) {
+			return true
+		}
+	}
+	for i, d := range wave {
+		if (errs[i] == nil || !givenUp) && remote.MayDelete(ctx, p.engine.access, p.writer, p.at, d.Kind, d.obj) {
+			return true
+		}
+	}
+	return false
 }

@@ -64,9 +64,13 @@ func MayDelete(ctx context.Context, a *Access, writer client.Writer, at Session,
 	if err != nil {
 		return true
 	}
+	namespace := obj.GetNamespace()
+	if isNamespace(k) { // the right to one may be by a binding in it
+		namespace = obj.GetName()
+	}
 	review := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"resourceAttributes": map[string]any{
 		"verb": "delete", "group": mapping.Resource.Group, "version": mapping.Resource.Version, "resource": mapping.Resource.Resource,
-		"namespace": obj.GetNamespace(), "name": obj.GetName(),
+		"namespace": namespace, "name": obj.GetName(),
 	}}}}
 	review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview")) // whatever scheme the writer has
 	ctx, cancel := a.Bound(ctx)
@@ -75,5 +79,6 @@ func MayDelete(ctx context.Context, a *Access, writer client.Writer, at Session,
 		return true
 	}
 	allowed, said, err := unstructured.NestedBool(review.Object, "status", "allowed")
-	return allowed || !said || err != nil
+	failed, _, _ := unstructured.NestedString(review.Object, "status", "evaluationError") // of an authorizer
+	return allowed || !said || err != nil || failed != ""
 }
