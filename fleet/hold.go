@@ -9,7 +9,7 @@ import (
 // ReasonPaused is for members that are Ready and paused: see [Hold].
 const ReasonPaused = "Paused"
 
-// ReasonDrained is for members that are [Draining] since they are held back so: see [Hold].
+// ReasonDrained is for members that are [Draining], or cannot be visited, since they are held back so: see [Hold].
 const ReasonDrained = "Drained"
 
 // Hold is how people hold a member back, which its provider reports as ever. The zero value does not.

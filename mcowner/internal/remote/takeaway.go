@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
@@ -56,29 +54,4 @@ func TakeAway(
 		return deleted, removing(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
 	}
 	return deleted, nil
-}
-
-// MayDelete reports whether the user of a writer has the right to delete a dependent. Where the API server does not say, it may.
-func MayDelete(ctx context.Context, a *Access, writer client.Writer, at Session, k Kind, obj client.Object) bool {
-	mapping, err := a.Mapper(at).RESTMapping(k.GroupKind(), k.Version)
-	if err != nil {
-		return true
-	}
-	namespace := obj.GetNamespace()
-	if isNamespace(k) { // the right to one may be by a binding in it
-		namespace = obj.GetName()
-	}
-	review := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"resourceAttributes": map[string]any{
-		"verb": "delete", "group": mapping.Resource.Group, "version": mapping.Resource.Version, "resource": mapping.Resource.Resource,
-		"namespace": namespace, "name": obj.GetName(),
-	}}}}
-	review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview")) // whatever scheme the writer has
-	ctx, cancel := a.Bound(ctx)
-	defer cancel()
-	if err := writer.Create(ctx, review); err != nil {
-		return true
-	}
-	allowed, said, err := unstructured.NestedBool(review.Object, "status", "allowed")
-	failed, _, _ := unstructured.NestedString(review.Object, "status", "evaluationError") // of an authorizer
-	return allowed || !said || err != nil || failed != ""
 }
