@@ -21,9 +21,11 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
-// withSecrets is spread with a Secret in the one cluster that the owner says.
+// withSecrets is spread with a Secret in the one cluster that the owner says. Its fleet is its own: what other tests have left in the members
+// would be a reason to watch Secrets.
 func (w *world) withSecrets(results *latest) *dependents.Reconciler[*corev1.ConfigMap] {
 	r := w.spread()
+	r.Fleet = w.ns
 	r.Kinds = append(r.Kinds, &corev1.Secret{})
 	r.Status = results.note
 	copies := r.Desired
@@ -257,7 +259,7 @@ func TestAnOwnerGoesOnceAKindThatMayNotBeListedIsTakenOut(t *testing.T) {
 	w.isGone(one, copyOf("a"))
 	eventually(t, "the owner waits", isForbidden)
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
-		cm.Annotations[controller+"."+fleetName+".fleet-runtime.dev/kinds"] = "ConfigMap.v1."
+		cm.Annotations[controller+"."+w.ns+".fleet-runtime.dev/kinds"] = "ConfigMap.v1."
 	})
 	w.isGone(w.Local, "a")
 }
@@ -265,5 +267,10 @@ func TestAnOwnerGoesOnceAKindThatMayNotBeListedIsTakenOut(t *testing.T) {
 // hasNoted reports whether an owner has noted a kind.
 func (w *world) hasNoted(cp *mctest.ControlPlane, name, kind string) bool {
 	w.t.Helper()
-	return strings.Contains(w.mustGet(cp, name).Annotations[controller+"."+fleetName+".fleet-runtime.dev/kinds"], kind+".")
+	for key, kinds := range w.mustGet(cp, name).Annotations {
+		if strings.HasPrefix(key, controller+".") && strings.HasSuffix(key, ".fleet-runtime.dev/kinds") {
+			return strings.Contains(kinds, kind+".")
+		}
+	}
+	return false
 }
