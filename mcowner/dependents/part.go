@@ -221,7 +221,7 @@ type report struct {
 }
 
 // isSuspended reports whether something is not as it is desired, since it is suspended.
-func (r *report) isSuspended() bool {
+func (r *Result) isSuspended() bool {
 	return slices.ContainsFunc(r.Objects, func(o ObjectResult) bool { return o.State == Suspended })
 }
 

@@ -13,9 +13,11 @@ import (
 
 // Summary is what came of all clusters, for the status of an owner.
 type Summary struct {
-	// Targets are the clusters that are to have dependents. Each is Done, Pending, Unreachable or Failed.
+	// Targets are the clusters that are to have dependents. Each is Done, Suspended, Pending, Unreachable or Failed.
 	Targets, Done, Pending, Unreachable, Failed int
-	// NotReady are those of Done that have something which is not ready, see Result.Unready.
+	// Suspended are those in which nothing is in the way, and something is not as desired since it is [Suspended].
+	Suspended int
+	// NotReady are those of Done and Suspended that have something which is not ready, see Result.Unready.
 	NotReady int
 	// Stuck are those that are so for too long, see Result.Stuck, and FirstStuck is the first of them, by name.
 	Stuck      int
@@ -40,7 +42,12 @@ func Summarize(results []Result) Summary {
 		case !r.Targeted:
 			s.Leaving++
 		case r.Err == nil:
-			s.Targets, s.Done = s.Targets+1, s.Done+1
+			s.Targets++
+			if r.isSuspended() {
+				s.Suspended++
+			} else {
+				s.Done++
+			}
 			if r.Unready != nil {
 				s.NotReady++
 			}
@@ -70,6 +77,7 @@ const (
 
 	ReasonDone        = "Done"
 	ReasonPending     = "Pending"
+	ReasonSuspended   = "Suspended"
 	ReasonUnreachable = "Unreachable"
 	ReasonFailed      = "Failed"
 
@@ -91,6 +99,8 @@ func (s Summary) SetConditions(conditions *[]metav1.Condition, generation int64)
 		synced.Reason = ReasonUnreachable
 	case s.Pending > 0 || s.Leaving > 0:
 		synced.Reason = ReasonPending
+	case s.Suspended > 0:
+		synced.Reason = ReasonSuspended
 	default:
 		synced.Reason, synced.Status = ReasonDone, metav1.ConditionTrue
 	}
@@ -119,6 +129,9 @@ func (s Summary) SetConditions(conditions *[]metav1.Condition, generation int64)
 // String says how many clusters are as desired, and what is in the way first.
 func (s Summary) String() string {
 	text := fmt.Sprintf("%d of %d clusters are as desired", s.Done, s.Targets)
+	if s.Suspended > 0 {
+		text += fmt.Sprintf(", %d are suspended", s.Suspended)
+	}
 	if s.FirstError != nil {
 		text += fmt.Sprintf("; %s: %v", remote.ClusterText(s.FirstCluster), s.FirstError)
 	}

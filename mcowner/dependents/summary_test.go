@@ -87,6 +87,14 @@ func TestASummaryCountsEachTargetOnceAndHasTheFirstFailure(t *testing.T) {
 			dependents.Summary{Targets: 1, Done: 1, NotReady: 1},
 			dependents.ReasonDone, true, true,
 		},
+		"a cluster in which something is suspended": {
+			[]dependents.Result{
+				{Cluster: "a", Targeted: true},
+				{Cluster: "b", Targeted: true, Objects: []dependents.ObjectResult{{State: dependents.Unchanged}, {State: dependents.Suspended}}},
+			},
+			dependents.Summary{Targets: 2, Done: 1, Suspended: 1},
+			dependents.ReasonSuspended, false, false,
+		},
 		"clusters that are stuck": {
 			[]dependents.Result{
 				{Cluster: "a", Targeted: true, Unready: dependents.ErrWaiting, Stuck: true},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,7 +65,7 @@ func notSyncedIn(results []dependents.Result) string {
 	more := 0
 	for _, r := range results {
 		switch {
-		case r.Targeted && r.Err == nil:
+		case r.Targeted && r.Err == nil && !isSuspended(r):
 		case len(names) == mostNamed:
 			more++
 		default:
@@ -76,6 +77,11 @@ func notSyncedIn(results []dependents.Result) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
+}
+
+// isSuspended reports whether something in a cluster is not as it should be, since it is suspended.
+func isSuspended(r dependents.Result) bool {
+	return slices.ContainsFunc(r.Objects, func(o dependents.ObjectResult) bool { return o.State == dependents.Suspended })
 }
 
 // word says in one why a cluster is not as desired.
@@ -92,6 +98,10 @@ func word(r dependents.Result) string {
 		return "Stuck"
 	case errors.Is(r.Err, dependents.ErrPending), errors.Is(r.Err, dependents.ErrWaiting):
 		return dependents.ReasonPending
+	case dependents.Summarize([]dependents.Result{r}).Unreachable > 0:
+		return dependents.ReasonUnreachable
+	case r.Err == nil:
+		return string(dependents.Suspended)
 	}
 	worst := "Invalid"
 	for _, o := range r.Objects {

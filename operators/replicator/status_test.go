@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
@@ -36,6 +38,25 @@ func TestAStatusThatIsWrittenAgainKeepsSinceWhenItIsSo(t *testing.T) {
 		if c.LastTransitionTime != since || c.ObservedGeneration != r.Generation {
 			t.Errorf("%s is so since %s, of generation %d", c.Type, c.LastTransitionTime, c.ObservedGeneration)
 		}
+	}
+}
+
+// TestWhatIsNotSyncedSaysWhy for a cluster that is suspended, and for one that another replica cannot visit.
+func TestWhatIsNotSyncedSaysWhy(t *testing.T) {
+	t.Parallel()
+	suspended := []dependents.ObjectResult{{State: dependents.Suspended}}
+	got := notSyncedIn([]dependents.Result{
+		{Cluster: "done", Targeted: true, Objects: []dependents.ObjectResult{{State: dependents.Applied}}},
+		{Cluster: "east", Targeted: true, Objects: suspended},
+		{Cluster: "west", Targeted: true, Err: fmt.Errorf("visiting it: %w", fleet.ErrDisengaged)},
+	})
+	if want := "east (Suspended), west (Unreachable)"; got != want {
+		t.Errorf("not synced in %q, want %q", got, want)
+	}
+	r := replicator("r", []string{"east"}, configMap("a"))
+	must(t, status(t.Context(), r, []dependents.Result{{Cluster: "east", Targeted: true, Objects: suspended}}))
+	if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionSynced); c == nil || c.Status != metav1.ConditionFalse || c.Reason != dependents.ReasonSuspended {
+		t.Errorf("what was written nowhere is %+v", c)
 	}
 }
 

@@ -75,7 +75,7 @@ type Spec struct {
 	// +kubebuilder:default=Apply
 	Change ChangePolicy `json:"change,omitempty"`
 
-	// Suspend stops changes. What is no longer wanted is removed all the same.
+	// Suspend stops changes. What is no longer wanted is removed all the same, but for where something is suspended that is not as it should be.
 	Suspend bool `json:"suspend,omitempty"`
 
 	// Rollout says how changes are brought to the targets.
