@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,8 +92,11 @@ func contains(live, want any) bool {
 	case map[string]any:
 		there, ok := live.(map[string]any)
 		for key, value := range want {
-			if !ok || !contains(there[key], value) {
+			switch {
+			case !ok || !contains(there[key], value):
 				return isEmpty(want) // which the API server may leave out
+			case selects(key) && there[key] != nil && !sameJSON(there[key], value):
+				return false
 			}
 		}
 		return true
@@ -111,8 +115,14 @@ func contains(live, want any) bool {
 		}
 		return true
 	default:
-		return reflect.DeepEqual(live, want) || sameNumber(live, want)
+		return reflect.DeepEqual(live, want) || sameJSON(live, want)
 	}
+}
+
+// selects reports whether a field chooses something, such as the peers of a NetworkPolicy. API servers add nothing to one, and what
+// others have added makes another choice.
+func selects(field string) bool {
+	return field == "selector" || field == "from" || field == "to" || strings.HasSuffix(field, "Selector")
 }
 
 // isEmpty reports whether a value is nothing but empty values.
@@ -129,8 +139,8 @@ func isEmpty(value any) bool {
 	return true
 }
 
-// sameNumber reports whether two numbers are the same, read as whatever type.
-func sameNumber(a, b any) bool {
+// sameJSON reports whether two values are the same, with numbers that were read as whatever type.
+func sameJSON(a, b any) bool {
 	x, err := json.Marshal(a)
 	if err != nil {
 		return false

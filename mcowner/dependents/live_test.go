@@ -55,6 +55,11 @@ func TestWhatAValueContains(t *testing.T) {
 		"Items with more fields":        {l{m{"a": "1", "b": "2"}}, l{m{"a": "1"}}, true},
 		"Items with other fields":       {l{m{"a": "2"}}, l{m{"a": "1"}}, false},
 		"A list for a map":              {l{}, m{"a": "1"}, false},
+		"The same selector":             {m{"selector": m{"a": "1"}}, m{"selector": m{"a": "1"}}, true},
+		"A selector of more":            {m{"selector": m{"a": "1", "b": "2"}}, m{"selector": m{"a": "1"}}, false},
+		"A selector of labels":          {m{"podSelector": m{"matchLabels": m{"a": "1"}}}, m{"podSelector": m{}}, false},
+		"An empty one, and left out":    {m{}, m{"selector": m{}}, true},
+		"More peers of one kind":        {m{"from": l{m{"x": m{}, "y": m{}}}}, m{"from": l{m{"x": m{}}}}, false},
 		"A map for a text":              {m{}, "a", false},
 	}
 	for name, tc := range cases {
