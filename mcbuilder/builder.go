@@ -120,8 +120,11 @@ func (b *TypedBuilder[request]) WithEventFilter(p predicate.Predicate) *TypedBui
 
 // WithOptions sets the controller's options. [TypedBuilder.WithControllerOptions] takes those that were written for one
 // cluster. With a provider, MaxConcurrentReconciles is [DefaultWorkers] if neither it
-// nor the manager's options say otherwise.
+// nor the manager's options say otherwise. A nil RateLimiter leaves the one of an earlier call.
 func (b *TypedBuilder[request]) WithOptions(options controller.TypedOptions[request]) *TypedBuilder[request] {
+	if options.RateLimiter == nil {
+		options.RateLimiter = b.options.RateLimiter
+	}
 	b.options = options
 	return b
 }

@@ -184,3 +184,17 @@ func TestWhereAControllerRuns(t *testing.T) {
 		})
 	}
 }
+
+// TestOptionsWithoutARateLimiterLeaveTheOneBefore: a library has set it, and its user adds other options.
+func TestOptionsWithoutARateLimiterLeaveTheOneBefore(t *testing.T) {
+	t.Parallel()
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, time.Minute)
+	b := (&Builder{}).WithOptions(Options{RateLimiter: limiter, RecoverPanic: new(true)}).WithOptions(Options{MaxConcurrentReconciles: 4})
+	if b.options.RateLimiter != limiter || b.options.MaxConcurrentReconciles != 4 || b.options.RecoverPanic != nil {
+		t.Errorf("the options are %+v", b.options)
+	}
+	other := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, time.Hour)
+	if b.WithOptions(Options{RateLimiter: other}); b.options.RateLimiter != other {
+		t.Error("another rate limiter was not taken")
+	}
+}
