@@ -104,9 +104,13 @@ func (e *visitWatches) of(at remote.Session, k remote.Kind) (*visitWatch, error)
 	if e.ctx == nil || e.ctx.Err() != nil {
 		return nil, errors.New("the controller does not run")
 	}
-	_, leave, err := e.engine.access.Manager.GetFleet().SharedGuest(at.Guest.Context(), at.Name()) // there is one: this does not wait
+	guest, leave, err := e.engine.access.Manager.GetFleet().SharedGuest(at.Guest.Context(), at.Name()) // there is one: this does not wait
 	if err != nil {
 		return nil, err
+	}
+	if guest != at.Guest { // that has ended, and this is the next, which may be watched already
+		leave()
+		return nil, context.Cause(at.Guest.Context())
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	stop := context.AfterFunc(at.Guest.Context(), cancel)
