@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -110,7 +111,7 @@ func (e *visitWatches) of(at remote.Session, k remote.Kind) (*visitWatch, error)
 	}
 	if guest != at.Guest { // that has ended, and this is the next, which may be watched already
 		leave()
-		return nil, context.Cause(at.Guest.Context())
+		return nil, cmp.Or(context.Cause(at.Guest.Context()), fleet.ErrDisengaged)
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	stop := context.AfterFunc(at.Guest.Context(), cancel)
