@@ -212,6 +212,7 @@ func TestDeletionWaitsForClusters(t *testing.T) {
 	t.Run("NotReady", func(t *testing.T) {
 		two.Stop(t)
 		p.is(two, fleet.Unreachable)
+		w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = two.Name }) // it is in the fleet
 		w.remove(w.Local, "a")
 		w.isGone(one, copyOf("a"))
 		w.told(w.Local, "a", dependents.EventClusterNotReady, "member-2")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -203,6 +204,36 @@ func TestObjectsSayNothingAboutWhoseTheyAre(t *testing.T) {
 	if a := all[0].GetAnnotations(); len(a) != 2 || a["fleet-runtime.dev/wave"] != "1" || a["example.com/a"] != "b" ||
 		len(all[0].GetLabels())+len(all[0].GetOwnerReferences()) > 0 {
 		t.Errorf("it is %v", all[0].Object)
+	}
+}
+
+// TestPoliciesOfAManifestAreKept, as they say what becomes of the object in members, but for one that takes what others have.
+func TestPoliciesOfAManifestAreKept(t *testing.T) {
+	t.Parallel()
+	cm := configMap("a")
+	cm.Annotations = map[string]string{
+		dependents.DeletionPolicyAnnotation: "Orphan", dependents.ChangeAnnotation: "CreateOnly", dependents.SuspendAnnotation: "true",
+		dependents.ConflictAnnotation: string(dependents.AdoptUnowned),
+	}
+	desired := desiredBy(t)
+	all, err := desired(replicator("r", nil, cm), nil)
+	must(t, err)
+	if got := all[0].GetAnnotations(); !maps.Equal(got, cm.Annotations) {
+		t.Errorf("what is desired has the policies %v, want %v", got, cm.Annotations)
+	}
+	cm.Annotations[dependents.ConflictAnnotation] = string(dependents.Adopt)
+	if all, err := desired(replicator("r", nil, cm), nil); err == nil || len(all) > 0 {
+		t.Errorf("of another Replicator it would take %v, and the error is %v", all, err)
+	}
+}
+
+// TestASpecThatCannotBeDecodedDesiresNothingKnown: it is an error, as what it has stays.
+func TestASpecThatCannotBeDecodedDesiresNothingKnown(t *testing.T) {
+	t.Parallel()
+	r := replicator("r", nil, configMap("a"))
+	r.Spec.Manifests, r.Spec.DecodeError = nil, "a number for a name"
+	if all, err := desiredBy(t)(r, nil); err == nil {
+		t.Errorf("%d objects are desired, without an error", len(all))
 	}
 }
 
