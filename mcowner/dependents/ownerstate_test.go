@@ -582,6 +582,30 @@ func TestNothingIsToStayOfAnOwnerThatHasNothing(t *testing.T) {
 	}
 }
 
+// TestWhatThePlanOfAnOwnerKeepsIsToStay when the owner is gone: what its policy keeps, and what cannot be known, as the policy makes no sense.
+func TestWhatThePlanOfAnOwnerKeepsIsToStay(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		plan plan
+		want bool
+	}{
+		"it is served":            {plan: plan{}},
+		"it goes":                 {plan: plan{mode: finishing, propagation: metav1.DeletePropagationBackground}},
+		"it orphans":              {plan: plan{mode: finishing, propagation: metav1.DeletePropagationOrphan}, want: true},
+		"its policy keeps":        {plan: plan{policy: Policy{Keep: true}}, want: true},
+		"its policy has no sense": {plan: plan{mode: finishing, unclear: errUnsettled}, want: true},
+	} {
+		o := newOwnerState(mcreconcile.Request{}, "1")
+		p := tc.plan
+		p.owner = &corev1.ConfigMap{}
+		o.replan(&p, testKeys)
+		o.record.Sites = []record.Site{{Name: "a"}}
+		if _, stay := o.leavesBehind(&deletions{}); stay != tc.want {
+			t.Errorf("%s: something is to stay: %t, want %t", name, stay, tc.want)
+		}
+	}
+}
+
 // TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile: what was written before the API server was asked, it would have. Where dependents
 // may be that the restored record does not have is noted again.
 func TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile(t *testing.T) {
