@@ -130,8 +130,9 @@ func (t *tombs) putWithin(ctx context.Context, owner mcowner.Reference, room int
 	}
 	before := cm.DeepCopy()
 	this := tomb{Owner: owner.String()}
-	if json.Unmarshal([]byte(cm.Data[entry(owner)]), &this) == nil && this.has(owner) {
-		return nil
+	noted, isNoted := cm.Data[entry(owner)]
+	if err := json.Unmarshal([]byte(noted), &this); isNoted && (err != nil || this.has(owner)) {
+		return nil // what cannot be read says that all stay
 	}
 	if cm.Size() >= room {
 		return t.failed(owner, errNoRoom)

@@ -155,6 +155,34 @@ func TestANamespaceThatCannotBeReadNowProvesNothing(t *testing.T) {
 	}
 }
 
+// TestWhatSomebodyHasGarbledIsToStay for all owners of the name, and the next that is noted does not end that.
+func TestWhatSomebodyHasGarbledIsToStay(t *testing.T) {
+	t.Parallel()
+	to := &drawer{there: map[string]*corev1.ConfigMap{}, most: 1 << 20}
+	ts := (&shelf{}).tombs()
+	ts.client, ts.reader = to, to
+	before, next := ownerNamed("a"), ownerNamed("a")
+	next.UID = "of-the-next"
+	if err := ts.put(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	for _, cm := range to.there {
+		cm.Data[entry(before)] = "{"
+	}
+	for _, note := range []bool{false, true} {
+		if note {
+			if err := ts.put(t.Context(), next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, owner := range []mcowner.Reference{before, next} {
+			if is, err := ts.has(t.Context(), owner); !is || err != nil {
+				t.Errorf("what %s of UID %s had is to stay: %t, %v; the next one is noted: %t", owner, owner.UID, is, err, note)
+			}
+		}
+	}
+}
+
 // gateway answers that a page is not there.
 type gateway struct{ client.Reader }
 
