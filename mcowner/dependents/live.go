@@ -68,7 +68,7 @@ func contentOf(obj client.Object) (map[string]any, error) {
 }
 
 // isAsApplied reports whether an object was written from this very configuration, and has all of it still. So nothing needs to
-// be applied after a restart. Where that is not certain, the answer is false: a list has more items than were written, or the API
+// be applied after a restart. Where that is not certain, the answer is false: a list, or what selects something, has more than was written, or the API
 // server writes a quantity in another way. It may be a version then, which 1.1 and 1.10 are two of.
 func isAsApplied(obj client.Object, config *unstructured.Unstructured) bool {
 	if obj.GetAnnotations()[mcowner.DesiredAnnotation] != config.GetAnnotations()[mcowner.DesiredAnnotation] {
@@ -91,11 +91,11 @@ func contains(live, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
 		there, ok := live.(map[string]any)
+		if !ok {
+			return isEmpty(want) // which the API server may leave out
+		}
 		for key, value := range want {
-			switch {
-			case !ok || !contains(there[key], value):
-				return isEmpty(want) // which the API server may leave out
-			case selects(key) && there[key] != nil && !sameJSON(there[key], value):
+			if !contains(there[key], value) || selects(key) && there[key] != nil && !sameJSON(there[key], value) {
 				return false
 			}
 		}

@@ -58,6 +58,7 @@ func TestWhatAValueContains(t *testing.T) {
 		"The same selector":             {m{"selector": m{"a": "1"}}, m{"selector": m{"a": "1"}}, true},
 		"A selector of more":            {m{"selector": m{"a": "1", "b": "2"}}, m{"selector": m{"a": "1"}}, false},
 		"A selector of labels":          {m{"podSelector": m{"matchLabels": m{"a": "1"}}}, m{"podSelector": m{}}, false},
+		"Deeper, and all is empty":      {m{"a": m{"selector": m{"b": "1"}}}, m{"a": m{"selector": m{}}}, false},
 		"An empty one, and left out":    {m{}, m{"selector": m{}}, true},
 		"More peers of one kind":        {m{"from": l{m{"x": m{}, "y": m{}}}}, m{"from": l{m{"x": m{}}}}, false},
 		"A map for a text":              {m{}, "a", false},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -65,7 +64,7 @@ func notSyncedIn(results []dependents.Result) string {
 	more := 0
 	for _, r := range results {
 		switch {
-		case r.Targeted && r.Err == nil && !isSuspended(r):
+		case dependents.Summarize([]dependents.Result{r}).Done > 0:
 		case len(names) == mostNamed:
 			more++
 		default:
@@ -77,11 +76,6 @@ func notSyncedIn(results []dependents.Result) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// isSuspended reports whether something in a cluster is not as it should be, since it is suspended.
-func isSuspended(r dependents.Result) bool {
-	return slices.ContainsFunc(r.Objects, func(o dependents.ObjectResult) bool { return o.State == dependents.Suspended })
 }
 
 // word says in one why a cluster is not as desired.
