@@ -127,6 +127,18 @@ func (a *Access) Current(ctx context.Context) (Session, error) {
 	return at, nil
 }
 
+// Engagement returns the engagement of a cluster that can be used now as this replica's, nil if there is none: the local cluster has none.
+func (a *Access) Engagement(name mcreconcile.ClusterName) *fleet.Engagement {
+	if name == mcreconcile.LocalCluster {
+		return nil
+	}
+	engagement, err := a.Manager.GetFleet().Engagement(name)
+	if err != nil {
+		return nil
+	}
+	return engagement
+}
+
 // enter returns a cluster that can be used now, and a context that ends with its engagement, which is not drained before
 // leave was called. The error is a fleet.StateError, or wraps fleet.ErrDisengaged.
 func (a *Access) enter(ctx context.Context, name mcreconcile.ClusterName) (_ context.Context, _ Session, leave func(), err error) {

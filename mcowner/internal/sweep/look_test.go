@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -60,8 +60,8 @@ func TestAClusterThatIsBusyIsLookedAtAfterwards(t *testing.T) {
 			log: logr.Discard(), metrics: newSweepMetrics("look"), access: access, visit: access.Visit,
 			names: func() []mcreconcile.ClusterName { return []mcreconcile.ClusterName{local} }, clusters: map[mcreconcile.ClusterName]*sweepMemory{},
 		}
-		by := way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake(), newPlaces()}
-		var group errgroup.Group
+		by := s.byCaches()
+		var group sync.WaitGroup
 		s.Look(local)
 		s.Look("unknown")
 		<-s.looks.awake()
@@ -69,7 +69,7 @@ func TestAClusterThatIsBusyIsLookedAtAfterwards(t *testing.T) {
 		if len(now) != 1 || !s.memory(local).cached.busy.Load() {
 			t.Fatalf("%d clusters are to be looked at", len(now))
 		}
-		s.begin(t.Context(), &group, by, now)
+		group.Go(func() { s.begin(t.Context(), by, now[0]) })
 		<-time.After(gatherLooks)
 		for range 3 {
 			s.Look(local)
@@ -79,17 +79,13 @@ func TestAClusterThatIsBusyIsLookedAtAfterwards(t *testing.T) {
 			}
 		}
 		close(mgr.may)
-		if err := group.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		group.Wait()
 		<-s.looks.awake()
 		if now, _ = s.toLookAt(by); len(now) != 1 {
 			t.Fatal("the cluster is not looked at afterwards")
 		}
-		s.begin(t.Context(), &group, by, now)
-		if err := group.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		group.Go(func() { s.begin(t.Context(), by, now[0]) })
+		group.Wait()
 		select {
 		case <-s.looks.awake():
 			t.Error("the cluster is looked at once more")
@@ -179,7 +175,7 @@ func (k *known) sweepDependents(t *testing.T, controller string, of func(*sweepM
 		}
 		return true, nil
 	}
-	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, of, nil, newPlaces()})
+	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each: each, pass: of, places: newPlaces()})
 }
 
 // TestASweepReadsAnOwnerOnce for all its dependents in a cluster: what is noted on an owner may be a thousand clusters.

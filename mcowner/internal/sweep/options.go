@@ -129,7 +129,7 @@ func New(o Options) (*Sweeper, error) {
 	s.names = func() []mcreconcile.ClusterName {
 		return slices.DeleteFunc(s.access.Names(o.DependentsIn), s.access.IsOthers)
 	}
-	s.visit, s.list = s.access.VisitOwn, s.scan
+	s.engagement, s.visit, s.list = s.access.Engagement, s.access.VisitOwn, s.scan
 	s.proof = &proof{access: s.access, owners: owners, decommissioned: o.OwnersDecommissioned}
 	s.writers = remote.Writers{Access: s.access, User: o.User}
 	s.limit = newLimit(o.QPS)

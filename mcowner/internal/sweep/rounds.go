@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -20,70 +19,87 @@ func (s *Sweeper) run(ctx context.Context) {
 	var both sync.WaitGroup
 	defer both.Wait()
 	if s.Watched != nil {
-		both.Go(func() {
-			s.rounds(ctx, way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake(), newPlaces()})
-		})
+		both.Go(func() { s.rounds(ctx, s.byCaches()) })
 	}
-	s.rounds(ctx, way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()})
+	s.rounds(ctx, s.byLists())
 }
 
 // way is how dependents are found: in a cluster's cache, or by its API server.
 type way struct {
 	// each calls do with the dependents of a kind. The answer is false if it is not the time for that.
-	each   func(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error)
-	pass   func(*sweepMemory) *pass
+	each func(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error)
+	pass func(*sweepMemory) *pass
+	// isDue reports whether there is something to sweep for, nil if there always is.
+	isDue  func(*sweepMemory, []remote.Kind) bool
 	awake  <-chan struct{} // receives when there are clusters to look at
 	places places
+}
+
+func (s *Sweeper) byCaches() way {
+	return way{each: s.eachCached, pass: func(c *sweepMemory) *pass { return &c.cached }, awake: s.looks.awake(), places: newPlaces()}
+}
+
+func (s *Sweeper) byLists() way {
+	return way{each: s.eachListed, pass: func(c *sweepMemory) *pass { return &c.listed }, isDue: s.isListDue, places: newPlaces()}
 }
 
 // gatherLooks is for how long it is gathered which clusters to look at. Owners often go by the hundred, and each asks for a look.
 const gatherLooks = 500 * time.Millisecond
 
-// rounds begins sweeps until ctx is done. Clusters are swept side by side, and one that is still being swept is left out of the
-// next round: a slow one does not hold up the others.
+// rounds begins sweeps until ctx is done. Clusters are swept side by side, and one that is still being swept, or waits for that, is left
+// out of the next round: a slow one does not hold up the others.
 func (s *Sweeper) rounds(ctx context.Context, by way) {
-	var group errgroup.Group
-	defer func() { _ = group.Wait() }() // it has no errors
-	group.SetLimit(mostOpen)
+	var sweeps sync.WaitGroup
+	defer sweeps.Wait()
+	waiting, open := s.round(by), make(chan struct{}, mostOpen)
+	next := time.NewTimer(s.pause())
+	defer next.Stop()
 	var gathered <-chan time.Time // nil if there is nothing to look at
 	soon := false                 // whether that is after what was asked for since
-	for ctx.Err() == nil {
-		s.begin(ctx, &group, by, s.round(by))
-		timer := time.NewTimer(s.Interval + rand.N(s.Interval/10+1)) //nolint:gosec // it hides nothing
-		for waiting := true; waiting; {
-			select {
-			case <-timer.C:
-				waiting = false
-			case <-by.awake:
-				if !soon {
-					gathered, soon = time.After(gatherLooks), true
-				}
-			case <-gathered:
-				gathered, soon = nil, false
-				now, later := s.toLookAt(by)
-				s.begin(ctx, &group, by, now)
-				if later > 0 {
-					gathered = time.After(later)
-				}
-			case <-ctx.Done():
-				waiting = false
-			}
+	for {
+		var free chan<- struct{} // nil if nothing waits
+		if len(waiting) > 0 {
+			free = open
 		}
-		timer.Stop()
+		select {
+		case free <- struct{}{}:
+			c := waiting[0]
+			waiting = waiting[1:]
+			sweeps.Go(func() {
+				defer func() { <-open }()
+				s.begin(ctx, by, c)
+			})
+		case <-next.C:
+			waiting = append(waiting, s.round(by)...)
+			next.Reset(s.pause())
+		case <-by.awake:
+			if !soon {
+				gathered, soon = time.After(gatherLooks), true
+			}
+		case <-gathered:
+			gathered, soon = nil, false
+			now, later := s.toLookAt(by)
+			waiting = append(waiting, now...)
+			if later > 0 {
+				gathered = time.After(later)
+			}
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// begin sweeps clusters that are busy with it.
-func (s *Sweeper) begin(ctx context.Context, group *errgroup.Group, by way, now []*sweepMemory) {
-	for _, c := range now {
-		group.Go(func() error {
-			s.sweep(ctx, c, by)
-			by.pass(c).busy.Store(false)
-			if by.awake != nil && c.again.Swap(false) {
-				s.Look(c.name)
-			}
-			return nil
-		})
+// pause returns how long it is until the next round.
+func (s *Sweeper) pause() time.Duration {
+	return s.Interval + rand.N(s.Interval/10+1) //nolint:gosec // it hides nothing
+}
+
+// begin sweeps a cluster that is busy with it.
+func (s *Sweeper) begin(ctx context.Context, by way, c *sweepMemory) {
+	s.sweep(ctx, c, by)
+	by.pass(c).busy.Store(false)
+	if by.awake != nil && c.again.Swap(false) {
+		s.Look(c.name)
 	}
 }
 
@@ -113,7 +129,8 @@ func (s *Sweeper) toLookAt(by way) (now []*sweepMemory, later time.Duration) {
 	return now, later
 }
 
-// round returns the clusters to sweep now, as busy. It forgets those that are no more.
+// round returns the clusters to sweep now, as busy. It forgets those that are no more. One for which nothing is due does not wait among those
+// that wait for the limit: it would have its turn after them all, also for what is due a moment later.
 func (s *Sweeper) round(by way) []*sweepMemory {
 	names := s.names()
 	there := setOf(names)
@@ -123,9 +140,15 @@ func (s *Sweeper) round(by way) []*sweepMemory {
 		return !there[name] && !c.cached.busy.Load() && !c.listed.busy.Load()
 	})
 	s.mu.Unlock()
+	kinds := s.allKinds()
 	var now []*sweepMemory
 	for _, name := range names {
-		if c := s.memory(name); by.pass(c).busy.CompareAndSwap(false, true) {
+		c := s.memory(name)
+		switch {
+		case !by.pass(c).busy.CompareAndSwap(false, true):
+		case by.isDue != nil && !by.isDue(c, kinds):
+			by.pass(c).busy.Store(false)
+		default:
 			now = append(now, c)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -51,6 +52,7 @@ func newSchedule(members, kinds int) *schedule {
 		names[n] = mcreconcile.ClusterName(fmt.Sprint("member-", n))
 	}
 	s.names = func() []mcreconcile.ClusterName { return names }
+	s.engagement = func(mcreconcile.ClusterName) *fleet.Engagement { return nil }
 	s.visit = func(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, remote.Session) error) error {
 		at := remote.Session{}
 		at.ID.Name = name
@@ -124,6 +126,41 @@ func TestAThousandMembersAreListedWithinTheLimit(t *testing.T) {
 		if len(s.looks) != members {
 			t.Errorf("%d caches were looked at, want %d", len(s.looks), members)
 		}
+	})
+}
+
+// TestARoundLeavesOutClustersWithNothingDue: they would wait behind those that wait for the limit, and what is due a moment later with them.
+// A member that is connected anew is listed at once.
+func TestARoundLeavesOutClustersWithNothingDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1, 2)
+		var engagement *fleet.Engagement
+		s.engagement = func(mcreconcile.ClusterName) *fleet.Engagement { return engagement }
+		s.visit = func(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, remote.Session) error) error {
+			return do(ctx, remote.Session{ID: mcowner.ClusterID{Name: name}, Engagement: engagement})
+		}
+		by := s.byLists()
+		sweep := func(when string, want bool) {
+			t.Helper()
+			now := s.round(by)
+			if got := len(now) == 1; got != want {
+				t.Errorf("%s: swept is %t, want %t", when, got, want)
+			}
+			for _, c := range now {
+				s.begin(t.Context(), by, c)
+			}
+		}
+		sweep("at first", true)
+		sweep("after it", false)
+		engagement = new(fleet.Engagement)
+		sweep("connected anew", true)
+		sweep("after that", false)
+		s.kinds = append(s.kinds, remote.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Kind2"}})
+		sweep("with one more kind", true)
+		<-time.After(s.Listing - time.Second)
+		sweep("before it is due", false)
+		<-time.After(s.Listing/10 + 2*time.Second)
+		sweep("when it is due", true)
 	})
 }
 
@@ -244,7 +281,7 @@ func TestAListThatBreaksOffSaysNothingOfHowManyAreUnproven(t *testing.T) {
 			}
 			return broken
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
+		by := s.byLists()
 		c := s.memory("member-0")
 		for _, step := range []struct {
 			seen   int
@@ -266,7 +303,7 @@ func TestKindsThatAreNotSweptAnyMoreAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(1, 1)
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
+		by := s.byLists()
 		c := s.memory("member-0")
 		for round := range 3 {
 			s.kinds[0].Kind = fmt.Sprint("Another", round)
@@ -296,7 +333,7 @@ func TestAMemberThatGivesNoAnswerHoldsAWorkerForOneTimeout(t *testing.T) {
 					<-time.After(10 * time.Second)
 					return silence
 				}
-				by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
+				by := s.byLists()
 				c := s.memory("member-0")
 				for round := range 2 * kinds {
 					before := time.Now()
@@ -330,7 +367,7 @@ func TestAKindThatGivesNoAnswerHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
+		by := s.byLists()
 		c := s.memory("member-0")
 		const rounds = 4
 		for range rounds {
@@ -358,7 +395,7 @@ func TestAListThatIsForbiddenIsAskedForAsRarelyAsOthers(t *testing.T) {
 			}
 			return apierrors.NewServiceUnavailable("it is tried again soon")
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
+		by := s.byLists()
 		const sweeps = 3
 		for range sweeps {
 			s.sweep(t.Context(), s.memory("member-0"), by)
@@ -384,7 +421,7 @@ func TestWhatHungIsLeftOutUntilItsKindWasLookedAtToItsEnd(t *testing.T) {
 		s.list = func(_ context.Context, _ remote.Session, k remote.Kind, _ func(client.Object) error) error {
 			return answers[k.Kind]
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
+		by := s.byLists()
 		c := s.memory("member-0")
 		c.listed.noteHung(s.kinds[0].GroupVersionKind, "1")
 		isLeftOut := func() bool { return c.listed.hung[s.kinds[0].GroupVersionKind]["1"] }
@@ -412,7 +449,7 @@ func TestWhatHungHasItsTurnBesideANamespaceThatMayNotBeListed(t *testing.T) {
 		s := newSchedule(1, 1)
 		var answer error
 		s.list = func(context.Context, remote.Session, remote.Kind, func(client.Object) error) error { return answer }
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
+		by := s.byLists()
 		c, kind := s.memory("member-0"), s.kinds[0].GroupVersionKind
 		c.listed.noteHung(kind, "1")
 		for _, answer = range []error{errors.Join(forbidden, errHung), errors.Join(forbidden, context.DeadlineExceeded), errors.Join(forbidden)} {
@@ -436,7 +473,7 @@ func TestKindsThatAreNotSweptAnyMoreAreNotCounted(t *testing.T) {
 		s.list = func(_ context.Context, _ remote.Session, _ remote.Kind, do func(client.Object) error) error {
 			return do(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mcowner.KeyPrefix + "hash": "{"}}})
 		}
-		by := way{s.eachListed, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()}
+		by := s.byLists()
 		c := s.memory("member-0")
 		s.sweep(t.Context(), c, by)
 		s.kinds = s.kinds[:1]

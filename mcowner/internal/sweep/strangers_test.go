@@ -249,7 +249,7 @@ func sweepOf(t *testing.T, s *Sweeper, dependents []client.Object) {
 		}
 		return true, nil
 	}
-	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()})
+	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each: each, pass: func(c *sweepMemory) *pass { return &c.listed }, places: newPlaces()})
 }
 
 // TestAnOwnerThatMayNotBeReadIsAskedForOnce in a sweep, whatever has it.

@@ -41,9 +41,10 @@ type Sweeper struct {
 	unseen  unseen
 
 	// What access does, for tests in which there are no clusters.
-	names func() []mcreconcile.ClusterName
-	visit func(context.Context, mcreconcile.ClusterName, func(context.Context, remote.Session) error) error
-	list  func(context.Context, remote.Session, remote.Kind, func(client.Object) error) error
+	names      func() []mcreconcile.ClusterName
+	engagement func(mcreconcile.ClusterName) *fleet.Engagement
+	visit      func(context.Context, mcreconcile.ClusterName, func(context.Context, remote.Session) error) error
+	list       func(context.Context, remote.Session, remote.Kind, func(client.Object) error) error
 
 	mu       sync.Mutex // guards clusters
 	clusters map[mcreconcile.ClusterName]*sweepMemory
@@ -180,7 +181,7 @@ func (s *Sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Ki
 		c.listedIn = at.Engagement
 		clear(c.due)
 	}
-	if time.Now().Before(c.due[k.GroupVersionKind]) {
+	if !c.isDue(k) {
 		return false, nil
 	}
 	err = s.list(ctx, at, k, do)
@@ -188,6 +189,11 @@ func (s *Sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Ki
 		c.due[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
 	}
 	return err == nil || errors.Is(err, errHung), err
+}
+
+// isListDue reports whether a kind is to be listed in a cluster now. It is for the pass that lists.
+func (s *Sweeper) isListDue(c *sweepMemory, kinds []remote.Kind) bool {
+	return c.listedIn != s.engagement(c.name) || slices.ContainsFunc(kinds, c.isDue)
 }
 
 // scan is list where there are clusters.

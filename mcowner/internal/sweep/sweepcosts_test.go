@@ -38,7 +38,7 @@ func TestLooksListTheMembersOnce(t *testing.T) {
 	for _, name := range append(slices.Clone(names), "gone") {
 		s.Look(name)
 	}
-	now, _ := s.toLookAt(way{s.eachCached, func(c *sweepMemory) *pass { return &c.cached }, s.looks.awake(), newPlaces()})
+	now, _ := s.toLookAt(s.byCaches())
 	if len(now) != len(names) || lists != 1 {
 		t.Errorf("%d clusters are looked at, want %d; the members were listed %d times for that", len(now), len(names), lists)
 	}
@@ -95,7 +95,7 @@ func TestWhatFailedInASweepIsToldInFewWords(t *testing.T) {
 		}
 		return true, nil
 	}
-	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()})
+	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each: each, pass: func(c *sweepMemory) *pass { return &c.listed }, places: newPlaces()})
 	all := strings.Join(logged, "\n")
 	isTold := strings.Contains(all, "dependent-0 is to stay: refused") && strings.Contains(all, "990 more")
 	if len(logged) != 1 || len(all) > 5000 || !isTold || strings.Contains(all, token) {

@@ -92,6 +92,9 @@ func (c *sweepMemory) keep(kinds []remote.Kind) {
 	})
 }
 
+// isDue reports whether a kind is to be listed now. It is for the pass that lists.
+func (c *sweepMemory) isDue(k remote.Kind) bool { return !time.Now().Before(c.due[k.GroupVersionKind]) }
+
 // forgetDue forgets of which kinds a list is due. It is for the pass that lists.
 func (c *sweepMemory) forgetDue() {
 	now := time.Now()

@@ -83,7 +83,7 @@ func TestAPanicOfUserEndsNeitherTheProcessNorTheSweep(t *testing.T) {
 		}
 		return true, nil
 	}
-	s.sweep(log.IntoContext(t.Context(), logr.Discard()), s.memory(mcreconcile.LocalCluster), way{each, func(c *sweepMemory) *pass { return &c.listed }, nil, newPlaces()})
+	s.sweep(log.IntoContext(t.Context(), logr.Discard()), s.memory(mcreconcile.LocalCluster), way{each: each, pass: func(c *sweepMemory) *pass { return &c.listed }, places: newPlaces()})
 	if len(asked) != 2 {
 		t.Errorf("User was asked for %v, want both owners", asked)
 	}
