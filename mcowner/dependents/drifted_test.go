@@ -134,6 +134,39 @@ func TestWhatOthersHaveReplacedIsCreatedAnewInAHaltedRollout(t *testing.T) {
 	}
 }
 
+// TestWhatHoldsMoreThanItselfIsCreatedAnewOnlyIfItSaysSo: a policy of all dependents would delete what is in a namespace, the objects of a kind, and
+// data, for any change that an API server refuses.
+func TestWhatHoldsMoreThanItselfIsCreatedAnewOnlyIfItSaysSo(t *testing.T) {
+	t.Parallel()
+	for kind, anew := range map[schema.GroupVersionKind]bool{
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                      true,
+		corev1.SchemeGroupVersion.WithKind("Namespace"):                      false,
+		corev1.SchemeGroupVersion.WithKind("PersistentVolume"):               false,
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):          false,
+		crdKind.WithVersion("v1"):                                            false,
+		{Group: "example.com", Version: "v1", Kind: "PersistentVolumeClaim"}: true,
+	} {
+		t.Run(kind.Kind, func(t *testing.T) {
+			t.Parallel()
+			for said, want := range map[string]bool{"": anew, string(Recreate): true} {
+				p, to := placing(), &immutable{}
+				p.writer, p.o, p.engine.access.Timeout = to, newOwnerState(mcreconcile.Request{}, ""), time.Minute
+				there, desired := owned(t, ownerNamed("a")), &corev1.ConfigMap{}
+				if said != "" {
+					desired.Annotations = map[string]string{ImmutableAnnotation: said}
+				}
+				w := wanted{kind: remote.Untyped(kind), obj: desired, Policy: Policy{Immutable: Recreate}}
+				config := desiring(t, "1")
+				config.SetGroupVersionKind(kind)
+				_, _, err := p.overwrite(t.Context(), w, there, config, fingerprint{})
+				if to.deleted != want || !want && !apierrors.IsInvalid(err) {
+					t.Errorf("with the annotation %q it is deleted: %t, %v", said, to.deleted, err)
+				}
+			}
+		})
+	}
+}
+
 // TestWhatGetsAPageIsNotTakenForDeleted to be created anew: a gateway may have answered.
 func TestWhatGetsAPageIsNotTakenForDeleted(t *testing.T) {
 	t.Parallel()

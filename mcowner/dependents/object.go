@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -223,8 +224,11 @@ func (p *placement) relabel(ctx context.Context, w wanted, existing client.Objec
 func (p *placement) recreate(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, why error) error {
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
-	if !p.isOwnAlone(w.kind, existing) {
+	switch {
+	case !p.isOwnAlone(w.kind, existing):
 		return fmt.Errorf("%w; it is not created anew, as it is not this owner's alone", why)
+	case holdsMore(w.kind.GroupKind()) && w.obj.GetAnnotations()[ImmutableAnnotation] == "":
+		return fmt.Errorf("%w; it is not created anew, as what is in it would go with it: its own annotation %s may say so", why, ImmutableAnnotation)
 	}
 	err := p.writer.Create(ctx, config.DeepCopy(), client.FieldOwner(p.engine.cfg.name), client.DryRunAll)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -246,6 +250,17 @@ func (p *placement) recreate(ctx context.Context, w wanted, existing client.Obje
 	}
 	p.o.did(EventDeleted, p.at.Name(), w.kind.Describe(existing))
 	return fmt.Errorf("%s of %s is to be created anew: %w: %v", w.kind.Describe(existing), p.at, errGoing, why) //nolint:errorlint // it is no failure
+}
+
+// holdsMore reports whether more is deleted with an object of a kind than can be created anew: all that is in a namespace, all objects of a kind,
+// the data of a volume.
+func holdsMore(kind schema.GroupKind) bool {
+	switch kind {
+	case namespaceKind, crdKind, schema.GroupKind{Kind: "PersistentVolumeClaim"}, schema.GroupKind{Kind: "PersistentVolume"}:
+		return true
+	default:
+		return false
+	}
 }
 
 // applyOver applies to an object as it was read: if it was changed since, it may no longer be the owner's, and the error is a

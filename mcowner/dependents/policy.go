@@ -73,7 +73,9 @@ type ImmutablePolicy string
 const (
 	// Refuse shows the error. It is the default.
 	Refuse ImmutablePolicy = "Refuse"
-	// Recreate deletes the dependent, and creates it anew: if the API server would take the new one, and nobody else owns it.
+	// Recreate deletes the dependent, and creates it anew: if the API server would take the new one, and nobody else owns it. API servers do
+	// not tell a field that cannot be changed from another change that they refuse, so what holds more than itself is created anew only if its
+	// own annotation says so: Namespaces, CustomResourceDefinitions, PersistentVolumeClaims and PersistentVolumes.
 	Recreate ImmutablePolicy = "Recreate"
 )
 

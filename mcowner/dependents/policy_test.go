@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -319,6 +320,42 @@ func TestWhatCannotBeChanged(t *testing.T) {
 	if cm := w.mustGet(one, copyOf("anew")); cm.Data["value"] != "2" || !isOf(cm, "anew") {
 		t.Errorf("what was created anew is %v", cm)
 	}
+}
+
+// TestAKindIsNotCreatedAnewWithoutItsObjects by the policy of all dependents: what the API server refuses is a version less, in which there may be
+// objects. The annotation of the CustomResourceDefinition is obeyed.
+func TestAKindIsNotCreatedAnewWithoutItsObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Kinds, r.Policy.Immutable = nil, dependents.Recreate
+	r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		crd := w.gadgetCRD("v1", "v2")
+		if owner.Data["value"] != "1" {
+			crd = w.gadgetCRD("v3")
+		}
+		if owner.Data["value"] == "3" {
+			crd.SetAnnotations(map[string]string{dependents.ImmutableAnnotation: string(dependents.Recreate)})
+		}
+		return []client.Object{crd}, nil
+	}
+	told := listen(r)
+	w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	gadget := w.gadget("v2")
+	eventually(t, "the kind is served", func() bool { return one.Client().Create(t.Context(), gadget) == nil })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	eventually(t, "the change is refused", func() bool { return told.are("a", dependents.Failed) })
+	if !w.isThere(one, gadget) || gadget.GetDeletionTimestamp() != nil {
+		t.Fatalf("what somebody created is gone: %v", gadget)
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "3" })
+	eventually(t, "the kind was created anew", func() bool { return one.Client().Create(t.Context(), w.gadget("v3")) == nil })
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	eventually(t, "the CRD is gone", func() bool { return !w.isThere(one, w.gadgetCRD("v3")) })
 }
 
 // TestWhatIsToStayStays, as nobody's, when it is not desired any more, and when its owner goes.
