@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -35,6 +34,9 @@ func isUnmarked(k Kind, obj client.Object, owners []mcowner.Reference) bool {
 	return isNamespace(k) && !isCreated(k, obj) && !slices.ContainsFunc(owners, func(r mcowner.Reference) bool { return r.Controller })
 }
 
+// errOfOthers says that a namespace has something of others.
+var errOfOthers = errors.New("there is something of others")
+
 // emptiness reports whether a namespace has nothing in it, but for what Kubernetes itself puts there. It lists every kind that is
 // namespaced. What cannot be listed proves nothing, and the answer is false. The error wraps ErrEmptying if the rest is about to go.
 func emptiness(ctx context.Context, a *Access, at Session, namespace string) (empty bool, err error) {
@@ -47,29 +49,29 @@ func emptiness(ctx context.Context, a *Access, at Session, namespace string) (em
 	}
 	going := ""
 	for _, k := range kinds {
-		if !k.listed {
+		switch {
+		case isRecord(k.GroupKind()):
+			continue
+		case !k.listed:
 			return false, nil
 		}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
-		err := (Scan{Before: a.Pace}).page(ctx, a, at, list, &client.ListOptions{Namespace: namespace, Limit: DefaultPageSize})
-		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("listing %s of the namespace: %w", k.GroupKind(), err)
-		}
-		if list.Continue != "" {
-			return false, nil // so many are nobody's rest
-		}
-		for i := range list.Items {
-			switch obj := &list.Items[i]; {
+		options := client.ListOptions{Namespace: namespace, Limit: DefaultPageSize}
+		err := Scan{Before: a.Pace}.eachIn(ctx, a, at, Kind{GroupVersionKind: k.GroupVersionKind}, options, func(obj *metav1.PartialObjectMetadata) error {
+			switch {
 			case isOfKubernetes(k.GroupKind(), obj):
 			case isGoing(obj, kinds):
 				going = k.GroupKind().String() // and not its name, which may be another tenant's business
 			default:
-				return false, nil
+				return errOfOthers
 			}
+			return nil
+		})
+		if errors.Is(err, errOfOthers) || errors.Is(err, errUnserved) || errors.Is(err, ErrEndless) ||
+			apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
 		}
 	}
 	if going != "" {
@@ -130,6 +132,14 @@ func isOfKubernetes(kind schema.GroupKind, obj *metav1.PartialObjectMetadata) bo
 		return obj.Annotations[corev1.ServiceAccountNameKey] == "default" && strings.HasPrefix(obj.Name, "default-token-")
 	case schema.GroupKind{Kind: "Endpoints"}: // of a Service, which is listed itself
 		return obj.Annotations[corev1.EndpointsLastChangeTriggerTime] != "" || obj.Labels["endpoints.kubernetes.io/managed-by"] != ""
+	default:
+		return false
+	}
+}
+
+// isRecord reports whether objects of a kind say what has happened to others, or how they are. They go with these.
+func isRecord(kind schema.GroupKind) bool {
+	switch kind {
 	case schema.GroupKind{Kind: "Event"}, schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}:
 		return true
 	default:

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -171,5 +173,77 @@ func TestTokensOfUsersAreNotKubernetesOwn(t *testing.T) {
 		if got := isOfKubernetes(schema.GroupKind{Kind: "Secret"}, obj); got != want {
 			t.Errorf("%s is Kubernetes' own: %t, want %t", name, got, want)
 		}
+	}
+}
+
+// TestANamespaceIsEmptyIfNoPageHasAnythingOfOthers: there may be more of what Kubernetes puts there, or is going, than one page has.
+func TestANamespaceIsEmptyIfNoPageHasAnythingOfOthers(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	member, err := cluster.New(cp.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+	for name, last := range map[string]map[string]string{
+		"Kubernetes' own": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}, "others' on the second page": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
+			}}
+			if err := cp.Client().Create(t.Context(), ns); err != nil {
+				t.Fatal(err)
+			}
+			var group errgroup.Group
+			group.SetLimit(10)
+			for i := range DefaultPageSize + 1 {
+				own := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{ //nolint:staticcheck // there are some still
+					Namespace: ns.Name, Name: fmt.Sprintf("e-%03d", i), Labels: map[string]string{"endpoints.kubernetes.io/managed-by": "endpoint-controller"},
+				}}
+				if i == DefaultPageSize {
+					own.Labels = last
+				}
+				group.Go(func() error { return cp.Client().Create(t.Context(), own) })
+			}
+			if err := group.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
+			if want := last != nil; deleted != want || err != nil {
+				t.Errorf("the namespace is deleted: %t, want %t, %v", deleted, want, err)
+			}
+		})
+	}
+}
+
+// TestRecordsKeepNoNamespace: there may be any number of them, and they are not asked for.
+func TestRecordsKeepNoNamespace(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
+	}}
+	if err := cp.Client().Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "happened"}}
+	event.InvolvedObject.Namespace = ns.Name
+	if err := cp.Client().Create(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+	cfg := cp.Config()
+	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper {
+		return misled{misled{through, "/api/v1/namespaces/" + ns.Name + "/events"}, "/apis/events.k8s.io/v1/namespaces/" + ns.Name + "/events"}
+	})
+	member, err := cluster.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+	deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
+	if !deleted || err != nil {
+		t.Errorf("the namespace is deleted: %t, %v", deleted, err)
 	}
 }
