@@ -90,7 +90,7 @@ func TestWhatIsReleasedCountsUntilThatIsStored(t *testing.T) {
 
 // late notes that a cluster is missed for as long as a provider may take.
 func (a *accounting) late(name mcreconcile.ClusterName) {
-	a.engine.ledger.missing[record.Site{Name: name}] = time.Now().Add(-remote.ReportedLate(fleet.ErrUnknown))
+	a.engine.ledger.missing[record.Site{Name: name}] = missed{since: time.Now().Add(-remote.ReportedLate(fleet.ErrUnknown))}
 }
 
 // TestAKindIsNotedOnceThatIsStored: something of it may be created from then on, and would not be found again if it was not stored.
@@ -200,7 +200,7 @@ func TestWhichClustersAreReleased(t *testing.T) {
 			}
 			a := newAccounting(t, config{releaseAfter: tc.after}, tc.plan, sites...)
 			for name, since := range tc.missing {
-				a.engine.ledger.missing[record.Site{Name: name}] = time.Now().Add(-since)
+				a.engine.ledger.missing[record.Site{Name: name}] = missed{since: time.Now().Add(-since)}
 			}
 			a.mustOpen(t)
 			until := a.release()
@@ -212,6 +212,47 @@ func TestWhichClustersAreReleased(t *testing.T) {
 			}
 			if released := len(tc.left) < len(sites); a.record.GivenUp != released || len(a.o.events) != len(sites)-len(tc.left) {
 				t.Errorf("that something may be left is noted: %t, with %d events", a.record.GivenUp, len(a.o.events))
+			}
+		})
+	}
+}
+
+// TestWhichMembersThatHaveLeftAreWaitedFor: those in which something is to be done, and of which it is not certain that they have left.
+func TestWhichMembersThatHaveLeftAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	one, two := record.Site{Name: "a", Identity: "1"}, record.Site{Name: "a", Identity: "2"}
+	leaves := func(l *ledger) { l.present(one); l.absent("a", true) }
+	for name, tc := range map[string]struct {
+		policy LeavePolicy
+		plan   plan
+		known  func(*ledger) // nil is that it has left
+		waits  bool
+	}{
+		"nothing is declared":               {},
+		"as it is":                          {policy: LeaveAsIs},
+		"it is a target":                    {plan: plan{targets: []mcreconcile.ClusterName{"a"}}},
+		"the owner is let go":               {plan: plan{mode: retiring, propagation: metav1.DeletePropagationBackground}},
+		"the owner is deleted":              {plan: plan{mode: finishing, propagation: metav1.DeletePropagationBackground}, waits: true},
+		"the owner is deleted as it stays":  {plan: plan{mode: finishing, propagation: metav1.DeletePropagationOrphan}, waits: true},
+		"dependents are to be deleted":      {policy: LeaveDeleted, waits: true},
+		"dependents are to be released":     {policy: LeaveReleased, waits: true},
+		"it was removed":                    {known: func(l *ledger) { l.present(one); l.absent("a", false) }, waits: true},
+		"another one of the name has left":  {known: func(l *ledger) { l.present(two); l.absent("a", true) }, waits: true},
+		"it is not known which one":         {known: func(l *ledger) { l.absent("a", true) }, waits: true},
+		"it was known before":               {known: func(l *ledger) { l.missingFor(record.Site{Name: "a"}); leaves(l) }},
+		"it was reported anew, and removed": {known: func(l *ledger) { leaves(l); l.present(record.Site{Name: "a"}); l.absent("a", false) }, waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{onMemberLeaving: tc.policy}, &tc.plan, "a")
+			if tc.known == nil {
+				tc.known = leaves
+			}
+			tc.known(a.engine.ledger)
+			a.mustOpen(t)
+			a.release()
+			if waits := a.record.Has("a"); waits != tc.waits || a.record.GivenUp == waits || len(a.o.events) > 0 {
+				t.Errorf("it waits: %t, want %t; something may be left: %t; %d events", waits, tc.waits, a.record.GivenUp, len(a.o.events))
 			}
 		})
 	}

@@ -196,6 +196,32 @@ func TestNothingIsCreatedInAMemberThatLeaves(t *testing.T) {
 	w.isCopied(one, "b")
 }
 
+// TestAMemberThatStayedAfterAllIsWaitedFor when it is removed later: it has not left.
+func TestAMemberThatStayedAfterAllIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	p := w.run(w.spread())
+	w.create(w.Local, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	eventually(t, "the program is at rest", p.isAtRest)
+	stuck := p.refuse(http.MethodPatch, w.Local, "/configmaps/a")
+	if _, err := p.members.Leave(p.member(one)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.members.Set(p.member(one)); err != nil {
+		t.Fatal(err)
+	}
+	stuck()
+	eventually(t, "the program is at rest", p.isAtRest)
+	<-p.members.Remove(fleet.ClusterName(one.Name))
+	w.told(w.Local, "a", dependents.EventClusterNotReady, one.Name)
+	if in := placedIn(w.mustGet(w.Local, "a")); !strings.Contains(in, one.Name) {
+		t.Errorf("the owner waits for clusters %q", in)
+	}
+	w.unharmed(one, before)
+}
+
 // fromMembers is a reconciler whose owners are in members with a label, and have dependents in the local cluster and others.
 func (w *world) fromMembers(policy dependents.LeavePolicy) *dependents.Reconciler[*corev1.ConfigMap] {
 	r := w.spread()

@@ -22,12 +22,20 @@ type ledger struct {
 	vain     map[mcreconcile.Request]bool                                 // planning the owner has failed when that was last tried
 	asked    map[mcreconcile.Request]map[mcreconcile.ClusterName]struct{} // where owners have dependents that are not known
 	awaiting awaited
-	missing  map[record.Site]time.Time
+	missing  map[record.Site]missed
 	pruned   int                                   // how many of missing were left when it was last pruned
 	leads    map[mcreconcile.ClusterName]types.UID // which cluster has a name, as the members' source has seen last
 	written  map[origin][]*ownWrite                // the last ones
 	tenures  map[mcreconcile.ClusterName]int64     // in which the owners of a cluster were read, where replicas share the clusters
 	forgot   time.Time                             // when the owners of a cluster were last forgotten, which others may have written for since
+}
+
+// missed is a cluster that is not in the fleet.
+type missed struct {
+	since time.Time
+	// left says that the member was about to leave when it went, and was which cluster it was, empty if that is not known. A name alone has these.
+	left bool
+	was  types.UID
 }
 
 // dependentKey names an object of a cluster.
@@ -49,7 +57,7 @@ func newLedger() *ledger {
 		vain:     map[mcreconcile.Request]bool{},
 		asked:    map[mcreconcile.Request]map[mcreconcile.ClusterName]struct{}{},
 		awaiting: newAwaited(),
-		missing:  map[record.Site]time.Time{},
+		missing:  map[record.Site]missed{},
 		leads:    map[mcreconcile.ClusterName]types.UID{},
 		written:  map[origin][]*ownWrite{},
 		tenures:  map[mcreconcile.ClusterName]int64{},
@@ -259,13 +267,25 @@ func (l *ledger) missingFor(site record.Site) time.Duration {
 	if site.Identity != "" && site.Identity == l.leads[site.Name] {
 		return 0
 	}
-	since, ok := l.missing[site]
+	return time.Since(l.missLocked(site).since)
+}
+
+func (l *ledger) missLocked(site record.Site) missed {
+	m, ok := l.missing[site]
 	if !ok {
-		since = time.Now()
+		m.since = time.Now()
 		l.pruneMissingLocked()
-		l.missing[site] = since
+		l.missing[site] = m
 	}
-	return time.Since(since)
+	return m
+}
+
+// hasLeft reports whether a cluster that is not in the fleet was about to leave when it went. It is not known of one that had the name before.
+func (l *ledger) hasLeft(site record.Site) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.missing[record.Site{Name: site.Name}]
+	return m.left && (site.Identity == "" || site.Identity == m.was)
 }
 
 // mostMissing is how many clusters are missed before those are forgotten that no owner has any more. An owner's record may name any.
@@ -281,7 +301,7 @@ func (l *ledger) pruneMissingLocked() {
 			noted[s], noted[record.Site{Name: s.Name}] = true, true
 		}
 	}
-	maps.DeleteFunc(l.missing, func(s record.Site, _ time.Time) bool { return !noted[s] })
+	maps.DeleteFunc(l.missing, func(s record.Site, _ missed) bool { return !noted[s] })
 	l.pruned = len(l.missing)
 }
 
@@ -316,10 +336,13 @@ func (l *ledger) leading(name mcreconcile.ClusterName) types.UID {
 	return l.leads[name]
 }
 
-// absent notes that a name is no member's any more.
-func (l *ledger) absent(name mcreconcile.ClusterName) {
+// absent notes that a name is no member's any more, and whether the member was about to leave.
+func (l *ledger) absent(name mcreconcile.ClusterName, left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if site := (record.Site{Name: name}); left {
+		l.missing[site] = missed{l.missLocked(site).since, true, l.leads[name]}
+	}
 	delete(l.leads, name)
 	l.awaiting.lost(name) // nobody tells of what changes there
 }

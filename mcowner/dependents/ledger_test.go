@@ -52,14 +52,14 @@ func TestClustersThatNoOwnerHasAnyMoreAreNotMissedForEver(t *testing.T) {
 	l.of(mcreconcile.Request{}, "1").record = record.Record{Sites: []record.Site{noted}}
 	l.missingFor(noted)
 	l.missingFor(record.Site{Name: noted.Name})
-	since := l.missing[noted]
+	since := l.missing[noted].since
 	for i := range 3 * mostMissing {
 		l.missingFor(record.Site{Name: mcreconcile.ClusterName(fmt.Sprint("forged-", i))})
 	}
 	if n := len(l.missing); n > mostMissing {
 		t.Errorf("%d clusters are missed, want %d at most", n, mostMissing)
 	}
-	if !l.missing[noted].Equal(since) || l.missing[record.Site{Name: noted.Name}].IsZero() {
+	if !l.missing[noted].since.Equal(since) || l.missing[record.Site{Name: noted.Name}].since.IsZero() {
 		t.Error("a cluster that an owner has is missed anew")
 	}
 }
@@ -83,7 +83,7 @@ func TestAReconcileThatIsLateMissesNothing(t *testing.T) {
 		{func() { l.present(two) }, one, true},
 		{func() { l.present(one) }, one, false},
 		{func() { l.present(two) }, one, true},
-		{func() { l.present(two); l.absent("a") }, two, true},
+		{func() { l.present(two); l.absent("a", false) }, two, true},
 	} {
 		if step.do(); isMissed(step.site) != step.want {
 			t.Errorf("after step %d %v is missed: %t, want %t", i, step.site, !step.want, step.want)
@@ -101,7 +101,7 @@ func TestAVisitThatIsLateNotesNothing(t *testing.T) {
 		if noted := l.leading("a") != ""; noted != is {
 			t.Errorf("the member is elsewhere: %t; it is noted which cluster it is: %t", is, noted)
 		}
-		l.absent("a")
+		l.absent("a", false)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestNothingIsAwaitedThatIsNotWanted(t *testing.T) {
 	wait(key("west", "x"), b)
 	wait(key("west", "y"), a, b)
 	wait(key("east", "x"), a, b)
-	l.absent("west")
+	l.absent("west", false)
 	wait(key("west", "x"))
 	wait(key("west", "y"))
 	wait(key("east", "x"), a, b)
@@ -467,7 +467,7 @@ func TestEachClusterThatIsGivenUpIsToldOf(t *testing.T) {
 	p := &placement{engine: &engine{ledger: l, cfg: config{releaseAfter: time.Hour}}, o: newOwnerState(mcreconcile.Request{}, "1")}
 	p.asked.plan = &plan{owner: &corev1.ConfigMap{}}
 	long, short := record.Site{Name: "member", Identity: "1"}, record.Site{Name: "member", Identity: "2"}
-	l.missing[long], l.missing[record.Site{Name: "member", Identity: "3"}] = time.Time{}, time.Time{}
+	l.missing[long], l.missing[record.Site{Name: "member", Identity: "3"}] = missed{}, missed{}
 	held, released := p.unreleased([]record.Site{long, short, {Name: "member", Identity: "3"}})
 	if !slices.Equal(held, []record.Site{short}) || len(released) != 2 {
 		t.Errorf("%v still hold up the owner, and %v do not", held, released)

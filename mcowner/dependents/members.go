@@ -64,8 +64,8 @@ func (m members) follow(ctx context.Context) {
 			continue
 		}
 		if change.Status.State == "" {
+			m.removed(name, before[name].leaving)
 			delete(before, name)
-			m.removed(name)
 			continue
 		}
 		m.ledger.present(record.Site{Name: name})
@@ -87,11 +87,11 @@ func (m members) follow(ctx context.Context) {
 	}
 }
 
-// removed sees to a name that is no member's any more.
-func (m members) removed(name mcreconcile.ClusterName) {
+// removed sees to a name that is no member's any more, which may have been about to leave.
+func (m members) removed(name mcreconcile.ClusterName, leaving bool) {
 	m.access.Forget(name)
 	m.forgetOrigin(name)
-	m.ledger.absent(name)
+	m.ledger.absent(name, leaving)
 	m.ledger.dropTenure(name, func() bool { _, is := m.access.Manager.GetFleet().Status(name); return is })
 	m.changed(name, true)
 }

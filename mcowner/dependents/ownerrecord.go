@@ -72,14 +72,21 @@ func (a *accounting) open() bool {
 	return true
 }
 
-// release takes clusters from the record that hold up nothing any more, as the declared policy says. It returns when to look
-// again, zero for never.
+// release takes clusters from the record that hold up nothing any more, as the declared policies say: they were given up, or have left with what
+// is to stay as it is. It returns when to look again, zero for never.
 func (a *accounting) release() (until time.Duration) {
 	givenUp := sync.OnceValue(a.plan.givenUp) // there may be thousands of clusters, and as many names in the annotation
 	targeted := func(s record.Site) bool { _, is := slices.BinarySearch(a.plan.targets, s.Name); return is }
+	asIs := a.plan.mode != finishing && a.engine.cfg.onMemberLeaving.propagation() == ""
 	a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool {
 		err := a.engine.access.WhyNot(s.Name)
-		if targeted(s) || !remote.IsMissing(err) {
+		switch {
+		case !remote.IsMissing(err):
+			return false
+		case asIs && a.engine.ledger.hasLeft(s):
+			a.record.GivenUp = true
+			return true
+		case targeted(s):
 			return false
 		}
 		missing := a.engine.ledger.missingFor(record.Site{Name: s.Name})

@@ -71,7 +71,7 @@ func TestNothingIsKeptOfAClusterThatIsGone(t *testing.T) {
 	}
 	c.ledger.inTenure(visits.in, 7)
 	m := members{c}
-	m.removed(visits.in)
+	m.removed(visits.in, false)
 	if len(c.ledger.tenures) != 1 {
 		t.Error("the tenure of a cluster that is back is not known")
 	}
@@ -79,7 +79,7 @@ func TestNothingIsKeptOfAClusterThatIsGone(t *testing.T) {
 	if _, err := c.visit(t.Context(), visits); !errors.Is(err, fleet.ErrGone) || len(o.toVisit()) != 0 {
 		t.Errorf("a visit has failed: %v; %v are to be visited again, want none", err, o.toVisit())
 	}
-	if m.removed(visits.in); len(c.ledger.tenures) != 0 {
+	if m.removed(visits.in, false); len(c.ledger.tenures) != 0 {
 		t.Error("the tenure of a cluster that is gone is known")
 	}
 }

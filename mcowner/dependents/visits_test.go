@@ -215,6 +215,46 @@ func TestAMemberOfAnotherReplicaLeavesWithItsDependents(t *testing.T) {
 	}
 }
 
+// TestAnOwnerDoesNotWaitForAMemberOfAnotherReplicaThatHasLeft with its dependents, before the owner's replica was done there.
+func TestAnOwnerDoesNotWaitForAMemberOfAnotherReplicaThatHasLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.Timeout = 2 * time.Minute // a request hangs below until the member has left
+		return r
+	})
+	leaves := w.of(other)[0]
+	before := w.spreadOut(w.Local, "a")[leaves]
+	eventually(t, "the replica is at rest", home.isAtRest)
+	hangs, gone := make(chan struct{}, 1), make(chan struct{})
+	open := sync.OnceFunc(func() { close(gone) })
+	defer open()
+	home.power.listen(func(req *http.Request) {
+		if req.Method == http.MethodPatch && req.URL.Host == hostOf(leaves) && strings.HasSuffix(req.URL.Path, before.Name) {
+			select {
+			case hangs <- struct{}{}:
+			default:
+			}
+			<-gone
+		}
+	})
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	<-hangs
+	<-w.bothLeave(leaves, home, other)
+	if !strings.Contains(placedIn(w.mustGet(w.Local, "a")), leaves.Name) {
+		t.Fatal("the owner has done already what it does as the member leaves")
+	}
+	<-home.members.Remove(fleet.ClusterName(leaves.Name))
+	open()
+	eventually(t, "the owner waits for the member no more", func() bool {
+		return !strings.Contains(placedIn(w.mustGet(w.Local, "a")), leaves.Name)
+	})
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	w.unharmed(leaves, before)
+}
+
 // TestARolloutGoesOnWithoutAMemberThatCannotBeVisited: one member of this replica, or of another one, is changed after the other,
 // and the one that cannot be reached when it can.
 func TestARolloutGoesOnWithoutAMemberThatCannotBeVisited(t *testing.T) {
