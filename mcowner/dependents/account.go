@@ -29,6 +29,8 @@ type accounting struct {
 	record record.Record
 	// settled are the parts whose news are in the record, by how often they had any.
 	settled map[mcreconcile.ClusterName]uint64
+	// lost is how much of what the owner's record has lost is in the record.
+	lost int
 	// unknown is why it is not known where the owner is to have dependents, nil if it is: the targets are those before.
 	unknown error
 	// again are the clusters to be worked on once the record is stored, and asked those that have asked for that. Without the targets,

@@ -258,6 +258,49 @@ func TestWhichMembersThatHaveLeftAreWaitedFor(t *testing.T) {
 	}
 }
 
+// TestWhatARestoredOwnerHasLostIsNotedAgain, once: each cluster of a name, the kinds, and that clusters were given up; also if something is done in
+// a cluster before, or the owner is restored twice. What was found to have nothing is not noted.
+func TestWhatARestoredOwnerHasLostIsNotedAgain(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{"a"}})
+	restore := func(version string, r record.Record) {
+		t.Helper()
+		known := a.o.owner()
+		now := known.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+		now.SetResourceVersion(version)
+		testKeys.Write(now, r, true)
+		a.o.restore(known, now, testKeys)
+	}
+	pods := []schema.GroupVersionKind{{Version: "v1", Kind: "Pod"}}
+	sites := []record.Site{{Name: "a", Identity: "1"}, {Name: "a", Identity: "2"}, {Name: "b", Identity: "1"}}
+	known := a.o.owner().DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	known.SetResourceVersion("9")
+	emptied := record.Site{Name: "c", Identity: "1"}
+	testKeys.Write(known, record.Record{Sites: append(slices.Clone(sites), emptied), Kinds: pods, GivenUp: true}, true)
+	a.o.storedLocked(known, true)
+	a.mustOpen(t)
+	v, _ := a.o.begin("c")
+	a.o.report("c", v, report{drop: []record.Site{emptied}})
+	restore("5", record.Record{Sites: sites[:1]})
+	v, _ = a.o.begin("a")
+	a.o.report("a", v, report{again: true})
+	restore("4", record.Record{})
+	a.mustOpen(t)
+	slices.SortFunc(a.record.Sites, func(x, y record.Site) int {
+		return strings.Compare(string(x.Name)+string(x.Identity), string(y.Name)+string(y.Identity))
+	})
+	if !slices.Equal(a.record.Sites, sites) || !slices.Equal(a.record.Kinds, pods) || !a.record.GivenUp {
+		t.Errorf("what is to be stored is %+v", a.record)
+	}
+	if a.o.record.Has("a") {
+		t.Error("the cluster counts as noted before that is stored")
+	}
+	a.settle()
+	if a.mustOpen(t); len(a.record.Sites) > 0 || a.record.GivenUp {
+		t.Errorf("once it was stored, what others take from it is noted again: %+v", a.record)
+	}
+}
+
 // TestWhenAnOwnerKeepsTheFinalizer: while clusters are waited for, and while it is to be seen how it is deleted.
 func TestWhenAnOwnerKeepsTheFinalizer(t *testing.T) {
 	t.Parallel()

@@ -54,6 +54,12 @@ func (a *accounting) open() bool {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		a.asked[name] = p.again && (targeted || a.unknown == nil)
 	}
+	for _, lost := range o.lost {
+		strays = append(strays, lost.Sites...)
+		a.record.GivenUp = a.record.GivenUp || lost.GivenUp
+		a.record.Kinds = kindsOf(a.record.Kinds, lost.Kinds)
+	}
+	a.lost = len(o.lost)
 	a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool { return gone[s] })
 	dropped := o.droppedKindsLocked(a.record)
 	a.record.Kinds = without(a.record.Kinds, dropped)
@@ -61,8 +67,8 @@ func (a *accounting) open() bool {
 	certain.Sites, certain.Kinds = slices.Clone(a.record.Sites), without(stored, dropped)
 	o.recordLocked(certain)
 	for _, s := range strays {
-		if !s.IsNoted(o.named[s.Name]) {
-			a.record.Sites = append(a.record.Sites, s)
+		if !gone[s] && !s.IsNoted(o.named[s.Name]) {
+			a.record.Sites, gone[s] = append(a.record.Sites, s), true
 		}
 	}
 	if a.plan.mode == retiring && a.plan.propagation == "" { // everything is to be kept as it is
@@ -178,6 +184,7 @@ func (a *accounting) settle() {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
 	a.o.recordLocked(a.record)
+	a.o.lost = slices.Delete(a.o.lost, 0, a.lost)
 	for name, runs := range a.settled {
 		if p := a.o.parts[name]; p != nil && p.runs == runs {
 			p.stray, p.kinds, p.givenUp, p.again = nil, nil, false, p.again && !a.asked[name]

@@ -27,6 +27,7 @@ type ownerState struct {
 	unplanned *unplanned                                // the owner as it was read last, nil if the plan is of that
 	record    record.Record                             // as far as it is certain to be stored: what is to be taken from it is taken at once
 	named     map[mcreconcile.ClusterName][]record.Site // the sites of the record
+	lost      []record.Record                           // from before its cluster was restored from a backup, each to be noted again
 	changes   uint64                                    // of members, that may have changed the targets
 	parts     map[mcreconcile.ClusterName]*part
 	told      map[topic]hash    // of what the last event said, by what it is about
@@ -111,7 +112,7 @@ func (o *ownerState) restore(known, now client.Object, keys record.Keys) {
 	if o.plan == nil || o.lastLocked() != known {
 		return
 	}
-	lost := o.record
+	o.lost = append(o.lost, o.record)
 	if isOlder(now, o.plan.owner) { // else the plan goes on with what it is of
 		p := *o.plan
 		if p.owner = now; p.asksMore(o.plan) {
@@ -125,13 +126,6 @@ func (o *ownerState) restore(known, now client.Object, keys record.Keys) {
 		o.unplanned = &read
 	}
 	o.recordLocked(o.readLocked(now, keys))
-	for _, s := range lost.Sites {
-		part := o.partLocked(s.Name)
-		part.kinds = kindsOf(part.kinds, lost.Kinds)
-		if !s.IsNoted(o.named[s.Name]) {
-			part.stray = &s
-		}
-	}
 }
 
 // goesAs reports whether the owner is let go, or finished, by a plan that was made of it as it is now, in this engagement of its cluster.

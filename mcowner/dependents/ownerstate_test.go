@@ -624,9 +624,9 @@ func TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		meanwhile client.Object
 		want      client.Object
-		strays    []mcreconcile.ClusterName
+		lost      []mcreconcile.ClusterName
 	}{
-		"nothing was": {want: restored, strays: []mcreconcile.ClusterName{"new"}},
+		"nothing was": {want: restored, lost: []mcreconcile.ClusterName{"kept", "new"}},
 		"it was":      {meanwhile: written, want: written},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -642,17 +642,15 @@ func TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile(t *testing.T) {
 			if o.owner() != tc.want {
 				t.Errorf("it is known in version %s", o.owner().GetResourceVersion())
 			}
-			var strays []mcreconcile.ClusterName
-			for name, p := range o.parts {
-				if p.stray != nil {
-					strays = append(strays, name)
-				}
-				if len(p.kinds) != 1 || p.kinds[0].Version != "v20" {
-					t.Errorf("of %s the kinds %v are to be noted", name, p.kinds)
+			var lost []mcreconcile.ClusterName
+			for _, r := range o.lost {
+				lost = append(lost, record.Names(r.Sites)...)
+				if len(r.Kinds) != 1 || r.Kinds[0].Version != "v20" {
+					t.Errorf("the kinds %v are to be noted", r.Kinds)
 				}
 			}
-			if !slices.Equal(strays, tc.strays) {
-				t.Errorf("there may be dependents in %v as well, want %v", strays, tc.strays)
+			if !slices.Equal(lost, tc.lost) {
+				t.Errorf("there may be dependents in %v, want %v", lost, tc.lost)
 			}
 		})
 	}
@@ -772,7 +770,7 @@ func TestTheLastStateOfAnOwnerThatCannotBePlanned(t *testing.T) {
 		o.recordLocked(o.readLocked(o.owner(), testKeys))
 		o.restore(o.owner(), owner("15", "wrong", "kept"), testKeys)
 		is(t, o, "15", "10")
-		if p := o.parts["new"]; p == nil || p.stray == nil {
+		if len(o.lost) != 1 || !o.lost[0].Has("new") {
 			t.Error("the cluster that was noted after the backup is forgotten")
 		}
 	})

@@ -185,7 +185,7 @@ func (o *ownerState) presentKinds(name mcreconcile.ClusterName) []schema.GroupVe
 // all were looked at, and nobody is about to put something there. One kind stays: a record without any says nothing about kinds.
 func (o *ownerState) droppedKindsLocked(r record.Record) []schema.GroupVersionKind {
 	o.kindsLater = false
-	if r.GivenUp || r.Nonsense || len(r.Sites) == 0 || o.plan.mode != serving {
+	if len(o.lost) > 0 || r.GivenUp || r.Nonsense || len(r.Sites) == 0 || o.plan.mode != serving {
 		return nil
 	}
 	left, pending := slices.Clone(r.Kinds), false
