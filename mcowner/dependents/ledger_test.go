@@ -159,7 +159,9 @@ func TestNothingIsLeftOfAnOwnerThatIsForgotten(t *testing.T) {
 		t.Errorf("of the owners %v and %v are left", l.owners, l.asked)
 	}
 	l.settled(requestFor("other", "a"), dependentKey{cluster: "west"})
-	l.forget(requestFor("other", "a"))
+	o := l.get(requestFor("other", "a"))
+	l.forget(o.req)
+	l.writing(o.req.ClusterName, o.owner())(nil, errors.New("it is gone")) // by an account that goes on
 	if n := len(l.awaiting.owners) + len(l.awaiting.objects) + len(l.written) + len(l.owners); n > 0 {
 		t.Errorf("%d things are left of owners that are gone", n)
 	}

@@ -44,6 +44,9 @@ func (l *ledger) writing(in mcreconcile.ClusterName, owner client.Object) (answe
 			w.content, w.version = nil, stored.GetResourceVersion()
 		case l.written[of] != nil: // it is more than was written, or nobody knows
 			l.written[of] = slices.DeleteFunc(l.written[of], func(one *ownWrite) bool { return one == w })
+			if len(l.written[of]) == 0 { // its owner may be forgotten
+				delete(l.written, of)
+			}
 		}
 		return false
 	}
