@@ -89,8 +89,11 @@ func (p *placement) disown(obj client.Object) {
 
 // keep has an object that is desired say that it is to stay, unless it says something else.
 func keep(obj client.Object) {
-	annotations := map[string]string{DeletionPolicyAnnotation: string(metav1.DeletePropagationOrphan)}
+	annotations := map[string]string{}
 	maps.Copy(annotations, obj.GetAnnotations())
+	if annotations[DeletionPolicyAnnotation] == "" {
+		annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+	}
 	obj.SetAnnotations(annotations)
 }
 

@@ -381,16 +381,19 @@ func TestWhatIsToStayStays(t *testing.T) {
 				owner := name + "-" + end + "-" + strings.ToLower(said)
 				owner = strings.TrimSuffix(owner, "-")
 				kept[owner] = said == "Orphan" || policy.Keep && said == ""
-				if said == "" {
+				if said == "" && end == "deleted" {
 					w.create(w.Local, w.owner(owner, one.Name))
-				} else {
+				} else { // which may say nothing
 					w.create(w.Local, w.overriding(owner, dependents.DeletionPolicyAnnotation, said))
 				}
 			}
 		}
 	}
-	for owner := range kept {
+	for owner, stays := range kept {
 		w.isCopied(one, owner)
+		if says := w.mustGet(one, copyOf(owner)).Annotations[dependents.DeletionPolicyAnnotation] == "Orphan"; says != stays {
+			t.Errorf("the dependent of %s says that it is to stay: %t, want %t", owner, says, stays)
+		}
 		if strings.Contains(owner, "deleted") {
 			w.remove(w.Local, owner)
 		} else {
