@@ -465,6 +465,34 @@ func TestWhatHungHasItsTurnBesideANamespaceThatMayNotBeListed(t *testing.T) {
 	})
 }
 
+// TestWhatEndsNoBetterIsNotListedAgainSoon: a list without end, and one that is forbidden. Any other error may be over in the next round.
+func TestWhatEndsNoBetterIsNotListedAgainSoon(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer error
+		again  bool
+	}{
+		"without end": {fmt.Errorf("listing: %w", remote.ErrEndless), false},
+		"forbidden":   {apierrors.NewForbidden(schema.GroupResource{}, "", nil), false},
+		"broken off":  {errors.New("connection reset"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSchedule(1, 1)
+				s.list = func(context.Context, remote.Session, remote.Kind, func(client.Object) error) error { return tc.answer }
+				by := s.byLists()
+				for _, c := range s.round(by) {
+					s.begin(t.Context(), by, c)
+				}
+				if again := len(s.round(by)) > 0; again != tc.again {
+					t.Errorf("it is listed again in the next round: %t, want %t", again, tc.again)
+				}
+			})
+		})
+	}
+}
+
 // TestKindsThatAreNotSweptAnyMoreAreNotCounted: what was unproven of them is in nobody's way.
 func TestKindsThatAreNotSweptAnyMoreAreNotCounted(t *testing.T) {
 	t.Parallel()
