@@ -164,9 +164,12 @@ func (p *placement) overwrite(
 		return existing, false, err
 	}
 	obj, err = p.applyOver(ctx, w, taken, config, now.desired)
-	after, _ := p.o.was(p.keyOf(w.kind, existing))
+	key := p.keyOf(w.kind, existing)
+	after, _ := p.o.was(key)
 	switch {
-	case err == nil && after.live == now.live: // at most it says otherwise who manages which fields
+	case err == nil && after.isSame(now): // at most it says otherwise who manages which fields
+		now.version = after.version
+		p.o.remember(key, now)
 		return obj, false, nil
 	case err == nil:
 		p.o.did(EventUpdated, p.at.Name(), w.kind.Describe(taken))

@@ -53,8 +53,12 @@ type fingerprint struct {
 	version       string // in which it was last written, or found unchanged
 }
 
-// isSame reports whether both say the same of an object, in whatever version.
+// isSame reports whether both say the same of an object, in whatever resource version. In the same one, what is there is the same, whichever
+// version of its kind it was read in.
 func (f fingerprint) isSame(other fingerprint) bool {
+	if f.version == other.version && f.version != "" {
+		f.live = other.live
+	}
 	f.version = other.version
 	return f == other
 }
