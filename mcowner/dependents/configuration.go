@@ -147,7 +147,8 @@ func (p *placement) keepIdentities(config *unstructured.Unstructured, existing c
 }
 
 // keepAdopted adds to the configuration of a namespace, or a CRD, that it is to stay, if it was there before it became the owner's: others
-// may have something in it, or of it.
+// may have something in it, or of it. A namespace that was created for dependents goes only if it is empty of others, for which Kubernetes'
+// garbage collector does not look: no native owner brings that to it.
 func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured, existing client.Object) (*unstructured.Unstructured, error) {
 	if k.GroupKind() != namespaceKind && k.GroupKind() != crdKind {
 		return config, nil
@@ -170,6 +171,9 @@ func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured
 		return kept, nil
 	case said[mcowner.DesiredAnnotation] == desired.String(): // it was applied, and somebody has taken the mark
 		return kept, nil
+	case said[mcowner.CreatedByAnnotation] != "":
+		config.SetOwnerReferences(slices.DeleteFunc(config.GetOwnerReferences(), p.isNativelyOwn))
+		return config, nil
 	default:
 		return config, nil
 	}

@@ -50,7 +50,13 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 		return p.unlessGoing(w, existing)
 	case p.isFromAnother(existing, references):
 		conflict.Why = errCopy
-	case w.mayAdopt(existing):
+	case p.mayAdopt(w, existing):
+		for _, r := range references {
+			if err := p.mayShare(ctx, existing, r); err != nil {
+				conflict.Why = p.discreet(err, r)
+				return conflict
+			}
+		}
 		return nil
 	default:
 		conflict.Why = errNoReference
@@ -58,10 +64,12 @@ func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Obj
 	return conflict
 }
 
-// mayAdopt reports whether the policy lets an object be taken over that is nobody's.
-func (w wanted) mayAdopt(existing client.Object) bool {
-	return (w.Conflict == AdoptUnowned || w.Conflict == Adopt) &&
-		existing.GetDeletionTimestamp().IsZero() && existing.GetLabels()[mcowner.FleetLabel] == ""
+// mayAdopt reports whether the policy lets an object be taken over that nobody controls: one that is nobody's, or a namespace that was created
+// for dependents.
+func (p *placement) mayAdopt(w wanted, existing client.Object) bool {
+	of, created := existing.GetLabels()[mcowner.FleetLabel], existing.GetAnnotations()[mcowner.CreatedByAnnotation]
+	isShared := w.kind.GroupKind() == namespaceKind && of == p.engine.cfg.fleet && created == of
+	return (w.Conflict == AdoptUnowned || w.Conflict == Adopt) && existing.GetDeletionTimestamp().IsZero() && (of == "" || isShared)
 }
 
 // unlessGoing returns an error for an object that is being deleted.
@@ -95,19 +103,26 @@ func (p *placement) isOwnAlone(k remote.Kind, existing client.Object) bool {
 	return err == nil && len(others)+len(rest.GetOwnerReferences()) == 0 && p.isOwn(k, existing) && existing.GetAnnotations()[mcowner.AdoptedAnnotation] == ""
 }
 
-// mayTake returns nil for an object that may be taken from another owner, and otherwise whose it is. Nothing is taken from an owner
-// in another cluster than the one that has the name here: that is another installation's of the same name, which would take it back.
+// mayTake returns nil for an object that may be taken from another owner, and otherwise whose it is.
 func (p *placement) mayTake(ctx context.Context, w wanted, existing client.Object, from mcowner.Reference) error {
-	owned := &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Owner: &from}
-	if w.Conflict != Adopt || from.Fleet != p.engine.cfg.fleet || !existing.GetDeletionTimestamp().IsZero() ||
-		metav1.GetControllerOfNoCopy(existing) != nil || !p.engine.writers.IsOfOneUser(from.Request(), p.asked.ref.Request()) {
+	if w.Conflict != Adopt || !existing.GetDeletionTimestamp().IsZero() || metav1.GetControllerOfNoCopy(existing) != nil {
+		return &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Owner: &from}
+	}
+	return p.mayShare(ctx, existing, from)
+}
+
+// mayShare returns nil if what another owner has may be this one's too, and otherwise whose it is. Nothing may that is of an owner in another
+// cluster than the one that has the name here: that is another installation's of the same name, which would take it back.
+func (p *placement) mayShare(ctx context.Context, existing client.Object, with mcowner.Reference) error {
+	owned := &mcowner.AlreadyOwnedError{Dependent: p.at.Locate(existing), Owner: &with}
+	if with.Fleet != p.engine.cfg.fleet || !p.engine.writers.IsOfOneUser(with.Request(), p.asked.ref.Request()) {
 		return owned
 	}
-	now, err := p.originNow(ctx, from)
+	now, err := p.originNow(ctx, with)
 	if err != nil {
-		return fmt.Errorf("finding out whether %s is of this installation: %w", from, err)
+		return fmt.Errorf("finding out whether %s is of this installation: %w", with, err)
 	}
-	if !mcowner.Differ(from.ClusterUID, now.ClusterUID) {
+	if !mcowner.Differ(with.ClusterUID, now.ClusterUID) {
 		return nil
 	}
 	owned.Now = &now

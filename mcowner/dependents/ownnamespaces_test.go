@@ -48,3 +48,62 @@ func TestANamespaceThatWasCreatedForAnOwnerBecomesItsDependent(t *testing.T) {
 		t.Error("the namespace is being deleted, with the Secret of others in it")
 	}
 }
+
+// TestANamespaceThatWasCreatedForAnOwnerBecomesAnothersDependent, where the policy lets that one have what nobody controls. It stays for either,
+// and goes with the last of them if it is empty of others.
+func TestANamespaceThatWasCreatedForAnOwnerBecomesAnothersDependent(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		first, last string
+		used        bool // by others
+	}{
+		"it was created for the one that goes first": {first: "a", last: "b"},
+		"its controller goes first":                  {first: "b", last: "a"},
+		"others use it":                              {first: "a", last: "b", used: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one, ns := w.Members[0], w.ns+"-new"
+			r := w.inNamespaces()
+			r.Kinds, r.Policy.Conflict = append(r.Kinds, &corev1.Namespace{}), dependents.AdoptUnowned
+			desired := r.Desired
+			r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, at dependents.Target) ([]client.Object, error) {
+				if owner.Name == "b" {
+					return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{"by": "b"}}}}, nil
+				}
+				return desired(ctx, owner, at)
+			}
+			w.run(r)
+			w.create(w.Local, w.ownerIn("a", ns))
+			inIt := &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}
+			eventually(t, "what it was created for is there", func() bool { return w.isThere(one, inIt.DeepCopy()) })
+			before := w.namespace(one, ns)
+			w.create(w.Local, w.ownerIn("b", ns))
+			eventually(t, "it is as desired", func() bool { return w.namespace(one, ns).Labels["by"] == "b" })
+			if by, ok := mcowner.ControllerOf(w.namespace(one, ns), mcowner.ByName("member-1")); !ok || by.Name != "b" || w.ownersOf(one, ns) != 2 {
+				t.Errorf("it is controlled by %s, and has %d owners", by, w.ownersOf(one, ns))
+			}
+			if tc.used {
+				w.create(one, &corev1.Secret{ObjectMeta: metaOf(ns, "db")})
+			}
+			w.remove(w.Local, tc.first)
+			w.isGone(w.Local, tc.first)
+			now := w.namespace(one, ns)
+			if now == nil || now.UID != before.UID || w.ownersOf(one, ns) != 1 {
+				t.Fatalf("it is not the other one's alone: %v", now)
+			}
+			if there := w.isThere(one, inIt.DeepCopy()); there != (tc.last == "a") {
+				t.Errorf("what it was created for is there: %t", there)
+			}
+			w.remove(w.Local, tc.last)
+			w.isGone(w.Local, tc.last)
+			switch now := w.namespace(one, ns); {
+			case (now != nil) != tc.used:
+				t.Errorf("after its last owner it is there: %t", now != nil)
+			case tc.used && (w.ownersOf(one, ns) > 0 || now.Annotations[mcowner.CreatedByAnnotation] != "" || now.Labels[mcowner.FleetLabel] != ""):
+				t.Errorf("it is not nobody's: %v", now)
+			}
+		})
+	}
+}
