@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -79,7 +81,8 @@ type immutable struct {
 	client.Client
 
 	deleted bool
-	refused error // what a deletion runs into
+	as      metav1.Preconditions // of the deletion
+	refused error                // what a deletion runs into
 }
 
 // Apply implements client.Client.
@@ -94,8 +97,8 @@ func (c *immutable) Apply(context.Context, runtime.ApplyConfiguration, ...client
 func (*immutable) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
 
 // Delete implements client.Client.
-func (c *immutable) Delete(context.Context, client.Object, ...client.DeleteOption) error {
-	c.deleted = c.refused == nil
+func (c *immutable) Delete(_ context.Context, _ client.Object, opts ...client.DeleteOption) error {
+	c.deleted, c.as = c.refused == nil, *(&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
 	return c.refused
 }
 
@@ -164,6 +167,21 @@ func TestWhatHoldsMoreThanItselfIsCreatedAnewOnlyIfItSaysSo(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWhatIsCreatedAnewIsDeletedAsItWasRead: it may be somebody else's too meanwhile.
+func TestWhatIsCreatedAnewIsDeletedAsItWasRead(t *testing.T) {
+	t.Parallel()
+	p, to, there := placing(), &immutable{}, owned(t, ownerNamed("a"))
+	p.writer, p.o, p.engine.access.Timeout = to, newOwnerState(mcreconcile.Request{}, ""), time.Minute
+	there.ResourceVersion = "7"
+	w := wanted{kind: remote.Untyped(corev1.SchemeGroupVersion.WithKind("ConfigMap")), Policy: Policy{Immutable: Recreate}}
+	if err := p.recreate(t.Context(), w, there, desiring(t, "1"), errors.New("it cannot be changed")); !errors.Is(err, errGoing) {
+		t.Fatal(err)
+	}
+	if want := (metav1.Preconditions{UID: new(there.UID), ResourceVersion: new("7")}); !reflect.DeepEqual(to.as, want) {
+		t.Errorf("it was deleted as %v, want %v", to.as, want)
 	}
 }
 

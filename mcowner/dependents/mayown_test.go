@@ -234,6 +234,8 @@ func TestWhatIsAnOwnersAlone(t *testing.T) {
 	p := placing()
 	withNative := owned(t, ownerNamed("a"))
 	withNative.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "2"}}
+	adopted := owned(t, ownerNamed("a"))
+	adopted.Annotations[mcowner.AdoptedAnnotation] = "payments"
 	broken := owned(t, ownerNamed("a"))
 	broken.Annotations[mcowner.KeyPrefix+"x"] = "{"
 	for name, tc := range map[string]struct {
@@ -243,6 +245,7 @@ func TestWhatIsAnOwnersAlone(t *testing.T) {
 		"its own":                     {owned(t, ownerNamed("a")), true, true},
 		"also another's":              {owned(t, ownerNamed("a"), ownerNamed("b", notController)), true, false},
 		"also a native owner's":       {withNative, true, false},
+		"its own, and there before":   {adopted, true, false},
 		"nobody's":                    {owned(t), false, false},
 		"another's":                   {owned(t, ownerNamed("b")), false, false},
 		"owned, and not controlled":   {owned(t, ownerNamed("a", notController)), false, false},
