@@ -91,3 +91,40 @@ func TestANamespaceThatWasThereBeforeStays(t *testing.T) {
 		})
 	}
 }
+
+// TestACRDThatWasThereBeforeStays when its owner goes, or does not desire it any more: with it would go all objects of its kind.
+func TestACRDThatWasThereBeforeStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, crd := w.Members[0], w.gadgetCRD("v1")
+	w.create(one, crd.DeepCopy())
+	r := w.desiringNamespaces()
+	r.Kinds = []client.Object{crd.DeepCopy()}
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		if owner.Data["value"] == "" {
+			return nil, nil
+		}
+		desired := w.gadgetCRD("v1")
+		desired.SetLabels(map[string]string{"by": owner.Name})
+		return []client.Object{desired}, nil
+	}
+	w.run(r)
+	isBy := func(owner string) func() bool {
+		return func() bool {
+			return w.isThere(one, crd) && crd.GetLabels()["by"] == owner && crd.GetDeletionTimestamp() == nil
+		}
+	}
+	for owner, end := range map[string]func(){
+		"a": func() { w.remove(w.Local, "a"); w.isGone(w.Local, "a") },
+		"b": func() { w.change(w.Local, "b", func(cm *corev1.ConfigMap) { cm.Data["value"] = "" }) },
+	} {
+		w.create(w.Local, w.ownerIn(owner, "some"))
+		eventually(t, "it is adopted by "+owner, isBy(owner))
+		before := crd.GetUID()
+		end()
+		eventually(t, "it is nobody's", func() bool { return !w.isThere(one, crd) || crd.GetLabels()[mcowner.FleetLabel] == "" })
+		if !w.isThere(one, crd) || crd.GetUID() != before || crd.GetDeletionTimestamp() != nil {
+			t.Fatalf("%s does not leave what it was: %v", owner, crd.Object["metadata"])
+		}
+	}
+}
