@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -40,7 +41,7 @@ func (p *placement) withNamespaces(wants []wanted, found []dependent) []wanted {
 	var namespaces []wanted
 	for _, w := range wants {
 		name := w.obj.GetNamespace()
-		if name == "" || there[name] || w.err != nil {
+		if name == "" || there[name] || w.err != nil || p.isClusterScoped(w.kind) {
 			continue
 		}
 		there[name] = true
@@ -50,6 +51,15 @@ func (p *placement) withNamespaces(wants []wanted, found []dependent) []wanted {
 		namespaces = append(namespaces, namespace)
 	}
 	return append(namespaces, wants...)
+}
+
+// isClusterScoped reports whether it is known that objects of a kind are in no namespace. A kind that hung is not asked for before it is its turn.
+func (p *placement) isClusterScoped(k remote.Kind) bool {
+	if p.o.hungBefore(p.keyOfKind(k)) {
+		return false
+	}
+	namespaced, err := apiutil.IsGVKNamespaced(k.GroupVersionKind, p.engine.access.Mapper(p.at))
+	return err == nil && !namespaced
 }
 
 // namespaces returns the kind of namespaces.

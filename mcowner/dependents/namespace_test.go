@@ -459,3 +459,24 @@ func TestANamespaceThatCannotBeCreatedHoldsUpWhatBelongsThere(t *testing.T) {
 		t.Error("what should wait is there")
 	}
 }
+
+// TestANamespaceIsNotCreatedForWhatHasNone: an object of a kind without namespaces that says one is an error, and nothing beside it.
+func TestANamespaceIsNotCreatedForWhatHasNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns, wrong := w.Members[0], w.ns+"-new", w.ns+"-wrong"
+	r := w.inNamespaces()
+	r.Kinds = append(r.Kinds, &rbacv1.ClusterRole{})
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		return append([]client.Object{&rbacv1.ClusterRole{ObjectMeta: metaOf(wrong, w.ns)}}, all...), err
+	}
+	w.run(r)
+	w.create(w.Local, w.ownerIn("a", ns))
+	w.told(w.Local, "a", dependents.EventFailed, `it has the namespace "`+wrong+`", and its kind has none`)
+	eventually(t, "what is beside it is there", func() bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}) })
+	if there := w.namespace(one, wrong); there != nil {
+		t.Errorf("there is a namespace for it: %v", there.Annotations)
+	}
+}
