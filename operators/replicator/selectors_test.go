@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/operators/replicator/v1alpha1"
 )
@@ -83,5 +85,20 @@ func TestASelectorThatWasStoredBeforeIsTold(t *testing.T) {
 	all, err := (&controller{}).desired(t.Context(), r, dependents.Target{Cluster: "east"})
 	if len(all) != 1 || err == nil || !strings.Contains(err.Error(), "spec.overrides[0].selector: it has 252") {
 		t.Errorf("there are %d objects, and the error is %v", len(all), err)
+	}
+}
+
+// TestTargetsAreNotKnownWhileDecisionsCannotBeRead: what is there stays where it is.
+func TestTargetsAreNotKnownWhileDecisionsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := replicator("r", []string{"east"})
+	r.Spec.Clusters.DecisionKey = "web"
+	c := &controller{hub: cached{}, fleet: fleet.New(fleet.Options{}), decisions: true}
+	if _, err := c.targets(t.Context(), r); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("the error is %v", err)
+	}
+	c.decisions = false
+	if _, err := c.targets(t.Context(), r); err == nil || !strings.Contains(err.Error(), "--placement-decisions") {
+		t.Errorf("without the flag, the error is %v", err)
 	}
 }
