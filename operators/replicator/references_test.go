@@ -166,6 +166,18 @@ func TestWhatIsReferredToIsNotChanged(t *testing.T) {
 	}
 }
 
+// TestOverridesSeeAnObjectOfTheHubAsItIsBrought, without what kubectl has noted of it: all of a Secret, in the clear.
+func TestOverridesSeeAnObjectOfTheHubAsItIsBrought(t *testing.T) {
+	t.Parallel()
+	r := copiesOf("a", 1)
+	r.Spec.Overrides = []v1alpha1.Override{expressionsOf("/metadata/annotations/seen", "string(has(object.metadata.annotations) || has(object.metadata.uid) || has(object.status))")}
+	all, err := controllerOf(t, secretOf("a", 1)).desired(t.Context(), r, dependents.Target{Cluster: "east"})
+	must(t, err)
+	if got := all[0].GetAnnotations()["seen"]; got != "false" {
+		t.Errorf("overrides see annotations, a UID or a status: %s", got)
+	}
+}
+
 func TestAReferenceThatGivesTheSameAsAnotherOneIsRefused(t *testing.T) {
 	t.Parallel()
 	r := replicator("r", nil)
