@@ -55,8 +55,10 @@ func errOfSpec(r *v1alpha1.Replicator) error {
 	return fmt.Errorf("the spec cannot be decoded: %s", oneline.Text(r.Spec.DecodeError, mostSaid))
 }
 
-// mostNamed is how many clusters are named where there is room for few.
-const mostNamed = 3
+const (
+	mostNamed    = 3  // how many clusters are named where there is room for few
+	longestNamed = 63 // how much of a name there is then, in bytes
+)
 
 // notSyncedIn names clusters that are not as desired, each with a word for why.
 func notSyncedIn(results []dependents.Result) string {
@@ -68,7 +70,7 @@ func notSyncedIn(results []dependents.Result) string {
 		case len(names) == mostNamed:
 			more++
 		default:
-			names = append(names, fmt.Sprintf("%.63s (%s)", r.Cluster, word(r)))
+			names = append(names, oneline.Text(string(r.Cluster), longestNamed)+" ("+word(r)+")")
 		}
 	}
 	text := strings.Join(names, ", ")
@@ -81,6 +83,9 @@ func notSyncedIn(results []dependents.Result) string {
 // word says in one why a cluster is not as desired.
 func word(r dependents.Result) string {
 	if state, ok := errors.AsType[*fleet.StateError](r.Err); ok && state.Status.State != "" {
+		if state.Status.State == fleet.Ready && state.Status.Paused {
+			return fleet.ReasonPaused
+		}
 		return string(state.Status.State)
 	}
 	switch {

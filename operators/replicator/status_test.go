@@ -41,16 +41,18 @@ func TestAStatusThatIsWrittenAgainKeepsSinceWhenItIsSo(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotSyncedSaysWhy for a cluster that is suspended, and for one that another replica cannot visit.
+// TestWhatIsNotSyncedSaysWhy for a cluster that is suspended, for one that is paused, and for one that another replica cannot visit.
 func TestWhatIsNotSyncedSaysWhy(t *testing.T) {
 	t.Parallel()
 	suspended := []dependents.ObjectResult{{State: dependents.Suspended}}
+	paused := fleet.Status{Name: "south", State: fleet.Ready, Paused: true}
 	got := notSyncedIn([]dependents.Result{
 		{Cluster: "done", Targeted: true, Objects: []dependents.ObjectResult{{State: dependents.Applied}}},
 		{Cluster: "east", Targeted: true, Objects: suspended},
+		{Cluster: "south", Targeted: true, Err: &fleet.StateError{Err: fleet.ErrNotReady, Status: paused}},
 		{Cluster: "west", Targeted: true, Err: fmt.Errorf("visiting it: %w", fleet.ErrDisengaged)},
 	})
-	if want := "east (Suspended), west (Unreachable)"; got != want {
+	if want := "east (Suspended), south (Paused), west (Unreachable)"; got != want {
 		t.Errorf("not synced in %q, want %q", got, want)
 	}
 	r := replicator("r", []string{"east"}, configMap("a"))
@@ -102,6 +104,21 @@ func TestTheColumnTellsOfWhatIsRefusedBeforeWhatWaits(t *testing.T) {
 	} {
 		if got := notSyncedIn([]dependents.Result{{Cluster: "east", Targeted: true, Err: refused, Objects: objects}}); got != want {
 			t.Errorf("the column says %q, want %q", got, want)
+		}
+	}
+}
+
+// TestTheColumnIsOneShortLine: tenants write the names of clusters.
+func TestTheColumnIsOneShortLine(t *testing.T) {
+	t.Parallel()
+	unknown := &fleet.StateError{Err: fleet.ErrUnknown}
+	for name, want := range map[string]string{
+		"a\nb\x1b[31m":              "a b[31m (Unknown)",
+		strings.Repeat("x", 10_000): strings.Repeat("x", 60) + "… (Unknown)",
+		strings.Repeat("\n", 253):   " (Unknown)",
+	} {
+		if got := notSyncedIn([]dependents.Result{{Cluster: fleet.ClusterName(name), Targeted: true, Err: unknown}}); got != want {
+			t.Errorf("of a cluster that is called %.20q…, the column says %q, want %q", name, got, want)
 		}
 	}
 }
