@@ -103,6 +103,9 @@ func TestARolloutPassesOverAMemberThatIsPaused(t *testing.T) {
 		s := dependents.Summarize(told.of("a"))
 		return s.Done == 1 && s.Unreachable == 1
 	})
+	if text := dependents.Summarize(told.of("a")).String(); !strings.Contains(text, "the cluster is paused") || strings.Contains(text, "not ready") {
+		t.Errorf("the summary of a member that is Ready, and paused: %s", text)
+	}
 	if w.isThere(paused, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: copyOf("a")}}) {
 		t.Error("the member that is paused has a copy")
 	}

@@ -104,8 +104,16 @@ func (a *Access) WhyHeld(name mcreconcile.ClusterName) error {
 	if !status.Paused {
 		return nil
 	}
-	return &fleet.StateError{Err: fleet.ErrNotReady, Status: status}
+	return &fleet.StateError{Err: pausedError{}, Status: status}
 }
+
+// pausedError is the [fleet.ErrNotReady] of a cluster that may be Ready.
+type pausedError struct{}
+
+func (pausedError) Error() string { return "the cluster is paused" }
+
+// Unwrap returns what it is to those that wait for clusters.
+func (pausedError) Unwrap() error { return fleet.ErrNotReady }
 
 // Current returns the session of the cluster of a reconcile's context, which ends with the reconcile. The error wraps
 // fleet.ErrDisengaged if the cluster was connected anew.
