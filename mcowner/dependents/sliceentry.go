@@ -34,7 +34,9 @@ func (a *accounting) entries() []v1alpha1.Cluster {
 	defer a.o.mu.Unlock()
 	entries := make(map[mcreconcile.ClusterName]v1alpha1.Cluster, len(results))
 	for _, r := range results {
-		entries[r.Cluster] = a.o.entryLocked(r)
+		if record.IsName(r.Cluster) { // else it is no member's, and could not be read as it was written
+			entries[r.Cluster] = a.o.entryLocked(r)
+		}
 	}
 	return withRecord(entries, a.record.Sites)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -377,5 +378,50 @@ func TestABurstWritesFewSlices(t *testing.T) {
 	t.Logf("%d requests wrote slices in %s", len(writes), took)
 	if most := 2 + int(took/time.Second); len(writes) > most {
 		t.Errorf("%d requests wrote slices in %s", len(writes), took)
+	}
+}
+
+// TestATargetThatNoMemberCanBeHoldsUpNoOther: its name is too long to be noted. Status is told of it, and no slice has it.
+func TestATargetThatNoMemberCanBeHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, long := range map[string]string{"a little": strings.Repeat("é", 200), "a lot": strings.Repeat("x", 10_000)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newSlicedWorld(t, 3)
+			one, two, other := w.Members[0], w.Members[1], w.Members[2]
+			var told atomic.Pointer[dependents.Summary]
+			run := func() *process {
+				told.Store(&dependents.Summary{})
+				r := w.sliced()
+				r.Status = func(_ context.Context, _ *corev1.ConfigMap, results []dependents.Result) error {
+					if slices.ContainsFunc(results, func(r dependents.Result) bool { return r.Cluster == fleet.ClusterName(other.Name) }) {
+						t.Error("there may be dependents in a member that was never a target")
+					}
+					told.Store(new(dependents.Summarize(results)))
+					return nil
+				}
+				return w.run(r)
+			}
+			isTold := func(done int) {
+				t.Helper()
+				eventually(t, "Status is told", func() bool { s := told.Load(); return s.Done == done && s.Unreachable == 1 })
+			}
+			p := run()
+			w.create(w.Local, w.owner("a", one.Name, long))
+			isTold(1)
+			w.areSliced(one)
+			eventually(t, "the program is at rest", p.isAtRest)
+			p.stop()
+			p = run()
+			isTold(1)
+			eventually(t, "the program is at rest again", p.isAtRest)
+			w.areSliced(one)
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] += "," + two.Name })
+			isTold(2)
+			w.areSliced(one, two)
+			if w.has(w.Local, "a", dependents.EventFailed, "") {
+				t.Error("an event says that something has failed")
+			}
+		})
 	}
 }

@@ -34,7 +34,7 @@ func failuresIn(text string) *Failures {
 	if json.Unmarshal([]byte(text), f) != nil {
 		return nil
 	}
-	clusters := slices.DeleteFunc(f.Clusters, func(name mcreconcile.ClusterName) bool { return !isName(name) })
+	clusters := slices.DeleteFunc(f.Clusters, func(name mcreconcile.ClusterName) bool { return !IsName(name) })
 	slices.Sort(clusters)
 	return NewFailures(f.Revision, slices.Compact(clusters))
 }

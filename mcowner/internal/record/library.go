@@ -111,7 +111,7 @@ func pageOf(s *unstructured.Unstructured, owner mcowner.Reference, said bool) (p
 	for _, c := range read.Clusters {
 		content, _ := json.Marshal(c) //nolint:errchkjson // it was JSON before
 		leaves = append(leaves, leaf{c, content})
-		if !isName(mcreconcile.ClusterName(c.Name)) {
+		if !IsName(mcreconcile.ClusterName(c.Name)) {
 			p.strange = true
 			continue
 		}

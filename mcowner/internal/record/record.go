@@ -85,8 +85,8 @@ const MostName = 63 + 1 + 253
 // longestIdentity is that of an identity in a record, in bytes. Package mcmanager makes none that is longer.
 const longestIdentity = 64
 
-// isName reports whether a cluster may be called so.
-func isName(name mcreconcile.ClusterName) bool { return len(name) <= MostName }
+// IsName reports whether a cluster may be called so.
+func IsName(name mcreconcile.ClusterName) bool { return len(name) <= MostName }
 
 // sitesOf returns the clusters of a name that have these identities. Those that cannot be read are not known, and the last of
 // too many are taken.
@@ -181,7 +181,7 @@ func (k Keys) Read(owner client.Object) Record {
 		known = nil
 	}
 	for _, name := range slices.Compact(names) {
-		if !isName(name) {
+		if !IsName(name) {
 			r.Nonsense = true
 			continue
 		}
