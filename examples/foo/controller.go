@@ -59,7 +59,7 @@ func status(ctx context.Context, foo *v1alpha1.Foo, results []dependents.Result)
 		if r.Err == nil {
 			foo.Status.AvailableReplicas = available(r.Dependents())
 		}
-		condition := conditionOf(foo, r.Err)
+		condition := conditionOf(foo, r)
 		if meta.SetStatusCondition(&foo.Status.Conditions, condition) {
 			kind := corev1.EventTypeWarning
 			if condition.Status == metav1.ConditionTrue {
@@ -81,14 +81,18 @@ func available(deployments []client.Object) (replicas int32) {
 
 // conditionOf says whether the Deployment is as the Foo asks. The message does not repeat errors, which may be different
 // each time: the library's events have them.
-func conditionOf(foo *v1alpha1.Foo, err error) metav1.Condition {
+func conditionOf(foo *v1alpha1.Foo, r dependents.Result) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: foo.Generation,
 		Reason: "Failed", Message: "The Deployment is not as it should be; the events say why",
 	}
-	conflict, isConflict := errors.AsType[*dependents.ConflictError](err)
+	conflict, isConflict := errors.AsType[*dependents.ConflictError](r.Err)
 	switch {
-	case err == nil:
+	case dependents.Summarize([]dependents.Result{r}).Suspended > 0:
+		c.Reason = dependents.ReasonSuspended
+		c.Message = fmt.Sprintf("The Deployment %s/%s is not as it should be, and is left so: the annotation %s says so",
+			namespace, foo.Spec.DeploymentName, dependents.SuspendAnnotation)
+	case r.Err == nil:
 		c.Status, c.Reason = metav1.ConditionTrue, "Synced"
 		c.Message = fmt.Sprintf("The Deployment %s/%s is as it should be", namespace, foo.Spec.DeploymentName)
 	case isConflict:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/examples/foo/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 	"github.com/fleet-runtime/fleet-runtime/test/stage"
 )
@@ -90,6 +91,19 @@ func TestFoosOfAMemberBecomeDeployments(t *testing.T) {
 			d := w.deployment(t, "taken")
 			return d != nil && d.DeletionTimestamp == nil
 		})
+	})
+
+	t.Run("a Foo that is suspended says so, and is followed again afterwards", func(t *testing.T) {
+		foo := newFoo("suspended", "suspended")
+		foo.Annotations = map[string]string{dependents.SuspendAnnotation: "true"}
+		create(t, cluster1, foo)
+		told(t, cluster1, foo.Name, corev1.EventTypeWarning, "Suspended", dependents.SuspendAnnotation)
+		if w.deployment(t, foo.Name) != nil {
+			t.Error("its Deployment is there")
+		}
+		change(t, cluster1, foo.Name, func(foo *v1alpha1.Foo) { foo.Annotations = nil })
+		w.becomes(t, foo.Name, "is there", exists)
+		told(t, cluster1, foo.Name, corev1.EventTypeNormal, "Synced", "foo/suspended")
 	})
 
 	for policy, test := range map[metav1.DeletionPropagation]func(*testing.T, *world, *mctest.ControlPlane, *v1alpha1.Foo){

@@ -76,7 +76,7 @@ func phaseOf(results []jobv1.Result) jobv1.Phase {
 
 // resultOf returns how far the Job of one cluster has come.
 func resultOf(r dependents.Result) jobv1.Result {
-	result := jobv1.Result{Cluster: r.Cluster, State: jobv1.StatePending, Message: reasonOf(r.Err)}
+	result := jobv1.Result{Cluster: r.Cluster, State: jobv1.StatePending, Message: reasonOf(r)}
 	for _, d := range r.Dependents() {
 		job := d.(*batchv1.Job).Status //nolint:forcetypeassert // it is the only kind
 		if job.Active > 0 {
@@ -98,15 +98,17 @@ func resultOf(r dependents.Result) jobv1.Result {
 
 // reasonOf says why there is no Job. It does not repeat errors that may be different each time: the library's events have
 // them.
-func reasonOf(err error) string {
+func reasonOf(r dependents.Result) string {
 	for _, known := range []error{fleet.ErrUnknown, fleet.ErrNotReady, fleet.ErrGone} {
-		if errors.Is(err, known) {
+		if errors.Is(r.Err, known) {
 			return known.Error()
 		}
 	}
-	conflict, isConflict := errors.AsType[*dependents.ConflictError](err)
+	conflict, isConflict := errors.AsType[*dependents.ConflictError](r.Err)
 	switch {
-	case err == nil:
+	case dependents.Summarize([]dependents.Result{r}).Suspended > 0:
+		return fmt.Sprintf("the Job is not as it should be, and is left so: the annotation %s says so", dependents.SuspendAnnotation)
+	case r.Err == nil:
 		return ""
 	case isConflict:
 		return fmt.Sprintf("%s exists already: %v", conflict.Object, conflict.Why)

@@ -56,6 +56,11 @@ func TestStatus(t *testing.T) {
 			want:   jobv1.PhaseFailed,
 			in:     []jobv1.Result{failed, complete},
 		},
+		"WhatIsSuspendedIsTold": {
+			now:  []dependents.Result{{Targeted: true, Objects: []dependents.ObjectResult{{State: dependents.Suspended}}}},
+			want: jobv1.PhaseRunning,
+			in:   []jobv1.Result{{State: jobv1.StatePending, Message: "the Job is not as it should be, and is left so: the annotation fleet-runtime.dev/suspend says so"}},
+		},
 		"AnErrorIsNotRepeated": {
 			now:  []dependents.Result{{Targeted: true, Err: errors.New("read tcp 127.0.0.1:4711->127.0.0.1:443")}},
 			want: jobv1.PhaseRunning,
