@@ -642,7 +642,7 @@ func TestAnOwnerIsRestoredIfNothingWasWrittenMeanwhile(t *testing.T) {
 			if o.owner() != tc.want {
 				t.Errorf("it is known in version %s", o.owner().GetResourceVersion())
 			}
-			var lost []mcreconcile.ClusterName
+			lost := make([]mcreconcile.ClusterName, 0, len(tc.lost))
 			for _, r := range o.lost {
 				lost = append(lost, record.Names(r.Sites)...)
 				if len(r.Kinds) != 1 || r.Kinds[0].Version != "v20" {
