@@ -120,10 +120,14 @@ func (b *TypedBuilder[request]) WithEventFilter(p predicate.Predicate) *TypedBui
 
 // WithOptions sets the controller's options. [TypedBuilder.WithControllerOptions] takes those that were written for one
 // cluster. With a provider, MaxConcurrentReconciles is [DefaultWorkers] if neither it
-// nor the manager's options say otherwise. A nil RateLimiter leaves the one of an earlier call.
+// nor the manager's options say otherwise. The last call replaces all, as controller-runtime's does, but for a RateLimiter and a
+// LogConstructor that it does not say: those of earlier calls stay, and that of [TypedBuilder.WithLogConstructor].
 func (b *TypedBuilder[request]) WithOptions(options controller.TypedOptions[request]) *TypedBuilder[request] {
 	if options.RateLimiter == nil {
 		options.RateLimiter = b.options.RateLimiter
+	}
+	if options.LogConstructor == nil {
+		options.LogConstructor = b.options.LogConstructor
 	}
 	b.options = options
 	return b

@@ -14,7 +14,7 @@ import (
 )
 
 // WithControllerOptions is [TypedBuilder.WithOptions] for options that were written for one cluster, and only for requests of
-// type mcreconcile.Request. Like WithOptions it sets all options.
+// type mcreconcile.Request. It replaces options as WithOptions does.
 //
 // The rate limiter and the log constructor know no clusters. So that failures in one cluster do not slow down another, the rate
 // limiter is given the cluster as part of the namespace, "CLUSTER/NAMESPACE". What the log constructor returns gets the cluster

@@ -185,16 +185,26 @@ func TestWhereAControllerRuns(t *testing.T) {
 	}
 }
 
-// TestOptionsWithoutARateLimiterLeaveTheOneBefore: a library has set it, and its user adds other options.
-func TestOptionsWithoutARateLimiterLeaveTheOneBefore(t *testing.T) {
+// TestOptionsLeaveTheRateLimiterAndTheLoggerThatTheyDoNotSay: a library has set them, and its user adds other options, which replace all others.
+func TestOptionsLeaveTheRateLimiterAndTheLoggerThatTheyDoNotSay(t *testing.T) {
 	t.Parallel()
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, time.Minute)
-	b := (&Builder{}).WithOptions(Options{RateLimiter: limiter, RecoverPanic: new(true)}).WithOptions(Options{MaxConcurrentReconciles: 4})
-	if b.options.RateLimiter != limiter || b.options.MaxConcurrentReconciles != 4 || b.options.RecoverPanic != nil {
+	made := 0
+	b := (&Builder{}).WithOptions(Options{RateLimiter: limiter, RecoverPanic: new(true)}).
+		WithLogConstructor(func(*mcreconcile.Request) logr.Logger { made++; return logr.Discard() }).
+		WithOptions(Options{MaxConcurrentReconciles: 4}).WithControllerOptions(controller.Options{MaxConcurrentReconciles: 5})
+	if b.options.RateLimiter != limiter || b.options.MaxConcurrentReconciles != 5 || b.options.RecoverPanic != nil {
 		t.Errorf("the options are %+v", b.options)
 	}
+	if b.options.LogConstructor == nil {
+		t.Fatal("what makes loggers is gone")
+	}
+	if b.options.LogConstructor(nil); made != 1 {
+		t.Error("something else makes loggers")
+	}
 	other := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, time.Hour)
-	if b.WithOptions(Options{RateLimiter: other}); b.options.RateLimiter != other {
-		t.Error("another rate limiter was not taken")
+	b.WithOptions(Options{RateLimiter: other, LogConstructor: func(*mcreconcile.Request) logr.Logger { return logr.Discard() }})
+	if b.options.LogConstructor(nil); b.options.RateLimiter != other || made != 1 {
+		t.Error("another rate limiter, or logger, was not taken")
 	}
 }
