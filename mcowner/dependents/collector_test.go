@@ -136,6 +136,9 @@ func TestTheCollectorRemovesWhatIsProvedToBeOrphaned(t *testing.T) {
 		return cm
 	}
 	here, elsewhere, nonsense := record("here", `["member-1"]`), record("elsewhere", `["member-2"]`), record("nonsense", `nonsense`)
+	gaveUp := record("gave-up", `["member-2"]`)
+	gaveUp.Annotations[controller+"."+fleetName+".fleet-runtime.dev/given-up"] = "true"
+	w.update(w.Local, gaveUp)
 
 	orphans := []*corev1.ConfigMap{
 		w.owned(one, "owner-gone", w.to(gone)),
@@ -164,6 +167,7 @@ func TestTheCollectorRemovesWhatIsProvedToBeOrphaned(t *testing.T) {
 		w.owned(one, "owner-alive", w.to(alive)),
 		w.owned(one, "placed-here", w.to(here, managed)),
 		w.owned(one, "placed-nobody-knows-where", w.to(nonsense, managed)),
+		w.owned(one, "in-a-cluster-that-was-given-up", w.to(gaveUp, managed)), // and may have been to stay
 		w.owned(one, "of-another-manager", w.to(elsewhere, func(r *mcowner.Reference) { r.Manager = "other" })),
 		w.owned(one, "of-another-fleet", w.to(gone, func(r *mcowner.Reference) { r.Fleet = "other" })),
 		w.owned(one, "of-another-kind", w.to(gone, func(r *mcowner.Reference) { r.Kind = "Secret" })),
