@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/rollout"
@@ -97,11 +98,35 @@ func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r re
 	case !v.targeted || v.mode != serving:
 		o.progress.Left(name)
 	case remote.IsAway(r.Err):
-		o.progress.Away(name)
+		o.awayLocked(name, r.Err)
 	default:
 		o.progress.Note(name, outcomeOf(r, o.plan != nil && o.plan.revision == v.revision))
 	}
 	return !before && o.progress.HasFailed(name)
+}
+
+// awayLocked notes that a cluster cannot be used now, and why. It has not failed where that is over soon.
+func (o *ownerState) awayLocked(name mcreconcile.ClusterName, why error) {
+	if isAwayForNow(why) {
+		o.progress.Absent(name)
+	} else {
+		o.progress.Away(name)
+	}
+}
+
+// isAwayForNow reports whether an error says that a cluster cannot be used for a moment, and nothing has failed so far: it is about to be connected, as
+// when another replica has handed it over, or it is not proved now which replica works on it.
+func isAwayForNow(err error) bool {
+	state, ok := errors.AsType[*fleet.StateError](err)
+	if !ok {
+		return false
+	}
+	switch state.Status.State {
+	case fleet.Pending, fleet.Connecting:
+		return state.Status.Reason == ""
+	default:
+		return state.Status.State == fleet.Suspended || errors.Is(state, fleet.ErrNotOwned)
+	}
 }
 
 // noteFailures has the record say where the rollout has failed. Once all targets are as desired and ready, that does not count any more. One that has
@@ -211,7 +236,12 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 // either. One that its provider may not have reported yet may be a target: it returns when to look again then, and zero otherwise.
 func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 	names, others := o.involved()
-	away := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyNot(name) == nil })
+	away := map[mcreconcile.ClusterName]error{}
+	for _, name := range names {
+		if why := c.access.WhyNot(name); why != nil {
+			away[name] = why
+		}
+	}
 	paused := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyPaused(name) == nil })
 	late := map[mcreconcile.ClusterName]time.Duration{}
 	for _, name := range others {
@@ -222,8 +252,8 @@ func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 	if o.progress == nil {
 		return 0
 	}
-	for _, name := range away {
-		o.progress.Away(name)
+	for name, why := range away {
+		o.awayLocked(name, why)
 	}
 	for _, name := range paused {
 		o.progress.Pass(name)

@@ -1,10 +1,12 @@
 package dependents
 
 import (
+	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -35,5 +37,34 @@ func TestARolloutIsFollowedWhileItIsLimited(t *testing.T) {
 	}
 	if (Rollout{}).next(p, hash{1}) != nil {
 		t.Error("there is progress where nothing is limited")
+	}
+}
+
+// TestWhichMembersAreAwayForNow: they have not failed.
+func TestWhichMembersAreAwayForNow(t *testing.T) {
+	t.Parallel()
+	in := func(state fleet.State, reason string, err error) error {
+		return fmt.Errorf("visiting it: %w", &fleet.StateError{Err: err, Status: fleet.Status{State: state, Reason: reason}})
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"it is its turn soon":      {in(fleet.Pending, "", fleet.ErrNotReady), true},
+		"it cannot be described":   {in(fleet.Pending, fleet.ReasonInvalid, fleet.ErrNotReady), false},
+		"it is being connected":    {in(fleet.Connecting, "", fleet.ErrNotReady), true},
+		"connecting it has failed": {in(fleet.Connecting, "Refused", fleet.ErrNotReady), false},
+		"nobody knows whose it is": {in(fleet.Suspended, fleet.ReasonUnproved, fleet.ErrNotReady), true},
+		"it was handed over":       {in(fleet.Draining, fleet.ReasonHandedOver, fleet.ErrNotOwned), true},
+		"it gives no answer":       {in(fleet.Unreachable, "", fleet.ErrNotReady), false},
+		"it is no more":            {in("", "", fleet.ErrGone), false},
+		"nobody says how it is":    {fleet.ErrNotReady, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := isAwayForNow(tc.err); got != tc.want {
+				t.Errorf("%v: %t, want %t", tc.err, got, tc.want)
+			}
+		})
 	}
 }

@@ -279,6 +279,29 @@ func TestARolloutGoesOnWithoutAMemberThatCannotBeVisited(t *testing.T) {
 	eventually(t, "the member has the job", func() bool { return w.isThere(away, w.job("job-1")) })
 }
 
+// TestAMemberThatIsHandedOverHasNotFailed in a rollout that halts: the replica that takes it connects it first.
+func TestAMemberThatIsHandedOverHasNotFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		return w.jobs(dependents.Rollout{HaltAfter: 1})
+	})
+	there := w.of(other)[0]
+	w.create(w.Local, w.owner("a", w.everyone()...))
+	for _, cp := range w.Members {
+		eventually(t, "the members are being changed", func() bool { return w.isThere(cp, w.job("job-1")) })
+	}
+	eventually(t, "nothing is done any more", home.isAtRest)
+	other.stop()
+	w.hasAll(home)
+	w.change(there, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Data["value"] = "by hand" })
+	w.says(there, copyOf("a"), "1") // it is looked at again
+	eventually(t, "nothing is done any more", home.isAtRest)
+	if failed := w.failedIn(); failed != "" {
+		t.Errorf("it is noted that it has failed: %s", failed)
+	}
+}
+
 // TestAMemberOfAnotherReplicaThatHangsHoldsUpNoOther: it holds its share of the workers, however many owners have something to do there.
 func TestAMemberOfAnotherReplicaThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()

@@ -173,10 +173,16 @@ func (p *Progress) giveUpWaiting(name mcreconcile.ClusterName) {
 
 // Away notes that a cluster cannot be used now. It asks again when it can.
 func (p *Progress) Away(name mcreconcile.ClusterName) {
-	p.absent[name] = true
 	if p.held[name] && p.policy.HaltAfter > 0 {
 		p.fail(name)
 	}
+	p.Absent(name)
+}
+
+// Absent notes that a cluster cannot be used for a moment, although nothing has failed. One that is being changed keeps its place. It asks again
+// when it can be used.
+func (p *Progress) Absent(name mcreconcile.ClusterName) {
+	p.absent[name] = true
 	p.Pass(name)
 }
 

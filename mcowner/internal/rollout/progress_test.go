@@ -372,6 +372,7 @@ func TestAPermitIsNotKeptWithoutUse(t *testing.T) {
 		"Other":  func(p *Progress) { p.Note("a", Other) },
 		"Left":   func(p *Progress) { p.Left("a") },
 		"Away":   func(p *Progress) { p.Away("a") },
+		"Absent": func(p *Progress) { p.Absent("a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -397,13 +398,18 @@ func TestOneThatGoesAwayWhileItIsBeingChanged(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		haltAfter   int
+		goes        func(*Progress, mcreconcile.ClusterName)
 		held, halts bool
-	}{"KeepsItsPermit": {0, true, false}, "HasFailed": {1, false, true}} {
+	}{
+		"KeepsItsPermit":             {0, (*Progress).Away, true, false},
+		"HasFailed":                  {1, (*Progress).Away, false, true},
+		"KeepsItsPermitForTheMoment": {1, (*Progress).Absent, true, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := New(Policy{MaxParallel: intstr.FromInt32(1), HaltAfter: tt.haltAfter}, "1")
 			p.held["a"] = true
-			p.Away("a")
+			tt.goes(p, "a")
 			if _, held := p.held["a"]; held != tt.held || p.isHalted() != tt.halts {
 				t.Errorf("it has a permit: %t, halted: %t", held, p.isHalted())
 			}
