@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -21,16 +22,16 @@ const (
 	comingPause = 2 * time.Second
 )
 
-// comes returns why the kind of an object cannot be read. One that is not served is waited for if the owner brings its CustomResourceDefinition
-// too: until that is ready, and for a while then, as discovery follows it.
+// comes returns why the kind of an object cannot be read, or written in its version. One that is not served is waited for if the owner brings its
+// CustomResourceDefinition too: until that is ready, and for a while then, as discovery follows it.
 func (p *placement) comes(w wanted, wants []wanted, unknown error) error {
 	kind := w.kind.GroupKind()
-	i := -1
-	if isUnserved(unknown) {
-		i = slices.IndexFunc(wants, func(crd wanted) bool { return crd.wave <= w.wave && crd.defines(kind) })
+	i := slices.IndexFunc(wants, func(crd wanted) bool { return crd.wave <= w.wave && crd.defines(kind) })
+	if i >= 0 && unknown == nil {
+		unknown = p.lacksVersion(w)
 	}
 	switch {
-	case i < 0:
+	case i < 0 || !isUnserved(unknown):
 		p.o.served(p.at.Name(), kind)
 		return unknown
 	case !slices.Contains(p.ready, wants[i].obj.GetName()):
@@ -42,6 +43,19 @@ func (p *placement) comes(w wanted, wants []wanted, unknown error) error {
 	}
 	return fmt.Errorf("%s is not served yet by %s, and its CustomResourceDefinition is desired there: %w: %w",
 		kind, remote.ClusterText(p.at.Name()), ErrWaiting, unknown)
+}
+
+// lacksVersion returns an error if the cluster does not serve the version in which an object is desired. It may be read in another one.
+func (p *placement) lacksVersion(w wanted) error {
+	gvk, err := apiutil.GVKForObject(w.obj, p.engine.access.Manager.GetScheme())
+	if err != nil {
+		return nil //nolint:nilerr // it is told once it is to be written
+	}
+	_, err = p.engine.access.Mapper(p.at).RESTMapping(gvk.GroupKind(), gvk.Version)
+	if !isUnserved(err) {
+		return nil
+	}
+	return err
 }
 
 // noteReady notes that a CustomResourceDefinition is ready. What is desired may hang on whether its kinds are served, and that they are not was

@@ -82,6 +82,42 @@ func TestAKindThatAnOwnerBringsItselfHaltsNoRollout(t *testing.T) {
 	w.isGone(w.Local, "a")
 }
 
+// TestAVersionThatAnOwnerBringsItselfHaltsNoRollout: its CustomResourceDefinition is ready before, by another version.
+func TestAVersionThatAnOwnerBringsItselfHaltsNoRollout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	r := w.spread()
+	r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
+	r.Kinds = nil
+	r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		if owner.Data["value"] == "1" {
+			return []client.Object{w.gadgetCRD("v1"), w.gadget("v1")}, nil
+		}
+		gadget := w.gadget("v2")
+		gadget.Object["value"] = owner.Data["value"]
+		return []client.Object{gadget, w.gadgetCRD("v1", "v2")}, nil
+	}
+	told := listen(r)
+	w.run(r)
+	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
+	eventually(t, "all is done", func() bool { return dependents.Summarize(told.of("a")).Done == 3 })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	for _, cp := range w.Members {
+		eventually(t, "the object is as desired", func() bool {
+			gadget := w.gadget("v2")
+			return w.isThere(cp, gadget) && gadget.Object["value"] == "2"
+		})
+	}
+	if notes := w.notes(w.Local, "a"); slices.ContainsFunc(notes, func(note string) bool {
+		return strings.Contains(note, "Gadget") && strings.Contains(note, "no matches")
+	}) {
+		t.Errorf("the owner has the events %q", notes)
+	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+}
+
 // TestARolloutPassesOverAMemberThatIsPaused, and what it waits for is told.
 func TestARolloutPassesOverAMemberThatIsPaused(t *testing.T) {
 	t.Parallel()
