@@ -288,6 +288,6 @@ func (a *accounting) distribute() {
 	}
 	maps.DeleteFunc(a.o.parts, func(name mcreconcile.ClusterName, p *part) bool {
 		_, is := slices.BinarySearch(names, name)
-		return !is && p.stray == nil && len(p.drop) == 0
+		return !is && p.stray == nil && len(p.drop) == 0 && p.running == 0
 	})
 }

@@ -20,6 +20,7 @@ type part struct {
 	asked   time.Time                 // since when it can be used and is asked for what was not done yet, zero if it is not
 	away    bool                      // it cannot be used now
 	runs    uint64                    // grows with each run
+	running int                       // how many runs are on: what they know is not forgotten before they end
 	result  Result                    // of that
 	drop    []record.Site             // where nothing is left, to be taken from the record
 	givenUp bool                      // something may be left in them
@@ -85,7 +86,7 @@ type view struct {
 	sites    []record.Site             // of the name, in which there may be dependents
 	dropped  []record.Site             // in which nothing is left, but for what is stored
 	noted    []schema.GroupVersionKind // kinds that there may be
-	part     *part                     // in which something may be put, nil if nothing is
+	part     *part                     // of the run, nil if none was begun
 }
 
 // in returns what is to be done in a cluster. The answer is false if there is no plan, or the owner is gone.
@@ -109,20 +110,28 @@ func (o *ownerState) begin(name mcreconcile.ClusterName) (view, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	v, ok := o.inLocked(name)
-	if ok && v.targeted {
-		p := o.partLocked(name)
+	if !ok {
+		return v, false
+	}
+	p := o.partLocked(name)
+	v.part, p.running = p, p.running+1
+	if v.targeted {
 		v.dropped, p.drop, p.runs = nil, nil, p.runs+1
-		v.part, p.present.running = p, p.present.running+1
+		p.present.running++
 		p.present.seen = nil
 	}
-	return v, ok
+	return v, true
 }
 
 // end ends a run that begin has begun.
 func (o *ownerState) end(v view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if v.part != nil {
+	if v.part == nil {
+		return
+	}
+	v.part.running--
+	if v.targeted {
 		v.part.present.running--
 	}
 }
