@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"strings"
+	"testing"
 
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -37,5 +39,19 @@ func memberRights() mctest.Rights {
 func add(to map[string]string, why, what string, verbs ...string) {
 	for _, verb := range verbs {
 		to[verb+" "+what] = why
+	}
+}
+
+// TestTenantsMayNotWriteWhatBoundsThem: a Replicator may take over what is nobody's.
+func TestTenantsMayNotWriteWhatBoundsThem(t *testing.T) {
+	t.Parallel()
+	rights, err := os.ReadFile("config/tenant.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bound := range []string{"resourcequotas", "limitranges", `"*"`} {
+		if strings.Contains(string(rights), bound) {
+			t.Errorf("config/tenant.yaml gives %s", bound)
+		}
 	}
 }
