@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -146,13 +147,21 @@ func (c *controller) decided(ctx context.Context, r *v1alpha1.Replicator) (all [
 }
 
 // memberOf returns the name of the member that a ClusterProfile is. Profiles of one name may be of several inventories, so the name
-// alone leads to a member only where the members are described too: what is in that namespace is of those who run the fleet.
+// alone leads to a member only where the members are described too: what is in that namespace is of those who run the fleet. A name that
+// no member can have, as it is too long, is cut: a decision may have any, and a Replicator keeps the names of its clusters.
 func (c *controller) memberOf(namespace, profile string) mcreconcile.ClusterName {
-	if namespace == c.namespace {
-		return mcreconcile.ClusterName(profile)
+	name := namespace + "/" + profile
+	if namespace == c.namespace && profile != "" { // no name at all is the hub's
+		name = profile
 	}
-	return mcreconcile.ClusterName(namespace + "/" + profile)
+	if len(name) > longestTarget {
+		name = strings.Clone(name[:longestTarget])
+	}
+	return mcreconcile.ClusterName(name)
 }
+
+// longestTarget is how much of the name of a cluster is kept, in bytes. No member has a name of that length.
+const longestTarget = fleet.MaxNameLength + 1
 
 // follow watches in the hub what Replicators refer to.
 func (c *controller) follow(b *mcbuilder.Builder) {

@@ -102,3 +102,21 @@ func TestTargetsAreNotKnownWhileDecisionsCannotBeRead(t *testing.T) {
 		t.Errorf("without the flag, the error is %v", err)
 	}
 }
+
+// TestDecisionsNameClustersWithinBounds: tenants write them, and each Replicator keeps the names. What is cut is no member's name.
+func TestDecisionsNameClustersWithinBounds(t *testing.T) {
+	t.Parallel()
+	c := &controller{namespace: "fleet"}
+	for _, tc := range []struct{ namespace, profile, want string }{
+		{"fleet", "east", "east"},
+		{"team-a", "east", "team-a/east"},
+		{"fleet", "", "fleet/"}, // and not the hub
+		{"fleet", strings.Repeat("x", 15_000), strings.Repeat("x", fleet.MaxNameLength+1)},
+		{"team-a", strings.Repeat("x", 15_000), "team-a/" + strings.Repeat("x", fleet.MaxNameLength-6)},
+		{"fleet", strings.Repeat("x", fleet.MaxNameLength), strings.Repeat("x", fleet.MaxNameLength)},
+	} {
+		if got := c.memberOf(tc.namespace, tc.profile); string(got) != tc.want {
+			t.Errorf("%s/%.20s is %.30q, of %d bytes", tc.namespace, tc.profile, string(got), len(got))
+		}
+	}
+}
