@@ -105,7 +105,7 @@ func word(r dependents.Result) string {
 	worst := "Invalid"
 	for _, o := range r.Objects {
 		switch {
-		case o.Err == nil:
+		case o.Err == nil, errors.Is(o.Err, dependents.ErrPending), errors.Is(o.Err, dependents.ErrWaiting): // something else is in their way
 		case o.State != dependents.Waiting:
 			return string(o.State)
 		default: // what waits tells less than what is refused

@@ -94,13 +94,15 @@ func TestNothingIsWrittenOverWhatOthersHaveWritten(t *testing.T) {
 func TestTheColumnTellsOfWhatIsRefusedBeforeWhatWaits(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
-	waits := dependents.ObjectResult{State: dependents.Waiting, Err: dependents.ErrWaiting}
+	waits := dependents.ObjectResult{State: dependents.Waiting, Err: errors.New("its namespace is being deleted")}
+	behind := dependents.ObjectResult{State: dependents.Waiting, Err: fmt.Errorf("%w: the wave before", dependents.ErrWaiting)}
+	unseen := dependents.ObjectResult{State: dependents.Waiting, Err: dependents.ErrPending}
 	conflict := dependents.ObjectResult{State: dependents.Conflict, Err: refused}
 	done := dependents.ObjectResult{State: dependents.Applied}
 	for want, objects := range map[string][]dependents.ObjectResult{
 		"east (Conflict)": {done, waits, conflict},
 		"east (Waiting)":  {done, waits},
-		"east (Invalid)":  {done},
+		"east (Invalid)":  {done, unseen, behind},
 	} {
 		if got := notSyncedIn([]dependents.Result{{Cluster: "east", Targeted: true, Err: refused, Objects: objects}}); got != want {
 			t.Errorf("the column says %q, want %q", got, want)
