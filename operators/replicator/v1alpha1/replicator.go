@@ -262,7 +262,7 @@ type Rollout struct {
 type Status struct {
 	// ObservedGeneration is that of the spec which the status is about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Targets are how many clusters are chosen. Each of them is synced, pending, failed or unreachable.
+	// Targets are how many clusters are chosen. Each of them is synced, pending, failed or unreachable, or suspended, which the condition tells.
 	// +kubebuilder:default=0
 	// +optional
 	Targets int `json:"targets"`
@@ -278,7 +278,7 @@ type Status struct {
 	// +kubebuilder:default=0
 	// +optional
 	Unreachable int `json:"unreachable"`
-	// NotReady are those of the synced in which something is not ready yet, such as a Deployment without its replicas.
+	// NotReady are those of the synced and the suspended in which something is not ready yet, such as a Deployment without its replicas.
 	// +kubebuilder:default=0
 	// +optional
 	NotReady int `json:"notReady"`
