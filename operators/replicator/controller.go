@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +86,12 @@ func rolloutOf(r *v1alpha1.Replicator) dependents.Rollout {
 
 // targets returns the clusters that a Replicator chooses. It chooses by names and labels, and not by how members are.
 func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcreconcile.ClusterName, error) {
-	if r.Spec.DecodeError != "" {
-		return nil, c.undecoded(ctx, r)
+	why := errOfChoice(r)
+	if r.Spec.Clusters.DecisionKey != "" && !c.decisions {
+		why = cmp.Or(why, errNoDecisions)
+	}
+	if why != nil {
+		return nil, errors.Join(why, c.tellInvalid(ctx, r, why))
 	}
 	var all []mcreconcile.ClusterName
 	for _, name := range r.Spec.Clusters.Names {
@@ -94,7 +99,7 @@ func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcr
 	}
 	selector, err := compiled(r.Spec.Clusters.Selector)
 	if err != nil {
-		return nil, fmt.Errorf("spec.clusters.selector: %w", err)
+		return nil, err
 	}
 	for _, member := range c.fleet.List(selector) {
 		all = append(all, member.Name)
@@ -103,31 +108,30 @@ func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcr
 	return append(all, decided...), err
 }
 
-// undecoded tells in the status of a Replicator that its spec cannot be decoded, and returns that as an error. The Reconciler calls Status only for
-// what it can plan.
-func (c *controller) undecoded(ctx context.Context, r *v1alpha1.Replicator) error {
+var errNoDecisions = errors.New("spec.clusters.decisionKey: PlacementDecisions are not read without the operator's flag --placement-decisions")
+
+// tellInvalid tells in the status of a Replicator why it is not known which clusters it chooses. The Reconciler calls Status only for what it
+// can plan.
+func (c *controller) tellInvalid(ctx context.Context, r *v1alpha1.Replicator, why error) error {
 	changed := r.DeepCopy()
 	if changed.Status.Targets < 0 { // it cannot be decoded either
 		changed.Status = v1alpha1.Status{}
 	}
 	changed.Status.ObservedGeneration = r.Generation
-	if !meta.SetStatusCondition(&changed.Status.Conditions, undecodedCondition(r)) {
-		return errOfSpec(r)
+	if !meta.SetStatusCondition(&changed.Status.Conditions, invalid(r, why)) {
+		return nil
 	}
 	err := c.statuses.Patch(ctx, changed, client.MergeFromWithOptions(r, client.MergeFromWithOptimisticLock{}), client.FieldOwner(name))
 	if apierrors.IsConflict(err) { // it is tried again, as after the error of the spec in any case
-		err = nil
+		return nil
 	}
-	return errors.Join(errOfSpec(r), err)
+	return err
 }
 
 // decided returns the clusters that a scheduler has chosen. A decision that is not there chooses none.
 func (c *controller) decided(ctx context.Context, r *v1alpha1.Replicator) (all []mcreconcile.ClusterName, _ error) {
 	if r.Spec.Clusters.DecisionKey == "" {
 		return nil, nil
-	}
-	if !c.decisions {
-		return nil, errors.New("spec.clusters.decisionKey: PlacementDecisions are not read without the operator's flag --placement-decisions")
 	}
 	list := &inventoryv1alpha1.PlacementDecisionList{}
 	key := client.MatchingLabels{inventoryv1alpha1.DecisionKeyLabel: r.Spec.Clusters.DecisionKey}

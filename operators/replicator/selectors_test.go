@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -78,9 +79,17 @@ func TestASelectorThatTakesLongIsRefusedAtOnce(t *testing.T) { //nolint:parallel
 func TestASelectorThatWasStoredBeforeIsTold(t *testing.T) {
 	t.Parallel()
 	r := withOverride(v1alpha1.Override{Target: v1alpha1.Target{Name: "nginx"}, Selector: selectorOf(mostSelected), MergePatch: rawJSON("{}")})
-	r.Spec.Clusters.Selector = selectorOf(mostSelected)
-	if _, err := (&controller{}).targets(t.Context(), r); err == nil || !strings.Contains(err.Error(), "spec.clusters.selector: it has 252") {
+	r.Spec.Clusters.Selector, r.ResourceVersion = selectorOf(mostSelected), "7"
+	written := &outdated{}
+	if _, err := (&controller{statuses: written}).targets(t.Context(), r); err == nil || !strings.Contains(err.Error(), "spec.clusters.selector: it has 252") {
 		t.Errorf("its targets: %v", err)
+	}
+	if !strings.Contains(written.text, `"reason":"Invalid"`) || !strings.Contains(written.text, "spec.clusters.selector: it has 252") {
+		t.Errorf("its status is patched with %s", written.text)
+	}
+	must(t, status(t.Context(), r, nil))
+	if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionSynced); c == nil || c.Reason != v1alpha1.ReasonInvalid {
+		t.Errorf("once its targets were known, its status says %+v", c)
 	}
 	all, err := (&controller{}).desired(t.Context(), r, dependents.Target{Cluster: "east"})
 	if len(all) != 1 || err == nil || !strings.Contains(err.Error(), "spec.overrides[0].selector: it has 252") {
@@ -92,14 +101,18 @@ func TestASelectorThatWasStoredBeforeIsTold(t *testing.T) {
 func TestTargetsAreNotKnownWhileDecisionsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := replicator("r", []string{"east"})
-	r.Spec.Clusters.DecisionKey = "web"
+	r.Spec.Clusters.DecisionKey, r.ResourceVersion = "web", "7"
 	c := &controller{hub: cached{}, fleet: fleet.New(fleet.Options{}), decisions: true}
 	if _, err := c.targets(t.Context(), r); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("the error is %v", err)
 	}
-	c.decisions = false
+	written := &outdated{}
+	c.decisions, c.statuses = false, written
 	if _, err := c.targets(t.Context(), r); err == nil || !strings.Contains(err.Error(), "--placement-decisions") {
 		t.Errorf("without the flag, the error is %v", err)
+	}
+	if !strings.Contains(written.text, "--placement-decisions") {
+		t.Errorf("without the flag, the status is patched with %s", written.text)
 	}
 }
 

@@ -30,8 +30,8 @@ func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Resu
 			ObservedGeneration: r.Generation, Message: "no member of the fleet is chosen by spec.clusters",
 		})
 	}
-	if r.Spec.DecodeError != "" && r.DeletionTimestamp.IsZero() {
-		meta.SetStatusCondition(&conditions, undecodedCondition(r))
+	if why := errOfChoice(r); why != nil && r.DeletionTimestamp.IsZero() {
+		meta.SetStatusCondition(&conditions, invalid(r, why))
 	}
 	for _, c := range conditions {
 		meta.SetStatusCondition(&now.Conditions, c)
@@ -39,12 +39,23 @@ func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Resu
 	return nil
 }
 
-// undecodedCondition says that the spec of a Replicator cannot be decoded.
-func undecodedCondition(r *v1alpha1.Replicator) metav1.Condition {
+// invalid says why nothing is done for a Replicator as it is.
+func invalid(r *v1alpha1.Replicator, why error) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid,
-		ObservedGeneration: r.Generation, Message: errOfSpec(r).Error(),
+		ObservedGeneration: r.Generation, Message: why.Error(),
 	}
+}
+
+// errOfChoice says why a Replicator does not say which clusters it chooses, nil if it does.
+func errOfChoice(r *v1alpha1.Replicator) error {
+	if err := errOfSpec(r); err != nil {
+		return err
+	}
+	if _, err := compiled(r.Spec.Clusters.Selector); err != nil {
+		return fmt.Errorf("spec.clusters.selector: %w", err)
+	}
+	return nil
 }
 
 // errOfSpec says why the spec of a Replicator cannot be decoded, nil if it can.
