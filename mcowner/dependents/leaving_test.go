@@ -606,6 +606,7 @@ func TestAControllerRetires(t *testing.T) {
 			before[name] = w.isCopied(two, name)
 		}
 		p.stop()
+		orphan := w.owned(two, "orphan", w.goneOwner(func(r *mcowner.Reference) { r.Manager = controller }))
 		r.Retire = policy
 		r.Sweep.Interval, r.Sweep.Listing = 50*time.Millisecond, 50*time.Millisecond
 		p = w.run(r)
@@ -623,6 +624,11 @@ func TestAControllerRetires(t *testing.T) {
 		}
 		for _, name := range []string{"a", "b"} {
 			w.becomes(two, before[name], policy)
+		}
+		if policy == dependents.LeaveDeleted {
+			w.isGone(two, orphan.Name)
+		} else {
+			w.unharmed(two, orphan) // nobody sees any more how owners are
 		}
 	})
 }

@@ -90,6 +90,7 @@ func (a *accounting) release() (until time.Duration) {
 		case !remote.IsMissing(err):
 			return false
 		case asIs && a.engine.ledger.hasLeft(s):
+			a.tellReleased(s, fmt.Errorf("it was leaving the fleet when it went, and what is there stays as it is: %w", err))
 			a.record.GivenUp = true
 			return true
 		case targeted(s):

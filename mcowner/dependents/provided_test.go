@@ -164,12 +164,16 @@ func TestNothingIsWrittenToAClusterThatAProviderMadeAndThatIsAnotherNow(t *testi
 	l := p.provide(one)
 	w.create(w.Local, w.owner("deleted", one.Name))
 	w.create(w.Local, w.owner("changed", one.Name))
+	w.create(w.Local, w.owner("not-there", one.Name))
+	notThere := w.isCopied(one, "not-there")
 	restored := []*corev1.ConfigMap{w.restore(other, w.isCopied(one, "deleted")), w.restore(other, w.isCopied(one, "changed"))}
 	l.lead(t, other)
+	eventually(t, "nothing of one owner is found there", func() bool { return !p.knows(one, notThere) })
+	w.change(w.Local, "not-there", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
 	w.remove(w.Local, "deleted")
 	w.change(w.Local, "changed", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
 	w.create(w.Local, w.owner("new", one.Name))
-	for _, name := range []string{"deleted", "changed", "new"} {
+	for _, name := range []string{"deleted", "changed", "new", "not-there"} {
 		w.told(w.Local, name, dependents.EventFailed, "another cluster")
 	}
 	for _, cm := range restored {
@@ -183,6 +187,7 @@ func TestNothingIsWrittenToAClusterThatAProviderMadeAndThatIsAnotherNow(t *testi
 	l.lead(t, one)
 	w.isGone(w.Local, "deleted")
 	w.isGone(one, copyOf("deleted"))
+	w.isGone(one, copyOf("not-there"))
 	eventually(t, "the change is there", func() bool { return w.mustGet(one, copyOf("changed")).Data["value"] == "2" })
 	w.isCopied(one, "new")
 }
