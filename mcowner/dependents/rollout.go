@@ -121,12 +121,10 @@ func isAwayForNow(err error) bool {
 	if !ok {
 		return false
 	}
-	switch state.Status.State {
-	case fleet.Pending, fleet.Connecting:
-		return state.Status.Reason == ""
-	default:
-		return state.Status.State == fleet.Suspended || errors.Is(state, fleet.ErrNotOwned)
+	if s := state.Status; s.State == fleet.Pending || s.State == fleet.Connecting {
+		return s.Reason == ""
 	}
+	return state.Status.State == fleet.Suspended || errors.Is(state, fleet.ErrNotOwned)
 }
 
 // noteFailures has the record say where the rollout has failed. Once all targets are as desired and ready, that does not count any more. One that has
