@@ -48,6 +48,9 @@ func (s *Slices) validate() error {
 
 // namespaceFor returns where the slices of an owner are.
 func (s *Slices) namespaceFor(ownerNamespace string) string {
+	if s == nil {
+		s = &Slices{}
+	}
 	return cmp.Or(ownerNamespace, s.Namespace, metav1.NamespaceDefault)
 }
 
@@ -115,15 +118,29 @@ func (c *engine) openBook(ctx context.Context, o *ownerState, home remote.Sessio
 		o.shelve(before, nil, nil, doubts)
 		return nil
 	case said == nil:
-		said = &record.Slices{Namespace: c.cfg.slices.namespaceFor(owner.GetNamespace())}
+		said = &record.Slices{}
 	}
 	ctx, cancel := c.access.Bound(ctx)
 	defer cancel()
-	book, clusters, err := record.Load(ctx, home.Cluster.GetAPIReader(), ref, *said)
+	book, clusters, err := c.loadBook(ctx, home.Cluster.GetAPIReader(), ref, *said)
 	if err == nil {
 		o.shelve(before, book.Recalling(before), clusters, doubts)
 	}
 	return err
+}
+
+// loadBook reads the slices of an owner. One that is in no namespace says where they are, which counts only if there are some: whoever may write
+// the owner would have slices made wherever he likes.
+func (c *engine) loadBook(ctx context.Context, from client.Reader, ref mcowner.Reference, said record.Slices) (*record.Book, []v1alpha1.Cluster, error) {
+	ours := c.cfg.slices.namespaceFor(ref.Namespace)
+	if ref.Namespace == "" && said.Namespace != "" && said.Namespace != ours {
+		book, clusters, err := record.Load(ctx, from, ref, said)
+		if err != nil || book.IsThere() {
+			return book, clusters, err
+		}
+	}
+	said.Namespace = ours
+	return record.Load(ctx, from, ref, said)
 }
 
 // reopenBook reads slices that others have changed.

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
 // versions returns those of the slices, by name.
@@ -141,52 +142,95 @@ func TestARecordThatNoAnnotationHasRoomFor(t *testing.T) {
 	}
 }
 
+// runClusterRoles spreads the ClusterRole of the world's name, which is in no namespace.
+func (w *world) runClusterRoles(to *mctest.ControlPlane, slices *dependents.Slices) *process {
+	return w.run(&dependents.Reconciler[*rbacv1.ClusterRole]{
+		Fleet: fleetName, Name: controller, OwnersIn: mcowner.Clusters{Local: true}, Kinds: []client.Object{&corev1.ConfigMap{}}, Slices: slices,
+		Targets: func(_ context.Context, owner *rbacv1.ClusterRole) ([]mcreconcile.ClusterName, error) {
+			if owner.Name != w.ns {
+				return nil, nil
+			}
+			return []mcreconcile.ClusterName{mcreconcile.ClusterName(to.Name)}, nil
+		},
+		Desired: func(_ context.Context, owner *rbacv1.ClusterRole, _ dependents.Target) ([]client.Object, error) {
+			return []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: copyOf(owner.Name)}}}, nil
+		},
+	})
+}
+
+// slicesOfRole returns how many slices of the world's ClusterRole are in a namespace.
+func (w *world) slicesOfRole(namespace string) (n int) {
+	w.t.Helper()
+	list := &v1alpha1.DependentSliceList{}
+	if err := w.Local.Client().List(w.t.Context(), list, client.InNamespace(namespace)); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, s := range list.Items {
+		if s.Owner.Name == w.ns {
+			n++
+		}
+	}
+	return n
+}
+
+// goesWithItsSlices deletes the world's ClusterRole, and waits until it is gone, with all it has in a member and in these namespaces.
+func (w *world) goesWithItsSlices(owner *rbacv1.ClusterRole, from *mctest.ControlPlane, namespaces ...string) {
+	w.t.Helper()
+	if err := w.Local.Client().Delete(w.t.Context(), owner); err != nil {
+		w.t.Fatal(err)
+	}
+	eventually(w.t, "the owner is gone", func() bool {
+		return apierrors.IsNotFound(w.Local.Client().Get(w.t.Context(), client.ObjectKeyFromObject(owner), owner))
+	})
+	w.isGone(from, copyOf(w.ns))
+	for _, namespace := range namespaces {
+		if n := w.slicesOfRole(namespace); n > 0 {
+			w.t.Errorf("%d slices are left in %s", n, namespace)
+		}
+	}
+}
+
 // TestOwnersWithoutANamespaceHaveSlicesInOneThatIsSaid.
 func TestOwnersWithoutANamespaceHaveSlicesInOneThatIsSaid(t *testing.T) {
 	t.Parallel()
 	w := newSlicedWorld(t, 1)
 	one := w.Members[0]
-	run := func(slices *dependents.Slices) *process {
-		return w.run(&dependents.Reconciler[*rbacv1.ClusterRole]{
-			Fleet: fleetName, Name: controller, OwnersIn: mcowner.Clusters{Local: true}, Kinds: []client.Object{&corev1.ConfigMap{}}, Slices: slices,
-			Targets: func(_ context.Context, owner *rbacv1.ClusterRole) ([]mcreconcile.ClusterName, error) {
-				if owner.Name != w.ns {
-					return nil, nil
-				}
-				return []mcreconcile.ClusterName{mcreconcile.ClusterName(one.Name)}, nil
-			},
-			Desired: func(_ context.Context, owner *rbacv1.ClusterRole, _ dependents.Target) ([]client.Object, error) {
-				return []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: copyOf(owner.Name)}}}, nil
-			},
-		})
-	}
-	in := func(namespace string) int {
-		list := &v1alpha1.DependentSliceList{}
-		if err := w.Local.Client().List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
-		return len(list.Items)
-	}
-	p := run(&dependents.Slices{Namespace: w.ns})
+	p := w.runClusterRoles(one, &dependents.Slices{Namespace: w.ns})
 	owner := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
 	w.create(w.Local, owner)
 	before := w.isCopied(one, w.ns)
 	eventually(t, "the program is at rest", p.isAtRest)
-	if n := in(w.ns); n != 1 {
+	if n := w.slicesOfRole(w.ns); n != 1 {
 		t.Errorf("there are %d slices in the namespace that is said", n)
 	}
 	p.stop()
-	run(&dependents.Slices{}) // the owner says where the slices are that there are
+	w.runClusterRoles(one, &dependents.Slices{}) // the owner says where the slices are that there are
 	w.unharmed(one, before)
-	if err := w.Local.Client().Delete(t.Context(), owner); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the owner is gone", func() bool {
-		return apierrors.IsNotFound(w.Local.Client().Get(t.Context(), client.ObjectKeyFromObject(owner), owner))
-	})
-	w.isGone(one, copyOf(w.ns))
-	if n := in(w.ns) + in(metav1.NamespaceDefault); n > 0 {
-		t.Errorf("%d slices are left", n)
+	w.goesWithItsSlices(owner, one, w.ns, metav1.NamespaceDefault)
+}
+
+// TestAnOwnerWithoutANamespaceDoesNotSayWhereSlicesAreMade, nor is it stuck if what it says makes no sense: tenants may write it.
+func TestAnOwnerWithoutANamespaceDoesNotSayWhereSlicesAreMade(t *testing.T) {
+	t.Parallel()
+	for name, said := range map[string]string{
+		"another namespace": `{"namespace":"%s"}`, "slices there": `{"namespace":"%s","numbers":[0]}`, "nothing": "", "nonsense": "nonsense", "no namespace": "{}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newSlicedWorld(t, 1)
+			one, others := w.Members[0], w.Local.CreateNamespace(t)
+			owner := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{
+				Name: w.ns, Annotations: map[string]string{keysDomain + "/slices": strings.Replace(said, "%s", others, 1)},
+			}}
+			w.create(w.Local, owner)
+			p := w.runClusterRoles(one, &dependents.Slices{Namespace: w.ns})
+			w.isCopied(one, w.ns)
+			eventually(t, "the program is at rest", p.isAtRest)
+			if n, there := w.slicesOfRole(w.ns), w.slicesOfRole(others); n != 1 || there > 0 {
+				t.Errorf("there are %d slices in the namespace that is said, and %d in that of others", n, there)
+			}
+			w.goesWithItsSlices(owner, one, w.ns, others)
+		})
 	}
 }
 

@@ -89,6 +89,9 @@ func (b *Book) IsBehind(name, version string) bool {
 	return order < 0 || err != nil && known != version
 }
 
+// IsThere reports whether there is any slice of the owner.
+func (b *Book) IsThere() bool { return len(b.Slices().Numbers) > 0 }
+
 // IsDeleting reports whether somebody deletes a slice.
 func (b *Book) IsDeleting() bool {
 	for _, p := range b.pages {
