@@ -145,6 +145,49 @@ func TestAMemberThatLeavesGivesItsPermitBack(t *testing.T) {
 	w.next("job-1", first)
 }
 
+// TestWhatGoesInWavesHoldsAPlaceInARollout until the last wave is going, which holds none.
+func TestWhatGoesInWavesHoldsAPlaceInARollout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	r := w.spread()
+	r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1)}
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		if owner.Data["value"] == "1" {
+			early, late := w.configMap("early"), w.configMap("late")
+			early.Finalizers, late.Finalizers = []string{holding}, []string{holding}
+			all = append(all, early, inWave("1", late))
+		}
+		return all, err
+	}
+	told := listen(r)
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name))
+	eventually(t, "all is done", func() bool { return dependents.Summarize(told.of("a")).Done == 2 })
+	going := func(name string) []*mctest.ControlPlane {
+		return slices.DeleteFunc(slices.Clone(w.Members), func(cp *mctest.ControlPlane) bool {
+			cm := w.get(cp, name)
+			return cm != nil && cm.DeletionTimestamp == nil
+		})
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	eventually(t, "what is of the last wave goes, and the other cluster waits", func() bool {
+		return len(going("late")) > 0 && told.waiting("a") == 1 && p.isAtRest()
+	})
+	first := going("late")
+	if len(first) != 1 || len(going("early")) > 0 {
+		t.Fatalf("what is of the last wave goes in %d clusters, want 1, and of the one before in %d, want 0", len(first), len(going("early")))
+	}
+	w.letGo(first[0], "late", holding)
+	eventually(t, "it is the turn of the other cluster", func() bool { return len(going("late")) == 2 })
+	if !slices.Equal(going("early"), first) {
+		t.Errorf("what is of the wave before goes in %d clusters, want the one of the first", len(going("early")))
+	}
+	w.letGo(first[0], "early", holding)
+	w.isGone(first[0], "early")
+}
+
 // TestARolloutHaltsWhereAClusterRefuses: until the owner is changed.
 func TestARolloutHaltsWhereAClusterRefuses(t *testing.T) {
 	t.Parallel()
