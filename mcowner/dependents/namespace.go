@@ -53,9 +53,10 @@ func (p *placement) withNamespaces(wants []wanted, found []dependent) []wanted {
 	return append(namespaces, wants...)
 }
 
-// isClusterScoped reports whether it is known that objects of a kind are in no namespace. A kind that hung is not asked for before it is its turn.
+// isClusterScoped reports whether it is known that objects of a kind are in no namespace. A cluster that gives no answer about it is not asked again
+// before it is the kind's turn.
 func (p *placement) isClusterScoped(k remote.Kind) bool {
-	if p.o.hungBefore(p.keyOfKind(k)) {
+	if _, is := p.versionOf(k); !is || p.over != nil || p.o.hungBefore(p.keyOfKind(k)) {
 		return false
 	}
 	namespaced, err := apiutil.IsGVKNamespaced(k.GroupVersionKind, p.engine.access.Mapper(p.at))
@@ -170,7 +171,7 @@ func unlessFull(err error) error {
 		return err
 	}
 	return fmt.Errorf("it has no room for one more owner: to have it for all that come, and to keep it when they go, take the annotation %s "+
-		"from it: %w", mcowner.CreatedByAnnotation, err)
+		"from it, unless one of them desires it itself: %w", mcowner.CreatedByAnnotation, err)
 }
 
 func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Object, State, error) {
