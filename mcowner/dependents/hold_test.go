@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -40,6 +45,37 @@ func TestAMemberLeavesNotBeforeItsWorkersHaveTheWait(t *testing.T) {
 			t.Errorf("Replay() = %v, and %d pieces of work are queued, want one", err, queue.Len())
 		}
 	})
+}
+
+// withMembers is a hub that has members.
+type withMembers struct{ hubOf }
+
+// GetProvider implements mcmanager.Manager.
+func (*withMembers) GetProvider() fleet.Provider { return &fleettest.Provider{} }
+
+// TestAMemberLeavesOnceItIsStoredThatAnOwnerHasNothingThere, and not once that is known: after a restart the owner would
+// wait for the member.
+func TestAMemberLeavesOnceItIsStoredThatAnOwnerHasNothingThere(t *testing.T) {
+	t.Parallel()
+	f, _ := fleettest.Run(t, fleet.Options{})
+	a := newAccounting(t, config{}, &plan{}, "a")
+	a.engine.cfg.ownersIn = mcowner.Clusters{Members: labels.Nothing()}
+	a.engine.access = remote.NewAccess(&withMembers{hubOf{fleet: f.Fleet}}, "test", time.Second, true)
+	leaving := mcreconcile.WithLeaving(mcreconcile.WithCluster(t.Context(), "a", engage(t, f, "1").Cluster()))
+	holds := func(why string) {
+		t.Helper()
+		if err := a.engine.holdUp(leaving); !errors.Is(err, errOwnersElsewhere) {
+			t.Errorf("while %s, holdUp() = %v", why, err)
+		}
+	}
+	holds("the record has the member")
+	v, _ := a.o.in("a")
+	a.o.report("a", v, report{drop: v.sites})
+	a.mustOpen(t)
+	holds("the record is being stored without it")
+	if a.settle(); a.engine.holdUp(leaving) != nil {
+		t.Error("the record is stored without the member, and it does not leave")
+	}
 }
 
 // TestWhatPassesByItselfIsWaitedFor: an owner whose planning has failed for that is planned soon.

@@ -208,22 +208,25 @@ func TestNothingIsAwaitedThatIsNotWanted(t *testing.T) {
 // nameless is a cluster that a provider made, of which a test needs nothing.
 type nameless struct{ cluster.Cluster }
 
+// engage has the member a be engaged with a cluster of this identity.
+func engage(t *testing.T, f fleettest.Running, identity string) *fleet.Engagement {
+	t.Helper()
+	if err := f.Set(fleet.Member{Name: "a", Cluster: nameless{}, Identity: identity}); err != nil {
+		t.Fatal(err)
+	}
+	for range f.Changes(t.Context()) {
+		if e, err := f.Engagement("a"); err == nil && e.Identity() == identity {
+			return e
+		}
+	}
+	t.Fatal("the member is not engaged")
+	return nil
+}
+
 // TestOwnersOfTheClusterThatHasTheNameNowAreNotForgotten: they may be planned before it is seen that it is another cluster.
 func TestOwnersOfTheClusterThatHasTheNameNowAreNotForgotten(t *testing.T) {
 	t.Parallel()
 	f, _ := fleettest.Run(t, fleet.Options{})
-	engage := func(identity string) *fleet.Engagement {
-		if err := f.Set(fleet.Member{Name: "a", Cluster: nameless{}, Identity: identity}); err != nil {
-			t.Fatal(err)
-		}
-		for range f.Changes(t.Context()) {
-			if e, err := f.Engagement("a"); err == nil && e.Identity() == identity {
-				return e
-			}
-		}
-		t.Fatal("the member is not engaged")
-		return nil
-	}
 	l := newLedger()
 	planned := func(name string, home *fleet.Engagement) mcreconcile.Request {
 		req := requestFor("a", name)
@@ -232,8 +235,8 @@ func TestOwnersOfTheClusterThatHasTheNameNowAreNotForgotten(t *testing.T) {
 		return req
 	}
 	l.inTenure("a", 1)
-	before := planned("before", engage("1"))
-	now := planned("now", engage("2"))
+	before := planned("before", engage(t, f, "1"))
+	now := planned("now", engage(t, f, "2"))
 	l.forgetOrigin("a")
 	if l.get(before) != nil || l.get(now) == nil {
 		t.Errorf("of the cluster before is known: %t, of the one now: %t; want the latter alone", l.get(before) != nil, l.get(now) != nil)
