@@ -506,3 +506,19 @@ func TestAWatchThatEndsIsNotTakenForOne(t *testing.T) {
 		}
 	}
 }
+
+// TestAWatchIsOfTheEngagementThatGoesOn, whatever work that began in the one before asks for.
+func TestAWatchIsOfTheEngagementThatGoesOn(t *testing.T) {
+	t.Parallel()
+	f, _ := fleettest.Run(t, fleet.Options{})
+	w := newWatches("fleet", "controller", nil, newLedger())
+	kind := remote.Untyped(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+	ask := func(e *fleet.Engagement) {
+		w.ask(remote.Session{ID: mcowner.ClusterID{Name: "a"}, Engagement: e}, kind)
+	}
+	before, now := engage(t, f, "1"), engage(t, f, "2")
+	ask(now)
+	if ask(before); !w.isWatched("a", kind.GroupVersionKind) {
+		t.Error("the kind does not count as watched any more")
+	}
+}

@@ -78,10 +78,13 @@ func (w *watches) ensure(ctx context.Context, at remote.Session, k remote.Kind) 
 	return w.members.Watch(ctx, k.String(), each)
 }
 
-// ask notes that a kind is needed in a member.
+// ask notes that a kind is needed in a member, unless that is connected anew since: the next connection may be noted already.
 func (w *watches) ask(at remote.Session, k remote.Kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if at.Engagement.Context().Err() != nil {
+		return
+	}
 	key := watchKey{at.Name(), k.GroupVersionKind}
 	is := w.wanted[key]
 	if is == nil {
