@@ -213,6 +213,35 @@ func TestWhatSlicesSaidBeforeTheProgramBeganIsWrittenOver(t *testing.T) {
 	}
 }
 
+// TestASliceInAnotherNamespaceIsNotTheOwners, though it has the name of one that is, and names the owner.
+func TestASliceInAnotherNamespaceIsNotTheOwners(t *testing.T) {
+	t.Parallel()
+	var slice metav1.PartialObjectMetadata
+	book := bookOf(t, func(written *unstructured.Unstructured) {
+		slice.Name, slice.Labels, slice.Annotations = written.GetName(), written.GetLabels(), written.GetAnnotations()
+	}, sitesOf("a")...)
+	s := sliceWatch{&engine{ledger: newLedger(), works: &feed[work]{}}}
+	req, _ := s.ownerOf("member", &slice)
+	o := s.ledger.of(req, slicedOwner.UID)
+	for namespace, ours := range map[string]bool{"ns": true, "other": false} {
+		slice.Namespace, slice.ResourceVersion = namespace, "9"
+		for event, happens := range map[string]func(){
+			"changed": func() { s.changed("member", &slice) }, "deleted": func() { s.doubted("member", &slice) },
+		} {
+			o.known = knownSlices{book: book}
+			if happens(); o.known.doubts > 0 != ours {
+				t.Errorf("slices are read again as one in the namespace %s is %s: %t", namespace, event, !ours)
+			}
+		}
+		o.writingSlices()
+		s.changed("member", &slice)
+		o.known.doubts = 0
+		if (&accounting{engine: s.engine, o: o}).noteBook(book, false); o.known.doubts > 0 != ours {
+			t.Errorf("slices are read again as one in the namespace %s was changed while they were written: %t", namespace, !ours)
+		}
+	}
+}
+
 // TestSlicesOfOthersAreLeft, also if they name an owner of this controller.
 func TestSlicesOfOthersAreLeft(t *testing.T) {
 	t.Parallel()

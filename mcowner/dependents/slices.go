@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,7 +76,7 @@ type knownSlices struct {
 	written time.Time
 	// writing says that slices are being written, and seen are the versions in which they were seen meanwhile, by name.
 	writing bool
-	seen    map[string]string
+	seen    map[types.NamespacedName]string
 	// before has what slices said of clusters that were not looked at since. It counts until the time that is given.
 	before map[string]v1alpha1.Cluster
 	until  time.Time
@@ -172,10 +173,10 @@ func (o *ownerState) shelve(before, now *record.Book, clusters []v1alpha1.Cluste
 }
 
 // doubtSlice has the slices of an owner read again if it relies on this one.
-func (o *ownerState) doubtSlice(name string) bool {
+func (o *ownerState) doubtSlice(slice types.NamespacedName) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.known.book.Has(name) {
+	if !o.known.book.Has(slice) {
 		return false
 	}
 	o.known.doubts++
@@ -184,15 +185,15 @@ func (o *ownerState) doubtSlice(name string) bool {
 
 // sawSlice has the slices of an owner read again if this one is not as it was read or written last. While slices are being written,
 // that cannot be told: the event may be sooner than the answer.
-func (o *ownerState) sawSlice(name, version string) (doubted bool) {
+func (o *ownerState) sawSlice(slice types.NamespacedName, version string) (doubted bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	k := &o.known
 	switch {
 	case k.writing:
-		k.seen[name] = version
+		k.seen[slice] = version
 		return false
-	case k.book.IsBehind(name, version):
+	case k.book.IsBehind(slice, version):
 		k.doubts++
 		return true
 	default:
@@ -204,7 +205,7 @@ func (o *ownerState) sawSlice(name, version string) (doubted bool) {
 func (o *ownerState) writingSlices() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.known.writing, o.known.seen = true, map[string]string{}
+	o.known.writing, o.known.seen = true, map[types.NamespacedName]string{}
 }
 
 // bookOf returns what is known of the slices, which may be none.
@@ -274,8 +275,8 @@ func (a *accounting) noteBook(now *record.Book, outdated bool) {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
 	k := &a.o.known
-	for name, version := range k.seen {
-		if !outdated && now.IsBehind(name, version) {
+	for slice, version := range k.seen {
+		if !outdated && now.IsBehind(slice, version) {
 			outdated = true
 			a.engine.works.addAfter(accountOf(a.o.req), sliceDelay)
 		}

@@ -59,7 +59,7 @@ func (s sliceWatch) in(name mcreconcile.ClusterName, _ cluster.Cluster) handler.
 // doubted has slices read again if others have deleted one, or it is as it was before.
 func (s sliceWatch) doubted(in mcreconcile.ClusterName, slice client.Object) {
 	req, ours := s.ownerOf(in, slice)
-	if o := s.ledger.get(req); ours && o != nil && o.doubtSlice(slice.GetName()) {
+	if o := s.ledger.get(req); ours && o != nil && o.doubtSlice(client.ObjectKeyFromObject(slice)) {
 		s.works.add(accountOf(req))
 	}
 }
@@ -67,7 +67,7 @@ func (s sliceWatch) doubted(in mcreconcile.ClusterName, slice client.Object) {
 // changed has slices read again if others have changed one. Whoever does that time and again has it done once for each pause.
 func (s sliceWatch) changed(in mcreconcile.ClusterName, slice client.Object) {
 	req, ours := s.ownerOf(in, slice)
-	if o := s.ledger.get(req); ours && o != nil && o.sawSlice(slice.GetName(), slice.GetResourceVersion()) {
+	if o := s.ledger.get(req); ours && o != nil && o.sawSlice(client.ObjectKeyFromObject(slice), slice.GetResourceVersion()) {
 		s.works.addAfter(accountOf(req), sliceDelay)
 	}
 }

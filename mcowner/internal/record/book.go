@@ -69,21 +69,21 @@ func NewBook(owner mcowner.Reference, namespace string) *Book {
 func (b *Book) IsOf(owner types.UID) bool { return b != nil && b.ref.UID == owner }
 
 // Has reports whether a slice of this name is known.
-func (b *Book) Has(name string) bool {
-	if b == nil {
+func (b *Book) Has(slice types.NamespacedName) bool {
+	if b == nil || slice.Namespace != b.of.namespace {
 		return false
 	}
-	number, ok := b.of.number(name)
+	number, ok := b.of.number(slice.Name)
 	_, has := b.pages[number]
 	return ok && has
 }
 
 // IsBehind reports whether a slice of this name is known, and as it was before this version.
-func (b *Book) IsBehind(name, version string) bool {
-	if !b.Has(name) {
+func (b *Book) IsBehind(slice types.NamespacedName, version string) bool {
+	if !b.Has(slice) {
 		return false
 	}
-	number, _ := b.of.number(name)
+	number, _ := b.of.number(slice.Name)
 	known := b.pages[number].version
 	order, err := resourceversion.CompareResourceVersion(known, version)
 	return order < 0 || err != nil && known != version

@@ -208,7 +208,10 @@ func TestABookIsOfOneOwnerAndKnowsItsSlices(t *testing.T) {
 	if none.IsOf("1") || none.IsOf("") || !b.IsOf("1") || b.IsOf("2") {
 		t.Error("a book is taken for that of another owner")
 	}
-	if none.Has(b.of.name(0)) || !none.IsEmpty() || !b.IsEmpty() {
+	in := func(namespace, name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	if none.Has(in("ns", b.of.name(0))) || !none.IsEmpty() || !b.IsEmpty() {
 		t.Error("a book without slices has some")
 	}
 	b.pages[0], b.pages[12] = page{}, page{foreign: true}
@@ -216,7 +219,10 @@ func TestABookIsOfOneOwnerAndKnowsItsSlices(t *testing.T) {
 		b.of.name(0): true, b.of.name(12): true, b.of.name(1): false, b.of.prefix: false, b.of.prefix + "x": false, b.of.prefix + "-0": false,
 		b.of.prefix + "012": false, "other-0": false,
 	} {
-		if b.Has(name) != want {
+		if b.Has(in("other", name)) {
+			t.Errorf("the book has slice %q of another namespace", name)
+		}
+		if b.Has(in("ns", name)) != want {
 			t.Errorf("the book has slice %q: %t, want %t", name, !want, want)
 		}
 	}
