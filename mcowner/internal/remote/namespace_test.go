@@ -27,6 +27,18 @@ var pool mctest.Pool
 
 func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
 
+// made returns a namespace that was created for dependents.
+func made(t *testing.T, cp *mctest.ControlPlane) *corev1.Namespace {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
+	}}
+	if err := cp.Client().Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
 // listed counts the lists of what is in a namespace, and those that nobody had waited for.
 type listed struct {
 	http.RoundTripper
@@ -50,24 +62,19 @@ func TestEachListOfANamespaceWaitsForTheLimit(t *testing.T) {
 	t.Parallel()
 	cp := pool.Start(t, mctest.Options{}).Local
 	var waits, lists, hurried atomic.Int32
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
-	}}
-	if err := cp.Client().Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	ns := made(t, cp)
 	cfg := cp.Config()
 	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper {
 		return listed{through, ns.Name, &waits, &lists, &hurried}
 	})
-	made, err := cluster.New(cfg)
+	member, err := cluster.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, k := Session{ID: mcowner.ByName("member"), Cluster: made}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
 	takeAway := func(pace func(context.Context) error) (bool, error) {
 		a := &Access{Timeout: time.Minute, Pace: pace}
-		return TakeAway(t.Context(), a, made.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+		return TakeAway(t.Context(), a, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
 	}
 
 	full := errors.New("the limit is used up")
@@ -109,12 +116,7 @@ func (m misled) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestANamespaceOfWhichAGatewayHidesTheKindsIsNotEmpty(t *testing.T) {
 	t.Parallel()
 	cp := pool.Share(t, mctest.Options{})
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
-	}}
-	if err := cp.Client().Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	ns := made(t, cp)
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "theirs"}}
 	if err := cp.Client().Create(t.Context(), theirs); err != nil {
 		t.Fatal(err)
@@ -139,12 +141,7 @@ func TestANamespaceOfWhichAGatewayHidesTheKindsIsNotEmpty(t *testing.T) {
 func TestWhatIsLeftInANamespaceIsNotTold(t *testing.T) {
 	t.Parallel()
 	cp := pool.Share(t, mctest.Options{})
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
-	}}
-	if err := cp.Client().Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	ns := made(t, cp)
 	going := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "acme-2027", Finalizers: []string{"example.com/goes"}}}
 	if err := cp.Client().Create(t.Context(), going); err != nil {
 		t.Fatal(err)
@@ -190,12 +187,7 @@ func TestANamespaceIsEmptyIfNoPageHasAnythingOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-				GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
-			}}
-			if err := cp.Client().Create(t.Context(), ns); err != nil {
-				t.Fatal(err)
-			}
+			ns := made(t, cp)
 			var group errgroup.Group
 			group.SetLimit(10)
 			for i := range DefaultPageSize + 1 {
@@ -222,12 +214,7 @@ func TestANamespaceIsEmptyIfNoPageHasAnythingOfOthers(t *testing.T) {
 func TestRecordsKeepNoNamespace(t *testing.T) {
 	t.Parallel()
 	cp := pool.Share(t, mctest.Options{})
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "made-", Annotations: map[string]string{mcowner.CreatedByAnnotation: "fleet"},
-	}}
-	if err := cp.Client().Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	ns := made(t, cp)
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "happened"}}
 	event.InvolvedObject.Namespace = ns.Name
 	if err := cp.Client().Create(t.Context(), event); err != nil {
