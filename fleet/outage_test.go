@@ -178,7 +178,6 @@ func TestMembersThatAreDownAreAskedAtTheRateOfTheFleet(t *testing.T) {
 		turns   int // that one probe takes
 		back    time.Duration
 	}{
-		// With thousands the race detector itself fails now and then.
 		"ManyRefuse":    {members: 200, turns: 1, back: 3400 * time.Millisecond},
 		"MoreAreFrozen": {members: 600, frozen: true, turns: patience, back: 2200 * time.Millisecond},
 	}

@@ -68,8 +68,7 @@ func (h *health) planLocked() {
 		return
 	}
 	if next := h.nextLocked(); !next.IsZero() && !next.Equal(h.due) {
-		h.due = next
-		h.timer.Reset(time.Until(next))
+		h.dueLocked(next)
 	}
 }
 
@@ -77,9 +76,20 @@ func (h *health) planLocked() {
 // of the time it would be set in vain.
 func (h *health) hastenLocked(next time.Time) {
 	if h.timer != nil && next.Before(h.due) && h.ctx.Err() == nil {
-		h.due = next
-		h.timer.Reset(time.Until(next))
+		h.dueLocked(next)
 	}
+}
+
+// dueLocked sets the timer, or checks at once. A timer without a delay would do the same. But two such timers of a bubble of
+// testing/synctest run on their callers' threads, and kill the race detector (go.dev/issue/78156).
+func (h *health) dueLocked(next time.Time) {
+	h.due = next
+	if left := time.Until(next); left > 0 {
+		h.timer.Reset(left)
+		return
+	}
+	h.timer.Stop()
+	go h.check()
 }
 
 // check probes if there is a reason.
