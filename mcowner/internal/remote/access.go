@@ -26,8 +26,6 @@ type Access struct {
 	Who        string        // what works on them
 	Timeout    time.Duration // of each request
 	Identities *mcmanager.Identities
-	// Pace waits until one of many requests may be sent, if it is not nil: those that find out whether a namespace is empty.
-	Pace func(context.Context) error
 
 	visited  visited
 	unserved PerEngagement[*unserved]

@@ -39,7 +39,7 @@ var errOfOthers = errors.New("there is something of others")
 
 // emptiness reports whether a namespace has nothing in it, but for what Kubernetes itself puts there. It lists every kind that is
 // namespaced. What cannot be listed proves nothing, and the answer is false. The error wraps ErrEmptying if the rest is about to go.
-func emptiness(ctx context.Context, a *Access, at Session, namespace string) (empty bool, err error) {
+func emptiness(ctx context.Context, a *Access, pace func(context.Context) error, at Session, namespace string) (empty bool, err error) {
 	kinds, err := namespacedKinds(ctx, a, at)
 	if discovery.IsGroupDiscoveryFailedError(err) {
 		return false, nil
@@ -56,7 +56,7 @@ func emptiness(ctx context.Context, a *Access, at Session, namespace string) (em
 			return false, nil
 		}
 		options := client.ListOptions{Namespace: namespace, Limit: DefaultPageSize}
-		err := Scan{Before: a.Pace}.eachIn(ctx, a, at, Kind{GroupVersionKind: k.GroupVersionKind}, options, func(obj *metav1.PartialObjectMetadata) error {
+		err := Scan{Before: pace}.eachIn(ctx, a, at, Kind{GroupVersionKind: k.GroupVersionKind}, options, func(obj *metav1.PartialObjectMetadata) error {
 			switch {
 			case isOfKubernetes(k.GroupKind(), obj):
 			case isGoing(obj, kinds):

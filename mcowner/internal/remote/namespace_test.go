@@ -73,8 +73,7 @@ func TestEachListOfANamespaceWaitsForTheLimit(t *testing.T) {
 	}
 	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
 	takeAway := func(pace func(context.Context) error) (bool, error) {
-		a := &Access{Timeout: time.Minute, Pace: pace}
-		return TakeAway(t.Context(), a, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+		return TakeAway(t.Context(), &Access{Timeout: time.Minute}, pace, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
 	}
 
 	full := errors.New("the limit is used up")
@@ -130,7 +129,7 @@ func TestANamespaceOfWhichAGatewayHidesTheKindsIsNotEmpty(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := Session{ID: mcowner.ByName("member"), Cluster: member}
-		deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
+		deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
 		if deleted {
 			t.Errorf("%s: the namespace is deleted, %v", name, err)
 		}
@@ -154,7 +153,7 @@ func TestWhatIsLeftInANamespaceIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
-	_, err = TakeAway(t.Context(), &Access{Timeout: time.Minute}, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+	_, err = TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
 	if !errors.Is(err, ErrEmptying) || !strings.Contains(err.Error(), "ConfigMap") || strings.Contains(err.Error(), going.Name) {
 		t.Errorf("the error is %v, want one with the kind of what is left, and not with its name", err)
 	}
@@ -202,7 +201,7 @@ func TestANamespaceIsEmptyIfNoPageHasAnythingOfOthers(t *testing.T) {
 			if err := group.Wait(); err != nil {
 				t.Fatal(err)
 			}
-			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
+			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
 			if want := last != nil; deleted != want || err != nil {
 				t.Errorf("the namespace is deleted: %t, want %t, %v", deleted, want, err)
 			}
@@ -229,7 +228,7 @@ func TestRecordsKeepNoNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
-	deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
+	deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
 	if !deleted || err != nil {
 		t.Errorf("the namespace is deleted: %t, %v", deleted, err)
 	}

@@ -16,9 +16,10 @@ import (
 // it is to stay, or there is another owner; then it removes the references. It does so as the object was read: if it was
 // changed since, nothing happens, and the error is a conflict. One that is gone already is no error. A namespace that was created
 // for dependents is deleted only if it is empty of others; the error wraps ErrEmptying while that is not so yet. Any other
-// namespace is deleted only with its controller. What has a name that leads elsewhere is not touched.
+// namespace is deleted only with its controller. What has a name that leads elsewhere is not touched. Each of the many requests by which it is
+// seen that a namespace is empty waits for pace, if that is not nil.
 func TakeAway(
-	ctx context.Context, a *Access, writer client.Writer, at Session, k Kind, obj client.Object,
+	ctx context.Context, a *Access, pace func(context.Context) error, writer client.Writer, at Session, k Kind, obj client.Object,
 	owners []mcowner.Reference, policy metav1.DeletionPropagation,
 ) (deleted bool, err error) {
 	if err := paths.CheckNames(obj.GetNamespace(), obj.GetName()); err != nil {
@@ -37,7 +38,7 @@ func TakeAway(
 	stays := policy == metav1.DeletePropagationOrphan || obj.GetAnnotations()[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan)
 	deleted = !stays && len(others)+len(released.OwnerReferences) == 0 && err == nil && !isUnmarked(k, obj, owners)
 	if deleted && isCreated(k, obj) {
-		if deleted, err = emptiness(ctx, a, at, obj.GetName()); err != nil {
+		if deleted, err = emptiness(ctx, a, pace, at, obj.GetName()); err != nil {
 			return false, fmt.Errorf("removing %s from %s: %w", k.Describe(obj), at, err)
 		}
 	}

@@ -133,7 +133,6 @@ func New(o Options) (*Sweeper, error) {
 	s.proof = &proof{access: s.access, owners: owners, decommissioned: o.OwnersDecommissioned}
 	s.writers = remote.Writers{Access: s.access, User: o.User}
 	s.limit = newLimit(o.QPS)
-	s.access.Pace = s.limit.Wait
 	s.metrics = newSweepMetrics(o.Name)
 	s.log = o.Manager.GetLogger().WithName("collector").WithValues("collector", o.Name, "fleet", o.Fleet)
 	return s, nil

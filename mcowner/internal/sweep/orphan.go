@@ -220,7 +220,8 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	if err != nil {
 		return err
 	}
-	deleted, err := remote.TakeAway(ctx, s.access, writer, at, k, obj, gone, policy)
+	pace := func(ctx context.Context) error { return s.waitInPlace(ctx, &found.turn) }
+	deleted, err := remote.TakeAway(ctx, s.access, pace, writer, at, k, obj, gone, policy)
 	if err != nil {
 		return err
 	}

@@ -94,6 +94,11 @@ func (s *Sweeper) wait(ctx context.Context, of *turn) error {
 			return err
 		}
 	}
+	return s.waitInPlace(ctx, of)
+}
+
+// waitInPlace is wait between requests that belong together: other sweeps have their turn after the last of them.
+func (s *Sweeper) waitInPlace(ctx context.Context, of *turn) error {
 	began := time.Now()
 	err := s.limit.Wait(ctx)
 	of.waited += time.Since(began)

@@ -1,0 +1,178 @@
+package sweep
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// hanging is an ownerless cluster of many kinds. An object that is being deleted is in each of its namespaces, until they are empty.
+type hanging struct {
+	ownerless
+	client.Client
+
+	kinds          int
+	empty          atomic.Bool
+	lists, deleted atomic.Int32
+}
+
+// GetFleet implements mcmanager.Manager.
+func (*hanging) GetFleet() *fleet.Fleet { return fleet.New(fleet.Options{Logger: logr.Discard()}) }
+
+// GetConfig implements cluster.Cluster.
+func (*hanging) GetConfig() *rest.Config { return &rest.Config{Host: "hanging"} }
+
+// GetHTTPClient implements cluster.Cluster.
+func (h *hanging) GetHTTPClient() *http.Client { return &http.Client{Transport: h} }
+
+// GetAPIReader implements cluster.Cluster.
+func (h *hanging) GetAPIReader() client.Reader { return h }
+
+// GetClient implements cluster.Cluster.
+func (h *hanging) GetClient() client.Client { return h }
+
+// RoundTrip implements http.RoundTripper, and says which kinds there are.
+func (h *hanging) RoundTrip(req *http.Request) (*http.Response, error) {
+	var answer any = metav1.APIGroupList{}
+	switch req.URL.Path {
+	case "/api":
+		answer = metav1.APIVersions{Versions: []string{"v1"}}
+	case "/api/v1":
+		list := metav1.APIResourceList{GroupVersion: "v1"}
+		for n := range h.kinds {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: fmt.Sprint("kinds", n), Kind: fmt.Sprint("Kind", n), Namespaced: true, Verbs: metav1.Verbs{"list"},
+			})
+		}
+		answer = list
+	}
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/json")
+	err := json.NewEncoder(w).Encode(answer)
+	return w.Result(), err
+}
+
+// Get implements client.Reader.
+func (h *hanging) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return h.ownerless.Get(ctx, key, obj, opts...)
+}
+
+// List implements client.Reader.
+func (h *hanging) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	h.lists.Add(1)
+	if list.GetObjectKind().GroupVersionKind().Kind == "Kind0List" && !h.empty.Load() {
+		going := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "going", DeletionTimestamp: new(metav1.Now())}}
+		list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{going} //nolint:forcetypeassert // of nothing else
+	}
+	return nil
+}
+
+// Delete implements client.Writer.
+func (h *hanging) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	h.deleted.Add(1)
+	return nil
+}
+
+// sweeper returns a sweeper of the cluster's namespaces.
+func (h *hanging) sweeper() *Sweeper {
+	s := knownSweeper(h)
+	s.writers = remote.Writers{Access: s.access}
+	s.kinds = []remote.Kind{{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Proto: &corev1.Namespace{}}}
+	return s
+}
+
+// createdNamespace returns one in a cluster that was created for an owner, which is gone.
+func createdNamespace(t *testing.T, in mcreconcile.ClusterName, name string) client.Object {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(name), Annotations: map[string]string{mcowner.CreatedByAnnotation: "payments"},
+	}}
+	of := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "owner-of-" + name, UID: "1", ClusterUID: "here"}
+	if err := mcowner.SetOwnerReference(of, ns, mcowner.ClusterID{Name: in, UID: "here"}); err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
+// TestALookIntoANamespaceCountsForTheTurnOfItsSweep, which goes on until it is done: what is created meanwhile goes with the namespace.
+func TestALookIntoANamespaceCountsForTheTurnOfItsSweep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{kinds: 100}
+		h.empty.Store(true)
+		s := h.sweeper()
+		s.Interval = time.Second
+		found := &findings{turn: turn{places: newPlaces()}}
+		at, ns := remote.Session{ID: mcowner.ClusterID{UID: "here"}, Cluster: h}, createdNamespace(t, mcreconcile.LocalCluster, "created")
+		gone, err := s.kinds[0].References(ns, at.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.remove(t.Context(), at, s.kinds[0], ns, gone, found, s.log); err != nil || h.deleted.Load() != 1 {
+			t.Errorf("it was deleted %d times: %v", h.deleted.Load(), err)
+		}
+		if n := h.lists.Load(); int(n) != h.kinds || found.waited < 4*time.Second {
+			t.Errorf("%d lists counted as %s of waiting", n, found.waited)
+		}
+	})
+}
+
+// TestLooksIntoNamespacesHoldUpNoOtherMember, however many namespaces are emptying.
+func TestLooksIntoNamespacesHoldUpNoOtherMember(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const busy = remote.AtOnce
+		s, full, other := newSchedule(busy+1, 0), &hanging{kinds: 50}, &hanging{kinds: 50}
+		other.empty.Store(true)
+		of := full.sweeper()
+		s.Fleet, s.access, s.proof, s.writers.Access, s.kinds = of.Fleet, of.access, of.proof, of.access, of.kinds
+		s.Watched, s.Listing = nil, 0
+		last := s.names()[busy]
+		s.visit = func(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, remote.Session) error) error {
+			at := remote.Session{ID: mcowner.ClusterID{Name: name, UID: "here"}, Cluster: full}
+			if name == last {
+				at.Cluster = other
+			}
+			return do(ctx, at)
+		}
+		s.list = func(ctx context.Context, at remote.Session, _ remote.Kind, do func(client.Object) error) error {
+			if err := s.beforeList(ctx); err != nil {
+				return err
+			}
+			for n := range 20 {
+				if err := do(createdNamespace(t, at.Name(), fmt.Sprint("created-", n))); err != nil || at.Name() == last {
+					return err
+				}
+			}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		<-time.After(3 * time.Minute)
+		if other.deleted.Load() == 0 {
+			t.Errorf("after %d lists elsewhere, a namespace in another member is there still", full.lists.Load())
+		}
+		cancel()
+		running.Wait()
+	})
+}
