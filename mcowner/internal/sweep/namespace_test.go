@@ -136,6 +136,52 @@ func TestALookIntoANamespaceCountsForTheTurnOfItsSweep(t *testing.T) {
 	})
 }
 
+// TestANamespaceThatHangsIsLookedIntoEverMoreRarely, and goes soon after it is empty: what is in it often takes half a minute to stop.
+func TestANamespaceThatHangsIsLookedIntoEverMoreRarely(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ hangs, late time.Duration }{
+		"for a moment": {30 * time.Second, time.Minute}, "for minutes": {5 * time.Minute, 5 * time.Minute}, "for a day": {24 * time.Hour, 11 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := &hanging{kinds: 50}
+				s := h.sweeper()
+				by := s.byCaches()
+				by.each = func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
+					return true, do(createdNamespace(t, mcreconcile.LocalCluster, "created"))
+				}
+				time.AfterFunc(tc.hangs, func() { h.empty.Store(true) })
+				for began := time.Now(); h.deleted.Load() == 0 && time.Since(began) <= tc.hangs+tc.late; {
+					s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), by)
+					<-time.After(s.Interval)
+				}
+				if h.deleted.Load() == 0 {
+					t.Errorf("it is there %s after it was empty", tc.late)
+				}
+				if n, most := int(h.lists.Load())/h.kinds, 6+int(tc.hangs/(10*time.Minute)); n > most {
+					t.Errorf("there were %d looks into it, want %d at most", n, most)
+				}
+			})
+		})
+	}
+}
+
+// TestNamespacesThatAreNoMoreAreForgotten: nobody says that they went.
+func TestNamespacesThatAreNoMoreAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var p pass
+		for n := range 10 {
+			p.noteEmptying(types.UID(fmt.Sprint(n)))
+			<-time.After(2 * forgetEmptying)
+		}
+		if n := len(p.emptying); n != 1 {
+			t.Errorf("%d namespaces are remembered, want the last one", n)
+		}
+	})
+}
+
 // TestLooksIntoNamespacesHoldUpNoOtherMember, however many namespaces are emptying.
 func TestLooksIntoNamespacesHoldUpNoOtherMember(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func ownerKeyOf(owner mcowner.Reference) ownerKey { return ownerKey{owner.Key(),
 
 // look removes a dependent if it is proved to be orphaned.
 func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, found *findings) {
-	if found.hung[k.GroupVersionKind][obj.GetUID()] || !obj.GetDeletionTimestamp().IsZero() {
+	if found.isLeftOut(k.GroupVersionKind, obj.GetUID()) || !obj.GetDeletionTimestamp().IsZero() {
 		return
 	}
 	log := s.log.WithValues("cluster", at.Name(), "object", k.Describe(obj))
@@ -58,6 +58,9 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 	if len(gone) > 0 {
 		if err := s.remove(ctx, at, k, obj, gone, found, removal); err != nil {
 			found.failed(err)
+			if errors.Is(err, remote.ErrEmptying) {
+				found.noteEmptying(obj.GetUID())
+			}
 			if remote.IsHung(err) {
 				found.hanging++
 				found.noteHung(k.GroupVersionKind, obj.GetUID())

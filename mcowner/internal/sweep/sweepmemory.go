@@ -39,6 +39,36 @@ type pass struct {
 	hung map[schema.GroupVersionKind]map[types.UID]bool
 	// silent is the kind that ended the last look, as it got no answer in time. The next one begins after it.
 	silent schema.GroupVersionKind
+	// emptying has namespaces in which something was still being deleted.
+	emptying map[types.UID]emptying
+}
+
+// emptying is since when a namespace has been seen to be emptying, and until when it is left out: a look into it takes a request for each kind.
+type emptying struct{ since, until time.Time }
+
+const (
+	mostBetweenEmptying = 10 * time.Minute // the longest pause between looks into a namespace that hangs
+	forgetEmptying      = time.Hour        // one that was not looked into for longer is no more
+)
+
+// noteEmptying leaves a namespace out for as long as it has been emptying: most hang for no longer than what is in them takes to stop.
+func (p *pass) noteEmptying(namespace types.UID) {
+	now := time.Now()
+	maps.DeleteFunc(p.emptying, func(_ types.UID, e emptying) bool { return now.Sub(e.until) > forgetEmptying })
+	if p.emptying == nil {
+		p.emptying = map[types.UID]emptying{}
+	}
+	e, known := p.emptying[namespace]
+	if !known {
+		e.since = now
+	}
+	e.until = now.Add(min(now.Sub(e.since), mostBetweenEmptying))
+	p.emptying[namespace] = e
+}
+
+// isLeftOut reports whether a dependent has its turn later than with this sweep.
+func (p *pass) isLeftOut(kind schema.GroupVersionKind, dependent types.UID) bool {
+	return p.hung[kind][dependent] || time.Now().Before(p.emptying[dependent].until)
 }
 
 func (p *pass) noteHung(kind schema.GroupVersionKind, dependent types.UID) {
