@@ -8,7 +8,8 @@ import (
 
 // Change is what holds for a member at one moment.
 type Change struct {
-	// Status has the member's name. Its State is empty if it is no member any more.
+	// Status has the member's name. Its State is empty if it is no member any more. Leaving says then that it was about to leave
+	// when it went, of the last thousand or so that went.
 	Status Status
 	// Engagement is that of a member that is [Ready] or [Unreachable], and nil for any other. Sources attach to it: their
 	// watches outlast a time in which the member cannot be reached. Requests need [Fleet.Engagement].
@@ -48,7 +49,8 @@ func (f *Fleet) now(name ClusterName) Change {
 	defer f.mu.Unlock()
 	m := f.memberLocked(name)
 	if m == nil {
-		return Change{Status: Status{Name: name}}
+		left, _ := f.gone.Get(name)
+		return Change{Status: Status{Name: name, Leaving: left == true}}
 	}
 	now := Change{Status: m.statusLocked()}
 	if now.Status.Engaged() && !m.endsLocked() {

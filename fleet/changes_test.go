@@ -79,6 +79,33 @@ func TestChangesInQuickSuccessionAreYieldedOnce(t *testing.T) {
 	})
 }
 
+// TestWhatWasAboutToLeaveIsToldOnceItIsGone, however quickly it went.
+func TestWhatWasAboutToLeaveIsToldOnceItIsGone(t *testing.T) {
+	for name, leaves := range map[string]bool{"Left": true, "Removed": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := running(t, Options{})
+				join(t, f, "a")
+				controls(f, "one").has("a", 1)
+				begun := false
+				for change := range f.Changes(t.Context()) {
+					if begun {
+						if s := change.Status; s.State != "" || s.Leaving != leaves {
+							t.Errorf("the change is %+v, want that it is gone, and was leaving: %t", s, leaves)
+						}
+						break
+					}
+					begun = true // while the loop's body is busy
+					if leaves {
+						leavingMember(t, f, Member{Name: "a", Cluster: f.now("a").Engagement.Cluster()})
+					}
+					<-f.remove("a")
+				}
+			})
+		})
+	}
+}
+
 func TestAskingForAMemberNeverGuesses(t *testing.T) {
 	f := running(t, Options{})
 	describe(t, f, "broken", nil)

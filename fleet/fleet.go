@@ -31,7 +31,7 @@ type Fleet struct {
 	// mu guards what follows, and the fields of members that say so. Nothing remote is awaited under it.
 	mu            sync.Mutex
 	members       map[ClusterName]*member
-	gone          *lru.Cache // the names of members that were removed last
+	gone          *lru.Cache // the names of members that were removed last, with whether those were about to leave
 	labels        *lru.Cache // sets of labels, by their text, that many members may have
 	departed      departed
 	leavers       []*leaver // of the controllers
@@ -108,7 +108,7 @@ func (f *Fleet) remove(name ClusterName) (drained <-chan struct{}) {
 	waiting := f.room.waiting[name]
 	if f.room.leave(name) {
 		waiting.leaving.over()
-		f.gone.Add(name, nil)
+		f.gone.Add(name, false)
 		f.tellLeftOutLocked()
 	}
 	m, ok := f.members[name]
@@ -130,7 +130,7 @@ func (f *Fleet) endedLocked(m *member) {
 		return
 	}
 	delete(f.members, m.name)
-	f.gone.Add(m.name, nil)
+	f.gone.Add(m.name, m.leaving != nil)
 	f.changedLocked(m.name)
 	close(m.ended)
 	m.leftLocked()

@@ -64,7 +64,7 @@ func (m members) follow(ctx context.Context) {
 			continue
 		}
 		if change.Status.State == "" {
-			m.removed(name, before[name].leaving)
+			m.removed(name, change.Status.Leaving)
 			delete(before, name)
 			continue
 		}
