@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 const (
@@ -25,18 +24,18 @@ const (
 // comes returns why the kind of an object cannot be read, or written in its version. One that is not served is waited for if the owner brings its
 // CustomResourceDefinition too: until that is ready, and for a while then, as discovery follows it.
 func (p *placement) comes(w wanted, wants []wanted, unknown error) error {
-	kind := w.kind.GroupKind()
+	kind, key := w.kind.GroupKind(), p.keyOf(w.kind, w.obj)
 	i := slices.IndexFunc(wants, func(crd wanted) bool { return crd.wave <= w.wave && crd.defines(kind) })
 	if i >= 0 && unknown == nil {
 		unknown = p.lacksVersion(w)
 	}
 	switch {
 	case i < 0 || !isUnserved(unknown):
-		p.o.served(p.at.Name(), kind)
+		p.o.served(key)
 		return unknown
 	case !slices.Contains(p.ready, wants[i].obj.GetName()):
-		p.o.served(p.at.Name(), kind)
-	case p.o.unservedFor(p.at.Name(), kind) >= p.engine.cfg.paces.orDefaults().coming:
+		p.o.served(key)
+	case p.o.unservedFor(key) >= p.engine.cfg.paces.orDefaults().coming:
 		return unknown
 	default:
 		p.coming = true
@@ -94,23 +93,23 @@ func definedBy(crd client.Object) []schema.GroupVersionKind {
 	return all
 }
 
-// unservedFor returns for how long it is known that a kind is not served in a cluster although it should be.
-func (o *ownerState) unservedFor(name mcreconcile.ClusterName, kind schema.GroupKind) time.Duration {
+// unservedFor returns for how long it is known that the kind of an object is not served although it should be, in the object's version.
+func (o *ownerState) unservedFor(key dependentKey) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := o.partLocked(name)
-	if _, is := p.unserved[kind]; !is {
+	p := o.partLocked(key.cluster)
+	if _, is := p.unserved[key]; !is {
 		if p.unserved == nil {
-			p.unserved = map[schema.GroupKind]time.Time{}
+			p.unserved = map[dependentKey]time.Time{}
 		}
-		p.unserved[kind] = time.Now()
+		p.unserved[key] = time.Now()
 	}
-	return time.Since(p.unserved[kind])
+	return time.Since(p.unserved[key])
 }
 
-// served notes that a kind is served in a cluster, or need not be.
-func (o *ownerState) served(name mcreconcile.ClusterName, kind schema.GroupKind) {
+// served notes that the kind of an object is served, or need not be.
+func (o *ownerState) served(key dependentKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.partLocked(name).unserved, kind)
+	delete(o.partLocked(key.cluster).unserved, key)
 }

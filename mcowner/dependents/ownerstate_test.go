@@ -414,10 +414,10 @@ func TestWhatAnOwnerNeeds(t *testing.T) {
 // TestAKindIsWaitedForAnewOnceItIsWantedAgain: its CustomResourceDefinition may be another one then.
 func TestAKindIsWaitedForAnewOnceItIsWantedAgain(t *testing.T) {
 	t.Parallel()
-	o, kind := newOwnerState(mcreconcile.Request{}, "1"), schema.GroupKind{Kind: "Gadget"}
-	first := o.unservedFor("a", kind)
-	o.keep("a", map[dependentKey]bool{{cluster: "a", kind: kind}: true})
-	if again := o.unservedFor("a", kind); again <= first {
+	o, key := newOwnerState(mcreconcile.Request{}, "1"), dependentKey{cluster: "a", kind: schema.GroupKind{Kind: "Gadget"}}
+	first := o.unservedFor(key)
+	o.keep("a", map[dependentKey]bool{key: true})
+	if again := o.unservedFor(key); again <= first {
 		t.Errorf("while it is wanted, it is waited for since %s, then since %s", first, again)
 	}
 	if o.keep("a", nil); len(o.parts["a"].unserved) > 0 {

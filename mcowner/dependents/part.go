@@ -30,8 +30,8 @@ type part struct {
 	applied map[dependentKey]fingerprint
 	// hung are objects about which a request got no answer when they were last looked at, and kinds, which have no name.
 	hung map[dependentKey]bool
-	// unserved are kinds that should be served, by when it was seen first that they are not.
-	unserved map[schema.GroupKind]time.Time
+	// unserved are objects of kinds that should be served, by when it was seen first that they are not.
+	unserved map[dependentKey]time.Time
 	// denied are rights that the owner's user has missed, in one life of the cluster's session.
 	denied   map[deniedIn]denial
 	deniedTo any
@@ -184,14 +184,7 @@ func (o *ownerState) keep(name mcreconcile.ClusterName, wanted map[dependentKey]
 	for key := range wanted {
 		delete(o.removals, key)
 	}
-	maps.DeleteFunc(p.unserved, func(kind schema.GroupKind, _ time.Time) bool {
-		for key := range wanted {
-			if key.kind == kind {
-				return false
-			}
-		}
-		return true
-	})
+	maps.DeleteFunc(p.unserved, func(key dependentKey, _ time.Time) bool { return !wanted[key] })
 	maps.DeleteFunc(p.hung, func(key dependentKey, _ bool) bool { return key.name.Name != "" && !wanted[key] })
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +115,33 @@ func TestAVersionThatAnOwnerBringsItselfHaltsNoRollout(t *testing.T) {
 	}) {
 		t.Errorf("the owner has the events %q", notes)
 	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+}
+
+// TestAVersionThatNobodyBringsIsNotWaitedFor, although another object of the kind is served.
+func TestAVersionThatNobodyBringsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	r := w.spread()
+	r.Kinds = nil
+	r.MoreKinds = func(schema.GroupVersionKind) error { return nil }
+	dependents.AwaitKindsFor(r, time.Second)
+	other := w.gadget("v2")
+	other.SetName("other")
+	r.Desired = func(context.Context, *corev1.ConfigMap, dependents.Target) ([]client.Object, error) {
+		return []client.Object{w.gadgetCRD("v1"), w.gadget("v1"), other.DeepCopy()}, nil
+	}
+	told := listen(r)
+	w.run(r)
+	w.create(w.Local, w.owner("a", w.Members[0].Name))
+	eventually(t, "it is not served", func() bool {
+		return slices.ContainsFunc(told.of("a"), func(c dependents.Result) bool {
+			return slices.ContainsFunc(c.Objects, func(o dependents.ObjectResult) bool {
+				return o.Key.Name == "other" && o.State == dependents.NotServed
+			})
+		})
+	})
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
 }
