@@ -124,6 +124,9 @@ func isAwayForNow(err error) bool {
 	if s := state.Status; s.State == fleet.Pending || s.State == fleet.Connecting {
 		return s.Reason == ""
 	}
+	if errors.Is(err, remote.ErrNoVisit) {
+		return false // its description is refused, or people keep it drained, which its state says of this replica's own members alone
+	}
 	return state.Status.State == fleet.Suspended || errors.Is(state, fleet.ErrNotOwned)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -56,9 +57,12 @@ func TestWhichMembersAreAwayForNow(t *testing.T) {
 		"connecting it has failed": {in(fleet.Connecting, "Refused", fleet.ErrNotReady), false},
 		"nobody knows whose it is": {in(fleet.Suspended, fleet.ReasonUnproved, fleet.ErrNotReady), true},
 		"it was handed over":       {in(fleet.Draining, fleet.ReasonHandedOver, fleet.ErrNotOwned), true},
-		"it gives no answer":       {in(fleet.Unreachable, "", fleet.ErrNotReady), false},
-		"it is no more":            {in("", "", fleet.ErrGone), false},
-		"nobody says how it is":    {fleet.ErrNotReady, false},
+		"it is kept drained elsewhere": {
+			fmt.Errorf("%w: %w", remote.ErrNoVisit, in(fleet.NotOwned, fleet.ReasonDrained, fleet.ErrNotOwned)), false,
+		},
+		"it gives no answer":    {in(fleet.Unreachable, "", fleet.ErrNotReady), false},
+		"it is no more":         {in("", "", fleet.ErrGone), false},
+		"nobody says how it is": {fleet.ErrNotReady, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -50,7 +50,7 @@ func (c *engine) visit(ctx context.Context, w work) (result reconcile.Result, er
 	if begun || err == nil {
 		return result, err
 	}
-	if errors.Is(err, fleet.ErrNotOwned) && !remote.IsNoVisit(err) && c.access.IsOthers(w.in) {
+	if errors.Is(err, fleet.ErrNotOwned) && !errors.Is(err, remote.ErrNoVisit) && c.access.IsOthers(w.in) {
 		return reconcile.Result{}, nil // it is just being handed over: it is visited when that is done
 	}
 	if ctx.Err() == nil {

@@ -216,7 +216,7 @@ func IsAway(err error) bool {
 	case interface{ Unwrap() error }:
 		return IsAway(e.Unwrap())
 	default:
-		return slices.Contains([]error{errNoVisit, fleet.ErrDisengaged, fleet.ErrNotReady}, err)
+		return slices.Contains([]error{ErrNoVisit, fleet.ErrDisengaged, fleet.ErrNotReady}, err)
 	}
 }
 

@@ -69,11 +69,8 @@ func (a *Access) IsOthers(name mcreconcile.ClusterName) bool {
 	return errors.Is(err, fleet.ErrNotOwned)
 }
 
-// errNoVisit says that a member of another replica cannot be visited now.
-var errNoVisit = errors.New("it is visited, as another replica works on it")
-
-// IsNoVisit reports whether an error says that a member of another replica cannot be visited now. Nobody tells when it can.
-func IsNoVisit(err error) bool { return errors.Is(err, errNoVisit) }
+// ErrNoVisit says that a member of another replica cannot be visited now. Nobody tells when it can.
+var ErrNoVisit = errors.New("it is visited, as another replica works on it")
 
 // errNotVisited says that it is not known yet which cluster a member of another replica is.
 var errNotVisited = errors.New("another replica works on it, and it was not visited yet")
@@ -106,7 +103,7 @@ func (a *Access) AskID(ctx context.Context, name mcreconcile.ClusterName) (id mc
 func (a *Access) enterAsGuest(ctx context.Context, name mcreconcile.ClusterName) (_ context.Context, _ Session, leave func(), err error) {
 	guest, end, err := a.Manager.GetFleet().SharedGuest(ctx, name)
 	if err != nil {
-		return nil, Session{}, nil, fmt.Errorf("%w: %w", errNoVisit, err)
+		return nil, Session{}, nil, fmt.Errorf("%w: %w", ErrNoVisit, err)
 	}
 	id, err := a.Identities.OfGuest(name, guest)
 	if err != nil {
