@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
@@ -134,7 +135,7 @@ func (c *engine) openBook(ctx context.Context, o *ownerState, home remote.Sessio
 // the owner would have slices made wherever he likes.
 func (c *engine) loadBook(ctx context.Context, from client.Reader, ref mcowner.Reference, said record.Slices) (*record.Book, []v1alpha1.Cluster, error) {
 	ours := c.cfg.slices.namespaceFor(ref.Namespace)
-	if ref.Namespace == "" && said.Namespace != "" && said.Namespace != ours {
+	if ref.Namespace == "" && said.Namespace != "" && said.Namespace != ours && paths.CheckNames(said.Namespace, "") == nil {
 		book, clusters, err := record.Load(ctx, from, ref, said)
 		if err != nil || book.IsThere() {
 			return book, clusters, err

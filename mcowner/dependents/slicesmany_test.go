@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -209,11 +210,34 @@ func TestOwnersWithoutANamespaceHaveSlicesInOneThatIsSaid(t *testing.T) {
 	w.goesWithItsSlices(owner, one, w.ns, metav1.NamespaceDefault)
 }
 
+// TestSlicesOfAnOwnerWithoutANamespaceGoWithIt from where an earlier configuration has put them, though its finalizer was taken.
+func TestSlicesOfAnOwnerWithoutANamespaceGoWithIt(t *testing.T) {
+	t.Parallel()
+	w := newSlicedWorld(t, 1)
+	one, former := w.Members[0], w.Local.CreateNamespace(t)
+	p := w.runClusterRoles(one, &dependents.Slices{Namespace: former})
+	owner := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
+	w.create(w.Local, owner)
+	w.isCopied(one, w.ns)
+	eventually(t, "it has a slice", func() bool { return w.slicesOfRole(former) == 1 })
+	eventually(t, "the program is at rest", p.isAtRest)
+	p.stop()
+	if err := w.Local.Client().Delete(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Local.Client().Patch(t.Context(), owner, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	w.runClusterRoles(one, &dependents.Slices{Namespace: w.ns})
+	eventually(t, "the slice is gone", func() bool { return w.slicesOfRole(former) == 0 })
+}
+
 // TestAnOwnerWithoutANamespaceDoesNotSayWhereSlicesAreMade, nor is it stuck if what it says makes no sense: tenants may write it.
 func TestAnOwnerWithoutANamespaceDoesNotSayWhereSlicesAreMade(t *testing.T) {
 	t.Parallel()
 	for name, said := range map[string]string{
 		"another namespace": `{"namespace":"%s"}`, "slices there": `{"namespace":"%s","numbers":[0]}`, "nothing": "", "nonsense": "nonsense", "no namespace": "{}",
+		"no name": `{"namespace":"a/%s"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

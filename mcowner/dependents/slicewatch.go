@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,9 +107,25 @@ func (c *engine) discard(ctx context.Context, home remote.Session, req mcreconci
 	ref := mcowner.Reference{
 		Fleet: c.cfg.fleet, Manager: c.cfg.name, APIVersion: apiVersion, Kind: kind, Namespace: req.Namespace, Name: req.Name,
 	}
-	err = record.Remove(ctx, home.Cluster.GetAPIReader(), home.Cluster.GetClient(), ref, c.cfg.slices.namespaceFor(req.Namespace))
+	namespaces, err := c.shelves(ctx, home, ref)
+	for _, namespace := range namespaces {
+		err = errors.Join(err, record.Remove(ctx, home.Cluster.GetAPIReader(), home.Cluster.GetClient(), ref, namespace))
+	}
 	if err != nil && !errors.Is(err, record.ErrNoKind) {
 		return fmt.Errorf("removing the slices of %s, which is gone: %w", req, err)
 	}
 	return nil
+}
+
+// shelves returns the namespaces in which slices of an owner may be. Those of an owner in no namespace may be where an earlier configuration has put them.
+func (c *engine) shelves(ctx context.Context, home remote.Session, ref mcowner.Reference) ([]string, error) {
+	ours := c.cfg.slices.namespaceFor(ref.Namespace)
+	if ref.Namespace != "" {
+		return []string{ours}, nil
+	}
+	found, err := record.Namespaces(ctx, home.Cluster.GetCache(), ref)
+	if !slices.Contains(found, ours) {
+		found = append(found, ours)
+	}
+	return found, err
 }

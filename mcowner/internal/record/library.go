@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -236,6 +237,23 @@ func remove(ctx context.Context, to client.Client, s *unstructured.Unstructured)
 		return fmt.Errorf("removing slice %s: %w", s.GetName(), outdated(err))
 	}
 	return nil
+}
+
+// Namespaces returns where a cache of the metadata of slices has some of an owner.
+func Namespaces(ctx context.Context, cached client.Reader, owner mcowner.Reference) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.Kind + "List"))
+	of := shelfOf(owner, "")
+	if err := cached.List(ctx, list, client.MatchingLabels{v1alpha1.OwnerLabel: of.owner}); err != nil {
+		return nil, fmt.Errorf("finding the slices of an owner: %w", unserved(err))
+	}
+	found := map[string]bool{}
+	for i := range list.Items {
+		if _, ours := of.number(list.Items[i].Name); ours {
+			found[list.Items[i].Namespace] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // Remove removes the slices of an owner that is gone.
