@@ -324,6 +324,25 @@ func TestDeletionWaitsForAClusterWhoseNameLeadsToAnother(t *testing.T) {
 	})
 }
 
+// TestATargetThatAnotherClusterHasTheNameOfIsReleasedInTime, although the owner has all that it desires in that.
+func TestATargetThatAnotherClusterHasTheNameOfIsReleasedInTime(t *testing.T) {
+	t.Parallel()
+	w, other := newWorldBeside(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.ReleaseAfter = 3 * time.Second
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	p.lead(other)
+	w.isCopied(other, "a")
+	w.told(w.Local, "a", dependents.EventReleased, string(w.kubeSystem(one)))
+	eventually(t, "the record is of the other alone", func() bool {
+		identities := w.mustGet(w.Local, "a").Annotations[domain+"/identities"]
+		return !strings.Contains(identities, string(w.kubeSystem(one))) && strings.Contains(identities, string(w.kubeSystem(other)))
+	})
+}
+
 // TestAnOwnerThatGivesUpAClusterThatHadTheNameIsDeleted: whether it was told so before it is deleted or afterwards.
 func TestAnOwnerThatGivesUpAClusterThatHadTheNameIsDeleted(t *testing.T) {
 	t.Parallel()

@@ -374,6 +374,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 	away := &fleet.StateError{Err: fleet.ErrNotReady}
 	refused := errors.New("refused")
 	again := [2]time.Duration{lookAgain, lookAgain + lookAgain/3}
+	released := [2]time.Duration{59 * time.Minute, time.Hour} // the cluster that had the name
 	cases := map[string]struct {
 		err      error
 		leaving  bool
@@ -383,21 +384,21 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		after    [2]time.Duration
 		want     error
 	}{
-		"Nothing":         {},
+		"Nothing":         {after: released},
 		"Outdated":        {outdated: true, after: [2]time.Duration{comingPause, comingPause}},
 		"Waits, outdated": {err: ErrWaiting, outdated: true, after: [2]time.Duration{comingPause, comingPause}},
 		"Not known yet":   {err: ErrWaiting, awaits: true, after: [2]time.Duration{100 * time.Millisecond, 134 * time.Millisecond}},
 		"More to look at": {err: errUnlooked, look: &kindsLook{more: true}, after: [2]time.Duration{comingPause, comingPause}},
 		"Nothing to see":  {err: errUnlooked, after: [2]time.Duration{mostPause, mostPause + mostPause/3}},
-		"Pending":         {err: ErrPending},
-		"It leaves":       {err: errLeaving},
+		"Pending":         {err: ErrPending, after: released},
+		"It leaves":       {err: errLeaving, after: released},
 		"Changed by some": {err: conflict, after: [2]time.Duration{100 * time.Millisecond, 100 * time.Millisecond}},
 		"A conflict":      {err: &ConflictError{}, after: again},
 		"It is going":     {err: fmt.Errorf("%w", errGoing), after: again},
-		"Replaced":        {err: &ReplacedError{}, after: [2]time.Duration{59 * time.Minute, time.Hour}},
+		"Replaced":        {err: &ReplacedError{}, after: released},
 		"Away":            {err: away, want: away},
 		"Unnoted":         {err: errUnnoted, want: errUnnoted},
-		"Unclear":         {err: errPolicy},
+		"Unclear":         {err: errPolicy, after: released},
 		"Unclear, leaves": {err: fmt.Errorf("%w: %w", errPolicy, errUnsettled), want: errUnsettled},
 		"Refused":         {err: refused, want: refused},
 		"Two conflicts":   {err: together(&ConflictError{}, &ConflictError{}), after: again},
@@ -410,7 +411,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		"Closing, leaves": {err: errClosing, leaving: true, want: errUnsettled},
 		"Changed, leaves": {err: conflict, leaving: true, want: errUnsettled},
 		"Undone, leaves":  {err: errRestored, leaving: true, want: errUnsettled},
-		"Target, leaves":  {err: errLeaving, leaving: true},
+		"Target, leaves":  {err: errLeaving, leaving: true, after: released},
 		"Refused, leaves": {err: refused, leaving: true, want: refused},
 	}
 	for name, tc := range cases {

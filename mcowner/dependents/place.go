@@ -315,7 +315,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		done.Err = fmt.Errorf("%w: %w", err, errUnsettled)
 		return reconcile.Result{}, done.Err
 	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving), errors.Is(err, errPolicy):
-		return reconcile.Result{RequeueAfter: p.untilFresh()}, nil
+		return reconcile.Result{RequeueAfter: sooner(p.untilFresh(), p.untilRelease())}, nil
 	case outdated:
 		return reconcile.Result{RequeueAfter: pauseAfter(attempts)}, nil
 	case isContended(err):
@@ -352,7 +352,8 @@ func (p *placement) untilFresh() time.Duration {
 	}
 }
 
-// untilRelease returns when a cluster that had the name before holds up nothing any more, zero for never.
+// untilRelease returns when the next cluster that had the name before may be released, zero for never. Of one that is, the record may have to be
+// told again.
 func (p *placement) untilRelease() time.Duration {
 	if p.engine.cfg.releaseAfter <= 0 {
 		return 0
@@ -360,7 +361,7 @@ func (p *placement) untilRelease() time.Duration {
 	var until time.Duration
 	_, before := divide(p.at, p.asked.sites)
 	for _, s := range before {
-		until = max(until, time.Second, p.engine.cfg.releaseAfter-p.engine.ledger.missingFor(s))
+		until = sooner(until, max(comingPause, p.engine.cfg.releaseAfter-p.engine.ledger.missingFor(s)))
 	}
 	return until
 }
