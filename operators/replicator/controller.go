@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -52,7 +52,7 @@ func (c *controller) setUp(mgr mcmanager.Manager, middleware ...mcbuilder.Middle
 		CreateNamespaces: true,
 		Targets:          c.targets,
 		Desired:          c.desired,
-		Status:           status,
+		Status:           c.status,
 		PolicyOf:         policyOf,
 		RolloutOf:        rolloutOf,
 		User:             userOf,
@@ -86,10 +86,7 @@ func rolloutOf(r *v1alpha1.Replicator) dependents.Rollout {
 
 // targets returns the clusters that a Replicator chooses. It chooses by names and labels, and not by how members are.
 func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcreconcile.ClusterName, error) {
-	why := errOfChoice(r)
-	if r.Spec.Clusters.DecisionKey != "" && !c.decisions {
-		why = cmp.Or(why, errNoDecisions)
-	}
+	selector, why := c.choice(r)
 	if why != nil {
 		return nil, errors.Join(why, c.tellInvalid(ctx, r, why))
 	}
@@ -97,15 +94,26 @@ func (c *controller) targets(ctx context.Context, r *v1alpha1.Replicator) ([]mcr
 	for _, name := range r.Spec.Clusters.Names {
 		all = append(all, mcreconcile.ClusterName(name))
 	}
-	selector, err := compiled(r.Spec.Clusters.Selector)
-	if err != nil {
-		return nil, err
-	}
 	for _, member := range c.fleet.List(selector) {
 		all = append(all, member.Name)
 	}
 	decided, err := c.decided(ctx, r)
 	return append(all, decided...), err
+}
+
+// choice returns which members a Replicator selects, or why it does not say which clusters it chooses.
+func (c *controller) choice(r *v1alpha1.Replicator) (labels.Selector, error) {
+	if err := errOfSpec(r); err != nil {
+		return nil, err
+	}
+	if r.Spec.Clusters.DecisionKey != "" && !c.decisions {
+		return nil, errNoDecisions
+	}
+	selector, err := compiled(r.Spec.Clusters.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.clusters.selector: %w", err)
+	}
+	return selector, nil
 }
 
 var errNoDecisions = errors.New("spec.clusters.decisionKey: PlacementDecisions are not read without the operator's flag --placement-decisions")

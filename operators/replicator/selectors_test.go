@@ -87,7 +87,7 @@ func TestASelectorThatWasStoredBeforeIsTold(t *testing.T) {
 	if !strings.Contains(written.text, `"reason":"Invalid"`) || !strings.Contains(written.text, "spec.clusters.selector: it has 252") {
 		t.Errorf("its status is patched with %s", written.text)
 	}
-	must(t, status(t.Context(), r, nil))
+	must(t, (&controller{}).status(t.Context(), r, nil))
 	if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionSynced); c == nil || c.Reason != v1alpha1.ReasonInvalid {
 		t.Errorf("once its targets were known, its status says %+v", c)
 	}
@@ -113,6 +113,10 @@ func TestTargetsAreNotKnownWhileDecisionsCannotBeRead(t *testing.T) {
 	}
 	if !strings.Contains(written.text, "--placement-decisions") {
 		t.Errorf("without the flag, the status is patched with %s", written.text)
+	}
+	must(t, c.status(t.Context(), r, nil))
+	if said := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionSynced); said == nil || said.Reason != v1alpha1.ReasonInvalid {
+		t.Errorf("without the flag, the status of what was known before says %+v", said)
 	}
 }
 

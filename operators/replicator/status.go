@@ -16,7 +16,7 @@ import (
 )
 
 // status writes to the status of a Replicator what came of it.
-func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Result) error {
+func (c *controller) status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Result) error {
 	s := dependents.Summarize(results)
 	now := &r.Status
 	now.ObservedGeneration = r.Generation
@@ -30,11 +30,11 @@ func status(_ context.Context, r *v1alpha1.Replicator, results []dependents.Resu
 			ObservedGeneration: r.Generation, Message: "no member of the fleet is chosen by spec.clusters",
 		})
 	}
-	if why := errOfChoice(r); why != nil && r.DeletionTimestamp.IsZero() {
+	if _, why := c.choice(r); why != nil && r.DeletionTimestamp.IsZero() {
 		meta.SetStatusCondition(&conditions, invalid(r, why))
 	}
-	for _, c := range conditions {
-		meta.SetStatusCondition(&now.Conditions, c)
+	for _, condition := range conditions {
+		meta.SetStatusCondition(&now.Conditions, condition)
 	}
 	return nil
 }
@@ -45,17 +45,6 @@ func invalid(r *v1alpha1.Replicator, why error) metav1.Condition {
 		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid,
 		ObservedGeneration: r.Generation, Message: why.Error(),
 	}
-}
-
-// errOfChoice says why a Replicator does not say which clusters it chooses, nil if it does.
-func errOfChoice(r *v1alpha1.Replicator) error {
-	if err := errOfSpec(r); err != nil {
-		return err
-	}
-	if _, err := compiled(r.Spec.Clusters.Selector); err != nil {
-		return fmt.Errorf("spec.clusters.selector: %w", err)
-	}
-	return nil
 }
 
 // errOfSpec says why the spec of a Replicator cannot be decoded, nil if it can.

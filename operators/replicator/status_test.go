@@ -23,7 +23,7 @@ import (
 func TestAStatusThatIsWrittenAgainKeepsSinceWhenItIsSo(t *testing.T) {
 	t.Parallel()
 	r := replicator("r", []string{"east"}, configMap("a"))
-	must(t, status(t.Context(), r, nil))
+	must(t, (&controller{}).status(t.Context(), r, nil))
 	was := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionSynced)
 	if was == nil || was.Reason != v1alpha1.ReasonNoTargets {
 		t.Fatalf("without targets, the condition is %+v", was)
@@ -33,7 +33,7 @@ func TestAStatusThatIsWrittenAgainKeepsSinceWhenItIsSo(t *testing.T) {
 		r.Status.Conditions[i].LastTransitionTime = since
 	}
 	r.Generation++
-	must(t, status(t.Context(), r, nil))
+	must(t, (&controller{}).status(t.Context(), r, nil))
 	for _, c := range r.Status.Conditions {
 		if c.LastTransitionTime != since || c.ObservedGeneration != r.Generation {
 			t.Errorf("%s is so since %s, of generation %d", c.Type, c.LastTransitionTime, c.ObservedGeneration)
@@ -56,7 +56,7 @@ func TestWhatIsNotSyncedSaysWhy(t *testing.T) {
 		t.Errorf("not synced in %q, want %q", got, want)
 	}
 	r := replicator("r", []string{"east"}, configMap("a"))
-	must(t, status(t.Context(), r, []dependents.Result{{Cluster: "east", Targeted: true, Objects: suspended}}))
+	must(t, (&controller{}).status(t.Context(), r, []dependents.Result{{Cluster: "east", Targeted: true, Objects: suspended}}))
 	if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionSynced); c == nil || c.Status != metav1.ConditionFalse || c.Reason != dependents.ReasonSuspended {
 		t.Errorf("what was written nowhere is %+v", c)
 	}

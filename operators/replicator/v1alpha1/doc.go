@@ -39,7 +39,7 @@ const (
 	ReasonDeadlineExceeded = "ProgressDeadlineExceeded"
 	// ReasonNoTargets says that no cluster is chosen.
 	ReasonNoTargets = "NoTargets"
-	// ReasonInvalid says that the spec cannot be decoded. What it has brought to clusters stays there.
+	// ReasonInvalid says that the spec cannot be decoded, or does not say which clusters it chooses. What it has brought to clusters stays there.
 	ReasonInvalid = "Invalid"
 	// ReasonNotReady says that all is as desired, and something of it is not ready.
 	ReasonNotReady = "NotReady"
