@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -11,13 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 )
 
-// ErrEmptying says that what is left in a namespace is about to go: it is being deleted, or its controller in the namespace is.
+// ErrEmptying says that what is left in a namespace is about to go: it is being deleted, or its controller in the namespace is, or is gone.
 var ErrEmptying = errors.New("what was in it is still being deleted")
 
 // isNamespace reports whether a kind is that of namespaces.
@@ -47,7 +49,7 @@ func emptiness(ctx context.Context, a *Access, pace func(context.Context) error,
 	if err != nil {
 		return false, err
 	}
-	going := ""
+	left := remains{kinds: kinds, isServed: func(gvk schema.GroupVersionKind) bool { return !a.IsUnserved(at, Kind{GroupVersionKind: gvk}) }}
 	for _, k := range kinds {
 		switch {
 		case isRecord(k.GroupKind()):
@@ -57,14 +59,7 @@ func emptiness(ctx context.Context, a *Access, pace func(context.Context) error,
 		}
 		options := client.ListOptions{Namespace: namespace, Limit: DefaultPageSize}
 		err := Scan{Before: pace}.eachIn(ctx, a, at, Kind{GroupVersionKind: k.GroupVersionKind}, options, func(obj *metav1.PartialObjectMetadata) error {
-			switch {
-			case isOfKubernetes(k.GroupKind(), obj):
-			case isGoing(obj, kinds):
-				going = k.GroupKind().String() // and not its name, which may be another tenant's business
-			default:
-				return errOfOthers
-			}
-			return nil
+			return left.see(k.GroupKind(), obj)
 		})
 		if errors.Is(err, errOfOthers) || errors.Is(err, errUnserved) || errors.Is(err, ErrEndless) ||
 			apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
@@ -74,10 +69,97 @@ func emptiness(ctx context.Context, a *Access, pace func(context.Context) error,
 			return false, err
 		}
 	}
-	if going != "" {
-		return false, fmt.Errorf("objects of the kind %s and maybe others: %w", going, ErrEmptying)
+	switch {
+	case left.stay():
+		return false, nil
+	case left.going != "":
+		return false, fmt.Errorf("objects of the kind %s and maybe others: %w", left.going, ErrEmptying)
+	default:
+		return true, nil
 	}
-	return true, nil
+}
+
+// remains are what was found in a namespace.
+type remains struct {
+	kinds    []namespacedKind
+	isServed func(schema.GroupVersionKind) bool
+	going    string // a kind of which something is about to go, and not its name, which may be another tenant's business
+
+	// controllers are those of what is not being deleted. What Kubernetes puts there is its own. Hashes stand for UIDs: references say
+	// any, however long.
+	controllers map[uint64]uint64
+	seed        maphash.Seed
+}
+
+// mostControlled is how many objects are remembered: some megabytes. What is there besides is taken for what goes, and looked at when there is less.
+const mostControlled = 100_000
+
+// see notes an object of a kind. The error is errOfOthers if it stays, whatever else is there.
+func (r *remains) see(kind schema.GroupKind, obj *metav1.PartialObjectMetadata) error {
+	isDeleted, controller := !obj.DeletionTimestamp.IsZero(), r.controllerOf(obj)
+	switch {
+	case isOfKubernetes(kind, obj) && isDeleted:
+		return nil
+	case isOfKubernetes(kind, obj):
+		r.note(obj.UID, obj.UID)
+		return nil
+	case isDeleted:
+	case controller == obj.UID:
+		return errOfOthers
+	default:
+		r.note(obj.UID, controller)
+	}
+	r.going = kind.String()
+	return nil
+}
+
+// controllerOf returns the UID of an object's controller in the namespace, or its own if it has none that Kubernetes' garbage collector would miss
+// there, and that is looked at.
+func (r *remains) controllerOf(obj *metav1.PartialObjectMetadata) types.UID {
+	owner := metav1.GetControllerOfNoCopy(obj)
+	if owner == nil {
+		return obj.UID
+	}
+	gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+	isLookedAt := slices.ContainsFunc(r.kinds, func(k namespacedKind) bool { return k.GroupKind() == gvk.GroupKind() && !isRecord(k.GroupKind()) })
+	if !isLookedAt || !r.isServed(gvk) {
+		return obj.UID
+	}
+	return owner.UID
+}
+
+func (r *remains) note(object, controller types.UID) {
+	if r.controllers == nil {
+		r.controllers, r.seed = map[uint64]uint64{}, maphash.MakeSeed()
+	}
+	if len(r.controllers) < mostControlled {
+		r.controllers[maphash.String(r.seed, string(object))] = maphash.String(r.seed, string(controller))
+	}
+}
+
+// stay reports whether something stays, as its controller does, or as objects control each other. What goes is forgotten: it is being
+// deleted, or its controller goes, or is gone.
+func (r *remains) stay() bool {
+	for object, controller := range r.controllers {
+		if controller == object {
+			continue
+		}
+		var goes []uint64
+		for at := object; ; {
+			next, is := r.controllers[at]
+			if !is {
+				break
+			}
+			if next == at || len(goes) > len(r.controllers) {
+				return true
+			}
+			goes, at = append(goes, at), next
+		}
+		for _, object := range goes {
+			delete(r.controllers, object)
+		}
+	}
+	return false
 }
 
 // namespacedKind is one whose objects are in namespaces.
@@ -145,20 +227,4 @@ func isRecord(kind schema.GroupKind) bool {
 	default:
 		return kind.Group == "metrics.k8s.io"
 	}
-}
-
-// isGoing reports whether an object is about to go: it is being deleted, or has a controller in the namespace. That is looked at
-// itself, or is gone, and then the garbage collector removes the object.
-func isGoing(obj *metav1.PartialObjectMetadata, kinds []namespacedKind) bool {
-	if !obj.DeletionTimestamp.IsZero() {
-		return true
-	}
-	owner := metav1.GetControllerOfNoCopy(obj)
-	if owner == nil {
-		return false
-	}
-	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && slices.ContainsFunc(kinds, func(k namespacedKind) bool {
-		return k.Group == gv.Group && k.Kind == owner.Kind
-	})
 }

@@ -14,8 +14,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -157,6 +159,90 @@ func TestWhatIsLeftInANamespaceIsNotTold(t *testing.T) {
 	if !errors.Is(err, ErrEmptying) || !strings.Contains(err.Error(), "ConfigMap") || strings.Contains(err.Error(), going.Name) {
 		t.Errorf("the error is %v, want one with the kind of what is left, and not with its name", err)
 	}
+}
+
+// TestWhatHasAControllerGoesWithThat, whichever of them is listed first. With what stays, or what the garbage collector does not find, it stays.
+func TestWhatHasAControllerGoesWithThat(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	member, err := cluster.New(cp.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+	by := func(apiVersion, kind string, uid types.UID) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "controller", UID: uid, Controller: new(true)}}
+	}
+	create := func(t *testing.T, obj client.Object, controllers []metav1.OwnerReference) client.Object {
+		t.Helper()
+		obj.SetOwnerReferences(controllers)
+		if err := cp.Client().Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+		return obj
+	}
+	for name, tc := range map[string]struct {
+		put   func(t *testing.T, of metav1.ObjectMeta)
+		stays bool
+	}{
+		"what is being deleted": {put: func(t *testing.T, of metav1.ObjectMeta) {
+			t.Helper()
+			of.Finalizers = []string{"example.com/goes"}
+			root := create(t, &corev1.PersistentVolumeClaim{ObjectMeta: of, Spec: claim}, nil)
+			of.Finalizers = nil
+			last := create(t, &corev1.Secret{ObjectMeta: of}, by("v1", "PersistentVolumeClaim", root.GetUID()))
+			create(t, &corev1.ConfigMap{ObjectMeta: of}, by("v1", "Secret", last.GetUID()))
+			create(t, &corev1.ServiceAccount{ObjectMeta: of}, by("v1", "Secret", last.GetUID()))
+			if err := cp.Client().Delete(t.Context(), root); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"what is gone": {put: func(t *testing.T, of metav1.ObjectMeta) {
+			t.Helper()
+			last := create(t, &corev1.Secret{ObjectMeta: of}, by("apps/v1", "Deployment", "gone"))
+			create(t, &corev1.ConfigMap{ObjectMeta: of}, by("v1", "Secret", last.GetUID()))
+		}},
+		"what Kubernetes puts there": {stays: true, put: func(t *testing.T, of metav1.ObjectMeta) {
+			t.Helper()
+			of.Name = "kube-root-ca.crt"
+			root := create(t, &corev1.ConfigMap{ObjectMeta: of}, nil)
+			of.Name = "theirs"
+			create(t, &corev1.Secret{ObjectMeta: of}, by("v1", "ConfigMap", root.GetUID()))
+		}},
+		"each other": {stays: true, put: func(t *testing.T, of metav1.ObjectMeta) {
+			t.Helper()
+			one := create(t, &corev1.ConfigMap{ObjectMeta: of}, by("v1", "Secret", "not yet"))
+			other := create(t, &corev1.Secret{ObjectMeta: of}, by("v1", "ConfigMap", one.GetUID()))
+			one.SetOwnerReferences(by("v1", "Secret", other.GetUID()))
+			if err := cp.Client().Update(t.Context(), one); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"what is of a version that is not served": {stays: true, put: func(t *testing.T, of metav1.ObjectMeta) {
+			t.Helper()
+			create(t, &corev1.ConfigMap{ObjectMeta: of}, by("apps/v1beta1", "Deployment", "gone"))
+		}},
+		"a record, which is not looked at": {stays: true, put: func(t *testing.T, of metav1.ObjectMeta) {
+			t.Helper()
+			create(t, &corev1.ConfigMap{ObjectMeta: of}, by("events.k8s.io/v1", "Event", "there"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := made(t, cp)
+			tc.put(t, metav1.ObjectMeta{Namespace: ns.Name, Name: "theirs"})
+			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+			if stays := err == nil; deleted || stays != tc.stays || !stays && !errors.Is(err, ErrEmptying) {
+				t.Errorf("the namespace is deleted: %t, %v; want that it stays: %t", deleted, err, tc.stays)
+			}
+		})
+	}
+}
+
+// claim is of what nobody provides.
+var claim = corev1.PersistentVolumeClaimSpec{
+	AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+	Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 }
 
 // TestTokensOfUsersAreNotKubernetesOwn: before Kubernetes 1.24 that made one for the account default of each namespace.
