@@ -58,7 +58,8 @@ type Reconciler[T client.Object] struct {
 	// Targets returns the clusters that the owner is to have dependents in; mcreconcile.LocalCluster may be one. It is
 	// called again when the owner changes, and when a member joins, leaves, or gets other labels. An error is returned by
 	// the reconcile, and changes nothing. It must not choose by the state of members: those of other replicas are NotOwned
-	// where replicas share them, and one that is not returned loses its dependents. Default: every member that DependentsIn names.
+	// where replicas share them, and one that is not returned loses its dependents. Each of these replicas calls it, also for owners of others.
+	// Default: every member that DependentsIn names.
 	Targets func(ctx context.Context, owner T) ([]mcreconcile.ClusterName, error)
 
 	// Desired returns the dependents that the owner is to have in one cluster, and the fields that they are to have: other

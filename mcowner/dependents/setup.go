@@ -196,7 +196,7 @@ func (c *engine) newCollector() (*sweep.Sweeper, error) {
 		Manager: c.access.Manager, Fleet: c.cfg.fleet, Controller: c.cfg.name, Owners: []client.Object{c.owner.Proto}, OwnersIn: c.cfg.ownersIn,
 		Kinds: kinds, MoreKinds: c.moreKindsInTurn, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Pace: pace,
 		User: c.cfg.user, ByName: c.cfg.byName, OwnersDecommissioned: c.cfg.decommissioned,
-		Watched: c.watches.isWatched, Found: c.found, Stray: c.stray, Keep: c.isToStay, Placed: c.isPlaced,
+		Watched: c.watches.isWatched, Found: c.found, Stray: c.stray, Unwanted: c.unwanted, Keep: c.isToStay, Placed: c.isPlaced,
 		KeepUnseen: c.cfg.onOwnersLeaving != LeaveDeleted,
 	})
 }

@@ -3,12 +3,14 @@ package dependents
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -60,6 +62,28 @@ func (c *engine) visit(ctx context.Context, w work) (result reconcile.Result, er
 		return reconcile.Result{RequeueAfter: mostPause}, nil
 	}
 	return result, err
+}
+
+// unwanted reports whether another replica's owner is to have nothing in a cluster, and whether what it has there is to stay. What may be planned
+// for it otherwise, or nobody can plan now, is left to that replica.
+func (c *engine) unwanted(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (is, keep bool, err error) {
+	err = c.access.Visit(ctx, owner.Cluster, func(ctx context.Context, home remote.Session) error {
+		ctx = mcreconcile.WithCluster(ctx, home.Name(), home.Cluster)
+		obj, err := c.getOwner(ctx, home, owner.Request(), false)
+		if err != nil || obj.GetUID() != owner.UID || !obj.GetDeletionTimestamp().IsZero() {
+			return err
+		}
+		policy, senseless := c.cfg.policyOf(ctx, obj)
+		p := &plan{home: home, owner: obj, policy: policy}
+		stays := c.access.Within(c.cfg.ownersIn, home.Name()) && !c.isLeaving(home.Name())
+		if err := c.fill(ctx, newOwnerState(owner.Request(), owner.UID), p, stays, senseless); err != nil {
+			return err
+		}
+		_, wanted := slices.BinarySearch(p.targets, in)
+		is, keep = p.mode == serving && !wanted, policy.Keep
+		return nil
+	})
+	return is, keep, err
 }
 
 // endVisits ends the waits of visits, as their owner is let go, or gone: tried again, they find that nothing is known of it. They are requests of

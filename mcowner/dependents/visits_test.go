@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/orphans"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -538,5 +539,64 @@ func TestWhatAnOwnerLeftIsFoundWhenItIsTakenBack(t *testing.T) {
 			open()
 			w.isGone(to, before.Name)
 		})
+	}
+}
+
+// TestWhatAnOwnersRecordDoesNotHaveIsAsTheOwnerSays, where another replica sees it before that of the owner, such as after a restore: what is desired
+// stays, or may be, and so does what is to stay, without the reference.
+func TestWhatAnOwnersRecordDoesNotHaveIsAsTheOwnerSays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.PolicyOf = func(owner *corev1.ConfigMap) dependents.Policy {
+			return dependents.Policy{Keep: owner.Data["keep"] != ""}
+		}
+		r.Targets = func(_ context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+			if owner.Data["fails"] != "" {
+				return nil, errors.New("not now")
+			}
+			return targetsOf(owner), nil
+		}
+		r.Sweep = orphans.Sweep{Interval: 100 * time.Millisecond, Listing: 100 * time.Millisecond}
+		return r
+	})
+	one, two := w.of(home)[0], w.of(other)[0]
+	saved := map[string]*corev1.ConfigMap{}
+	for _, name := range []string{"desired", "unknown", "kept", "deleted"} {
+		w.create(w.Local, w.owner(name, one.Name))
+		w.isCopied(one, name)
+		before := w.mustGet(w.Local, name)
+		w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Annotations["to"] += "," + two.Name })
+		saved[name] = w.isCopied(two, name)
+		if name != "desired" {
+			w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Annotations["to"] = one.Name })
+			w.isGone(two, copyOf(name))
+		}
+		eventually(t, "the replica is at rest", home.isAtRest)
+		open := home.refuse(http.MethodPatch, w.Local, "/configmaps/"+name) // nothing is noted
+		switch name {
+		case "desired":
+			w.change(w.Local, name, func(cm *corev1.ConfigMap) {
+				before.Annotations["to"] = cm.Annotations["to"]
+				cm.Annotations = before.Annotations
+			})
+			lookedAt(t, other)
+			w.unharmed(two, saved[name])
+		case "unknown":
+			w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Data["fails"] = "yes" })
+			restored := w.restore(two, saved[name])
+			lookedAt(t, other)
+			w.unharmed(two, restored)
+		case "kept":
+			w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Data["keep"] = "yes" })
+			restored := w.restore(two, saved[name])
+			eventually(t, "it is nobody's", func() bool { return w.mustGet(two, restored.Name).Labels[mcowner.FleetLabel] == "" })
+			w.unharmed(two, restored)
+		case "deleted":
+			w.restore(two, saved[name])
+			w.isGone(two, copyOf(name))
+		}
+		open()
 	}
 }

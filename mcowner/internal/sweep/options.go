@@ -42,6 +42,9 @@ type Options struct {
 	// Stray is told of a dependent whose owner is there, and has noted that it has none in this cluster, in place of removing
 	// it; and of one whose owner has a record, and is not in OwnersIn. It must not wait for anything. It may be nil.
 	Stray func(owner mcowner.Reference, in mcreconcile.ClusterName)
+	// Unwanted reports whether an owner of another replica that is there, and has noted that it has none in this cluster, is to have none: that
+	// replica may not have got there yet. keep says that what is there is only to lose the reference. It may be nil: then the note counts.
+	Unwanted func(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (is, keep bool, err error)
 	// Keep reports whether the dependents of an owner that is gone are to stay, as when it was deleted with the policy Orphan
 	// while their cluster was away. Then they only lose the reference. It may be nil.
 	Keep func(ctx context.Context, gone mcowner.Reference) (bool, error)

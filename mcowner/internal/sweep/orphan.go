@@ -39,7 +39,7 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 	}
 	removal := log
 	var gone []mcowner.Reference
-	found.asked = 0
+	found.asked, found.keep = 0, false
 	for _, owner := range inTurn(references) {
 		if owner.Fleet != s.Fleet || s.Controller != "" && owner.Manager != s.Controller {
 			continue
@@ -100,6 +100,7 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	case is.why == "":
 		found.alive[ownerKeyOf(owner)] = struct{}{}
 	default:
+		found.keep = found.keep || is.keep
 		return is.why
 	}
 	return ""
@@ -131,7 +132,9 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if err := s.wait(ctx, &found.turn); err != nil {
 		return is, err
 	}
-	is, err = s.proof.orphaned(ctx, owner, in)
+	if is, err = s.proof.orphaned(ctx, owner, in); err == nil && is.stray && is.why != "" && s.Unwanted != nil && s.access.IsOthers(owner.Cluster) {
+		is, err = s.ofOthers(ctx, is, owner, in, &found.turn)
+	}
 	if err != nil {
 		found.noteUnsure(owner, err)
 	}
@@ -142,6 +145,23 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 		return finding{}, s.unseen.note(owner, is.why)
 	}
 	return is, err
+}
+
+// ofOthers returns what was found out about a dependent of another replica's owner whose record does not have it: the owner has it all the same if
+// it is to have dependents there.
+func (s *Sweeper) ofOthers(ctx context.Context, is finding, owner mcowner.Reference, in mcreconcile.ClusterName, of *turn) (finding, error) {
+	if err := s.wait(ctx, of); err != nil {
+		return finding{}, err
+	}
+	unwanted, keep, err := s.Unwanted(ctx, owner, in)
+	switch {
+	case err != nil: // whatever the user's functions have waited for, it is no word of the owner's cluster
+		return finding{}, fmt.Errorf("%w: finding out whether it is to have dependents there: %s", errUnproven, told(err))
+	case !unwanted:
+		return finding{}, nil
+	}
+	is.keep = keep
+	return is, nil
 }
 
 // isUnseen reports whether nobody sees how an owner is deleted, and that matters.
@@ -205,7 +225,7 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	if err != nil {
 		return fmt.Errorf("finding out whether %s is to stay: %w", k.Describe(obj), err)
 	}
-	if keep {
+	if keep || found.keep && obj.GetAnnotations()[mcowner.DeletionPolicyAnnotation] == "" {
 		policy = metav1.DeletePropagationOrphan
 	}
 	if s.DryRun {

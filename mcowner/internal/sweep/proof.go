@@ -33,6 +33,7 @@ type finding struct {
 	why   string // it no longer belongs to the owner, empty if it does
 	stray bool   // the owner is there, and has not noted that it has dependents here
 	noted bool   // the owner is there, and has a record
+	keep  bool   // the dependent is to stay, unless it says something else itself
 }
 
 // errUnproven is wrapped by the reasons for which it cannot be told whether an owner is gone.
