@@ -39,8 +39,8 @@ const (
 	CreatedByAnnotation = "fleet-runtime.dev/created-by"
 
 	// AdoptedAnnotation is on a namespace, or a CRD, that was there before an owner desired it. Its value is [Reference.Fleet]. Such a one
-	// stays when its owner goes, as DeletionPolicyAnnotation beside it says: others may have something in it. Package dependents
-	// writes both.
+	// stays when its owner goes, unless CreatedByAnnotation is there too, and says DeletionPolicyAnnotation: others may have something in it.
+	// Package dependents writes all three.
 	AdoptedAnnotation = "fleet-runtime.dev/adopted"
 
 	// KeyPrefix begins [Reference.Key].

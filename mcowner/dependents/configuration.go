@@ -146,16 +146,21 @@ func (p *placement) keepIdentities(config *unstructured.Unstructured, existing c
 	return p.control(config)
 }
 
-// keepAdopted adds to the configuration of a namespace, or a CRD, that it is to stay, if it was there before it became the owner's: others
-// may have something in it, or of it. A namespace that was created for dependents goes only if it is empty of others, for which Kubernetes'
+// keepAdopted adds to the configuration of a namespace, or a CRD, that it was there before it became the owner's, if so, and is to stay: others
+// may have something in it, or of it. A namespace that was created for dependents goes if it is empty of others, for which Kubernetes'
 // garbage collector does not look: no native owner brings that to it.
 func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured, existing client.Object) (*unstructured.Unstructured, error) {
 	if k.GroupKind() != namespaceKind && k.GroupKind() != crdKind {
 		return config, nil
 	}
-	kept := config.DeepCopy()
+	kept, said := config.DeepCopy(), existing.GetAnnotations()
 	annotations := kept.GetAnnotations()
 	annotations[mcowner.AdoptedAnnotation] = p.engine.cfg.fleet
+	if said[mcowner.CreatedByAnnotation] != "" {
+		kept.SetAnnotations(annotations)
+		kept.SetOwnerReferences(slices.DeleteFunc(kept.GetOwnerReferences(), p.isNativelyOwn))
+		return kept, nil
+	}
 	annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
 	kept.SetAnnotations(annotations)
 	if err := p.control(kept); err != nil {
@@ -166,17 +171,11 @@ func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured
 		return nil, err
 	}
 	_, controlled := k.ControllerOf(existing, p.at.ID)
-	switch said := existing.GetAnnotations(); {
-	case said[mcowner.AdoptedAnnotation] != "", !controlled && said[mcowner.CreatedByAnnotation] == "":
+	if said[mcowner.AdoptedAnnotation] != "" || !controlled ||
+		said[mcowner.DesiredAnnotation] == desired.String() { // it was applied, and somebody has taken the mark
 		return kept, nil
-	case said[mcowner.DesiredAnnotation] == desired.String(): // it was applied, and somebody has taken the mark
-		return kept, nil
-	case said[mcowner.CreatedByAnnotation] != "":
-		config.SetOwnerReferences(slices.DeleteFunc(config.GetOwnerReferences(), p.isNativelyOwn))
-		return config, nil
-	default:
-		return config, nil
 	}
+	return config, nil
 }
 
 // sealed adds to a configuration the hash of what it was before.

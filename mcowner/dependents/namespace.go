@@ -171,7 +171,7 @@ func unlessFull(err error) error {
 		return err
 	}
 	return fmt.Errorf("it has no room for one more owner: to have it for all that come, and to keep it when they go, take the annotation %s "+
-		"from it, unless one of them desires it itself: %w", mcowner.CreatedByAnnotation, err)
+		"from it: %w", mcowner.CreatedByAnnotation, err)
 }
 
 func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Object, State, error) {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -49,6 +50,21 @@ func TestANamespaceThatWasCreatedForAnOwnerBecomesItsDependent(t *testing.T) {
 	}
 }
 
+// adoptingNamespaces is a reconciler whose owner b desires a namespace itself, with the annotations, which may be there for others.
+func (w *world) adoptingNamespaces(ns string, annotations map[string]string) *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.inNamespaces()
+	r.Kinds, r.Policy.Conflict = append(r.Kinds, &corev1.Namespace{}), dependents.AdoptUnowned
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, at dependents.Target) ([]client.Object, error) {
+		if owner.Name == "b" {
+			meta := metav1.ObjectMeta{Name: ns, Labels: map[string]string{"by": "b"}, Annotations: annotations}
+			return []client.Object{&corev1.Namespace{ObjectMeta: meta}}, nil
+		}
+		return desired(ctx, owner, at)
+	}
+	return r
+}
+
 // TestANamespaceThatWasCreatedForAnOwnerBecomesAnothersDependent, where the policy lets that one have what nobody controls. It stays for either,
 // and goes with the last of them if it is empty of others.
 func TestANamespaceThatWasCreatedForAnOwnerBecomesAnothersDependent(t *testing.T) {
@@ -65,15 +81,7 @@ func TestANamespaceThatWasCreatedForAnOwnerBecomesAnothersDependent(t *testing.T
 			t.Parallel()
 			w := newWorld(t, 1)
 			one, ns := w.Members[0], w.ns+"-new"
-			r := w.inNamespaces()
-			r.Kinds, r.Policy.Conflict = append(r.Kinds, &corev1.Namespace{}), dependents.AdoptUnowned
-			desired := r.Desired
-			r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, at dependents.Target) ([]client.Object, error) {
-				if owner.Name == "b" {
-					return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{"by": "b"}}}}, nil
-				}
-				return desired(ctx, owner, at)
-			}
+			r := w.adoptingNamespaces(ns, nil)
 			w.run(r)
 			w.create(w.Local, w.ownerIn("a", ns))
 			inIt := &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}
@@ -103,6 +111,57 @@ func TestANamespaceThatWasCreatedForAnOwnerBecomesAnothersDependent(t *testing.T
 				t.Errorf("after its last owner it is there: %t", now != nil)
 			case tc.used && (w.ownersOf(one, ns) > 0 || now.Annotations[mcowner.CreatedByAnnotation] != "" || now.Labels[mcowner.FleetLabel] != ""):
 				t.Errorf("it is not nobody's: %v", now)
+			}
+		})
+	}
+}
+
+// TestANamespaceThatAnOwnerAdoptedAndThatLostItsMarkStays, and what others have in it, also if nothing runs that could see it.
+func TestANamespaceThatAnOwnerAdoptedAndThatLostItsMarkStays(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		first, last string
+		runs        bool // as the mark is taken
+	}{
+		"nothing runs, and its controller goes last":  {first: "a", last: "b"},
+		"nothing runs, and its controller goes first": {first: "b", last: "a"},
+		"it was seen, and its controller goes last":   {first: "a", last: "b", runs: true},
+		"it was seen, and its controller goes first":  {first: "b", last: "a", runs: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one, ns := w.Members[0], w.ns+"-new"
+			p := w.run(w.adoptingNamespaces(ns, nil))
+			w.create(w.Local, w.ownerIn("a", ns))
+			eventually(t, "it is there", func() bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}) })
+			w.create(w.Local, w.ownerIn("b", ns))
+			eventually(t, "it is adopted", func() bool { return w.namespace(one, ns).Labels["by"] == "b" })
+			w.create(one, &corev1.Secret{ObjectMeta: metaOf(ns, "db")})
+			if !tc.runs {
+				p.stop()
+			}
+			before := w.namespace(one, ns)
+			take := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mcowner.CreatedByAnnotation+`":null}}}`))
+			if err := one.Client().Patch(t.Context(), before.DeepCopy(), take); err != nil {
+				t.Fatal(err)
+			}
+			if tc.runs {
+				eventually(t, "it says that it stays", func() bool { return w.namespace(one, ns).Annotations[dependents.DeletionPolicyAnnotation] == "Orphan" })
+			}
+			w.remove(w.Local, tc.first)
+			if !tc.runs {
+				w.run(w.adoptingNamespaces(ns, nil))
+			}
+			w.isGone(w.Local, tc.first)
+			w.remove(w.Local, tc.last)
+			w.isGone(w.Local, tc.last)
+			now := w.namespace(one, ns)
+			if now == nil || now.UID != before.UID || !w.isThere(one, &corev1.Secret{ObjectMeta: metaOf(ns, "db")}) {
+				t.Fatalf("it is being deleted, with the Secret of others in it: %v", now)
+			}
+			for key := range now.Annotations {
+				t.Errorf("it is nobody's, and still says %s", key)
 			}
 		})
 	}

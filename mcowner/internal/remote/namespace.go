@@ -30,10 +30,17 @@ func isCreated(k Kind, obj client.Object) bool {
 	return isNamespace(k) && obj.GetAnnotations()[mcowner.CreatedByAnnotation] != ""
 }
 
-// isUnmarked reports whether an object is a namespace that owners share, and that does not say any more what it was created for. It
-// may be somebody's by now. With a controller among the owners it is a dependent like any other.
+// isUnmarked reports whether an object does not say any more what is to become of it: it was there before its owners, or is a namespace that
+// they share. It may be somebody's by now. With a controller among the owners that has made it, a namespace is a dependent like any other.
 func isUnmarked(k Kind, obj client.Object, owners []mcowner.Reference) bool {
-	return isNamespace(k) && !isCreated(k, obj) && !slices.ContainsFunc(owners, func(r mcowner.Reference) bool { return r.Controller })
+	switch {
+	case isCreated(k, obj):
+		return false
+	case obj.GetAnnotations()[mcowner.AdoptedAnnotation] != "":
+		return true
+	default:
+		return isNamespace(k) && !slices.ContainsFunc(owners, func(r mcowner.Reference) bool { return r.Controller })
+	}
 }
 
 // errOfOthers says that a namespace has something of others.

@@ -16,8 +16,8 @@ import (
 // it is to stay, or there is another owner; then it removes the references. It does so as the object was read: if it was
 // changed since, nothing happens, and the error is a conflict. One that is gone already is no error. A namespace that was created
 // for dependents is deleted only if it is empty of others; the error wraps ErrEmptying while that is not so yet. Any other
-// namespace is deleted only with its controller. What has a name that leads elsewhere is not touched. Each of the many requests by which it is
-// seen that a namespace is empty waits for pace, if that is not nil.
+// namespace is deleted only with its controller, and nothing is that was there before its owners. What has a name that leads elsewhere is not
+// touched. Each of the many requests by which it is seen that a namespace is empty waits for pace, if that is not nil.
 func TakeAway(
 	ctx context.Context, a *Access, pace func(context.Context) error, writer client.Writer, at Session, k Kind, obj client.Object,
 	owners []mcowner.Reference, policy metav1.DeletionPropagation,

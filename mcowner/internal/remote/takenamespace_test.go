@@ -11,8 +11,8 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 )
 
-// TestANamespaceWithoutItsMarkGoesWithItsControllerAlone: nobody has looked what is in it, and whoever took the annotation away may
-// use it.
+// TestANamespaceWithoutItsMarkGoesWithItsControllerAlone, unless that has adopted it: nobody has looked what is in it, and whoever took the
+// annotation away may use it.
 func TestANamespaceWithoutItsMarkGoesWithItsControllerAlone(t *testing.T) {
 	t.Parallel()
 	in := mcowner.ByName("member")
@@ -21,10 +21,12 @@ func TestANamespaceWithoutItsMarkGoesWithItsControllerAlone(t *testing.T) {
 	controller.Name, controller.UID, controller.Controller = "controller", "2", true
 	for name, tc := range map[string]struct {
 		owners  []mcowner.Reference
+		adopted bool
 		deleted bool
 	}{
 		"OneThatSharesIt": {owners: []mcowner.Reference{sharing}},
 		"ItsController":   {owners: []mcowner.Reference{controller}, deleted: true},
+		"OneThatAdopted":  {owners: []mcowner.Reference{controller}, adopted: true},
 		"BothAtOnce":      {owners: []mcowner.Reference{sharing, controller}, deleted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,6 +40,9 @@ func TestANamespaceWithoutItsMarkGoesWithItsControllerAlone(t *testing.T) {
 				if err := set(owner, ns, in); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if tc.adopted {
+				ns.Annotations[mcowner.AdoptedAnnotation] = "fleet"
 			}
 			k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
 			w := &written{}
