@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -31,7 +32,15 @@ func newController(members *fleet.Fleet, namespace string) *dependents.Reconcile
 			return clustersOf(test, members), nil
 		},
 		Desired: jobOf,
-		Status:  status,
+		Status:  isUnknown(members).status,
+	}
+}
+
+// isUnknown is of the members of a fleet.
+func isUnknown(members *fleet.Fleet) mayCome {
+	return func(name mcreconcile.ClusterName) bool {
+		_, err := members.Engagement(name)
+		return errors.Is(err, fleet.ErrUnknown)
 	}
 }
 

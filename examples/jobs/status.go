@@ -18,12 +18,15 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
+// mayCome reports whether a cluster may be a member that no provider has reported yet, since the program began.
+type mayCome func(mcreconcile.ClusterName) bool
+
 // status writes to the status of a Test what came of its Jobs.
-func status(_ context.Context, test *jobv1.Test, results []dependents.Result) error {
+func (may mayCome) status(_ context.Context, test *jobv1.Test, results []dependents.Result) error {
 	if !test.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	test.Status.Results = merge(test.Status.Results, results)
+	test.Status.Results = may.merge(test.Status.Results, results)
 	if !test.Status.Phase.IsFinal() {
 		test.Status.Phase = phaseOf(test.Status.Results)
 	}
@@ -33,18 +36,24 @@ func status(_ context.Context, test *jobv1.Test, results []dependents.Result) er
 }
 
 // merge returns the results of all clusters. A Job that has ended counts for ever, also when it is deleted or its cluster
-// leaves.
-func merge(before []jobv1.Result, now []dependents.Result) []jobv1.Result {
+// leaves. A cluster that has waited for its Job, and is not known yet, waits on.
+func (may mayCome) merge(before []jobv1.Result, now []dependents.Result) []jobv1.Result {
 	merged := map[mcreconcile.ClusterName]jobv1.Result{}
 	for _, r := range before {
-		if r.State.IsFinal() {
+		switch {
+		case r.State.IsFinal():
 			merged[r.Cluster] = r
+		case may(r.Cluster):
+			merged[r.Cluster] = jobv1.Result{Cluster: r.Cluster, State: jobv1.StatePending, Message: fleet.ErrUnknown.Error()}
 		}
 	}
 	for _, r := range now {
-		_, ended := merged[r.Cluster]
 		left := !r.Targeted && r.Err == nil // if it cannot be told that it was left, it counts
-		if !ended && !left {
+		switch {
+		case merged[r.Cluster].State.IsFinal():
+		case left:
+			delete(merged, r.Cluster)
+		default:
 			merged[r.Cluster] = resultOf(r)
 		}
 	}

@@ -15,7 +15,11 @@ import (
 	jobv1 "github.com/fleet-runtime/fleet-runtime/examples/jobs/v1"
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
+
+// reported says that all clusters but one are known.
+var reported mayCome = func(name mcreconcile.ClusterName) bool { return name == "late" }
 
 func TestStatus(t *testing.T) {
 	running := jobv1.Result{State: jobv1.StateRunning}
@@ -37,6 +41,24 @@ func TestStatus(t *testing.T) {
 			now:    []dependents.Result{result("", batchv1.JobFailed), {Cluster: "sub", Err: fleet.ErrUnknown}},
 			want:   jobv1.PhaseRunning,
 			in:     []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StatePending, Message: fleet.ErrUnknown.Error()}},
+		},
+		"AClusterThatHasNeverHadTheJobMayCompleteToo": {
+			before: jobv1.TestStatus{Phase: jobv1.PhaseRunning, Results: []jobv1.Result{failed, {Cluster: "late", State: jobv1.StatePending}}},
+			now:    []dependents.Result{result("", batchv1.JobFailed)},
+			want:   jobv1.PhaseRunning,
+			in:     []jobv1.Result{failed, {Cluster: "late", State: jobv1.StatePending, Message: fleet.ErrUnknown.Error()}},
+		},
+		"AClusterThatWasLeftDoesNotCount": {
+			before: jobv1.TestStatus{Results: []jobv1.Result{failed, {Cluster: "late", State: jobv1.StatePending}}},
+			now:    []dependents.Result{result("", batchv1.JobFailed), {Cluster: "late"}},
+			want:   jobv1.PhaseFailed,
+			in:     []jobv1.Result{failed},
+		},
+		"AClusterThatIsNoMemberAnyMoreDoesNotCount": {
+			before: jobv1.TestStatus{Results: []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StatePending}}},
+			now:    []dependents.Result{result("", batchv1.JobFailed)},
+			want:   jobv1.PhaseFailed,
+			in:     []jobv1.Result{failed},
 		},
 		"AClusterThatIsNoLongerSelectedDoesNotCount": {
 			before: jobv1.TestStatus{Results: []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StateRunning}}},
@@ -70,7 +92,7 @@ func TestStatus(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			test := &jobv1.Test{Status: tc.before}
-			must(t, status(t.Context(), test, tc.now))
+			must(t, reported.status(t.Context(), test, tc.now))
 			if test.Status.Phase != tc.want {
 				t.Errorf("the phase is %q, want %q", test.Status.Phase, tc.want)
 			}
@@ -96,7 +118,7 @@ func TestTheStatusOfATestThatIsBeingDeletedStays(t *testing.T) {
 	test.DeletionTimestamp = new(metav1.Now())
 	test.Status = jobv1.TestStatus{Phase: jobv1.PhaseRunning}
 	before := test.DeepCopy()
-	must(t, status(t.Context(), test, []dependents.Result{result("", batchv1.JobFailed)}))
+	must(t, reported.status(t.Context(), test, []dependents.Result{result("", batchv1.JobFailed)}))
 	if diff := cmp.Diff(before, test); diff != "" {
 		t.Errorf("the status has changed (-before, +after):\n%s", diff)
 	}
@@ -108,7 +130,7 @@ func TestWhatAClusterSaysHasBoundedRoom(t *testing.T) {
 	conditions := said.Dependents()[0].(*batchv1.Job).Status.Conditions //nolint:forcetypeassert // result has made it
 	conditions[len(conditions)-1].Message = strings.Repeat("ä", 1_000_000)
 	test := newTest("a")
-	must(t, status(t.Context(), test, []dependents.Result{said}))
+	must(t, reported.status(t.Context(), test, []dependents.Result{said}))
 	if message := test.Status.Results[0].Message; len(message) < 1000 || len(message) > 4096 || !utf8.ValidString(message) {
 		t.Errorf("the message has %d bytes", len(message))
 	}
