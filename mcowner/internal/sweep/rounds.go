@@ -32,7 +32,7 @@ type way struct {
 	// isDue reports whether there is something to sweep for, nil if there always is.
 	isDue  func(*sweepMemory, []remote.Kind) bool
 	awake  <-chan struct{} // receives when there are clusters to look at
-	places places
+	places *places
 }
 
 func (s *Sweeper) byCaches() way {
@@ -61,6 +61,7 @@ func (s *Sweeper) rounds(ctx context.Context, by way) {
 		if len(waiting) > 0 {
 			free = open
 		}
+		by.places.wanted.Store(len(waiting) > 0 && len(open) == mostOpen)
 		select {
 		case free <- struct{}{}:
 			c := waiting[0]

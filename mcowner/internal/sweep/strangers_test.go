@@ -1,10 +1,12 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,28 +68,35 @@ func dependent(t *testing.T, in mcreconcile.ClusterName, name, owner string, own
 // that has waited long lets others have its place. Nothing of theirs goes away in a dry run, which is the worst that they can do.
 func TestMadeUpReferencesHoldUpNoOtherMember(t *testing.T) {
 	t.Parallel()
-	const attacked = remote.AtOnce
 	for name, tc := range map[string]struct {
 		objects, owners int
 		home            types.UID
 		owner           string
 		beside          time.Duration // until an orphan is found beside them
+		attacked        int           // members
+		apart           time.Duration // until an orphan is found in the member that nobody attacks
+		slow            bool          // a tenth of the requests, for a tenth of the objects
 	}{
-		"few, of another cluster":  {3, 200, "another", "owner", time.Minute},
-		"hundreds, of another":     {200, 2, "another", "owner", time.Minute},
-		"few, each gone":           {3, 200, "here", "owner", 2 * time.Minute},
-		"hundreds, each gone":      {200, 5, "here", "owner", 20 * time.Minute},
-		"hundreds, each forbidden": {200, 5, "here", "stranger", 20 * time.Minute},
+		"few, of another cluster":  {objects: 3, owners: 200, home: "another", owner: "owner", beside: time.Minute},
+		"hundreds, of another":     {objects: 200, owners: 2, home: "another", owner: "owner", beside: time.Minute},
+		"few, each gone":           {objects: 3, owners: 200, home: "here", owner: "owner", beside: 2 * time.Minute},
+		"hundreds, each gone":      {objects: 200, owners: 5, home: "here", owner: "owner", beside: 20 * time.Minute},
+		"hundreds, each forbidden": {objects: 200, owners: 5, home: "here", owner: "stranger", beside: 20 * time.Minute},
+		"as many as can begin":     {objects: 20, owners: 2, home: "here", owner: "stranger", beside: 3 * time.Hour, attacked: 2 * mostOpen, apart: 20 * time.Minute, slow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
+				attacked, apart := cmp.Or(tc.attacked, remote.AtOnce), cmp.Or(tc.apart, 2*time.Minute)
 				s := newSchedule(attacked+1, 1)
 				kinds := s.kinds
 				of := knownSweeper(&refusing{})
 				s.Fleet, s.OwnersIn, s.access, s.proof = of.Fleet, mcowner.Clusters{Local: true}, of.access, of.proof
 				s.DryRun, s.Watched, s.Listing = true, nil, 0
 				s.kinds = kinds
+				if tc.slow {
+					s.limit = newLimit(2)
+				}
 				var mu sync.Mutex // guards what follows
 				found := map[string]time.Duration{}
 				s.log = funcr.New(func(_, args string) {
@@ -109,6 +118,9 @@ func TestMadeUpReferencesHoldUpNoOtherMember(t *testing.T) {
 				last := mcreconcile.ClusterName(fmt.Sprint("member-", attacked))
 				objects["member-0"] = append(objects["member-0"], dependent(t, "member-0", "orphan-beside", "owner", 1, "here"))
 				objects[last] = append(objects[last], dependent(t, last, "orphan-apart", "owner", 1, "here"))
+				for _, all := range objects { // as API servers list them
+					slices.SortFunc(all, func(a, b client.Object) int { return cmp.Compare(a.GetName(), b.GetName()) })
+				}
 				var looks []time.Duration
 				s.list = func(ctx context.Context, at remote.Session, _ remote.Kind, do func(client.Object) error) error {
 					if err := s.beforeList(ctx); err != nil {
@@ -134,12 +146,12 @@ func TestMadeUpReferencesHoldUpNoOtherMember(t *testing.T) {
 
 				var before time.Duration
 				for _, at := range append(looks, span) {
-					if at-before > 2*time.Minute {
+					if at-before > apart {
 						t.Errorf("the member that nobody attacks was not looked at from %s to %s", before, at)
 					}
 					before = at
 				}
-				for orphan, most := range map[string]time.Duration{"orphan-apart": 2 * time.Minute, "orphan-beside": tc.beside} {
+				for orphan, most := range map[string]time.Duration{"orphan-apart": apart, "orphan-beside": tc.beside} {
 					if at, ok := found[orphan]; !ok || at > most {
 						t.Errorf("%s was found: %t, after %s, want %s at most", orphan, ok, at, most)
 					}

@@ -111,6 +111,9 @@ var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep begi
 // holds a worker for the time of one list, however many kinds there are.
 func isSilent(err error) bool { return errors.Is(err, errHung) || remote.IsHung(err) }
 
+// isBroken reports whether an error ends a sweep. The next one begins with the next kind.
+func isBroken(err error) bool { return isSilent(err) || errors.Is(err, errLong) }
+
 func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
 	found := findings{
@@ -130,22 +133,31 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		}
 		for _, k := range found.inTurn(kinds) {
 			found.hanging, found.tally = 0, tally{strange: map[mcreconcile.ClusterName]int{}}
+			from := found.from[k.GroupVersionKind]
 			did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
+				switch at := obj.GetNamespace() + "/" + obj.GetName(); {
+				case at < from:
+					return ctx.Err()
+				case found.isOver():
+					found.goOn(k.GroupVersionKind, at)
+					return errLong
+				}
 				s.look(ctx, at, k, obj, &found)
 				if found.hanging >= mostHung {
 					return errHung
 				}
 				return ctx.Err()
 			})
-			if did {
+			if did && from == "" && !errors.Is(err, errLong) {
 				c.note(k.GroupVersionKind, found.tally)
 			}
-			if (did || apierrors.IsForbidden(err)) && !isSilent(err) { // all was looked at that may be
+			if (did || apierrors.IsForbidden(err)) && !isBroken(err) { // all was looked at that may be
 				delete(found.hung, k.GroupVersionKind)
+				delete(found.from, k.GroupVersionKind)
 			}
 			errs = append(errs, err)
-			if isSilent(err) {
-				found.silent = k.GroupVersionKind
+			if isBroken(err) {
+				found.broken = k.GroupVersionKind
 				break
 			}
 		}

@@ -37,8 +37,10 @@ type pass struct {
 	// hung has dependents whose removal got no answer in time. They are left out until a look at their kind has reached the end, so
 	// that the others have their turn.
 	hung map[schema.GroupVersionKind]map[types.UID]bool
-	// silent is the kind that ended the last look, as it got no answer in time. The next one begins after it.
-	silent schema.GroupVersionKind
+	// broken is the kind that ended the last look, as it got no answer in time or took too long. The next one begins after it.
+	broken schema.GroupVersionKind
+	// from has of kinds that took too long where the next list is looked at: from that dependent on, as lists are in order. Caches have none.
+	from map[schema.GroupVersionKind]string
 	// emptying has namespaces in which something was still being deleted.
 	emptying map[types.UID]emptying
 }
@@ -81,9 +83,20 @@ func (p *pass) noteHung(kind schema.GroupVersionKind, dependent types.UID) {
 	p.hung[kind][dependent] = true
 }
 
+// goOn has the next list of a kind looked at from a dependent on.
+func (f *findings) goOn(kind schema.GroupVersionKind, at string) {
+	if f.cached {
+		return
+	}
+	if f.from == nil {
+		f.pass.from = map[schema.GroupVersionKind]string{}
+	}
+	f.from[kind] = at
+}
+
 // inTurn returns kinds in the order in which they are looked at.
 func (p *pass) inTurn(kinds []remote.Kind) []remote.Kind {
-	next := 1 + slices.IndexFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == p.silent })
+	next := 1 + slices.IndexFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == p.broken })
 	return slices.Concat(kinds[next:], kinds[:next])
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
@@ -24,15 +25,22 @@ const (
 	mostOpen = 4 * remote.AtOnce
 )
 
-// places are those of sweeps that work at once.
-type places chan struct{}
+// errLong ends a sweep that has taken long while others could not begin.
+var errLong = errors.New("it has taken long, and others wait: the next sweep begins with the next kind, and goes on with this one")
 
-func newPlaces() places { return make(places, remote.AtOnce) }
+// places are those of sweeps that work at once.
+type places struct {
+	free   chan struct{}
+	wanted atomic.Bool // clusters wait that cannot be begun with
+}
+
+func newPlaces() *places { return &places{free: make(chan struct{}, remote.AtOnce)} }
 
 // turn is what a sweep has of what all of them share.
 type turn struct {
-	places places
+	places *places
 	placed bool                // it has one
+	gave   bool                // it has let others have that
 	waited time.Duration       // for the limit, since it has the place
 	asked  int                 // how many owners were asked for, of the dependent that is looked at
 	unsure map[ownerHash]error // owners, whatever has them, of which it could not be told whether they are gone: some
@@ -70,7 +78,7 @@ func (t *turn) noteUnsure(owner mcowner.Reference, why error) {
 // begin waits for a place.
 func (t *turn) begin(ctx context.Context) error {
 	select {
-	case t.places <- struct{}{}:
+	case t.places.free <- struct{}{}:
 		t.placed, t.waited = true, 0
 		return nil
 	case <-ctx.Done():
@@ -82,14 +90,18 @@ func (t *turn) begin(ctx context.Context) error {
 func (t *turn) end() {
 	if t.placed {
 		t.placed = false
-		<-t.places
+		<-t.places.free
 	}
 }
+
+// isOver reports whether the sweep ends here, for others to begin.
+func (t *turn) isOver() bool { return t.gave && t.places.wanted.Load() }
 
 // wait waits until the limit allows a request for a single dependent. After as long as a round takes, other sweeps have their turn before.
 func (s *Sweeper) wait(ctx context.Context, of *turn) error {
 	if of.waited >= s.Interval {
 		of.end()
+		of.gave = true
 		if err := of.begin(ctx); err != nil {
 			return err
 		}
