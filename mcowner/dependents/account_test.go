@@ -417,6 +417,7 @@ func TestAnOwnerIsLetGoOnceItIsNotedThatItsDependentsAreToStay(t *testing.T) {
 			}
 			a.engine.tombs = (&shelf{there: &corev1.ConfigMap{}}).tombs()
 			a.mustOpen(t)
+			a.release()
 			if held, err := a.hold(t.Context()); held || err != nil || a.record.GivenUp != tc.left {
 				t.Errorf("it is held: %t, %v; there are dependents left: %t", held, err, a.record.GivenUp)
 			}

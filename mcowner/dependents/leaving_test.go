@@ -465,17 +465,105 @@ func TestOwnersWhoseClusterWasRelabelledWhileNothingRan(t *testing.T) {
 	}
 }
 
-// TestOwnersOfAMemberThatLeaves have nothing of the controller any more when it has left.
+// TestOwnersOfAMemberThatLeaves have nothing of the controller any more when it has left. Their dependents become what is declared for owners, and in
+// the member, where these let them stay as they are, what is declared for that; also just after a start.
 func TestOwnersOfAMemberThatLeaves(t *testing.T) {
-	forEachLeave(t, func(w *world, policy dependents.LeavePolicy) {
-		one, two := w.Members[0], w.Members[1]
-		p, before := w.runFromMember(w.fromMembers(policy))
-		p.leave(one)
-		if owner := w.mustGet(one, "a"); holds(owner) || placedIn(owner) != "" {
-			w.t.Errorf("the member has left, and the owner has %v", owner.ObjectMeta)
+	t.Parallel()
+	type declared struct{ owners, member dependents.LeavePolicy }
+	for _, tc := range []declared{
+		{owners: dependents.LeaveAsIs},
+		{owners: dependents.LeaveReleased},
+		{owners: dependents.LeaveDeleted},
+		{member: dependents.LeaveReleased},
+		{member: dependents.LeaveDeleted},
+		{dependents.LeaveReleased, dependents.LeaveDeleted},
+	} {
+		for name, restarts := range map[string]bool{"": false, "AfterAStart": true} {
+			t.Run("Owners"+string(tc.owners)+"Member"+string(tc.member)+name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, 2)
+				one, two := w.Members[0], w.Members[1]
+				r := w.fromMembers(tc.owners)
+				r.OnMemberLeaving = tc.member
+				p := w.run(r)
+				w.create(one, w.owner("a", one.Name, two.Name))
+				here, there := w.isCopied(one, "a"), w.isCopied(two, "a")
+				if restarts {
+					p.stop()
+					w.Members = []*mctest.ControlPlane{two}
+					p = w.run(r)
+					p.is(two, fleet.Ready)
+				}
+				p.leave(one)
+				if owner := w.mustGet(one, "a"); holds(owner) || placedIn(owner) != "" {
+					t.Errorf("the member has left, and the owner has %v", owner.ObjectMeta)
+				}
+				everywhere := cmp.Or(tc.owners, dependents.LeaveAsIs)
+				w.becomes(two, there, everywhere)
+				if everywhere == dependents.LeaveAsIs {
+					everywhere = cmp.Or(tc.member, everywhere)
+				}
+				w.becomes(one, here, everywhere)
+			})
 		}
-		w.becomes(two, before, policy)
+	}
+}
+
+// TestAMemberThatLeavesBeforeItsOwnersArePlannedSo leaves their dependents as is declared for them all the same.
+func TestAMemberThatLeavesBeforeItsOwnersArePlannedSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	var leaves atomic.Bool
+	planned := make(chan struct{})
+	plan := sync.OnceFunc(func() { close(planned) })
+	defer plan()
+	r := w.fromMembers(dependents.LeaveDeleted)
+	r.PolicyOf = func(owner *corev1.ConfigMap) (none dependents.Policy) {
+		if owner.Name == "a" && leaves.Load() {
+			<-planned
+		}
+		return none
+	}
+	p := w.run(r)
+	w.create(one, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	eventually(t, "the program is at rest", p.isAtRest)
+	leaves.Store(true)
+	left, err := p.members.Leave(p.member(one))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the owner's record has the member no more", func() bool { return placedIn(w.mustGet(one, "a")) == "" })
+	plan()
+	<-left
+	if w.get(one, before.Name) != nil {
+		t.Error("the member has left with the dependent")
+	}
+}
+
+// TestAMemberThatLeavesWaitsForNoOtherThatHadItsName: owners of it that had dependents there are let go as these are.
+func TestAMemberThatLeavesWaitsForNoOtherThatHadItsName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.fromMembers("")
+	r.OnMemberLeaving = dependents.LeaveDeleted
+	p := w.run(r)
+	w.create(one, w.owner("a", one.Name))
+	before := w.isCopied(one, "a")
+	p.stop()
+	w.change(one, "a", func(cm *corev1.ConfigMap) {
+		now := `"` + string(w.kubeSystem(one)) + `"`
+		cm.Annotations[domain+"/identities"] = strings.Replace(cm.Annotations[domain+"/identities"], now, `"another",`+now, 1)
 	})
+	p = w.run(r)
+	p.is(one, fleet.Ready)
+	p.leave(one)
+	if w.get(one, before.Name) != nil {
+		t.Error("the member has left with the dependent")
+	}
+	w.hasNothing(one, "a")
 }
 
 // TestAMemberWaitsForOwnersThatAreBeingDeleted: once it has left, nobody would take the finalizer.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -71,25 +72,27 @@ func (a *accounting) open() bool {
 			a.record.Sites, gone[s] = append(a.record.Sites, s), true
 		}
 	}
-	if a.plan.mode == retiring && a.plan.propagation == "" { // everything is to be kept as it is
-		a.record.GivenUp = a.record.GivenUp || len(a.record.Sites) > 0
-		a.record.Sites = nil
-	}
 	return true
 }
 
-// release takes clusters from the record that hold up nothing any more, as the declared policies say: they were given up, or have left with what
-// is to stay as it is. It returns when to look again, zero for never.
+// release takes clusters from the record that hold up nothing any more, as the declared policies say: they were given up, have left with what is to
+// stay as it is, or the owner is let go with that. It returns when to look again, zero for never.
 func (a *accounting) release() (until time.Duration) {
 	givenUp := sync.OnceValue(a.plan.givenUp) // there may be thousands of clusters, and as many names in the annotation
 	targeted := func(s record.Site) bool { _, is := slices.BinarySearch(a.plan.targets, s.Name); return is }
-	asIs := a.plan.mode != finishing && a.engine.cfg.onMemberLeaving.propagation() == ""
+	leavesAsIs := a.engine.cfg.onMemberLeaving.propagation() == ""
+	departs := func(s record.Site) bool {
+		return !leavesAsIs && a.engine.isLeaving(s.Name) && !mcowner.Differ(s.Identity, a.engine.ledger.leading(s.Name))
+	}
 	a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool {
 		err := a.engine.access.WhyNot(s.Name)
 		switch {
+		case a.plan.mode == retiring && a.plan.propagation == "" && (err != nil || !departs(s)):
+			a.record.GivenUp = true
+			return true
 		case !remote.IsMissing(err):
 			return false
-		case asIs && a.engine.ledger.hasLeft(s):
+		case leavesAsIs && a.plan.mode != finishing && a.engine.ledger.hasLeft(s):
 			a.tellReleased(s, fmt.Errorf("it was leaving the fleet when it went, and what is there stays as it is: %w", err))
 			a.record.GivenUp = true
 			return true

@@ -215,15 +215,22 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 	done.Err = p.engine.replaced(p.at, before)
 }
 
-// depart does what is declared for a member that leaves. The member waits until the owner's record has it no more. It does not wait for
-// what the owner has in another cluster that had its name.
+// depart does what is declared for a member that leaves, or for owners that are let go if that is more than to leave all as it is. The member waits
+// until the owner's record has it no more. It does not wait for what the owner has in another cluster that had its name.
 func (p *placement) depart(ctx context.Context, done *report) {
 	if p.asked.targeted {
 		done.Err = errLeaving
 	}
 	here, before := divide(p.at, p.asked.sites)
 	policy := p.engine.cfg.onMemberLeaving.propagation()
-	if p.asked.mode == finishing {
+	switch p.asked.mode {
+	case serving: // unless its own cluster leaves, which may not be planned yet
+		if p.engine.isLeaving(p.work.owner.ClusterName) {
+			policy = cmp.Or(p.engine.cfg.onOwnersLeaving.propagation(), policy)
+		}
+	case retiring:
+		policy = cmp.Or(p.asked.propagation, policy)
+	case finishing:
 		if len(here) > 0 && policy != "" && p.asked.isUnclear() { // they are not to stay as they are, and nothing else can be done
 			done.Err = fmt.Errorf("%w: %w", p.asked.unclear, errUnsettled)
 			return

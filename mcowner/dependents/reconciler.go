@@ -102,8 +102,8 @@ type Reconciler[T client.Object] struct {
 	// the member comes back, unless the owner was deleted with the policy Orphan.
 	ReleaseAfter time.Duration
 
-	// OnMemberLeaving says what becomes of dependents in a member that is about to leave, see fleet.Members. Default:
-	// [LeaveAsIs].
+	// OnMemberLeaving says what becomes of dependents in a member that is about to leave, see fleet.Members. For those of owners that are
+	// let go meanwhile, OnOwnersLeaving or Retire comes first, unless that leaves them as they are. Default: [LeaveAsIs].
 	OnMemberLeaving LeavePolicy
 
 	// OnOwnersLeaving says what becomes of the dependents of owners in a cluster that is not one of OwnersIn any more, or is about
