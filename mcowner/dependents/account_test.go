@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/rollout"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/sweep"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -91,6 +93,28 @@ func TestWhatIsReleasedCountsUntilThatIsStored(t *testing.T) {
 // late notes that a cluster is missed for as long as a provider may take.
 func (a *accounting) late(name mcreconcile.ClusterName) {
 	a.engine.ledger.missing[record.Site{Name: name}] = missed{since: time.Now().Add(-remote.ReportedLate(fleet.ErrUnknown))}
+}
+
+// TestARolloutGoesOnWithoutAClusterThatNobodyReports once its provider has had the time for that: it is looked again then.
+func TestARolloutGoesOnWithoutAClusterThatNobodyReports(t *testing.T) {
+	t.Parallel()
+	const there = mcreconcile.LocalCluster
+	p := &plan{rollout: Rollout{MaxParallel: intstr.FromInt32(1)}, targets: []mcreconcile.ClusterName{there}}
+	a := newAccounting(t, config{}, p, there, "a")
+	if a.o.progress.Ask(there, 2) == nil {
+		t.Fatal("the cluster that is there needs no permit")
+	}
+	a.o.progress.Note(there, rollout.Other)
+	for _, late := range []bool{false, true} {
+		if late {
+			a.late("a")
+		}
+		again := a.engine.takeBack(a.o)
+		a.engine.advance(a.o)
+		if goesOn := len(a.engine.works.early) > 0; goesOn != late || (again == 0) != late || again > remote.ReportedLate(fleet.ErrUnknown) {
+			t.Errorf("late: %t; it goes on: %t, and it is looked again after %s", late, goesOn, again)
+		}
+	}
 }
 
 // TestAKindIsNotedOnceThatIsStored: something of it may be created from then on, and would not be found again if it was not stored.

@@ -102,10 +102,10 @@ func (c *engine) homeNow(name mcreconcile.ClusterName) (cluster.Cluster, error) 
 	return e.Cluster(), nil
 }
 
-// isBeingConnected reports whether an error says that a member is being connected for the first time, and nothing has failed so far.
+// isBeingConnected reports whether an error says that a member is being connected for the first time, or about to be, and nothing has failed so far.
 func isBeingConnected(err error) bool {
 	state, ok := errors.AsType[*fleet.StateError](err)
-	return ok && state.Status.State == fleet.Connecting && state.Status.Reason == ""
+	return ok && (state.Status.State == fleet.Pending || state.Status.State == fleet.Connecting) && state.Status.Reason == ""
 }
 
 // mayBeIn reports whether an owner may have dependents in a cluster, by what is noted on it.

@@ -23,7 +23,8 @@ import (
 // removed as the cluster is no target any more, or the owner goes.
 //
 // Where one may have to wait, clusters are looked at after a restart before any is changed. Those that are as desired and not ready count as
-// being changed. What others have deleted before that waits as what is new does.
+// being changed. One with dependents that no provider has reported is waited for, up to a minute. What others have deleted before that waits as
+// what is new does.
 type Rollout struct {
 	// MaxParallel is how many clusters of one owner are changed at once: a number, or a percentage of its targets, rounded up.
 	// One that cannot be used meanwhile counts until it can, or is no target any more. Default: no limit.
@@ -118,11 +119,8 @@ func (o *ownerState) awayLocked(name mcreconcile.ClusterName, why error) {
 // when another replica has handed it over, or it is not proved now which replica works on it.
 func isAwayForNow(err error) bool {
 	state, ok := errors.AsType[*fleet.StateError](err)
-	if !ok {
-		return false
-	}
-	if s := state.Status; s.State == fleet.Pending || s.State == fleet.Connecting {
-		return s.Reason == ""
+	if !ok || isBeingConnected(err) {
+		return ok
 	}
 	if errors.Is(err, remote.ErrNoVisit) {
 		return false // its description is refused, or people keep it drained, which its state says of this replica's own members alone
@@ -188,13 +186,14 @@ func outcomeOf(r report, current bool) rollout.Outcome {
 
 // advance gives permits to clusters that wait for one, and lets them be worked on. Until all clusters that can be used were looked
 // at, or are found to be away, it is not known which are being changed. Of a member that another replica works on, a visit alone tells whether it can be.
+// One that is not reported yet may be able to.
 func (c *engine) advance(o *ownerState) {
 	waits, unseen, targets := o.waits()
 	isUsable := func(name mcreconcile.ClusterName) bool {
 		why := c.access.WhyNot(name)
 		return (why == nil || isBeingConnected(why)) && c.access.WhyPaused(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name))
 	}
-	if !waits || slices.ContainsFunc(unseen, isUsable) {
+	if !waits || c.unreported(o) > 0 || slices.ContainsFunc(unseen, isUsable) { // in this order, as it may be reported now
 		return
 	}
 	for _, name := range o.grant(targets) {
@@ -233,9 +232,33 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 	return o.progress.Grant(targets)
 }
 
+// unreported returns how long clusters may take to be reported in which there may be dependents. It is zero once all are.
+func (c *engine) unreported(o *ownerState) (most time.Duration) {
+	for _, name := range o.unseen() {
+		most = max(most, c.reportedIn(name))
+	}
+	return most
+}
+
+// unseen returns the clusters in which there may be dependents, and which were not looked at, if clusters may have to wait for others.
+func (o *ownerState) unseen() (names []mcreconcile.ClusterName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.progress == nil {
+		return nil
+	}
+	for name := range o.named {
+		if !o.progress.HasLookedAt(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // takeBack takes permits from clusters that cannot be used, or are paused, and forgets those that are no targets any more: they have not failed
 // either. One that its provider may not have reported yet may be a target: it returns when to look again then, and zero otherwise.
 func (c *engine) takeBack(o *ownerState) (again time.Duration) {
+	again = c.unreported(o)
 	names, others := o.involved()
 	away := map[mcreconcile.ClusterName]error{}
 	for _, name := range names {

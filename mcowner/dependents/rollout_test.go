@@ -15,9 +15,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -112,6 +115,67 @@ func TestClustersAreChangedOneAfterTheOther(t *testing.T) {
 	eventually(t, "all is done", func() bool {
 		return !slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool { return r.Err != nil }) && len(w.having("job-1")) == 0
 	})
+}
+
+// TestAClusterThatIsReportedLateIsChangedBeforeTheNext: after a restart it is not known of it at first that it is being changed, nor that it is a
+// target, where all members are.
+func TestAClusterThatIsReportedLateIsChangedBeforeTheNext(t *testing.T) {
+	t.Parallel()
+	for name, everywhere := range map[string]bool{"named": false, "members": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
+			if everywhere {
+				r.Targets = nil
+			}
+			p, told, first := w.restartsWithoutTheFirst(r, func(mcmanager.Manager) {})
+			cfg, opened := p.member(first).Config, make(chan struct{})
+			open := sync.OnceFunc(func() { close(opened) })
+			defer open()
+			late := p.member(first)
+			late.Config, late.Load = nil, func() (*rest.Config, error) {
+				<-opened
+				return cfg, nil
+			}
+			if err := p.members.Set(late); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the others wait for it before it is connected", func() bool { return told.waiting("a") == 2 && len(told.of("a")) == 3 && p.isAtRest() })
+			open()
+			p.is(first, fleet.Ready)
+			eventually(t, "the others wait for it", func() bool { return told.waiting("a") == 2 && p.isAtRest() })
+			if having := w.having("job-1"); len(having) != 1 {
+				t.Errorf("%d clusters are changed at once", len(having))
+			}
+			w.finish(first, "job-1")
+			w.next("job-1", first)
+		})
+	}
+}
+
+// restartsWithoutTheFirst changes a first member, and starts the program anew while that is under way. Nobody reports the member.
+func (w *world) restartsWithoutTheFirst(
+	r *dependents.Reconciler[*corev1.ConfigMap], prepare func(mcmanager.Manager),
+) (p *process, told *outcomes, first *mctest.ControlPlane) {
+	w.t.Helper()
+	told = listen(r)
+	p = w.runWith(func(mgr mcmanager.Manager) error {
+		prepare(mgr)
+		return r.SetupWithManager(mgr)
+	})
+	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name, w.Members[2].Name))
+	first = w.next("job-1")
+	eventually(w.t, "the others say that they wait", func() bool { return told.waiting("a") == 2 })
+	p.stop()
+	told = listen(r)
+	p = w.runWith(func(mgr mcmanager.Manager) error {
+		prepare(mgr)
+		mgr.GetProvider().(*fleettest.Provider).Remove(fleet.ClusterName(first.Name)) //nolint:forcetypeassert // so are all here
+		return r.SetupWithManager(mgr)
+	})
+	eventually(w.t, "the others wait after the restart", func() bool { return told.waiting("a") == 2 && p.isAtRest() })
+	return p, told, first
 }
 
 // TestARolloutThatLimitsNothingWaitsForNoCluster, such as one that cannot be connected.
