@@ -318,7 +318,9 @@ func (c *engine) report(o *ownerState, w work, v view, r report) {
 	if o.report(w.in, v, r) {
 		c.works.addAfter(accountOf(w.owner), accountDelay(len(v.targets)))
 	}
-	c.advance(o)
+	if !o.hasOldTargets() { // else its account finds them first: one that is reported now may be being changed
+		c.advance(o)
+	}
 }
 
 // isPlaced reports whether an owner has, or is to have, dependents in a cluster.

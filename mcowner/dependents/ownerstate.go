@@ -275,6 +275,13 @@ func (o *ownerState) hasOldTargetsLocked() bool {
 	return o.plan != nil && o.plan.mode == serving && o.plan.asOf != o.changes
 }
 
+// hasOldTargets is hasOldTargetsLocked.
+func (o *ownerState) hasOldTargets() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.hasOldTargetsLocked()
+}
+
 // wantTargets asks for the targets to be found anew.
 func (o *ownerState) wantTargets() {
 	o.mu.Lock()

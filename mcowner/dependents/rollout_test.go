@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
@@ -176,6 +177,46 @@ func (w *world) restartsWithoutTheFirst(
 	})
 	eventually(w.t, "the others wait after the restart", func() bool { return told.waiting("a") == 2 && p.isAtRest() })
 	return p, told, first
+}
+
+// TestNoClusterIsChangedWhileTheTargetsAreFoundAnew: a member that was just reported may be one, and is being changed.
+func TestNoClusterIsChangedWhileTheTargetsAreFoundAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
+	var stuck, looked atomic.Bool
+	asked, found := make(chan struct{}, 100), make(chan struct{})
+	find := sync.OnceFunc(func() { close(found) })
+	defer find()
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		looked.Store(looked.Load() || target.Labels["name"] == "other")
+		return desired(ctx, owner, target)
+	}
+	p, told, first := w.restartsWithoutTheFirst(r, func(mgr mcmanager.Manager) {
+		r.Targets = func(context.Context, *corev1.ConfigMap) (all []mcreconcile.ClusterName, _ error) {
+			if stuck.Load() {
+				asked <- struct{}{}
+				<-found
+			}
+			for _, m := range mgr.GetFleet().List(nil) {
+				all = append(all, m.Name)
+			}
+			return all, nil
+		}
+	})
+	stuck.Store(true)
+	if err := p.members.Set(p.member(first)); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	p.relabel(w.Members[(slices.Index(w.Members, first)+1)%len(w.Members)], "other")
+	eventually(t, "another one is looked at", func() bool { return looked.Load() && p.isAtRest() })
+	find()
+	eventually(t, "the others wait for it", func() bool { return told.waiting("a") == 2 && len(told.of("a")) == 3 && p.isAtRest() })
+	if having := w.having("job-1"); len(having) != 1 {
+		t.Errorf("%d clusters are changed at once", len(having))
+	}
 }
 
 // TestARolloutThatLimitsNothingWaitsForNoCluster, such as one that cannot be connected.
