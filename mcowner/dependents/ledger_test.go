@@ -380,11 +380,13 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		leaving  bool
 		outdated bool
 		awaits   bool
+		free     bool // no cluster that had the name holds up the owner
 		look     *kindsLook
 		after    [2]time.Duration
 		want     error
 	}{
 		"Nothing":         {after: released},
+		"Nothing, free":   {free: true},
 		"Outdated":        {outdated: true, after: [2]time.Duration{comingPause, comingPause}},
 		"Waits, outdated": {err: ErrWaiting, outdated: true, after: [2]time.Duration{comingPause, comingPause}},
 		"Not known yet":   {err: ErrWaiting, awaits: true, after: [2]time.Duration{100 * time.Millisecond, 134 * time.Millisecond}},
@@ -419,7 +421,10 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 			t.Parallel()
 			c := &engine{ledger: newLedger(), cfg: config{releaseAfter: time.Hour}}
 			p := &placement{engine: c, leaving: tc.leaving, o: newOwnerState(mcreconcile.Request{}, "1"), at: remote.Session{ID: mcowner.ClusterID{Name: "a", UID: "2"}}}
-			p.asked.sites, p.outdated, p.awaits = []record.Site{{Name: "a", Identity: "1"}}, tc.outdated, tc.awaits
+			p.outdated, p.awaits = tc.outdated, tc.awaits
+			if !tc.free {
+				p.held = []record.Site{{Name: "a", Identity: "1"}}
+			}
 			done := report{Result: Result{Err: tc.err}, look: tc.look}
 			got, err := p.conclude(&done)
 			if got.RequeueAfter < tc.after[0] || got.RequeueAfter > tc.after[1] || !errors.Is(err, tc.want) {

@@ -57,6 +57,8 @@ type placement struct {
 	// unseen is when it is looked again at what could not be seen, zero if all was: what was left there, and what was created, and the cache does
 	// not have yet. No event tells of what is deleted before it has it, where a watch was interrupted meanwhile.
 	unseen time.Duration
+	// held are clusters that had the name before, and hold up the owner.
+	held []record.Site
 }
 
 // isOver reports whether an error says that a request got no answer, and others got none before: the rest is left to the next
@@ -359,15 +361,13 @@ func (p *placement) untilFresh() time.Duration {
 	}
 }
 
-// untilRelease returns when the next cluster that had the name before may be released, zero for never. Of one that is, the record may have to be
-// told again.
+// untilRelease returns when the next of those clusters may be released that had the name before, and held up the owner now, zero for never.
 func (p *placement) untilRelease() time.Duration {
 	if p.engine.cfg.releaseAfter <= 0 {
 		return 0
 	}
 	var until time.Duration
-	_, before := divide(p.at, p.asked.sites)
-	for _, s := range before {
+	for _, s := range p.held {
 		until = sooner(until, max(comingPause, p.engine.cfg.releaseAfter-p.engine.ledger.missingFor(s)))
 	}
 	return until

@@ -84,6 +84,7 @@ func (p *placement) unreleased(sites []record.Site) (held, released []record.Sit
 		}
 		released = append(released, s)
 	}
+	p.held = held
 	return held, released
 }
 
