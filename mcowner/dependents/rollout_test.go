@@ -142,7 +142,9 @@ func TestAClusterThatIsReportedLateIsChangedBeforeTheNext(t *testing.T) {
 			if err := p.members.Set(late); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the others wait for it before it is connected", func() bool { return told.waiting("a") == 2 && len(told.of("a")) == 3 && p.isAtRest() })
+			eventually(t, "the others wait for it before it is connected", func() bool {
+				return told.waiting("a") == 2 && len(told.of("a")) == 3 && p.isAtRest()
+			})
 			open()
 			p.is(first, fleet.Ready)
 			eventually(t, "the others wait for it", func() bool { return told.waiting("a") == 2 && p.isAtRest() })
