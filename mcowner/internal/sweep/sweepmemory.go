@@ -89,7 +89,7 @@ func (f *findings) goOn(kind schema.GroupVersionKind, at string) {
 		return
 	}
 	if f.from == nil {
-		f.pass.from = map[schema.GroupVersionKind]string{}
+		f.from = map[schema.GroupVersionKind]string{}
 	}
 	f.from[kind] = at
 }
