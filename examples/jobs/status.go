@@ -108,6 +108,9 @@ func resultOf(r dependents.Result) jobv1.Result {
 // reasonOf says why there is no Job. It does not repeat errors that may be different each time: the library's events have
 // them.
 func reasonOf(r dependents.Result) string {
+	if in, ok := errors.AsType[*fleet.StateError](r.Err); ok && in.Status.State == fleet.Ready && in.Status.Paused {
+		return "the cluster is paused"
+	}
 	for _, known := range []error{fleet.ErrUnknown, fleet.ErrNotReady, fleet.ErrGone} {
 		if errors.Is(r.Err, known) {
 			return known.Error()

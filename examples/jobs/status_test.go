@@ -36,6 +36,20 @@ func TestStatus(t *testing.T) {
 			want: jobv1.PhaseRunning,
 			in:   []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StatePending, Message: fleet.ErrNotReady.Error()}},
 		},
+		"AClusterThatIsPausedMayCompleteToo": {
+			now: []dependents.Result{result("", batchv1.JobFailed), {Cluster: "sub", Targeted: true, Err: &fleet.StateError{
+				Err: fleet.ErrNotReady, Status: fleet.Status{Name: "sub", State: fleet.Ready, Paused: true},
+			}}},
+			want: jobv1.PhaseRunning,
+			in:   []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StatePending, Message: "the cluster is paused"}},
+		},
+		"AClusterThatIsPausedAndAwayIsNotReady": {
+			now: []dependents.Result{{Targeted: true, Err: &fleet.StateError{
+				Err: fleet.ErrNotReady, Status: fleet.Status{State: fleet.Unreachable, Paused: true},
+			}}},
+			want: jobv1.PhaseRunning,
+			in:   []jobv1.Result{{State: jobv1.StatePending, Message: fleet.ErrNotReady.Error()}},
+		},
 		"AClusterThatIsNotKnownYetMayCompleteToo": {
 			before: jobv1.TestStatus{Phase: jobv1.PhaseRunning, Results: []jobv1.Result{failed, {Cluster: "sub", State: jobv1.StateRunning}}},
 			now:    []dependents.Result{result("", batchv1.JobFailed), {Cluster: "sub", Err: fleet.ErrUnknown}},
