@@ -119,7 +119,7 @@ func New(o Options) (*Sweeper, error) {
 	}
 	o.Pace = o.withDefaults(o.Watched != nil)
 	o.Name = cmp.Or(o.Name, "collector")
-	o.Namespaces = slices.Sorted(slices.Values(o.Namespaces)) // as objects are listed in one
+	o.Namespaces = slices.SortedFunc(slices.Values(o.Namespaces), func(a, b string) int { return cmp.Compare(place(a, ""), place(b, "")) })
 	s := &Sweeper{Options: o, listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{}}
 	var err error
 	if s.kinds, err = remote.KindsOf(o.Kinds, o.Manager.GetScheme()); err != nil {

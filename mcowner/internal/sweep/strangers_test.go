@@ -14,12 +14,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -49,11 +52,18 @@ func (r *refusing) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 // dependent returns an object in a cluster that says that it has these owners. The names of owners are those of strangers, or not.
 func dependent(t *testing.T, in mcreconcile.ClusterName, name, owner string, owners int, home types.UID) client.Object {
 	t.Helper()
-	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Annotations: map[string]string{}}}
+	return dependentAt(t, mcowner.Location{Cluster: in, Namespace: "default", Name: name}, owner, owners, home)
+}
+
+func dependentAt(t *testing.T, at mcowner.Location, owner string, owners int, home types.UID) client.Object {
+	t.Helper()
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: at.Namespace, Name: at.Name, UID: types.UID(at.Name), Annotations: map[string]string{},
+	}}
 	for n := range owners {
 		of := mcowner.Reference{
-			Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: fmt.Sprintf("%s-%s-%d", owner, name, n), UID: "1",
-			ClusterUID: home, Dependent: mcowner.Location{Cluster: in, Namespace: "default", Name: name},
+			Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: fmt.Sprintf("%s-%s-%d", owner, at.Name, n), UID: "1",
+			ClusterUID: home, Dependent: at,
 		}
 		content, err := json.Marshal(of) // the package's own way reads all that is there before
 		if err != nil {
@@ -154,6 +164,60 @@ func TestMadeUpReferencesHoldUpNoOtherMember(t *testing.T) {
 				for orphan, most := range map[string]time.Duration{"orphan-apart": apart, "orphan-beside": tc.beside} {
 					if at, ok := found[orphan]; !ok || at > most {
 						t.Errorf("%s was found: %t, after %s, want %s at most", orphan, ok, at, most)
+					}
+				}
+			})
+		})
+	}
+}
+
+// local is an ownerless cluster, and the manager of a collector.
+type local struct{ ownerless }
+
+// GetScheme implements cluster.Cluster.
+func (*local) GetScheme() *runtime.Scheme { return scheme.Scheme }
+
+// GetLogger implements mcmanager.Manager.
+func (*local) GetLogger() logr.Logger { return logr.Discard() }
+
+// TestSweepsThatEndSoonSeeAllInTheEnd, also in a namespace whose name begins as that of another one, and time and again where no list ends well.
+func TestSweepsThatEndSoonSeeAllInTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]error{"lists end": nil, "lists have no end": remote.ErrEndless} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				kinds := []client.Object{&corev1.ConfigMap{}}
+				s, err := New(Options{
+					Manager: &local{}, Fleet: "payments", Owners: kinds, Kinds: kinds, Namespaces: []string{"team", "team-b"},
+					Pace: Pace{Interval: 10 * time.Millisecond, QPS: 1000, DryRun: true},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.visit = s.access.Visit
+				var looks []string
+				s.log = funcr.New(func(_, args string) { looks = append(looks, args) }, funcr.Options{})
+				by := s.byLists()
+				by.places.wanted.Store(true)
+				by.each = func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
+					for _, namespace := range s.Namespaces {
+						for n := range 30 {
+							at := mcowner.Location{Namespace: namespace, Name: fmt.Sprintf("%s-%02d", namespace, n)}
+							if err := do(dependentAt(t, at, "owner", 1, "here")); err != nil {
+								return false, err
+							}
+						}
+					}
+					return end == nil, end
+				}
+				for range 30 {
+					s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), by)
+				}
+				all := strings.Join(looks, "\n")
+				for _, last := range []string{"team-00", "team-29", "team-b-00", "team-b-29"} {
+					if n := strings.Count(all, "/"+last); n < 2 {
+						t.Errorf("%s was looked at %d times", last, n)
 					}
 				}
 			})

@@ -134,8 +134,9 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		for _, k := range found.inTurn(kinds) {
 			found.hanging, found.tally = 0, tally{strange: map[mcreconcile.ClusterName]int{}}
 			from := found.from[k.GroupVersionKind]
+			delete(found.from, k.GroupVersionKind) // however this list ends
 			did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
-				switch at := obj.GetNamespace() + "/" + obj.GetName(); {
+				switch at := place(obj.GetNamespace(), obj.GetName()); {
 				case at < from:
 					return ctx.Err()
 				case found.isOver():
@@ -153,7 +154,6 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 			}
 			if (did || apierrors.IsForbidden(err)) && !isBroken(err) { // all was looked at that may be
 				delete(found.hung, k.GroupVersionKind)
-				delete(found.from, k.GroupVersionKind)
 			}
 			errs = append(errs, err)
 			if isBroken(err) {

@@ -39,7 +39,7 @@ type pass struct {
 	hung map[schema.GroupVersionKind]map[types.UID]bool
 	// broken is the kind that ended the last look, as it got no answer in time or took too long. The next one begins after it.
 	broken schema.GroupVersionKind
-	// from has of kinds that took too long where the next list is looked at: from that dependent on, as lists are in order. Caches have none.
+	// from has of kinds that took too long where the next list is looked at: from that place on. Caches have none.
 	from map[schema.GroupVersionKind]string
 	// emptying has namespaces in which something was still being deleted.
 	emptying map[types.UID]emptying
@@ -82,6 +82,9 @@ func (p *pass) noteHung(kind schema.GroupVersionKind, dependent types.UID) {
 	}
 	p.hung[kind][dependent] = true
 }
+
+// place is where an object is in a list of its kind: API servers list by it.
+func place(namespace, name string) string { return namespace + "/" + name }
 
 // goOn has the next list of a kind looked at from a dependent on.
 func (f *findings) goOn(kind schema.GroupVersionKind, at string) {
