@@ -599,6 +599,7 @@ func TestWhatTheRecordBeginsWith(t *testing.T) {
 			a.o.report("a", view{plan: a.o.plan}, report{stray: &tc.stray})
 		}
 		a.mustOpen(t)
+		a.release()
 		if !slices.Equal(a.record.Sites, tc.want) {
 			t.Errorf("%s: the record begins with %v, want %v", name, a.record.Sites, tc.want)
 		}
