@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -219,6 +220,58 @@ func TestSweepsThatEndSoonSeeAllInTheEnd(t *testing.T) {
 					if n := strings.Count(all, "/"+last); n < 2 {
 						t.Errorf("%s was looked at %d times", last, n)
 					}
+				}
+			})
+		})
+	}
+}
+
+// TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce, also where another namespace forbids it, and what all of them have seen is counted.
+func TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]error{"all may be listed": nil, "not in the first namespace": apierrors.NewForbidden(schema.GroupResource{}, "", nil)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				kinds := []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}}
+				s, err := New(Options{
+					Manager: &local{}, Fleet: "payments", Owners: kinds, Kinds: kinds,
+					Pace: Pace{Interval: 10 * time.Millisecond, Listing: 10 * time.Minute, QPS: 1000, DryRun: true},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.visit = s.access.Visit
+				looks := ""
+				s.log = funcr.New(func(_, args string) { looks += args }, funcr.Options{})
+				by := s.byLists()
+				by.places.wanted.Store(true)
+				s.list = func(_ context.Context, _ remote.Session, k remote.Kind, do func(client.Object) error) error {
+					for n := range 60 {
+						at := mcowner.Location{Namespace: "team", Name: fmt.Sprintf("%s-%02d", strings.ToLower(k.Kind), n)}
+						home := map[bool]types.UID{true: "here", false: "another"}[n%2 == 0]
+						if err := do(dependentAt(t, at, "owner", 1, home)); err != nil {
+							return errors.Join(first, err)
+						}
+					}
+					return first
+				}
+				c := s.memory(mcreconcile.LocalCluster)
+				for range 30 {
+					s.sweep(t.Context(), c, by)
+				}
+				for _, last := range []string{"configmap-58", "secret-58"} {
+					if !strings.Contains(looks, last) {
+						t.Errorf("%s was not looked at", last)
+					}
+				}
+				for kind, seen := range c.tallies {
+					if n := seen.unproven; n != 30 {
+						t.Errorf("%d of the kind %s are counted, want 30", n, kind.Kind)
+					}
+				}
+				if first == nil && len(c.tallies) != len(kinds) {
+					t.Errorf("of %d kinds there are counts", len(c.tallies))
 				}
 			})
 		})

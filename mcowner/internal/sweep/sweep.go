@@ -132,12 +132,15 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 			c.forgetDue()
 		}
 		for _, k := range found.inTurn(kinds) {
-			found.hanging, found.tally = 0, tally{strange: map[mcreconcile.ClusterName]int{}}
-			from := found.from[k.GroupVersionKind]
-			delete(found.from, k.GroupVersionKind) // however this list ends
+			last := found.begun[k.GroupVersionKind]
+			delete(found.begun, k.GroupVersionKind) // however this list ends
+			found.hanging, found.tally = 0, last.tally
+			if found.strange == nil {
+				found.strange = map[mcreconcile.ClusterName]int{}
+			}
 			did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
 				switch at := place(obj.GetNamespace(), obj.GetName()); {
-				case at < from:
+				case at < last.at:
 					return ctx.Err()
 				case found.isOver():
 					found.goOn(k.GroupVersionKind, at)
@@ -149,7 +152,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 				}
 				return ctx.Err()
 			})
-			if did && from == "" && !errors.Is(err, errLong) {
+			if did && !errors.Is(err, errLong) {
 				c.note(k.GroupVersionKind, found.tally)
 			}
 			if (did || apierrors.IsForbidden(err)) && !isBroken(err) { // all was looked at that may be
@@ -198,7 +201,8 @@ func (s *Sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Ki
 		return false, nil
 	}
 	err = s.list(ctx, at, k, do)
-	if err == nil || errors.Is(err, remote.ErrEndless) || apierrors.IsForbidden(err) { // asked again soon, it would end no better
+	ended := err == nil || errors.Is(err, remote.ErrEndless) || apierrors.IsForbidden(err) // asked again soon, it would end no better
+	if ended && !errors.Is(err, errLong) {
 		c.due[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
 	}
 	return err == nil || errors.Is(err, errHung), err

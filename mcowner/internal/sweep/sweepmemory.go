@@ -39,8 +39,8 @@ type pass struct {
 	hung map[schema.GroupVersionKind]map[types.UID]bool
 	// broken is the kind that ended the last look, as it got no answer in time or took too long. The next one begins after it.
 	broken schema.GroupVersionKind
-	// from has of kinds that took too long where the next list is looked at: from that place on. Caches have none.
-	from map[schema.GroupVersionKind]string
+	// begun has kinds that took too long: the next list is looked at from a dependent on, as lists are in order. Caches are not.
+	begun map[schema.GroupVersionKind]begun
 	// emptying has namespaces in which something was still being deleted.
 	emptying map[types.UID]emptying
 }
@@ -86,15 +86,21 @@ func (p *pass) noteHung(kind schema.GroupVersionKind, dependent types.UID) {
 // place is where an object is in a list of its kind: API servers list by it.
 func place(namespace, name string) string { return namespace + "/" + name }
 
+// begun is where the next list is looked at, and what was seen before that.
+type begun struct {
+	at string
+	tally
+}
+
 // goOn has the next list of a kind looked at from a dependent on.
 func (f *findings) goOn(kind schema.GroupVersionKind, at string) {
 	if f.cached {
 		return
 	}
-	if f.from == nil {
-		f.from = map[schema.GroupVersionKind]string{}
+	if f.begun == nil {
+		f.begun = map[schema.GroupVersionKind]begun{}
 	}
-	f.from[kind] = at
+	f.begun[kind] = begun{at, f.tally}
 }
 
 // inTurn returns kinds in the order in which they are looked at.
