@@ -81,7 +81,8 @@ func (h *health) hastenLocked(next time.Time) {
 }
 
 // dueLocked sets the timer, or checks at once. A timer without a delay would do the same. But two such timers of a bubble of
-// testing/synctest run on their callers' threads, and kill the race detector (go.dev/issue/78156).
+// testing/synctest run on their callers' threads, and kill the race detector (go.dev/issue/78156). As the timer's, the check does nothing
+// once ctx is done.
 func (h *health) dueLocked(next time.Time) {
 	h.due = next
 	if left := time.Until(next); left > 0 {

@@ -36,7 +36,7 @@ func newController(members *fleet.Fleet, namespace string) *dependents.Reconcile
 	}
 }
 
-// isUnknown is of the members of a fleet.
+// isUnknown tells by what a fleet knows of its members.
 func isUnknown(members *fleet.Fleet) mayCome {
 	return func(name mcreconcile.ClusterName) bool {
 		_, err := members.Engagement(name)

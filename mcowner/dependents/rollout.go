@@ -115,8 +115,8 @@ func (o *ownerState) awayLocked(name mcreconcile.ClusterName, why error) {
 	}
 }
 
-// isAwayForNow reports whether an error says that a cluster cannot be used for a moment, and nothing has failed so far: it is about to be connected, as
-// when another replica has handed it over, or it is not proved now which replica works on it.
+// isAwayForNow reports whether an error says that a cluster cannot be used for a moment, and nothing has failed so far: it is about to be
+// connected, as when another replica has handed it over, or it is not proved now which replica works on it.
 func isAwayForNow(err error) bool {
 	state, ok := errors.AsType[*fleet.StateError](err)
 	if !ok || isBeingConnected(err) {
@@ -185,8 +185,8 @@ func outcomeOf(r report, current bool) rollout.Outcome {
 }
 
 // advance gives permits to clusters that wait for one, and lets them be worked on. Until all clusters that can be used were looked
-// at, or are found to be away, it is not known which are being changed. Of a member that another replica works on, a visit alone tells whether it can be.
-// One that is not reported yet may be able to.
+// at, or are found to be away, it is not known which are being changed. Of a member that another replica works on, a visit alone tells
+// whether it can be used. One that is not reported yet may become so.
 func (c *engine) advance(o *ownerState) {
 	waits, unseen, targets := o.waits()
 	isUsable := func(name mcreconcile.ClusterName) bool {
@@ -234,14 +234,14 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 
 // unreported returns how long clusters may take to be reported in which there may be dependents. It is zero once all are.
 func (c *engine) unreported(o *ownerState) (most time.Duration) {
-	for _, name := range o.unseen() {
+	for _, name := range o.unseenSites() {
 		most = max(most, c.reportedIn(name))
 	}
 	return most
 }
 
-// unseen returns the clusters in which there may be dependents, and which were not looked at, if clusters may have to wait for others.
-func (o *ownerState) unseen() (names []mcreconcile.ClusterName) {
+// unseenSites returns the clusters in which there may be dependents, and which were not looked at, if clusters may have to wait for others.
+func (o *ownerState) unseenSites() (names []mcreconcile.ClusterName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.progress == nil {

@@ -75,7 +75,7 @@ func TestEachListOfANamespaceWaitsForTheLimit(t *testing.T) {
 	}
 	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
 	takeAway := func(pace func(context.Context) error) (bool, error) {
-		return TakeAway(t.Context(), &Access{Timeout: time.Minute}, pace, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+		return TakeAway(t.Context(), &Access{Timeout: time.Minute}, pace, at.Cluster.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
 	}
 
 	full := errors.New("the limit is used up")
@@ -138,6 +138,16 @@ func TestANamespaceOfWhichAGatewayHidesTheKindsIsNotEmpty(t *testing.T) {
 	}
 }
 
+// namespacesIn returns a session in a control plane, as a member of its own, and the kind of namespaces.
+func namespacesIn(t *testing.T, cp *mctest.ControlPlane) (Session, Kind) {
+	t.Helper()
+	member, err := cluster.New(cp.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+}
+
 // TestWhatIsLeftInANamespaceIsNotTold: it may be another tenant's.
 func TestWhatIsLeftInANamespaceIsNotTold(t *testing.T) {
 	t.Parallel()
@@ -150,12 +160,8 @@ func TestWhatIsLeftInANamespaceIsNotTold(t *testing.T) {
 	if err := cp.Client().Delete(t.Context(), going); err != nil {
 		t.Fatal(err)
 	}
-	member, err := cluster.New(cp.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
-	_, err = TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+	at, k := namespacesIn(t, cp)
+	_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, at.Cluster.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
 	if !errors.Is(err, ErrEmptying) || !strings.Contains(err.Error(), "ConfigMap") || strings.Contains(err.Error(), going.Name) {
 		t.Errorf("the error is %v, want one with the kind of what is left, and not with its name", err)
 	}
@@ -165,11 +171,7 @@ func TestWhatIsLeftInANamespaceIsNotTold(t *testing.T) {
 func TestWhatHasAControllerGoesWithThat(t *testing.T) {
 	t.Parallel()
 	cp := pool.Share(t, mctest.Options{})
-	member, err := cluster.New(cp.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+	at, k := namespacesIn(t, cp)
 	by := func(apiVersion, kind string, uid types.UID) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "controller", UID: uid, Controller: new(true)}}
 	}
@@ -231,7 +233,7 @@ func TestWhatHasAControllerGoesWithThat(t *testing.T) {
 			t.Parallel()
 			ns := made(t, cp)
 			tc.put(t, metav1.ObjectMeta{Namespace: ns.Name, Name: "theirs"})
-			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, member.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, at.Cluster.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
 			if stays := err == nil; deleted || stays != tc.stays || !stays && !errors.Is(err, ErrEmptying) {
 				t.Errorf("the namespace is deleted: %t, %v; want that it stays: %t", deleted, err, tc.stays)
 			}
@@ -262,11 +264,7 @@ func TestTokensOfUsersAreNotKubernetesOwn(t *testing.T) {
 func TestANamespaceIsEmptyIfNoPageHasAnythingOfOthers(t *testing.T) {
 	t.Parallel()
 	cp := pool.Share(t, mctest.Options{})
-	member, err := cluster.New(cp.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+	at, k := namespacesIn(t, cp)
 	for name, last := range map[string]map[string]string{
 		"Kubernetes' own": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}, "others' on the second page": nil,
 	} {

@@ -132,32 +132,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 			c.forgetDue()
 		}
 		for _, k := range found.inTurn(kinds) {
-			last := found.begun[k.GroupVersionKind]
-			delete(found.begun, k.GroupVersionKind) // however this list ends
-			found.hanging, found.tally = 0, last.tally
-			if found.strange == nil {
-				found.strange = map[mcreconcile.ClusterName]int{}
-			}
-			did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
-				switch at := place(obj.GetNamespace(), obj.GetName()); {
-				case at < last.at:
-					return ctx.Err()
-				case found.isOver():
-					found.goOn(k.GroupVersionKind, at)
-					return errLong
-				}
-				s.look(ctx, at, k, obj, &found)
-				if found.hanging >= mostHung {
-					return errHung
-				}
-				return ctx.Err()
-			})
-			if did && !errors.Is(err, errLong) {
-				c.note(k.GroupVersionKind, found.tally)
-			}
-			if (did || apierrors.IsForbidden(err)) && !isBroken(err) { // all was looked at that may be
-				delete(found.hung, k.GroupVersionKind)
-			}
+			err := s.sweepKind(ctx, at, k, c, by, &found)
 			errs = append(errs, err)
 			if isBroken(err) {
 				found.broken = k.GroupVersionKind
@@ -176,6 +151,37 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		s.log.Info("Could not sweep all of a cluster; trying again with the next sweep", "cluster", name, "error", told(err))
 	}
 	s.tell(c, err)
+}
+
+// sweepKind looks at the dependents of a kind.
+func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, by way, found *findings) error {
+	last := found.begun[k.GroupVersionKind]
+	delete(found.begun, k.GroupVersionKind) // however this list ends
+	found.hanging, found.tally = 0, last.tally
+	if found.strange == nil {
+		found.strange = map[mcreconcile.ClusterName]int{}
+	}
+	did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
+		switch at := place(obj.GetNamespace(), obj.GetName()); {
+		case at < last.at:
+			return ctx.Err()
+		case found.isOver():
+			found.goOn(k.GroupVersionKind, at)
+			return errLong
+		}
+		s.look(ctx, at, k, obj, found)
+		if found.hanging >= mostHung {
+			return errHung
+		}
+		return ctx.Err()
+	})
+	if did && !errors.Is(err, errLong) {
+		c.note(k.GroupVersionKind, found.tally)
+	}
+	if (did || apierrors.IsForbidden(err)) && !isBroken(err) { // all was looked at that may be
+		delete(found.hung, k.GroupVersionKind)
+	}
+	return err
 }
 
 // allKinds returns the kinds of dependents there may be now.
