@@ -147,23 +147,17 @@ func (p *placement) keepIdentities(config *unstructured.Unstructured, existing c
 }
 
 // keepAdopted adds to the configuration of a namespace, or a CRD, that it was there before it became the owner's, if so, and is to stay: others
-// may have something in it, or of it. A namespace that was created for dependents goes if it is empty of others, for which Kubernetes'
-// garbage collector does not look: no native owner brings that to it.
+// may have something in it, or of it.
 func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured, existing client.Object) (*unstructured.Unstructured, error) {
-	if k.GroupKind() != namespaceKind && k.GroupKind() != crdKind {
+	if !isKept(k) {
 		return config, nil
 	}
-	kept, said := config.DeepCopy(), existing.GetAnnotations()
-	annotations := kept.GetAnnotations()
-	annotations[mcowner.AdoptedAnnotation] = p.engine.cfg.fleet
+	said := existing.GetAnnotations()
 	if said[mcowner.CreatedByAnnotation] != "" {
-		kept.SetAnnotations(annotations)
-		kept.SetOwnerReferences(slices.DeleteFunc(kept.GetOwnerReferences(), p.isNativelyOwn))
-		return kept, nil
+		return p.adopted(config, true)
 	}
-	annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
-	kept.SetAnnotations(annotations)
-	if err := p.control(kept); err != nil {
+	kept, err := p.adopted(config, false)
+	if err != nil {
 		return nil, err
 	}
 	desired, err := sealed(kept)
@@ -176,6 +170,42 @@ func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured
 		return kept, nil
 	}
 	return config, nil
+}
+
+// isKept reports whether an object of a kind stays if it was there before.
+func isKept(k remote.Kind) bool { return k.GroupKind() == namespaceKind || k.GroupKind() == crdKind }
+
+// adopted returns the configuration of what was there before. A namespace that was created for dependents goes if it is empty of others, for
+// which Kubernetes' garbage collector does not look: no native owner brings that to it.
+func (p *placement) adopted(config *unstructured.Unstructured, created bool) (*unstructured.Unstructured, error) {
+	kept := config.DeepCopy()
+	annotations := kept.GetAnnotations()
+	annotations[mcowner.AdoptedAnnotation] = p.engine.cfg.fleet
+	if created {
+		kept.SetAnnotations(annotations)
+		kept.SetOwnerReferences(slices.DeleteFunc(kept.GetOwnerReferences(), p.isNativelyOwn))
+		return kept, nil
+	}
+	annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+	kept.SetAnnotations(annotations)
+	return kept, p.control(kept)
+}
+
+// isMarkedAnew reports whether what was applied differs from the configuration by nothing but how it says that it was there before: somebody
+// has taken a mark, or put one there.
+func (p *placement) isMarkedAnew(k remote.Kind, config *unstructured.Unstructured, existing client.Object) bool {
+	if !isKept(k) || !p.isOwn(k, existing) {
+		return false
+	}
+	asCreated, err := p.adopted(config, true)
+	asFound, err2 := p.adopted(config, false)
+	if errors.Join(err, err2) != nil {
+		return false
+	}
+	return slices.ContainsFunc([]*unstructured.Unstructured{config, asCreated, asFound}, func(form *unstructured.Unstructured) bool {
+		desired, err := sealed(form)
+		return err == nil && existing.GetAnnotations()[mcowner.DesiredAnnotation] == desired.String()
+	})
 }
 
 // sealed adds to a configuration the hash of what it was before.

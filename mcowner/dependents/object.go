@@ -100,6 +100,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	if err := p.keepIdentities(config, existing); err != nil {
 		return nil, "", err
 	}
+	plain := config
 	config, err := p.keepAdopted(w.kind, config, existing)
 	if err != nil {
 		return nil, "", err
@@ -132,7 +133,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	case w.Suspend:
 		return nil, Suspended, nil
 	}
-	if existing.GetAnnotations()[mcowner.DesiredAnnotation] != desired.String() && !p.isRolledOut(key, desired) {
+	if existing.GetAnnotations()[mcowner.DesiredAnnotation] != desired.String() && !p.isRolledOut(key, desired) && !p.isMarkedAnew(w.kind, plain, existing) {
 		if err := p.permit(); err != nil {
 			return existing, "", err
 		}
