@@ -31,7 +31,8 @@ const (
 	// goes, or no longer desires it. On an owner it says what becomes of all its dependents, see package dependents.
 	DeletionPolicyAnnotation = "fleet-runtime.dev/deletion-policy"
 
-	// DesiredAnnotation on a dependent has a hash of what was desired when it was written last. Package dependents writes it.
+	// DesiredAnnotation on a dependent has a hash of what was desired when it was written last, and repeats AdoptedAnnotation. Package
+	// dependents writes it.
 	DesiredAnnotation = "fleet-runtime.dev/desired"
 
 	// CreatedByAnnotation is on a namespace that was created for dependents. Its value is [Reference.Fleet]. Such a namespace is

@@ -21,7 +21,8 @@ func (w *world) desiringNamespaces() *dependents.Reconciler[*corev1.ConfigMap] {
 		if owner.Data["value"] == "" {
 			return nil, nil
 		}
-		return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: owner.Data["value"], Labels: map[string]string{"by": owner.Name}}}}, nil
+		labels := map[string]string{"by": owner.Name, "stage": owner.Data["stage"]}
+		return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: owner.Data["value"], Labels: labels}}}, nil
 	}
 	return r
 }
@@ -34,15 +35,15 @@ func TestANamespaceThatWasThereBeforeStays(t *testing.T) {
 		delete(ns.Annotations, mcowner.AdoptedAnnotation)
 		delete(ns.Annotations, dependents.DeletionPolicyAnnotation)
 	}
-	for name, end := range map[string]func(*world, string){
-		"its owner goes": func(w *world, _ string) {
+	for name, end := range map[string]func(*world, *process, string){
+		"its owner goes": func(w *world, _ *process, _ string) {
 			w.remove(w.Local, "a")
 			w.isGone(w.Local, "a")
 		},
-		"it is not desired any more": func(w *world, _ string) {
+		"it is not desired any more": func(w *world, _ *process, _ string) {
 			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "" })
 		},
-		"another owner takes it": func(w *world, ns string) {
+		"another owner takes it": func(w *world, _ *process, ns string) {
 			w.create(w.Local, w.ownerIn("b", ns))
 			eventually(w.t, "it is that one's", func() bool { return w.namespace(w.Members[0], ns).Labels["by"] == "b" })
 			for _, owner := range []string{"a", "b"} {
@@ -50,13 +51,26 @@ func TestANamespaceThatWasThereBeforeStays(t *testing.T) {
 				w.isGone(w.Local, owner)
 			}
 		},
-		"somebody takes the mark": func(w *world, ns string) {
+		"somebody takes the mark": func(w *world, _ *process, ns string) {
 			now := w.namespace(w.Members[0], ns)
 			stripped(now)
 			if err := w.Members[0].Client().Update(w.t.Context(), now); err != nil {
 				w.t.Fatal(err)
 			}
 			eventually(w.t, "it has the mark again", func() bool { return w.namespace(w.Members[0], ns).Annotations[mcowner.AdoptedAnnotation] != "" })
+			w.remove(w.Local, "a")
+			w.isGone(w.Local, "a")
+		},
+		"somebody takes the mark before a change": func(w *world, p *process, ns string) {
+			p.stop()
+			now := w.namespace(w.Members[0], ns)
+			stripped(now)
+			if err := w.Members[0].Client().Update(w.t.Context(), now); err != nil {
+				w.t.Fatal(err)
+			}
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["stage"] = "next" })
+			w.run(w.desiringNamespaces())
+			eventually(w.t, "it is as desired now", func() bool { return w.namespace(w.Members[0], ns).Labels["stage"] == "next" })
 			w.remove(w.Local, "a")
 			w.isGone(w.Local, "a")
 		},
@@ -67,12 +81,12 @@ func TestANamespaceThatWasThereBeforeStays(t *testing.T) {
 			one, prod, created := w.Members[0], w.ns+"-prod", w.ns+"-created"
 			w.create(one, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prod, Annotations: map[string]string{"whose": "others"}}})
 			before := w.namespace(one, prod)
-			w.run(w.desiringNamespaces())
+			p := w.run(w.desiringNamespaces())
 			w.create(w.Local, w.ownerIn("a", prod))
 			w.create(w.Local, w.ownerIn("c", created))
 			eventually(t, "it is adopted", func() bool { return w.namespace(one, prod).Labels["by"] == "a" })
 			eventually(t, "the other one is created", func() bool { return w.namespace(one, created) != nil })
-			end(w, prod)
+			end(w, p, prod)
 			eventually(t, "it is nobody's", func() bool { return w.ownersOf(one, prod) == 0 })
 			now := w.namespace(one, prod)
 			if now == nil || now.UID != before.UID || now.Annotations["whose"] != "others" {

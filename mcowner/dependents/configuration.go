@@ -156,18 +156,10 @@ func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured
 	if said[mcowner.CreatedByAnnotation] != "" {
 		return p.adopted(config, true)
 	}
-	kept, err := p.adopted(config, false)
-	if err != nil {
-		return nil, err
-	}
-	desired, err := sealed(kept)
-	if err != nil {
-		return nil, err
-	}
 	_, controlled := k.ControllerOf(existing, p.at.ID)
-	if said[mcowner.AdoptedAnnotation] != "" || !controlled ||
-		said[mcowner.DesiredAnnotation] == desired.String() { // it was applied, and somebody has taken the mark
-		return kept, nil
+	isSealed := strings.HasSuffix(said[mcowner.DesiredAnnotation], adoptedSeal) // somebody has taken the mark
+	if said[mcowner.AdoptedAnnotation] != "" || !controlled || isSealed {
+		return p.adopted(config, false)
 	}
 	return config, nil
 }
@@ -203,12 +195,15 @@ func (p *placement) isMarkedAnew(k remote.Kind, config *unstructured.Unstructure
 		return false
 	}
 	return slices.ContainsFunc([]*unstructured.Unstructured{config, asCreated, asFound}, func(form *unstructured.Unstructured) bool {
-		desired, err := sealed(form)
-		return err == nil && existing.GetAnnotations()[mcowner.DesiredAnnotation] == desired.String()
+		_, err := sealed(form)
+		return err == nil && isSealedAs(existing, form)
 	})
 }
 
-// sealed adds to a configuration the hash of what it was before.
+// adoptedSeal ends the seal of what was there before.
+const adoptedSeal = ".adopted"
+
+// sealed adds to a configuration the hash of what it was before, and whether that says that it was there before: the mark alone could be taken.
 func sealed(config *unstructured.Unstructured) (hash, error) {
 	unstructured.RemoveNestedField(config.Object, "metadata", "annotations", mcowner.DesiredAnnotation)
 	content, err := json.Marshal(config.Object)
@@ -217,7 +212,16 @@ func sealed(config *unstructured.Unstructured) (hash, error) {
 	}
 	desired := hashOf(content)
 	annotations := config.GetAnnotations()
-	annotations[mcowner.DesiredAnnotation] = desired.String()
+	seal := desired.String()
+	if annotations[mcowner.AdoptedAnnotation] != "" {
+		seal += adoptedSeal
+	}
+	annotations[mcowner.DesiredAnnotation] = seal
 	config.SetAnnotations(annotations)
 	return desired, nil
+}
+
+// isSealedAs reports whether an object was last written as a configuration that is sealed.
+func isSealedAs(obj, config client.Object) bool {
+	return obj.GetAnnotations()[mcowner.DesiredAnnotation] == config.GetAnnotations()[mcowner.DesiredAnnotation]
 }

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/fleet-runtime/fleet-runtime/mcowner"
 )
 
 // hash is half of a SHA-256, which is enough to tell states of one object apart.
@@ -71,7 +69,7 @@ func contentOf(obj client.Object) (map[string]any, error) {
 // be applied after a restart. Where that is not certain, the answer is false: a list, or what selects something, has more than was written, or the API
 // server writes a quantity in another way. It may be a version then, which 1.1 and 1.10 are two of.
 func isAsApplied(obj client.Object, config *unstructured.Unstructured) bool {
-	if obj.GetAnnotations()[mcowner.DesiredAnnotation] != config.GetAnnotations()[mcowner.DesiredAnnotation] {
+	if !isSealedAs(obj, config) {
 		return false
 	}
 	live, err := contentOf(obj)

@@ -117,7 +117,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	}
 	now := fingerprint{existing.GetUID(), desired, live, existing.GetResourceVersion()}
 	isOwn := p.isOwn(w.kind, existing)
-	isWritten := isOwn && existing.GetAnnotations()[mcowner.DesiredAnnotation] == desired.String() // by what ran before
+	isWritten := isOwn && isSealedAs(existing, config) // by what ran before
 	drifted := known && before.desired == desired || !known && isWritten
 	switch {
 	case known && before.isSame(now):
@@ -133,7 +133,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	case w.Suspend:
 		return nil, Suspended, nil
 	}
-	if existing.GetAnnotations()[mcowner.DesiredAnnotation] != desired.String() && !p.isRolledOut(key, desired) && !p.isMarkedAnew(w.kind, plain, existing) {
+	if !isSealedAs(existing, config) && !p.isRolledOut(key, desired) && !p.isMarkedAnew(w.kind, plain, existing) {
 		if err := p.permit(); err != nil {
 			return existing, "", err
 		}
@@ -246,7 +246,7 @@ func (p *placement) recreate(ctx context.Context, w wanted, existing client.Obje
 	}
 	desired, unsealed := sealed(config)
 	key := p.keyOf(w.kind, existing)
-	isWritten := existing.GetAnnotations()[mcowner.DesiredAnnotation] == desired.String()
+	isWritten := isSealedAs(existing, config)
 	if unsealed == nil && (isWritten || p.isRolledOut(key, desired)) {
 		p.o.remember(key, fingerprint{desired: desired})
 	} else {
