@@ -19,6 +19,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	p.expect(ctx)
 	found, unknown := p.known(ctx, p.kindsToRead())
 	owned := p.controlled(found)
+	defer func() { done.Err = together(done.Err, p.hideFromGarbageCollector(ctx, owned, done)) }()
 	target := p.target(owned)
 	home := p.asked.home
 	desired, unclear := p.engine.cfg.desired(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, target)

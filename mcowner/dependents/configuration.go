@@ -104,14 +104,9 @@ func (p *placement) control(obj client.Object) error {
 		return err
 	}
 	if said, err := saidPolicy(p.asked.owner); err != nil || said == metav1.DeletePropagationOrphan {
-		obj.SetOwnerReferences(slices.DeleteFunc(obj.GetOwnerReferences(), p.isNativelyOwn))
+		obj.SetOwnerReferences(p.withoutOwn(obj.GetOwnerReferences()))
 	}
 	return nil
-}
-
-// isNativelyOwn reports whether a native reference is to the owner.
-func (p *placement) isNativelyOwn(native metav1.OwnerReference) bool {
-	return native.UID == p.asked.ref.UID
 }
 
 // withoutNulls removes the nulls that Go types without a value become.
@@ -152,16 +147,15 @@ func (p *placement) keepAdopted(k remote.Kind, config *unstructured.Unstructured
 	if !isKept(k) {
 		return config, nil
 	}
-	said := existing.GetAnnotations()
-	if said[mcowner.CreatedByAnnotation] != "" {
-		return p.adopted(config, true)
-	}
 	_, controlled := k.ControllerOf(existing, p.at.ID)
-	isSealed := strings.HasSuffix(said[mcowner.DesiredAnnotation], adoptedSeal) // somebody has taken the mark
-	if said[mcowner.AdoptedAnnotation] != "" || !controlled || isSealed {
+	switch {
+	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != "":
+		return p.adopted(config, true)
+	case remote.WasAdopted(existing) || !controlled:
 		return p.adopted(config, false)
+	default:
+		return config, nil
 	}
-	return config, nil
 }
 
 // isKept reports whether an object of a kind stays if it was there before.
@@ -175,7 +169,7 @@ func (p *placement) adopted(config *unstructured.Unstructured, created bool) (*u
 	annotations[mcowner.AdoptedAnnotation] = p.engine.cfg.fleet
 	if created {
 		kept.SetAnnotations(annotations)
-		kept.SetOwnerReferences(slices.DeleteFunc(kept.GetOwnerReferences(), p.isNativelyOwn))
+		kept.SetOwnerReferences(p.withoutOwn(kept.GetOwnerReferences()))
 		return kept, nil
 	}
 	annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
@@ -200,10 +194,7 @@ func (p *placement) isMarkedAnew(k remote.Kind, config *unstructured.Unstructure
 	})
 }
 
-// adoptedSeal ends the seal of what was there before.
-const adoptedSeal = ".adopted"
-
-// sealed adds to a configuration the hash of what it was before, and whether that says that it was there before: the mark alone could be taken.
+// sealed adds to a configuration the hash of what it was before, and whether it says that it was there before.
 func sealed(config *unstructured.Unstructured) (hash, error) {
 	unstructured.RemoveNestedField(config.Object, "metadata", "annotations", mcowner.DesiredAnnotation)
 	content, err := json.Marshal(config.Object)
@@ -214,7 +205,7 @@ func sealed(config *unstructured.Unstructured) (hash, error) {
 	annotations := config.GetAnnotations()
 	seal := desired.String()
 	if annotations[mcowner.AdoptedAnnotation] != "" {
-		seal += adoptedSeal
+		seal += remote.AdoptedSeal
 	}
 	annotations[mcowner.DesiredAnnotation] = seal
 	config.SetAnnotations(annotations)

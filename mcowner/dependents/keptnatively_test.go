@@ -2,6 +2,7 @@ package dependents_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +31,14 @@ func TestWhatIsToStayBesideItsOwnerIsNotKnownToTheGarbageCollector(t *testing.T)
 		return dependents.Policy{Keep: owner.Data["keep"] == "yes", Change: dependents.ChangePolicy(owner.Data["change"])}
 	}
 	withOverrides(r)
-	w.run(r)
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		if owner.Data["fails"] != "" {
+			return nil, errors.New("it is not known now")
+		}
+		return desired(ctx, owner, target)
+	}
+	p := w.run(r)
 	natives := func(name string) int { return len(w.mustGet(w.Local, copyOf(name)).OwnerReferences) }
 	orphan := func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = "Orphan" }
 	ways := map[string]func(*corev1.ConfigMap){
@@ -40,7 +48,16 @@ func TestWhatIsToStayBesideItsOwnerIsNotKnownToTheGarbageCollector(t *testing.T)
 			cm.Annotations["dependent."+dependents.DeletionPolicyAnnotation] = "Orphan"
 		},
 		"created-only": orphan,
-		"unclear":      func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = "orphan" },
+		"suspended": func(cm *corev1.ConfigMap) {
+			cm.Annotations[dependents.SuspendAnnotation] = "true"
+			orphan(cm)
+		},
+		"not-known": func(cm *corev1.ConfigMap) {
+			cm.Data["fails"] = "yes"
+			orphan(cm)
+		},
+		"by-hand": orphan,
+		"unclear": func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = "orphan" },
 	}
 	before := map[string]*corev1.ConfigMap{}
 	for name := range ways {
@@ -55,8 +72,19 @@ func TestWhatIsToStayBesideItsOwnerIsNotKnownToTheGarbageCollector(t *testing.T)
 		}
 	}
 	for name, say := range ways {
+		if name == "by-hand" {
+			name = copyOf(name)
+		}
 		w.change(w.Local, name, say)
+	}
+	for name := range ways {
 		eventually(t, name+": it has no native owner any more", func() bool { return natives(name) == 0 })
+	}
+	eventually(t, "all rests", p.isAtRest)
+	for name := range ways {
+		if w.has(w.Local, name, dependents.EventContended, "") {
+			t.Errorf("%s: the native owner is put back time and again", name)
+		}
 	}
 	w.change(w.Local, "unclear", func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.DeletionPolicyAnnotation) })
 	eventually(t, "what is not to stay any more has its native owner again", func() bool { return natives("unclear") == 1 })

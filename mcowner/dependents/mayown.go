@@ -100,7 +100,7 @@ func (p *placement) isOwnAlone(k remote.Kind, existing client.Object) bool {
 	rest := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	mcowner.RemoveReference(p.asked.ref, rest)
 	others, err := k.References(rest, p.at.ID)
-	return err == nil && len(others)+len(rest.GetOwnerReferences()) == 0 && p.isOwn(k, existing) && existing.GetAnnotations()[mcowner.AdoptedAnnotation] == ""
+	return err == nil && len(others)+len(rest.GetOwnerReferences()) == 0 && p.isOwn(k, existing) && !remote.WasAdopted(existing)
 }
 
 // mayTake returns nil for an object that may be taken from another owner, and otherwise whose it is.
@@ -154,9 +154,7 @@ func (p *placement) takeOver(ctx context.Context, w wanted, existing client.Obje
 	}
 	taken := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	mcowner.RemoveReference(from, taken)
-	ctx, cancel := p.engine.access.Bound(ctx)
-	defer cancel()
-	if err := p.writer.Patch(ctx, taken, client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := p.patch(ctx, existing, taken); err != nil {
 		return nil, fmt.Errorf("taking %s of %s over from %s: %w", w.kind.Describe(existing), p.at, from, err)
 	}
 	return taken, nil

@@ -151,10 +151,7 @@ func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client
 			return existing, "", err
 		}
 	}
-	ctx, cancel := p.engine.access.Bound(ctx)
-	defer cancel()
-	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-	if err := p.writer.Patch(ctx, joined, patch, client.FieldOwner(p.engine.cfg.name)); err != nil {
+	if err := p.patch(ctx, existing, joined); err != nil {
 		return nil, "", fmt.Errorf("sharing %s of %s: %w", what, p.at, unlessFull(err))
 	}
 	if !hasJoined {

@@ -109,6 +109,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 	if err != nil {
 		return nil, "", err
 	}
+	p.disinherit(config, existing)
 	key := p.keyOf(w.kind, existing)
 	before, known := p.o.was(key)
 	live, err := liveHash(existing)
@@ -199,7 +200,7 @@ func (p *placement) relabel(ctx context.Context, w wanted, existing client.Objec
 	}
 	labelled.SetAnnotations(annotations)
 	if !slices.ContainsFunc(config.GetOwnerReferences(), p.isNativelyOwn) {
-		labelled.SetOwnerReferences(slices.DeleteFunc(labelled.GetOwnerReferences(), p.isNativelyOwn))
+		labelled.SetOwnerReferences(p.withoutOwn(labelled.GetOwnerReferences()))
 	}
 	key, what := p.keyOf(w.kind, existing), w.kind.Describe(existing)
 	switch {
@@ -212,10 +213,7 @@ func (p *placement) relabel(ctx context.Context, w wanted, existing client.Objec
 	if err := p.holdOff(key, what); err != nil {
 		return existing, "", err
 	}
-	ctx, cancel := p.engine.access.Bound(ctx)
-	defer cancel()
-	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-	if err := p.writer.Patch(ctx, labelled, patch, client.FieldOwner(p.engine.cfg.name)); err != nil {
+	if err := p.patch(ctx, existing, labelled); err != nil {
 		return existing, "", fmt.Errorf("putting back the labels of %s in %s: %w", what, p.at, err)
 	}
 	p.o.did(EventUpdated, p.at.Name(), what)

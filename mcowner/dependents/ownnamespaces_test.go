@@ -142,7 +142,11 @@ func TestANamespaceThatAnOwnerAdoptedAndThatLostItsMarkStays(t *testing.T) {
 				p.stop()
 			}
 			before := w.namespace(one, ns)
-			take := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mcowner.CreatedByAnnotation+`":null}}}`))
+			marks := `"` + mcowner.CreatedByAnnotation + `":null`
+			if !tc.runs {
+				marks += `,"` + mcowner.AdoptedAnnotation + `":null`
+			}
+			take := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{`+marks+`}}}`))
 			if err := one.Client().Patch(t.Context(), before.DeepCopy(), take); err != nil {
 				t.Fatal(err)
 			}

@@ -30,13 +30,22 @@ func isCreated(k Kind, obj client.Object) bool {
 	return isNamespace(k) && obj.GetAnnotations()[mcowner.CreatedByAnnotation] != ""
 }
 
+// AdoptedSeal ends what mcowner.DesiredAnnotation says of what was there before it became an owner's: the mark alone could be taken.
+const AdoptedSeal = ".adopted"
+
+// WasAdopted reports whether an object was there before it became an owner's.
+func WasAdopted(obj client.Object) bool {
+	said := obj.GetAnnotations()
+	return said[mcowner.AdoptedAnnotation] != "" || strings.HasSuffix(said[mcowner.DesiredAnnotation], AdoptedSeal)
+}
+
 // isUnmarked reports whether an object does not say any more what is to become of it: it was there before its owners, or is a namespace that
 // they share. It may be somebody's by now. With a controller among the owners that has made it, a namespace is a dependent like any other.
 func isUnmarked(k Kind, obj client.Object, owners []mcowner.Reference) bool {
 	switch {
 	case isCreated(k, obj):
 		return false
-	case obj.GetAnnotations()[mcowner.AdoptedAnnotation] != "":
+	case WasAdopted(obj):
 		return true
 	default:
 		return isNamespace(k) && !slices.ContainsFunc(owners, func(r mcowner.Reference) bool { return r.Controller })

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -21,13 +22,16 @@ func TestANamespaceWithoutItsMarkGoesWithItsControllerAlone(t *testing.T) {
 	controller.Name, controller.UID, controller.Controller = "controller", "2", true
 	for name, tc := range map[string]struct {
 		owners  []mcowner.Reference
-		adopted bool
+		says    map[string]string
 		deleted bool
 	}{
 		"OneThatSharesIt": {owners: []mcowner.Reference{sharing}},
 		"ItsController":   {owners: []mcowner.Reference{controller}, deleted: true},
-		"OneThatAdopted":  {owners: []mcowner.Reference{controller}, adopted: true},
-		"BothAtOnce":      {owners: []mcowner.Reference{sharing, controller}, deleted: true},
+		"OneThatAdopted":  {owners: []mcowner.Reference{controller}, says: map[string]string{mcowner.AdoptedAnnotation: "fleet"}},
+		"OneThatAdopted, whose marks were taken": {
+			owners: []mcowner.Reference{controller}, says: map[string]string{mcowner.DesiredAnnotation: "0123" + AdoptedSeal},
+		},
+		"BothAtOnce": {owners: []mcowner.Reference{sharing, controller}, deleted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,9 +45,7 @@ func TestANamespaceWithoutItsMarkGoesWithItsControllerAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if tc.adopted {
-				ns.Annotations[mcowner.AdoptedAnnotation] = "fleet"
-			}
+			maps.Copy(ns.Annotations, tc.says)
 			k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
 			w := &written{}
 			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, w, Session{ID: in}, k, ns, tc.owners, metav1.DeletePropagationBackground)

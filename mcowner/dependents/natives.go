@@ -1,0 +1,85 @@
+package dependents
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
+)
+
+// isNativelyOwn reports whether a native reference is to the owner.
+func (p *placement) isNativelyOwn(native metav1.OwnerReference) bool {
+	return native.UID == p.asked.ref.UID
+}
+
+// withoutOwn returns native references but for those to the owner. None is nil: an empty list would be a field that is desired.
+func (p *placement) withoutOwn(natives []metav1.OwnerReference) []metav1.OwnerReference {
+	others := slices.DeleteFunc(slices.Clone(natives), p.isNativelyOwn)
+	if len(others) == 0 {
+		return nil
+	}
+	return others
+}
+
+// disinherit takes the native reference from a configuration if the object itself says that it is to stay, and what is desired does not say.
+func (p *placement) disinherit(config, existing client.Object) {
+	said := existing.GetAnnotations()[DeletionPolicyAnnotation]
+	if said == string(metav1.DeletePropagationOrphan) && config.GetAnnotations()[DeletionPolicyAnnotation] == "" {
+		config.SetOwnerReferences(p.withoutOwn(config.GetOwnerReferences()))
+	}
+}
+
+// hideFromGarbageCollector takes the native reference from dependents that are to stay, whatever kept them from being written: Kubernetes' garbage
+// collector would delete them before the owner is looked at.
+func (p *placement) hideFromGarbageCollector(ctx context.Context, owned []dependent, done *report) error {
+	var errs []error
+	for _, d := range owned {
+		i := slices.IndexFunc(done.Objects, func(r ObjectResult) bool { return r.UID == d.obj.GetUID() })
+		switch {
+		case i < 0:
+		case done.Objects[i].State == Deleting:
+			continue
+		case done.Objects[i].Object != nil:
+			d.obj = done.Objects[i].Object
+		}
+		if slices.ContainsFunc(d.obj.GetOwnerReferences(), p.isNativelyOwn) && p.isToStay(d.obj) {
+			errs = append(errs, p.hide(ctx, d))
+		}
+	}
+	return together(errs...)
+}
+
+// isToStay reports whether a dependent is to stay when its owner goes, or that is not clear.
+func (p *placement) isToStay(obj client.Object) bool {
+	said, unclear := saidPolicy(p.asked.owner)
+	own := obj.GetAnnotations()[DeletionPolicyAnnotation]
+	return unclear != nil || said == metav1.DeletePropagationOrphan || own == string(metav1.DeletePropagationOrphan) || p.asked.policy.Keep && own == ""
+}
+
+func (p *placement) hide(ctx context.Context, d dependent) error {
+	key, what := p.keyOf(d.Kind, d.obj), d.Describe(d.obj)
+	if err := p.holdOff(key, what); err != nil {
+		return err
+	}
+	hidden := d.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	hidden.SetOwnerReferences(p.withoutOwn(hidden.GetOwnerReferences()))
+	if err := notfound.Ignore(p.patch(ctx, d.obj, hidden), d.obj.GetName()); err != nil {
+		return fmt.Errorf("taking the native reference of %s in %s: %w", what, p.at, err)
+	}
+	p.o.did(EventUpdated, p.at.Name(), what)
+	p.o.corrected(key, time.Now())
+	return nil
+}
+
+// patch changes an object from what it was read as. If it was changed since, the error is a conflict.
+func (p *placement) patch(ctx context.Context, before, after client.Object) error {
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return p.writer.Patch(ctx, after, patch, client.FieldOwner(p.engine.cfg.name))
+}
