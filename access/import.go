@@ -104,11 +104,12 @@ func ofCluster(err error) error {
 	return own
 }
 
-// importNotReady sets the condition, and returns when to try again: the later, the longer it has not worked.
+// importNotReady sets the condition, and returns when to try again: the later, the longer it has not worked. What was wrong for a minute is seen
+// to be right within five seconds.
 func importNotReady(i *v1alpha1.ServiceAccountImport, err error) time.Duration {
 	setCondition(&i.Status.Conditions, i.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, err)
 	since := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReady).LastTransitionTime
-	return wait.Jitter(min(max(time.Since(since.Time)/4, time.Second), importLatest), renewJitter)
+	return wait.Jitter(min(max(time.Since(since.Time)/16, time.Second), importLatest), renewJitter)
 }
 
 // renew makes a token if the one in the Secret does not serve any more, and writes the Secret at once, whole. Until then, the

@@ -209,6 +209,7 @@ func TestAnImportGivesAnAccountOfAnotherCluster(t *testing.T) {
 	accesstest.Create(t, w.hub, w.newImport(name, a.Name, lister))
 
 	t.Run("7.2 the Secret, its keys and what they allow", func(t *testing.T) {
+		stage.Soon(t, "there is the Secret", func() bool { return w.secretNamed(t, name) != nil })
 		i := w.waitForImport(t, name, v1alpha1.ReasonAsExpected)
 		secret := w.secretNamed(t, name)
 		wantWhole(t, secret, a)
@@ -255,6 +256,7 @@ func TestAnImportGivesAnAccountOfAnotherCluster(t *testing.T) {
 			t.Error("there is a Secret without a token")
 		}
 		accesstest.Create(t, member, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "comes-later"}})
+		stage.Soon(t, "there is the Secret", func() bool { return w.secretNamed(t, "early") != nil })
 		w.waitForImport(t, "early", v1alpha1.ReasonAsExpected)
 	})
 }

@@ -18,7 +18,7 @@ import (
 // visited or not.
 func TestOwnersOfOneClusterDelayThoseOfAnotherByOneTurn(t *testing.T) {
 	t.Parallel()
-	for name, task := range map[string]task{"Placed": place, "Visited": visit} {
+	for name, task := range map[string]task{"Placed": place, "Visited": visit, "Accounts": account} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := mcqueue.New("", workQueue())
@@ -51,11 +51,11 @@ func workOf(origin string, n int, in mcreconcile.ClusterName, task task) work {
 	return work{owner: owner, in: in, task: task}
 }
 
-// TestMembersThatHangHoldUpNoOther, whether what is done there is work of the members or visits: any number of owners have something
-// to do in one, or in as many that all spare goroutines wait for them.
+// TestMembersThatHangHoldUpNoOther, whether what is done there is work of the members, visits or the accounts of owners that are there: any
+// number of owners have something to do in one, or in as many that all spare goroutines wait for them.
 func TestMembersThatHangHoldUpNoOther(t *testing.T) {
 	t.Parallel()
-	for name, task := range map[string]task{"Placed": place, "Visited": visit} {
+	for name, task := range map[string]task{"Placed": place, "Visited": visit, "Accounts": account} {
 		for _, members := range []int{1, 300} {
 			t.Run(fmt.Sprintf("%s/%d", name, members), func(t *testing.T) {
 				t.Parallel()
@@ -90,15 +90,22 @@ func hangIn(t *testing.T, members int, task task) {
 			}
 		}()
 	}
+	add := func(n int, in string) {
+		var origin string
+		if task == account {
+			origin = in
+		}
+		q.Add(workOf(origin, n, mcreconcile.ClusterName(in), task))
+	}
 	for n := range 600 {
-		q.Add(workOf("", n, mcreconcile.ClusterName(fmt.Sprint("hangs-", n%members)), task))
+		add(n, fmt.Sprint("hangs-", n%members))
 	}
 	<-time.After(timeout / 2)
 	if n := hanging.Load(); int(n) > members*defaultWorkers/2 {
 		t.Errorf("%d goroutines wait for %d members", n, members)
 	}
 	began := time.Now()
-	q.Add(workOf("", 0, "healthy", task))
+	add(0, "healthy")
 	<-done
 	if waited := time.Since(began); waited > 0 {
 		t.Errorf("the work in a healthy member has waited for %s", waited)
