@@ -226,6 +226,48 @@ func TestSweepsThatEndSoonSeeAllInTheEnd(t *testing.T) {
 	}
 }
 
+// TestSweepsThatEndSoonBeginAnewBesideObjectsThatCome without end, as fast as these sweeps go on.
+func TestSweepsThatEndSoonBeginAnewBesideObjectsThatCome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kinds := []client.Object{&corev1.ConfigMap{}}
+		s, err := New(Options{
+			Manager: &local{}, Fleet: "payments", Owners: kinds, Kinds: kinds, Pace: Pace{Interval: 10 * time.Millisecond, QPS: 1000, DryRun: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.visit = s.access.Visit
+		looks := 0
+		s.log = funcr.New(func(_, args string) {
+			if strings.Contains(args, "/a-00") {
+				looks++
+			}
+		}, funcr.Options{})
+		by, there := s.byLists(), []client.Object{dependent(t, mcreconcile.LocalCluster, "a-00", "owner", 1, "here")}
+		by.places.wanted.Store(true)
+		by.each = func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
+			for range 60 {
+				obj := dependent(t, mcreconcile.LocalCluster, fmt.Sprintf("z-%04d", len(there)), "owner", 1, "here")
+				obj.SetCreationTimestamp(metav1.Now())
+				there = append(there, obj)
+			}
+			for _, obj := range there {
+				if err := do(obj); err != nil {
+					return false, err
+				}
+			}
+			return true, nil
+		}
+		for range 30 {
+			s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), by)
+		}
+		if looks < 2 {
+			t.Errorf("the first of %d objects was looked at %d times", len(there), looks)
+		}
+	})
+}
+
 // TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce, also where another namespace forbids it, and what all of them have seen is counted.
 func TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,15 +159,16 @@ func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kin
 	last := found.begun[k.GroupVersionKind]
 	delete(found.begun, k.GroupVersionKind) // however this list ends
 	found.hanging, found.tally = 0, last.tally
+	since := cmp.Or(last.since, time.Now())
 	if found.strange == nil {
 		found.strange = map[mcreconcile.ClusterName]int{}
 	}
 	did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
 		switch at := place(obj.GetNamespace(), obj.GetName()); {
-		case at < last.at:
+		case last.leavesOut(at, obj):
 			return ctx.Err()
 		case found.isOver():
-			found.goOn(k.GroupVersionKind, at)
+			found.goOn(k.GroupVersionKind, at, since)
 			return errLong
 		}
 		s.look(ctx, at, k, obj, found)

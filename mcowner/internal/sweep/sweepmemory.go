@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -86,21 +87,28 @@ func (p *pass) noteHung(kind schema.GroupVersionKind, dependent types.UID) {
 // place is where an object is in a list of its kind: API servers list by it.
 func place(namespace, name string) string { return namespace + "/" + name }
 
-// begun is where the next list is looked at, and what was seen before that.
+// begun is where the next list is looked at, when the first one began, and what was seen since then.
 type begun struct {
-	at string
+	at    string
+	since time.Time
 	tally
 }
 
+// leavesOut reports whether an object was looked at by a list before this one, or has come since the first of them: where objects come all
+// the while, lists would go on without end, and none would begin anew.
+func (b begun) leavesOut(at string, obj client.Object) bool {
+	return at < b.at || b.at != "" && obj.GetCreationTimestamp().After(b.since)
+}
+
 // goOn has the next list of a kind looked at from a dependent on.
-func (f *findings) goOn(kind schema.GroupVersionKind, at string) {
+func (f *findings) goOn(kind schema.GroupVersionKind, at string, since time.Time) {
 	if f.cached {
 		return
 	}
 	if f.begun == nil {
 		f.begun = map[schema.GroupVersionKind]begun{}
 	}
-	f.begun[kind] = begun{at, f.tally}
+	f.begun[kind] = begun{at, since, f.tally}
 }
 
 // inTurn returns kinds in the order in which they are looked at.
