@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,7 @@ func ownerKeyOf(owner mcowner.Reference) ownerKey { return ownerKey{owner.Key(),
 
 // look removes a dependent if it is proved to be orphaned.
 func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, found *findings) {
+	defer found.looked(time.Now())
 	if found.isLeftOut(k.GroupVersionKind, obj.GetUID()) || !obj.GetDeletionTimestamp().IsZero() {
 		return
 	}
@@ -129,11 +131,11 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 		return is, err
 	}
 	found.asked++
-	if err := s.wait(ctx, &found.turn); err != nil {
+	if err := s.limit.Wait(ctx); err != nil {
 		return is, err
 	}
 	if is, err = s.proof.orphaned(ctx, owner, in); err == nil && is.stray && is.why != "" && s.Unwanted != nil && s.access.IsOthers(owner.Cluster) {
-		is, err = s.ofOthers(ctx, is, owner, in, &found.turn)
+		is, err = s.ofOthers(ctx, is, owner, in)
 	}
 	if err != nil {
 		found.noteUnsure(owner, err)
@@ -149,8 +151,8 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 
 // ofOthers returns what was found out about a dependent of another replica's owner whose record does not have it: the owner has it all the same if
 // it is to have dependents there.
-func (s *Sweeper) ofOthers(ctx context.Context, is finding, owner mcowner.Reference, in mcreconcile.ClusterName, of *turn) (finding, error) {
-	if err := s.wait(ctx, of); err != nil {
+func (s *Sweeper) ofOthers(ctx context.Context, is finding, owner mcowner.Reference, in mcreconcile.ClusterName) (finding, error) {
+	if err := s.limit.Wait(ctx); err != nil {
 		return finding{}, err
 	}
 	unwanted, keep, err := s.Unwanted(ctx, owner, in)
@@ -221,7 +223,7 @@ func (s *Sweeper) isPlaced(obj client.Object, owner mcowner.Reference, in mcreco
 // remove removes what was proved to be orphaned, or lets it stay if an owner's deletion asked for that.
 func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, gone []mcowner.Reference, found *findings, log logr.Logger) error {
 	policy := metav1.DeletePropagationBackground
-	keep, err := s.isToStay(ctx, gone, &found.turn)
+	keep, err := s.isToStay(ctx, gone)
 	if err != nil {
 		return fmt.Errorf("finding out whether %s is to stay: %w", k.Describe(obj), err)
 	}
@@ -233,7 +235,7 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 		s.metrics.removed(at.Name(), wouldRemove)
 		return nil
 	}
-	if err := s.wait(ctx, &found.turn); err != nil {
+	if err := s.limit.Wait(ctx); err != nil {
 		return err
 	}
 	if err := s.access.WhyHeld(at.Name()); err != nil {
@@ -243,8 +245,7 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	if err != nil {
 		return err
 	}
-	pace := func(ctx context.Context) error { return s.waitInPlace(ctx, &found.turn) }
-	deleted, err := remote.TakeAway(ctx, s.access, pace, writer, at, k, obj, gone, policy)
+	deleted, err := remote.TakeAway(ctx, s.access, s.limit.Wait, writer, at, k, obj, gone, policy)
 	if err != nil {
 		return err
 	}
@@ -259,13 +260,13 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 
 // isToStay reports whether the deletion of an owner asked for its dependents to stay. Of several owners, each but the first waits for the
 // limit: strangers name as many as they like.
-func (s *Sweeper) isToStay(ctx context.Context, gone []mcowner.Reference, of *turn) (bool, error) {
+func (s *Sweeper) isToStay(ctx context.Context, gone []mcowner.Reference) (bool, error) {
 	if s.Keep == nil {
 		return false, nil
 	}
 	for i, owner := range gone {
 		if i > 0 {
-			if err := s.wait(ctx, of); err != nil {
+			if err := s.limit.Wait(ctx); err != nil {
 				return false, err
 			}
 		}

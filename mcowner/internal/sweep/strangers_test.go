@@ -31,7 +31,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// refusing is an ownerless cluster in which some owners may not be read.
+// refusing is an ownerless cluster in which some owners may not be read, and others are answered for slowly.
 type refusing struct {
 	ownerless
 
@@ -41,11 +41,14 @@ type refusing struct {
 // GetAPIReader implements cluster.Cluster.
 func (r *refusing) GetAPIReader() client.Reader { return r }
 
-// Get refuses the owners of strangers.
+// Get refuses the owners of strangers. Of slow ones it says late, and in time, that they are not there.
 func (r *refusing) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if strings.HasPrefix(key.Name, "stranger") {
 		r.refused.Add(1)
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, key.Name, nil)
+	}
+	if strings.HasPrefix(key.Name, "slow") {
+		<-time.After(remote.DefaultTimeout - time.Second)
 	}
 	return r.ownerless.Get(ctx, key, obj, opts...)
 }
@@ -76,7 +79,7 @@ func dependentAt(t *testing.T, at mcowner.Location, owner string, owners int, ho
 }
 
 // TestMadeUpReferencesHoldUpNoOtherMember, nor for long what is orphaned beside them: a look asks for few owners of an object, and a sweep
-// that has waited long lets others have its place. Nothing of theirs goes away in a dry run, which is the worst that they can do.
+// that has taken long lets others have its place. Nothing of theirs goes away in a dry run, which is the worst that they can do.
 func TestMadeUpReferencesHoldUpNoOtherMember(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -93,6 +96,7 @@ func TestMadeUpReferencesHoldUpNoOtherMember(t *testing.T) {
 		"few, each gone":           {objects: 3, owners: 200, home: "here", owner: "owner", beside: 2 * time.Minute},
 		"hundreds, each gone":      {objects: 200, owners: 5, home: "here", owner: "owner", beside: 20 * time.Minute},
 		"hundreds, each forbidden": {objects: 200, owners: 5, home: "here", owner: "stranger", beside: 20 * time.Minute},
+		"hundreds, each slow":      {objects: 200, owners: 5, home: "here", owner: "slow", beside: 3 * time.Hour},
 		"as many as can begin":     {objects: 20, owners: 2, home: "here", owner: "stranger", beside: 3 * time.Hour, attacked: 2 * mostOpen, apart: 20 * time.Minute, slow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -421,6 +425,26 @@ func sweepOf(t *testing.T, s *Sweeper, dependents []client.Object) {
 		return true, nil
 	}
 	s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), way{each: each, pass: func(c *sweepMemory) *pass { return &c.listed }, places: newPlaces()})
+}
+
+// TestNoOtherSweepHasItsTurnBetweenAProofAndARemoval: what was proved may not be so any more after minutes.
+func TestNoOtherSweepHasItsTurnBetweenAProofAndARemoval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := knownSweeper(&ownerless{})
+		s.DryRun, s.Interval = true, time.Nanosecond
+		found := findings{pass: &pass{}, turn: turn{places: newPlaces(), took: time.Hour, unsure: map[ownerHash]error{}}, alive: map[ownerKey]struct{}{}}
+		kept := 0
+		s.Keep = func(context.Context, mcowner.Reference) (bool, error) {
+			kept++
+			return false, nil
+		}
+		at := remote.Session{Cluster: s.access.Manager}
+		s.look(t.Context(), at, s.kinds[0], dependent(t, mcreconcile.LocalCluster, "a", "owner", 2, "here"), &found)
+		if kept != 2 || found.gave {
+			t.Errorf("%d owners are gone, want 2; others have had their turn meanwhile: %t", kept, found.gave)
+		}
+	})
 }
 
 // TestAnOwnerThatMayNotBeReadIsAskedForOnce in a sweep, whatever has it.

@@ -171,6 +171,9 @@ func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kin
 			found.goOn(k.GroupVersionKind, at, since)
 			return errLong
 		}
+		if err := s.giveWay(ctx, &found.turn); err != nil {
+			return err
+		}
 		s.look(ctx, at, k, obj, found)
 		if found.hanging >= mostHung {
 			return errHung

@@ -16,7 +16,7 @@ import (
 )
 
 // Whoever may write an object writes references to as many owners as it has room for, and each takes a request by which nothing is proved.
-// So a look at a dependent asks for a few of its owners, and a sweep that waits long for the limit lets others have its place now and then.
+// So a look at a dependent asks for a few of its owners, and a sweep that takes long lets others have its place between two looks.
 
 const (
 	// mostAsked is how many owners of a dependent a look asks for. With the next look it is the turn of others.
@@ -41,7 +41,7 @@ type turn struct {
 	places *places
 	placed bool                // it has one
 	gave   bool                // it has let others have that
-	waited time.Duration       // for the limit, since it has the place
+	took   time.Duration       // for looks at dependents, since it has the place
 	asked  int                 // how many owners were asked for, of the dependent that is looked at
 	unsure map[ownerHash]error // owners, whatever has them, of which it could not be told whether they are gone: some
 }
@@ -79,7 +79,7 @@ func (t *turn) noteUnsure(owner mcowner.Reference, why error) {
 func (t *turn) begin(ctx context.Context) error {
 	select {
 	case t.places.free <- struct{}{}:
-		t.placed, t.waited = true, 0
+		t.placed, t.took = true, 0
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -97,24 +97,17 @@ func (t *turn) end() {
 // isOver reports whether the sweep ends here, for others to begin.
 func (t *turn) isOver() bool { return t.gave && t.places.wanted.Load() }
 
-// wait waits until the limit allows a request for a single dependent. After as long as a round takes, other sweeps have their turn before.
-func (s *Sweeper) wait(ctx context.Context, of *turn) error {
-	if of.waited >= s.Interval {
-		of.end()
-		of.gave = true
-		if err := of.begin(ctx); err != nil {
-			return err
-		}
-	}
-	return s.waitInPlace(ctx, of)
-}
+// looked counts a look at a dependent that began then: it has waited for the limit, and for answers that may be slow.
+func (t *turn) looked(began time.Time) { t.took += time.Since(began) }
 
-// waitInPlace is wait between requests that belong together: other sweeps have their turn after the last of them.
-func (s *Sweeper) waitInPlace(ctx context.Context, of *turn) error {
-	began := time.Now()
-	err := s.limit.Wait(ctx)
-	of.waited += time.Since(began)
-	return err
+// giveWay lets other sweeps have their turn if looks have taken as long as a round.
+func (s *Sweeper) giveWay(ctx context.Context, of *turn) error {
+	if of.took < s.Interval {
+		return nil
+	}
+	of.end()
+	of.gave = true
+	return of.begin(ctx)
 }
 
 // inTurn returns the owners of a dependent as a look asks for them. Of many, it may be the turn of any.
