@@ -79,8 +79,8 @@ type Sweep struct {
 	Listing time.Duration
 	// PageSize is how many dependents are listed at once. Default: 500.
 	PageSize int64
-	// QPS bounds the requests of sweeps, in each second and over all members. What proves that an owner is gone, and removals, go
-	// before lists. Default: 20, which is enough for 10 kinds in 1000 members every ten minutes.
+	// QPS bounds the requests of sweeps, in each second and over all members, but for those after the identity of a cluster. What proves
+	// that an owner is gone, and removals, go before lists. Default: 20, which is enough for 10 kinds in 1000 members every ten minutes.
 	QPS float32
 	// Timeout bounds each request. A list of a kind in a cluster that got no answer in time ends the sweep of the cluster, and so
 	// do three removals of a kind, also if they got an internal error such as for a webhook that gives none. The next sweep begins

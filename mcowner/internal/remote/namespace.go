@@ -58,6 +58,11 @@ var errOfOthers = errors.New("there is something of others")
 // emptiness reports whether a namespace has nothing in it, but for what Kubernetes itself puts there. It lists every kind that is
 // namespaced. What cannot be listed proves nothing, and the answer is false. The error wraps ErrEmptying if the rest is about to go.
 func emptiness(ctx context.Context, a *Access, pace func(context.Context) error, at Session, namespace string) (empty bool, err error) {
+	if pace != nil {
+		if err := pace(ctx); err != nil {
+			return false, err
+		}
+	}
 	kinds, err := namespacedKinds(ctx, a, at)
 	if discovery.IsGroupDiscoveryFailedError(err) {
 		return false, nil

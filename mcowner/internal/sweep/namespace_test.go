@@ -30,9 +30,9 @@ type hanging struct {
 	ownerless
 	client.Client
 
-	kinds          int
-	empty          atomic.Bool
-	lists, deleted atomic.Int32
+	kinds                int
+	empty                atomic.Bool
+	gets, lists, deleted atomic.Int32 // gets but for those of its identity
 }
 
 // GetFleet implements mcmanager.Manager.
@@ -73,6 +73,9 @@ func (h *hanging) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Get implements client.Reader.
 func (h *hanging) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if key.Name != metav1.NamespaceSystem {
+		h.gets.Add(1)
+	}
 	return h.ownerless.Get(ctx, key, obj, opts...)
 }
 

@@ -157,7 +157,7 @@ func (s *Sweeper) Start(ctx context.Context) error {
 // WhyGone returns why an owner of a dependent in the named cluster is proved to be its owner no more, and nothing if it is not. The
 // error says why that cannot be told.
 func (s *Sweeper) WhyGone(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (string, error) {
-	is, err := s.proof.orphaned(ctx, owner, in)
+	is, err := s.proof.orphaned(ctx, owner, in, nil)
 	return is.why, err
 }
 

@@ -134,7 +134,8 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if err := s.limit.Wait(ctx); err != nil {
 		return is, err
 	}
-	if is, err = s.proof.orphaned(ctx, owner, in); err == nil && is.stray && is.why != "" && s.Unwanted != nil && s.access.IsOthers(owner.Cluster) {
+	is, err = s.proof.orphaned(ctx, owner, in, s.limit.Wait)
+	if err == nil && is.stray && is.why != "" && s.Unwanted != nil && s.access.IsOthers(owner.Cluster) {
 		is, err = s.ofOthers(ctx, is, owner, in)
 	}
 	if err != nil {
@@ -258,17 +259,14 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	return nil
 }
 
-// isToStay reports whether the deletion of an owner asked for its dependents to stay. Of several owners, each but the first waits for the
-// limit: strangers name as many as they like.
+// isToStay reports whether the deletion of an owner asked for its dependents to stay.
 func (s *Sweeper) isToStay(ctx context.Context, gone []mcowner.Reference) (bool, error) {
 	if s.Keep == nil {
 		return false, nil
 	}
-	for i, owner := range gone {
-		if i > 0 {
-			if err := s.limit.Wait(ctx); err != nil {
-				return false, err
-			}
+	for _, owner := range gone {
+		if err := s.limit.Wait(ctx); err != nil {
+			return false, err
 		}
 		if keep, err := s.Keep(ctx, owner); keep || err != nil {
 			return keep, err

@@ -40,8 +40,10 @@ type finding struct {
 var errUnproven = errors.New("it cannot be told whether the owner is gone")
 
 // orphaned returns why a dependent in the named cluster no longer belongs to the owner, or nothing if it does. It asks the
-// API server of the owner's cluster. The error says why that cannot be told.
-func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (found finding, err error) {
+// API server of the owner's cluster. Each page of the owner's slices waits for pace, if that is not nil. The error says why that cannot be told.
+func (p *proof) orphaned(
+	ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, pace func(context.Context) error,
+) (found finding, err error) {
 	if err := p.mayAsk(owner); err != nil {
 		return found, err
 	}
@@ -72,7 +74,7 @@ func (p *proof) orphaned(ctx context.Context, owner mcowner.Reference, in mcreco
 		case obj.UID != owner.UID:
 			found.why = "its owner is gone, and another one has the name"
 		default:
-			stray, err := p.isStray(ctx, home, obj, owner, in)
+			stray, err := isStray(outside, &pages{home.Cluster.GetAPIReader(), pace, p.access.Timeout}, obj, owner, in)
 			switch {
 			case err != nil:
 				return err
@@ -195,18 +197,42 @@ func notedBy(owner client.Object, ref mcowner.Reference) (record.Record, bool) {
 
 // isStray reports whether an owner that exists has noted that it has no dependents in the named cluster. Its slices are read if
 // its metadata leaves that open.
-func (p *proof) isStray(
-	ctx context.Context, home remote.Session, owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName,
-) (bool, error) {
+func isStray(ctx context.Context, from client.Reader, owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName) (bool, error) {
 	noted, ok := notedBy(owner, ref)
 	if ok && noted.IsOpen(in) {
-		book, _, err := record.Load(ctx, home.Cluster.GetAPIReader(), ref, *noted.Slices)
+		book, _, err := record.Load(ctx, from, ref, *noted.Slices)
 		if err != nil {
 			return false, err
 		}
 		noted = noted.With(book)
 	}
 	return ok && noted.Excludes(in), nil
+}
+
+// pages reads lists page by page. Each page waits for pace, if that is not nil, and has what is left of the time in which all are answered.
+type pages struct {
+	client.Reader
+
+	pace func(context.Context) error
+	left time.Duration
+}
+
+// leastOfPage is how much of that time a page takes at least: an API server may say without end that there are more.
+const leastOfPage = remote.DefaultTimeout / 200
+
+// List implements client.Reader.
+func (p *pages) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if p.pace != nil {
+		if err := p.pace(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.left)
+	defer cancel()
+	began := time.Now()
+	err := p.Reader.List(ctx, list, opts...)
+	p.left -= max(time.Since(began), leastOfPage)
+	return err
 }
 
 // wasGivenUp reports whether an owner may have dependents in clusters that it has not noted any more: its controller alone can

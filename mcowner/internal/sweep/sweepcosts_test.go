@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,6 +123,88 @@ func TestWhetherADependentIsToStayIsAskedWithinTheLimit(t *testing.T) {
 			if took := time.Since(before); !keep && (asked != 101 || took < 4*time.Second) || keep && asked != 1 {
 				t.Errorf("where the answer is %t, it was asked %d times within %s", keep, asked, took)
 			}
+		})
+	}
+}
+
+// TestEachRequestOfASweepIsWithinTheLimit: for an owner, for whether its dependent is to stay, and for the removal.
+func TestEachRequestOfASweepIsWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mgr := &hanging{}
+		s := mgr.sweeper()
+		s.kinds = s.proof.owners
+		var kept atomic.Int32
+		s.Keep = func(context.Context, mcowner.Reference) (bool, error) {
+			kept.Add(1)
+			return false, nil
+		}
+		var all []client.Object
+		for n := range 100 {
+			all = append(all, dependent(t, mcreconcile.LocalCluster, fmt.Sprint("orphan-", n), "owner", 1, "here"))
+		}
+		var requests atomic.Int32
+		time.AfterFunc(5*time.Second, func() { requests.Store(mgr.gets.Load() + kept.Load() + mgr.deleted.Load()) })
+		sweepOf(t, s, all)
+		if n := requests.Load(); n == 0 || n > 101 || mgr.deleted.Load() != 100 {
+			t.Errorf("there were %d requests in five seconds, want 101 at most; %d orphans were deleted", n, mgr.deleted.Load())
+		}
+	})
+}
+
+// shelved is known, with slices of the owner on so many pages, each of which takes a while.
+type shelved struct {
+	known
+
+	pages int
+	takes time.Duration
+}
+
+// GetAPIReader implements cluster.Cluster.
+func (s *shelved) GetAPIReader() client.Reader { return s }
+
+// List answers with a page.
+func (s *shelved) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+	}
+	if s.lists.Add(1) < int32(s.pages) { //nolint:gosec // there are few
+		list.SetContinue("more")
+	}
+	return ctx.Err()
+}
+
+// TestEachPageOfSlicesIsWithinTheLimit, for which it waits as long as it takes. A list without end ends all the same, and so does one that is slow.
+func TestEachPageOfSlicesIsWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1"}}
+	record.NewKeys("payments", "copier").Write(owner, record.Record{GivenUp: true, Slices: &record.Slices{Namespace: "default"}}, true)
+	ref := mcowner.Reference{
+		Fleet: "payments", Manager: "copier", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "1", ClusterUID: "here",
+	}
+	for name, tc := range map[string]struct {
+		pages       int
+		takes       time.Duration
+		least, most time.Duration
+		hung        bool
+	}{
+		"as many as there may be": {pages: 100, takes: 10 * time.Millisecond, least: 100 * time.Second, most: 102 * time.Second},
+		"without end":             {pages: 1 << 20, takes: time.Millisecond, least: 100 * time.Second, most: 5 * time.Minute, hung: true},
+		"slow":                    {pages: 100, takes: 4 * time.Second, least: 10 * time.Second, most: 15 * time.Second, hung: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := knownSweeper(&shelved{known{owner: owner}, tc.pages, tc.takes})
+				s.limit = newLimit(1)
+				found := &findings{turn: turn{unsure: map[ownerHash]error{}}, unheard: map[mcreconcile.ClusterName]struct{}{}}
+				began := time.Now()
+				is, err := s.prove(t.Context(), ref, "member", found)
+				if took := time.Since(began); took < tc.least || took > tc.most || is.stray == tc.hung || remote.IsHung(err) != tc.hung {
+					t.Errorf("after %s it is a stray: %t, %v", took, is.stray, err)
+				}
+			})
 		})
 	}
 }
