@@ -324,6 +324,43 @@ func TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce(t *testing.T) {
 	}
 }
 
+// TestAKindThatTakesLongHoldsUpNoOther of its member, however far it gets before others have their turn.
+func TestAKindThatTakesLongHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kinds := []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}}
+		s, err := New(Options{
+			Manager: &local{}, Fleet: "payments", Owners: kinds, Kinds: kinds, Pace: Pace{Interval: 10 * time.Millisecond, QPS: 1000, DryRun: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.visit = s.access.Visit
+		looks := ""
+		s.log = funcr.New(func(_, args string) { looks += args }, funcr.Options{})
+		by := s.byLists()
+		by.places.wanted.Store(true)
+		s.list = func(_ context.Context, _ remote.Session, k remote.Kind, do func(client.Object) error) error {
+			for n := range 12 { // the last one is looked at after others have had their turn
+				name := fmt.Sprintf("%s-%02d", strings.ToLower(k.Kind), n)
+				if err := do(dependent(t, mcreconcile.LocalCluster, name, "owner", 1, "here")); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for range 4 {
+			s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), by)
+			<-time.After(time.Second) // so that the first look waits for nothing
+		}
+		for _, last := range []string{"configmap-11", "secret-11"} {
+			if n := strings.Count(looks, "/"+last); n != 2 {
+				t.Errorf("%s was looked at %d times in four sweeps, want twice", last, n)
+			}
+		}
+	})
+}
+
 // populated is an ownerless cluster that has some owners.
 type populated struct{ ownerless }
 

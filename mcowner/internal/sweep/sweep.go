@@ -132,11 +132,16 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		if !found.cached {
 			c.forgetDue()
 		}
-		for _, k := range found.inTurn(kinds) {
+		kinds = found.inTurn(kinds)
+		for i, k := range kinds {
+			if found.isOver() && (by.isDue == nil || by.isDue(c, kinds[i:])) {
+				errs = append(errs, errLong)
+				break
+			}
 			err := s.sweepKind(ctx, at, k, c, by, &found)
 			errs = append(errs, err)
+			found.last = k.GroupVersionKind
 			if isBroken(err) {
-				found.broken = k.GroupVersionKind
 				break
 			}
 		}

@@ -38,8 +38,8 @@ type pass struct {
 	// hung has dependents whose removal got no answer in time. They are left out until a look at their kind has reached the end, so
 	// that the others have their turn.
 	hung map[schema.GroupVersionKind]map[types.UID]bool
-	// broken is the kind that ended the last look, as it got no answer in time or took too long. The next one begins after it.
-	broken schema.GroupVersionKind
+	// last is the kind that was looked at last. The next sweep begins after it, also if this one ended early.
+	last schema.GroupVersionKind
 	// begun has kinds that took too long: the next list is looked at from a dependent on, as lists are in order. Caches are not.
 	begun map[schema.GroupVersionKind]begun
 	// emptying has namespaces in which something was still being deleted.
@@ -113,7 +113,7 @@ func (f *findings) goOn(kind schema.GroupVersionKind, at string, since time.Time
 
 // inTurn returns kinds in the order in which they are looked at.
 func (p *pass) inTurn(kinds []remote.Kind) []remote.Kind {
-	next := 1 + slices.IndexFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == p.broken })
+	next := 1 + slices.IndexFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == p.last })
 	return slices.Concat(kinds[next:], kinds[:next])
 }
 

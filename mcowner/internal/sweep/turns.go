@@ -26,7 +26,7 @@ const (
 )
 
 // errLong ends a sweep that has taken long while others could not begin.
-var errLong = errors.New("it has taken long, and others wait: the next sweep begins with the next kind, and goes on with this one")
+var errLong = errors.New("it has taken long, and others wait: the next sweep begins with the next kind, and goes on with what is left of others")
 
 // places are those of sweeps that work at once.
 type places struct {
