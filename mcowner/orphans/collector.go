@@ -50,8 +50,8 @@ type Collector struct {
 	// dependents.Reconciler are its own to collect: it alone knows which of them are to stay, so name another controller where
 	// both have the same Fleet, Owners and Kinds.
 	Controller string
-	// User returns the user in whose name dependents of owners of a cluster are removed; empty for its own. It is called for several
-	// members at once. It may be nil.
+	// User returns the user in whose name dependents of owners of a cluster are removed; empty for its own. An orphan of several users goes
+	// in the name of the first who may remove it. It is called for several members at once. It may be nil.
 	User func(owner mcreconcile.Request) string
 	// Decommissioned are clusters of owners that are no more: their owners count as gone. A cluster is told by its UID, which the
 	// references to its owners have: another one of the name is not meant, nor one that is in the fleet. Where a reference does

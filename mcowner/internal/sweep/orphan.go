@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -236,17 +238,7 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 		s.metrics.removed(at.Name(), wouldRemove)
 		return nil
 	}
-	if err := s.limit.Wait(ctx); err != nil {
-		return err
-	}
-	if err := s.access.WhyHeld(at.Name()); err != nil {
-		return err // since the sweep began
-	}
-	writer, err := s.writers.At(ctx, at, gone[0].Request())
-	if err != nil {
-		return err
-	}
-	deleted, err := remote.TakeAway(ctx, s.access, s.limit.Wait, writer, at, k, obj, gone, policy)
+	deleted, err := s.takeAway(ctx, at, k, obj, gone, policy)
 	if err != nil {
 		return err
 	}
@@ -257,6 +249,31 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	s.metrics.removed(at.Name(), action)
 	log.Info("Removed an orphan", "action", action)
 	return nil
+}
+
+// takeAway takes owners from a dependent, in the name of the first of their users who may do that: others may have no rights any more.
+func (s *Sweeper) takeAway(
+	ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, gone []mcowner.Reference, policy metav1.DeletionPropagation,
+) (deleted bool, err error) {
+	users := slices.CompactFunc(slices.Clone(gone), func(a, b mcowner.Reference) bool { return s.writers.IsOfOneUser(a.Request(), b.Request()) })
+	var errs []error
+	for _, owner := range users {
+		if err := s.limit.Wait(ctx); err != nil {
+			return false, err
+		}
+		if err := s.access.WhyHeld(at.Name()); err != nil {
+			return false, err // since the sweep began
+		}
+		writer, err := s.writers.At(ctx, at, owner.Request())
+		if err == nil {
+			deleted, err = remote.TakeAway(ctx, s.access, s.limit.Wait, writer, at, k, obj, gone, policy)
+			if !apierrors.IsForbidden(err) {
+				return deleted, err
+			}
+		}
+		errs = append(errs, err)
+	}
+	return false, errors.Join(errs...)
 }
 
 // isToStay reports whether the deletion of an owner asked for its dependents to stay.

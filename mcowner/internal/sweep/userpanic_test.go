@@ -2,13 +2,18 @@ package sweep
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -54,6 +59,57 @@ type ownerlessCache struct {
 // Get implements client.Reader.
 func (c ownerlessCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	return c.of.Get(ctx, key, obj, opts...)
+}
+
+// rightful is an ownerless cluster in which one user has no rights.
+type rightful struct {
+	hanging
+
+	rightless string
+}
+
+// GetScheme implements cluster.Cluster.
+func (*rightful) GetScheme() *runtime.Scheme { return scheme.Scheme }
+
+// GetHTTPClient implements cluster.Cluster.
+func (r *rightful) GetHTTPClient() *http.Client { return &http.Client{Transport: r} }
+
+// GetRESTMapper implements cluster.Cluster.
+func (*rightful) GetRESTMapper() meta.RESTMapper { return (*namespaced)(nil).GetRESTMapper() }
+
+// RoundTrip implements http.RoundTripper.
+func (r *rightful) RoundTrip(req *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/json")
+	if req.Header.Get("Impersonate-User") == r.rightless {
+		w.WriteHeader(http.StatusForbidden)
+	} else {
+		r.deleted.Add(1)
+	}
+	_, err := w.WriteString("{}")
+	return w.Result(), err
+}
+
+// TestAnOrphanGoesIfAnyUserOfItsOwnersMayRemoveIt: one that has no rights any more holds up no other, nor one for which User panics.
+func TestAnOrphanGoesIfAnyUserOfItsOwnersMayRemoveIt(t *testing.T) {
+	t.Parallel()
+	for _, rightless := range []string{"owner-orphan-0", "owner-orphan-1"} {
+		for _, panics := range []bool{false, true} {
+			mgr := &rightful{rightless: rightless}
+			s := knownSweeper(mgr)
+			s.limit = newLimit(1000)
+			s.writers = remote.Writers{Access: s.access, User: func(owner mcreconcile.Request) string {
+				if panics && owner.Name == rightless {
+					panic("on purpose")
+				}
+				return owner.Name
+			}}
+			sweepOf(t, s, []client.Object{dependent(t, mcreconcile.LocalCluster, "orphan", "owner", 2, "here")})
+			if n := mgr.deleted.Load(); n != 1 {
+				t.Errorf("where %s has no rights, or no user (%t), it was deleted %d times", rightless, panics, n)
+			}
+		}
+	}
 }
 
 // TestAPanicOfUserEndsNeitherTheProcessNorTheSweep: whoever may write a reference names an owner of which User makes nothing.
