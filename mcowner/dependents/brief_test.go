@@ -44,7 +44,10 @@ func TestALongErrorIsKeptInBrief(t *testing.T) {
 		"Withheld":            {remote.Withheld(refused(""), "refused: "), apierrors.IsForbidden},
 		"ANotSynced": {
 			&unsynced{&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusBadGateway, Message: "refused: " + long}}},
-			func(err error) bool { return isUnread(err) && errors.Is(err, fleet.ErrNotReady) },
+			func(err error) bool {
+				_, is := errors.AsType[notSynced](err)
+				return is && isUnread(err) && errors.Is(err, fleet.ErrNotReady)
+			},
 		},
 		"AnUnreachable": {&url.Error{Op: "Get", URL: "https://a", Err: errors.New("refused: " + long)}, isUnanswered},
 		"AStateError":   {&fleet.StateError{Err: fmt.Errorf("%w: refused: %s", fleet.ErrNotReady, long)}, remote.IsAway},

@@ -85,13 +85,8 @@ func isFailure(err error) bool {
 	return first(each(err), func(one error) bool { return errors.Is(one, errStalled) || !isNone(one) }) != nil
 }
 
-// isUnread reports whether an error says that a kind cannot be read, and nothing about whether it can be had.
-func isUnread(err error) bool {
-	return first(each(err), func(one error) bool {
-		_, is := errors.AsType[notSynced](one)
-		return is && isUnanswered(one)
-	}) != nil
-}
+// isUnread reports whether an error says that something got no answer, so that not all is known that is there.
+func isUnread(err error) bool { return first(each(err), isUnanswered) != nil }
 
 // isUnanswered reports whether an error says nothing about what was asked for.
 func isUnanswered(err error) bool {

@@ -41,6 +41,24 @@ func TestARolloutIsFollowedWhileItIsLimited(t *testing.T) {
 	}
 }
 
+// TestAfterARestartAClusterThatGivesNoAnswerMayBeBeingChanged: it is so, or has failed, if the next look finds something that is not ready.
+func TestAfterARestartAClusterThatGivesNoAnswerMayBeBeingChanged(t *testing.T) {
+	t.Parallel()
+	stalls := fmt.Errorf("%w: %w", ErrWaiting, errStalled)
+	for haltAfter, failed := range map[int]bool{0: false, 1: true} {
+		p := &plan{mode: serving, targets: []mcreconcile.ClusterName{"a", "b"}}
+		o := newOwnerState(mcreconcile.Request{}, "1")
+		o.plan, o.progress = p, Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: haltAfter}.next(nil, hash{})
+		v := view{plan: p, targeted: true}
+		for _, r := range []Result{{Err: errUnanswered, Unready: stalls}, {Unready: stalls}} {
+			o.progressedLocked("a", v, report{Result: r})
+		}
+		if o.progress.HasFailed("a") != failed || len(o.progress.Involved()) != 1 {
+			t.Errorf("HaltAfter %d: it has failed: %t, and %v are involved", haltAfter, !failed, o.progress.Involved())
+		}
+	}
+}
+
 // TestWhichMembersAreAwayForNow: they have not failed.
 func TestWhichMembersAreAwayForNow(t *testing.T) {
 	t.Parallel()

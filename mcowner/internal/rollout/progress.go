@@ -18,8 +18,8 @@ type Progress struct {
 	policy   Policy
 	revision string                               // of the owner, which was changed if it is another
 	seen     map[mcreconcile.ClusterName]bool     // looked at since the program began
-	read     map[mcreconcile.ClusterName]bool     // so, and all kinds could be read
-	unread   map[mcreconcile.ClusterName]int      // how often some kind could not be read before it counts as looked at
+	read     map[mcreconcile.ClusterName]bool     // so, and all requests got an answer
+	unread   map[mcreconcile.ClusterName]int      // how often one got none before it counts as looked at
 	held     map[mcreconcile.ClusterName]bool     // permits, by whether anything was begun
 	failed   map[mcreconcile.ClusterName]struct{} // since the owner was changed, also before the program began
 	waiting  []mcreconcile.ClusterName            // for a permit, in this order
@@ -36,11 +36,11 @@ const (
 	NotReady                 // nothing is to be written, and something is not ready
 	Stalled                  // so, and it will not be
 	Failed                   // what is desired cannot be had
-	Unread                   // a kind got no answer, or none for now
+	Unread                   // a request got no answer, or it is not known yet what is desired
 	Other
 )
 
-// mostUnread is after how many looks a cluster counts as looked at in which a kind gets no answer: at a start it may come, and where it never
+// mostUnread is after how many looks a cluster counts as looked at in which a request gets no answer: at a start it may come, and where it never
 // does, other clusters wait no longer.
 const mostUnread = 4
 
