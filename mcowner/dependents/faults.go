@@ -88,12 +88,14 @@ func isFailure(err error) bool {
 // isUnread reports whether an error says that something got no answer, so that not all is known that is there.
 func isUnread(err error) bool { return first(each(err), isUnanswered) != nil }
 
-// isUnanswered reports whether an error says nothing about what was asked for.
+// isUnanswered reports whether an error says nothing about what was asked for: there was no answer, or there may be another one soon, such as once
+// credentials are replaced.
 func isUnanswered(err error) bool {
 	status, answered := errors.AsType[*apierrors.StatusError](err)
+	passes := answered && (status.ErrStatus.Code >= 500 || status.ErrStatus.Code == http.StatusRequestTimeout)
 	_, sending := errors.AsType[*url.Error](err)
 	_, broken := errors.AsType[*net.OpError](err) // in the middle of an answer
-	return answered && (status.ErrStatus.Code >= 500 || apierrors.IsTooManyRequests(err)) || sending || broken || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return passes || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || sending || broken || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
@@ -133,6 +135,6 @@ func unlessUnserved(err error) error {
 // isRefused reports whether an API server has refused a request, as far as it is known for good. What is between may say the same of any.
 func isRefused(err error) bool {
 	status, is := errors.AsType[*apierrors.StatusError](err)
-	passes := isOutdated(err) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || is && status.ErrStatus.Code == http.StatusRequestTimeout
+	passes := isOutdated(err) || isUnanswered(err)
 	return is && status.ErrStatus.Code/100 == 4 && !passes && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

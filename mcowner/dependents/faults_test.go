@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
 	"syscall"
 	"testing"
@@ -28,6 +29,8 @@ var (
 	errUnanswered = &url.Error{Op: "Patch", URL: "https://a", Err: errors.New("no route")}
 	errNotReady   = fmt.Errorf("%w: the wave before", ErrWaiting)
 	errOld        = fmt.Errorf("the old one is %w", errGoing)
+	errNobody     = apierrors.NewUnauthorized("the credentials are being replaced")
+	errLate       = &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestTimeout}}
 	errClosing    = &apierrors.StatusError{ErrStatus: metav1.Status{
 		Code: 403, Reason: metav1.StatusReasonForbidden,
 		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
@@ -69,6 +72,9 @@ func TestWhatIsWrongCountsBesideWhatIsWaitedFor(t *testing.T) {
 		"a file cannot be read":                {errs: []error{errNoFile}, want: []error{errNoFile}, reason: EventFailed, failure: true},
 		"an answer breaks off":                 {errs: []error{errBroken}, want: []error{errBroken}, reason: EventFailed},
 		"not answered":                         {errs: []error{errUnanswered}, want: []error{errUnanswered}, reason: EventFailed},
+		"nobody, for now":                      {errs: []error{errNobody}, want: []error{errNobody}, reason: EventFailed},
+		"too late":                             {errs: []error{errLate}, want: []error{errLate}, reason: EventFailed},
+		"invalid beside what was too late":     {errs: []error{errLate, errInvalid}, want: []error{errInvalid, errLate}, reason: EventFailed, failure: true},
 		"taken beside a wait":                  {errs: []error{errNotReady, errTaken}, want: []error{errTaken}, not: []error{ErrWaiting}, reason: EventConflict, failure: true},
 		"taken, and refused":                   {errs: []error{errTaken, errRefused}, want: []error{errTaken, errRefused}, reason: EventConflict, failure: true},
 		"two waits":                            {errs: []error{errNotReady, errOld}, want: []error{errNotReady}, not: []error{errGoing}},
@@ -133,7 +139,9 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"refused, without a permit":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}, refused: true}, is: rollout.Failed, once: rollout.Other},
 		"refused, and a wave waits":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}}, is: rollout.Failed, once: rollout.Other},
 		"not answered":                 {report: report{Result: Result{Err: errUnanswered}}, is: rollout.Unread, once: rollout.Unread},
-		"so, and another is not ready": {report: report{Result: Result{Err: errUnanswered, Unready: stalls}}, is: rollout.Unread, once: rollout.Unread},
+		"nobody, for now":              {report: report{Result: Result{Err: errNobody}}, is: rollout.Unread, once: rollout.Unread},
+		"too late":                     {report: report{Result: Result{Err: errLate}}, is: rollout.Unread, once: rollout.Unread},
+		"not answered, and not ready":  {report: report{Result: Result{Err: errUnanswered, Unready: stalls}}, is: rollout.Unread, once: rollout.Unread},
 		"a kind is not answered":       {report: report{Result: Result{Err: together(errOther, &unsynced{errUnanswered})}}, is: rollout.Unread, once: rollout.Unread},
 		"a kind is not served":         {report: report{Result: Result{Err: &unsynced{errUnserved}}}, is: rollout.Failed, once: rollout.Other},
 		"it leaves":                    {report: report{Result: Result{Err: errLeaving}}, is: rollout.Other, once: rollout.Other},

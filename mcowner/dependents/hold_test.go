@@ -91,6 +91,7 @@ func TestWhatPassesByItselfIsWaitedFor(t *testing.T) {
 		"its cluster is not known":             {fmt.Errorf("cluster: %w", mcmanager.ErrNoIdentity), true},
 		"the one before it cannot be noted":    {fmt.Errorf("noting: %w", errNoNamespace), true},
 		"its cluster gives no answer":          {fmt.Errorf("reading: %w", context.DeadlineExceeded), false},
+		"its cluster knows nobody, for now":    {errNobody, false},
 		"its cluster cannot be used":           {&fleet.StateError{Err: fleet.ErrNotReady}, false},
 		"it was written by another, meanwhile": {record.ErrOutdated, false},
 	} {
