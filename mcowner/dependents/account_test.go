@@ -3,6 +3,7 @@ package dependents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -114,6 +115,39 @@ func TestARolloutGoesOnWithoutAClusterThatNobodyReports(t *testing.T) {
 		if goesOn := len(a.engine.works.early) > 0; goesOn != late || (again == 0) != late || again > remote.ReportedLate(fleet.ErrUnknown) {
 			t.Errorf("late: %t; it goes on: %t, and it is looked again after %s", late, goesOn, again)
 		}
+	}
+}
+
+// TestARolloutGoesOnWithoutAClusterForWhichDesiredNeedsOneThatIsAway: nobody looks at it before that is back.
+func TestARolloutGoesOnWithoutAClusterForWhichDesiredNeedsOneThatIsAway(t *testing.T) {
+	t.Parallel()
+	const there = mcreconcile.LocalCluster
+	p := &plan{rollout: Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}, targets: []mcreconcile.ClusterName{there, "a"}}
+	a := newAccounting(t, config{}, p, there, "a")
+	a.late("a")
+	if a.o.progress.Ask("a", 2) == nil {
+		t.Fatal("a cluster needs no permit")
+	}
+	a.o.progress.Note("a", rollout.Other)
+	v := view{plan: a.o.plan, targeted: true}
+	needs := func(name mcreconcile.ClusterName) {
+		away := &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{Name: name}}
+		a.o.report(there, v, failed(there, v, fmt.Errorf("finding what is desired: %w", away)))
+	}
+	works := func() int { return len(a.engine.works.early) }
+	needs(there)
+	if a.engine.advance(a.o); works() > 0 {
+		t.Error("it goes on although the cluster can be used")
+	}
+	needs("cfg")
+	if (members{a.engine}).changed("cfg", false); works() != 1 {
+		t.Error("the owner does not hear of the one that is needed")
+	}
+	if a.engine.advance(a.o); works() != 2 {
+		t.Error("it does not go on")
+	}
+	if a.o.progress.HasLookedAt(there) || a.o.progress.HasFailed(there) {
+		t.Error("the cluster counts as looked at, or as failed")
 	}
 }
 

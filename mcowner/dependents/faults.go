@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
 // faults are errors about several objects of one cluster. By its type they are told from one error that wraps several.
@@ -80,13 +82,15 @@ func isConflict(err error) bool {
 // nor what may not be removed.
 func isFailure(err error) bool {
 	isNone := func(one error) bool {
-		return isPassing(one) || errors.Is(one, errContended) || errors.Is(one, errDenied) || errors.Is(one, errLeaving) || isUnanswered(one)
+		return isPassing(one) || errors.Is(one, errContended) || errors.Is(one, errDenied) || errors.Is(one, errLeaving) || isUnread(one)
 	}
 	return first(each(err), func(one error) bool { return errors.Is(one, errStalled) || !isNone(one) }) != nil
 }
 
-// isUnread reports whether an error says that something got no answer, so that not all is known that is there.
-func isUnread(err error) bool { return first(each(err), isUnanswered) != nil }
+// isUnread reports whether an error says that something got no answer, or needs a cluster that cannot be used: not all is known that is there.
+func isUnread(err error) bool {
+	return first(each(err), func(one error) bool { return isUnanswered(one) || remote.IsAway(one) }) != nil
+}
 
 // isUnanswered reports whether an error says nothing about what was asked for: there was no answer, or there may be another one soon, such as once
 // credentials are replaced.

@@ -31,6 +31,7 @@ var (
 	errOld        = fmt.Errorf("the old one is %w", errGoing)
 	errNobody     = apierrors.NewUnauthorized("the credentials are being replaced")
 	errLate       = &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestTimeout}}
+	errAway       = fmt.Errorf("finding what is desired: %w", &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{Name: "another"}})
 	errClosing    = &apierrors.StatusError{ErrStatus: metav1.Status{
 		Code: 403, Reason: metav1.StatusReasonForbidden,
 		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
@@ -73,6 +74,7 @@ func TestWhatIsWrongCountsBesideWhatIsWaitedFor(t *testing.T) {
 		"an answer breaks off":                 {errs: []error{errBroken}, want: []error{errBroken}, reason: EventFailed},
 		"not answered":                         {errs: []error{errUnanswered}, want: []error{errUnanswered}, reason: EventFailed},
 		"nobody, for now":                      {errs: []error{errNobody}, want: []error{errNobody}, reason: EventFailed},
+		"another cluster is away":              {errs: []error{errAway}, want: []error{errAway}, reason: EventClusterNotReady},
 		"too late":                             {errs: []error{errLate}, want: []error{errLate}, reason: EventFailed},
 		"invalid beside what was too late":     {errs: []error{errLate, errInvalid}, want: []error{errInvalid, errLate}, reason: EventFailed, failure: true},
 		"taken beside a wait":                  {errs: []error{errNotReady, errTaken}, want: []error{errTaken}, not: []error{ErrWaiting}, reason: EventConflict, failure: true},
@@ -140,6 +142,8 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"refused, and a wave waits":    {report: report{Result: Result{Err: together(errNotReady, errRefused)}}, is: rollout.Failed, once: rollout.Other},
 		"not answered":                 {report: report{Result: Result{Err: errUnanswered}}, is: rollout.Unread, once: rollout.Unread},
 		"nobody, for now":              {report: report{Result: Result{Err: errNobody}}, is: rollout.Unread, once: rollout.Unread},
+		"another cluster is away":      {report: report{Result: Result{Err: errAway}}, is: rollout.Unread, once: rollout.Unread},
+		"so, and one is refused":       {report: report{Result: Result{Err: together(errAway, errInvalid)}}, is: rollout.Failed, once: rollout.Unread},
 		"too late":                     {report: report{Result: Result{Err: errLate}}, is: rollout.Unread, once: rollout.Unread},
 		"not answered, and not ready":  {report: report{Result: Result{Err: errUnanswered, Unready: stalls}}, is: rollout.Unread, once: rollout.Unread},
 		"a kind is not answered":       {report: report{Result: Result{Err: together(errOther, &unsynced{errUnanswered})}}, is: rollout.Unread, once: rollout.Unread},

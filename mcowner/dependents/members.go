@@ -72,7 +72,8 @@ func (m members) follow(ctx context.Context) {
 		now := memberSeen{
 			engagement: change.Engagement, state: change.Status.State, since: change.Status.Since,
 			leaving: change.Status.Leaving, paused: change.Status.Paused, labels: change.Status.Labels,
-			failing: change.Status.State == fleet.Connecting && change.Status.Reason != "", owners: m.access.Within(m.cfg.ownersIn, name),
+			failing: change.Status.Reason != "" && (change.Status.State == fleet.Pending || change.Status.State == fleet.Connecting),
+			owners:  m.access.Within(m.cfg.ownersIn, name),
 		}
 		last := before[name]
 		now.identity, now.epoch = last.identity, cmp.Or(change.Status.Epoch, last.epoch)
@@ -167,15 +168,15 @@ func (m members) revisit(name mcreconcile.ClusterName, last, now memberSeen, rel
 	}
 }
 
-// changed has the accounts of owners kept anew: of those that a member concerns, and, at low priority, of all if they may
-// have other targets now.
+// changed has the accounts of owners kept anew: of those that a member concerns, or whose rollout waits for it, and, at low priority, of all if
+// they may have other targets now.
 func (m members) changed(name mcreconcile.ClusterName, targets bool) {
 	for _, o := range m.ledger.all() {
 		if targets {
 			o.wantTargets()
 		}
 		switch {
-		case o.concerns(name):
+		case o.concerns(name), o.waitsFor(name):
 			m.works.add(accountOf(o.req))
 		case targets:
 			m.works.addLow(accountOf(o.req))

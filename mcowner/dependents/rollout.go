@@ -31,9 +31,9 @@ type Rollout struct {
 	MaxParallel intstr.IntOrString
 	// HaltAfter is after how many failed clusters no further one is changed until the owner is changed, but for its status. A
 	// cluster that is being changed has failed if its API server refuses what is desired, Desired gives an error, what was applied says
-	// that it has failed, or the cluster cannot be used any more; not if something may not be removed that is not desired. It does not count
-	// for MaxParallel then, and is tried again. That it has failed is noted on the owner, for the time after a restart, until all targets are
-	// as desired and ready. Default: never.
+	// that it has failed, or the cluster cannot be used any more; not if something may not be removed that is not desired, or Desired needs
+	// another cluster that cannot be used. It does not count for MaxParallel then, and is tried again. That it has failed is noted on the owner,
+	// for the time after a restart, until all targets are as desired and ready. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
 	// nothing of that changes, see Result.Stuck. Status is called then. A restart begins anew, but for what Slices say. Default: never.
@@ -98,7 +98,7 @@ func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r re
 	switch {
 	case !v.targeted || v.mode != serving:
 		o.progress.Left(name)
-	case remote.IsAway(r.Err):
+	case remote.IsAwayItself(r.Err, name):
 		o.awayLocked(name, r.Err)
 	default:
 		o.progress.Note(name, outcomeOf(r, o.plan != nil && o.plan.revision == v.revision))
@@ -189,9 +189,13 @@ func outcomeOf(r report, current bool) rollout.Outcome {
 // whether it can be used. One that is not reported yet may become so.
 func (c *engine) advance(o *ownerState) {
 	waits, unseen, targets := o.waits()
-	isUsable := func(name mcreconcile.ClusterName) bool {
+	isAway := func(name mcreconcile.ClusterName) bool {
 		why := c.access.WhyNot(name)
-		return (why == nil || isBeingConnected(why)) && c.access.WhyPaused(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name))
+		return why != nil && !isBeingConnected(why)
+	}
+	isUsable := func(name mcreconcile.ClusterName) bool {
+		return !isAway(name) && c.access.WhyPaused(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name)) &&
+			!isHeldUp(name, o.errorIn(name), isAway)
 	}
 	if !waits || c.unreported(o) > 0 || slices.ContainsFunc(unseen, isUsable) { // in this order, as it may be reported now
 		return
@@ -221,6 +225,28 @@ func (o *ownerState) isAbsent(name mcreconcile.ClusterName) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.progress != nil && o.progress.IsAbsent(name)
+}
+
+// isHeldUp reports whether a cluster is not looked at before others can be used that Desired needs, as the error of the last look says. If one is
+// gone, nobody looks again.
+func isHeldUp(name mcreconcile.ClusterName, last error, isAway func(mcreconcile.ClusterName) bool) bool {
+	return !remote.IsAwayItself(last, name) && (errors.Is(last, fleet.ErrGone) || slices.ContainsFunc(remote.NamedAway(last), isAway))
+}
+
+// errorIn returns the error of the last look at a cluster.
+func (o *ownerState) errorIn(name mcreconcile.ClusterName) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p := o.parts[name]; p != nil {
+		return p.result.Err
+	}
+	return nil
+}
+
+// waitsFor reports whether clusters wait for a permit until one was looked at for which a member is needed.
+func (o *ownerState) waitsFor(name mcreconcile.ClusterName) bool {
+	_, unseen, _ := o.waits()
+	return slices.ContainsFunc(unseen, func(in mcreconcile.ClusterName) bool { return slices.Contains(remote.NamedAway(o.errorIn(in)), name) })
 }
 
 func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {

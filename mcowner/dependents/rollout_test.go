@@ -237,6 +237,33 @@ func TestARolloutThatLimitsNothingWaitsForNoCluster(t *testing.T) {
 	w.isCopied(silent, "a")
 }
 
+// TestARolloutGoesOnWhereDesiredNeedsAMemberThatIsAway: the cluster for which it does is changed once that is back.
+func TestARolloutGoesOnWhereDesiredNeedsAMemberThatIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	needing, other, needed := w.Members[0], w.Members[1], w.Members[2]
+	r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1})
+	needed.Stop(t)
+	w.runWith(func(mgr mcmanager.Manager) error {
+		desired := r.Desired
+		r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+			_, err := mgr.GetFleet().Engagement(fleet.ClusterName(needed.Name))
+			if err != nil && target.Cluster == fleet.ClusterName(needing.Name) {
+				return nil, err
+			}
+			return desired(ctx, owner, target)
+		}
+		return r.SetupWithManager(mgr)
+	})
+	w.create(w.Local, w.owner("a", needing.Name, other.Name))
+	if first := w.next("job-1"); first != other {
+		t.Errorf("%s is changed first", first.Name)
+	}
+	w.finish(other, "job-1")
+	needed.Restart(t)
+	w.next("job-1", other)
+}
+
 // TestAMemberThatLeavesGivesItsPermitBack: whether it leaves the fleet, or is no target any more.
 func TestAMemberThatLeavesGivesItsPermitBack(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/rollout"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -56,6 +58,66 @@ func TestAfterARestartAClusterThatGivesNoAnswerMayBeBeingChanged(t *testing.T) {
 		if o.progress.HasFailed("a") != failed || len(o.progress.Involved()) != 1 {
 			t.Errorf("HaltAfter %d: it has failed: %t, and %v are involved", haltAfter, !failed, o.progress.Involved())
 		}
+	}
+}
+
+// TestAClusterThatIsBeingChangedFailsAsItIsAway, and not as Desired needs another one that is.
+func TestAClusterThatIsBeingChangedFailsAsItIsAway(t *testing.T) {
+	t.Parallel()
+	away := func(name mcreconcile.ClusterName) error {
+		return fmt.Errorf("finding it: %w", &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{Name: name, State: fleet.Unreachable}})
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"itself":      {away("a"), true},
+		"another":     {away("cfg"), false},
+		"both":        {errors.Join(away("cfg"), away("a")), true},
+		"not visited": {remote.ErrNoVisit, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &plan{mode: serving, targets: []mcreconcile.ClusterName{"a"}}
+			o := newOwnerState(mcreconcile.Request{}, "1")
+			o.plan, o.progress = p, Rollout{HaltAfter: 1}.next(nil, hash{})
+			v := view{plan: p, targeted: true}
+			for o.progress.Ask("a", 1) != nil {
+				o.progress.Note("a", rollout.Other)
+				o.progress.Grant(1)
+			}
+			if o.progressedLocked("a", v, report{Result: Result{Err: tc.err}}); o.progress.HasFailed("a") != tc.want {
+				t.Errorf("it has failed: %t, want %t", !tc.want, tc.want)
+			}
+		})
+	}
+}
+
+// TestWhichClustersAreHeldUpByOthers, of which cfg can be used by now.
+func TestWhichClustersAreHeldUpByOthers(t *testing.T) {
+	t.Parallel()
+	of := func(name mcreconcile.ClusterName, err error) error {
+		return fmt.Errorf("finding it: %w", &fleet.StateError{Err: err, Status: fleet.Status{Name: name}})
+	}
+	for name, tc := range map[string]struct {
+		last error
+		want bool
+	}{
+		"nothing was wrong":                  {nil, false},
+		"it was not answered":                {errUnanswered, false},
+		"it was away itself":                 {of("a", fleet.ErrGone), false},
+		"it was, and needs another":          {errors.Join(of("a", fleet.ErrNotReady), of("lost", fleet.ErrNotReady)), false},
+		"it needs one that is away":          {of("lost", fleet.ErrNotReady), true},
+		"it needs that, and one that is not": {errors.Join(of("cfg", fleet.ErrNotReady), of("lost", fleet.ErrNotReady)), true},
+		"it needs one that is back":          {of("cfg", fleet.ErrNotReady), false},
+		"it needs one that was gone":         {of("cfg", fleet.ErrGone), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := isHeldUp("a", tc.last, func(name mcreconcile.ClusterName) bool { return name != "cfg" }); got != tc.want {
+				t.Errorf("%v: %t, want %t", tc.last, got, tc.want)
+			}
+		})
 	}
 }
 

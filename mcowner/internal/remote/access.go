@@ -220,6 +220,27 @@ func IsAway(err error) bool {
 	}
 }
 
+// IsAwayItself reports whether an error says so of one cluster. What is done there may need others, which are away.
+func IsAwayItself(err error, name mcreconcile.ClusterName) bool {
+	named := NamedAway(err)
+	return slices.Contains(named, name) || len(named) == 0 && IsAway(err)
+}
+
+// NamedAway returns the clusters that an error names which cannot be used now.
+func NamedAway(err error) (names []mcreconcile.ClusterName) {
+	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself
+	case *fleet.StateError:
+		return []mcreconcile.ClusterName{e.Status.Name}
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			names = append(names, NamedAway(one)...)
+		}
+	case interface{ Unwrap() error }:
+		return NamedAway(e.Unwrap())
+	}
+	return names
+}
+
 // IsMissing reports whether an error says that a cluster is not in the fleet.
 func IsMissing(err error) bool {
 	return errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown)

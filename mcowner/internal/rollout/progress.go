@@ -36,7 +36,7 @@ const (
 	NotReady                 // nothing is to be written, and something is not ready
 	Stalled                  // so, and it will not be
 	Failed                   // what is desired cannot be had
-	Unread                   // a request got no answer, or it is not known yet what is desired
+	Unread                   // a request got no answer, or it is not known now what is desired
 	Other
 )
 
@@ -122,14 +122,18 @@ func (p *Progress) anyFailed() string {
 
 // Note notes what came of a cluster.
 func (p *Progress) Note(name mcreconcile.ClusterName, what Outcome) {
-	if what == NotLooked || what == Unread && p.isSpared(name) {
+	switch {
+	case what == NotLooked:
+		return
+	case what == Unread && p.isSpared(name):
+		p.takeUnused(name)
 		return
 	}
 	first := !p.read[name]
 	p.seen[name] = true
 	p.read[name] = p.read[name] || what != Unread
 	delete(p.absent, name)
-	begun, held := p.held[name]
+	begun := p.held[name]
 	switch {
 	case what == Complete:
 		delete(p.held, name)
@@ -139,7 +143,14 @@ func (p *Progress) Note(name mcreconcile.ClusterName, what Outcome) {
 		p.fail(name)
 	case first && (what == NotReady || what == Stalled): // it was being changed when the program ended, for all that is known
 		p.held[name] = true
-	case held && !begun: // it asks again once it can begin
+	default: // it asks again once it can begin
+		p.takeUnused(name)
+	}
+}
+
+// takeUnused takes back a permit with which nothing was begun.
+func (p *Progress) takeUnused(name mcreconcile.ClusterName) {
+	if begun, held := p.held[name]; held && !begun {
 		delete(p.held, name)
 	}
 }
@@ -188,9 +199,7 @@ func (p *Progress) Absent(name mcreconcile.ClusterName) {
 
 // Pass gives a cluster's turn to others while nothing can be begun there. It asks again when that is over.
 func (p *Progress) Pass(name mcreconcile.ClusterName) {
-	if begun, held := p.held[name]; held && !begun {
-		delete(p.held, name)
-	}
+	p.takeUnused(name)
 	p.giveUpWaiting(name)
 }
 

@@ -130,6 +130,22 @@ func TestARolloutThatLimitsNothingWaitsForNoCluster(t *testing.T) {
 	}
 }
 
+// TestAPermitIsNotKeptWithoutAnAnswer: it may be long until the cluster is looked at again.
+func TestAPermitIsNotKeptWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
+	for _, name := range []mcreconcile.ClusterName{"a", "b"} {
+		if err := p.Ask(name, 2); err == nil {
+			t.Fatal("a permit was given before all were looked at")
+		}
+	}
+	p.Grant(2)
+	p.Note("a", Unread)
+	if given := p.Grant(2); len(given) != 1 || given[0] != "b" {
+		t.Errorf("the permit is given to %v", given)
+	}
+}
+
 // TestAClusterThatCannotBeReadAtFirstCountsOnceItIs, as one that is being changed, and is not waited for without end.
 func TestAClusterThatCannotBeReadAtFirstCountsOnceItIs(t *testing.T) {
 	t.Parallel()
