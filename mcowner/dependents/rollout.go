@@ -116,11 +116,11 @@ func (o *ownerState) awayLocked(name mcreconcile.ClusterName, why error) {
 }
 
 // isAwayForNow reports whether an error says that a cluster cannot be used for a moment, and nothing has failed so far: it is about to be
-// connected, as when another replica has handed it over, or it is not proved now which replica works on it.
+// connected, as when another replica has handed it over, or was just connected anew, or it is not proved now which replica works on it.
 func isAwayForNow(err error) bool {
 	state, ok := errors.AsType[*fleet.StateError](err)
 	if !ok || isBeingConnected(err) {
-		return ok
+		return ok || errors.Is(err, fleet.ErrDisengaged) // its state tells if it cannot be used after that
 	}
 	if errors.Is(err, remote.ErrNoVisit) {
 		return false // its description is refused, or people keep it drained, which its state says of this replica's own members alone

@@ -140,9 +140,11 @@ func TestWhichMembersAreAwayForNow(t *testing.T) {
 		"it is kept drained elsewhere": {
 			fmt.Errorf("%w: %w", remote.ErrNoVisit, in(fleet.NotOwned, fleet.ReasonDrained, fleet.ErrNotOwned)), false,
 		},
-		"it gives no answer":    {in(fleet.Unreachable, "", fleet.ErrNotReady), false},
-		"it is no more":         {in("", "", fleet.ErrGone), false},
-		"nobody says how it is": {fleet.ErrNotReady, false},
+		"it gives no answer":         {in(fleet.Unreachable, "", fleet.ErrNotReady), false},
+		"it is no more":              {in("", "", fleet.ErrGone), false},
+		"nobody says how it is":      {fleet.ErrNotReady, false},
+		"it was just connected anew": {fmt.Errorf("finding out which it is: %w", fleet.ErrDisengaged), true},
+		"it was lost":                {fmt.Errorf("%w: %w", fleet.ErrDisengaged, in(fleet.Unreachable, "", fleet.ErrNotReady)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
