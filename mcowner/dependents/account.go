@@ -108,7 +108,9 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 		return reconcile.Result{}, nil
 	}
 	a.distribute()
-	c.advance(o)
+	if unknown != nil || !o.hasOldTargets() { // else the account of what has changed meanwhile finds them first
+		c.advance(o)
+	}
 	results := a.results()
 	err := a.writeStatus(ctx, results)
 	if !apierrors.IsConflict(err) {

@@ -151,6 +151,32 @@ func TestARolloutGoesOnWithoutAClusterForWhichDesiredNeedsOneThatIsAway(t *testi
 	}
 }
 
+// TestARolloutWaitsForMembersThatCameDuringAnAccount, as the next account finds the targets first: one may be being changed. Where the targets cannot be
+// found, it goes on with those before.
+func TestARolloutWaitsForMembersThatCameDuringAnAccount(t *testing.T) {
+	t.Parallel()
+	for name, unknown := range map[string]error{"Found": nil, "Unknown": errors.New("nobody knows")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const there = mcreconcile.LocalCluster
+			p := &plan{rollout: Rollout{MaxParallel: intstr.FromInt32(1)}, targets: []mcreconcile.ClusterName{there}}
+			a := newAccounting(t, config{desired: func(context.Context, client.Object, Target) ([]client.Object, error) { return nil, nil }}, p, there)
+			home := a.hears(t)
+			if a.o.progress.Ask(there, 2) == nil {
+				t.Fatal("the cluster needs no permit")
+			}
+			a.o.progress.Note(there, rollout.Other)
+			a.o.wantTargets()
+			if _, err := a.engine.keepAccount(t.Context(), a.o, remote.Session{Cluster: home}, unknown); err != nil {
+				t.Fatal(err)
+			}
+			if waits := a.o.progress.HasWaiting(); waits != (unknown == nil) {
+				t.Errorf("it waits: %t", waits)
+			}
+		})
+	}
+}
+
 // TestAKindIsNotedOnceThatIsStored: something of it may be created from then on, and would not be found again if it was not stored.
 func TestAKindIsNotedOnceThatIsStored(t *testing.T) {
 	t.Parallel()
