@@ -42,10 +42,16 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 		return // nothing is created of a kind that was not noted
 	}
 	p.readWanted(ctx, wants, &found, unknown)
-	wanted, err := p.applyInWaves(ctx, s, wants, found, unknown, done)
+	wanted, errs := p.applyInWaves(ctx, s, wants, found, unknown, done)
 	p.o.keep(p.at.Name(), wanted)
 	p.engine.ledger.awaitOnly(p.work.owner, p.at.Name(), wanted)
-	if done.Err = together(unclear, err); unlessContended(done.Err) == nil && !done.isSuspended() {
+	errs = append(errs, each(unclear)...)
+	done.Err = together(errs...)
+	switch awaited := first(errs, isPassing); {
+	case unlessContended(done.Err) != nil:
+	case awaited != nil: // it is told what others change back, and that holds up nothing
+		done.Unready = cmp.Or(done.Unready, awaited)
+	case !done.isSuspended():
 		done.Err = together(done.Err, p.prune(ctx, found, wanted, done))
 	}
 	for _, why := range unknown {
@@ -59,12 +65,11 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	}
 }
 
-// applyInWaves makes what is wanted so, wave by wave, and returns which that was.
+// applyInWaves makes what is wanted so, wave by wave, and returns which that was, and what is wrong with each, or waited for.
 func (p *placement) applyInWaves(
 	ctx context.Context, s *sequence, wants []wanted, found []dependent, unknown map[schema.GroupKind]error, done *report,
-) (wanted map[dependentKey]bool, err error) {
+) (wanted map[dependentKey]bool, errs []error) {
 	wanted = make(map[dependentKey]bool, len(wants))
-	var errs []error
 	var over error // why nothing else is asked for
 	p.inWaves(wants)
 	s.begin(wants)
@@ -97,10 +102,10 @@ func (p *placement) applyInWaves(
 		if !w.shared || result.Err != nil || result.Object != nil { // a namespace of others is nothing to tell of
 			done.Objects = append(done.Objects, result)
 		}
-		errs = append(errs, result.Err)
+		errs = append(errs, each(result.Err)...)
 	}
 	done.Unready = s.unready
-	return wanted, together(errs...)
+	return wanted, errs
 }
 
 // later returns the result of an object that is not looked at yet.

@@ -29,7 +29,8 @@ type Result struct {
 	// API server has answered, with most of its details.
 	Err error
 
-	// Unready says what of that which is as desired is not ready, by the rules of [WaveAnnotation]. It is looked for if the owner's
+	// Unready says what of that which is as desired is not ready, by the rules of [WaveAnnotation], or what is waited for beside objects that
+	// others change back. It is looked for if the owner's
 	// [Rollout] limits something; otherwise only as far as a later wave waits for it.
 	Unready error
 

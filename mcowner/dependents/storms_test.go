@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -440,6 +441,47 @@ func TestWritersThatFightAreTold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNothingIsRemovedBesideAContestWhileSomethingIsWaitedFor: what is missing is desired, for all that is known.
+func TestNothingIsRemovedBesideAContestWhileSomethingIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		fought := []client.Object{&corev1.ConfigMap{ObjectMeta: metaOf(w.ns, "fought"), Data: map[string]string{"value": "ours"}}}
+		if owner.Data["waits"] != "" {
+			return fought, fmt.Errorf("the rest is not known: %w", dependents.ErrWaiting)
+		}
+		rest, err := w.names(ctx, owner, target)
+		return append(fought, rest...), err
+	}
+	told := listen(r)
+	p := w.run(r)
+	owner := w.owner("a", one.Name)
+	owner.Data["value"] = "x"
+	w.create(w.Local, owner)
+	eventually(t, "all are there", func() bool { return w.get(one, "fought") != nil && w.get(one, "x") != nil })
+	x := w.get(one, "x")
+	_, stop := w.fights(one, "fought", func(ctx context.Context, c client.Client, cm *corev1.ConfigMap) error {
+		patch := client.MergeFrom(cm.DeepCopy())
+		cm.Data["value"] = "theirs"
+		return c.Patch(ctx, cm, patch)
+	})
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["waits"] = "yes" })
+	w.told(w.Local, "a", dependents.EventContended, "fought")
+	eventually(t, "all rests", p.isAtRest)
+	if now := w.get(one, "x"); now == nil || now.UID != x.UID {
+		t.Fatal("what is not known to be not desired is gone")
+	}
+	eventually(t, "it is waited for the rest", func() bool {
+		return slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool { return errors.Is(r.Unready, dependents.ErrWaiting) })
+	})
+	stop()
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["waits"], cm.Data["value"] = "", "y" })
+	eventually(t, "what is new is there", func() bool { return w.get(one, "y") != nil })
+	w.isGone(one, "x")
 }
 
 // fights starts somebody in a cluster that does something to an object whenever it is as desired.
