@@ -188,7 +188,7 @@ func (p *placement) isMarkedAnew(k remote.Kind, config *unstructured.Unstructure
 	if errors.Join(err, err2) != nil {
 		return false
 	}
-	return slices.ContainsFunc([]*unstructured.Unstructured{config, asCreated, asFound}, func(form *unstructured.Unstructured) bool {
+	return slices.ContainsFunc([]*unstructured.Unstructured{config.DeepCopy(), asCreated, asFound}, func(form *unstructured.Unstructured) bool {
 		_, err := sealed(form)
 		return err == nil && isSealedAs(existing, form)
 	})

@@ -87,9 +87,18 @@ func TestWhatIsToStayBesideItsOwnerIsNotKnownToTheGarbageCollector(t *testing.T)
 		}
 	}
 	w.change(w.Local, "unclear", func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.DeletionPolicyAnnotation) })
-	eventually(t, "what is not to stay any more has its native owner again", func() bool { return natives("unclear") == 1 })
-	w.change(w.Local, "unclear", orphan)
-	eventually(t, "it has none again", func() bool { return natives("unclear") == 0 })
+	w.change(w.Local, "policy", func(cm *corev1.ConfigMap) { cm.Data["keep"] = "" })
+	w.change(w.Local, "dependent", func(cm *corev1.ConfigMap) { delete(cm.Annotations, "dependent."+dependents.DeletionPolicyAnnotation) })
+	w.change(w.Local, copyOf("by-hand"), func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.DeletionPolicyAnnotation) })
+	for _, name := range []string{"unclear", "policy", "dependent", "by-hand"} {
+		eventually(t, name+": what is not to stay any more has its native owner again", func() bool { return natives(name) == 1 })
+		if name == "by-hand" {
+			w.change(w.Local, copyOf(name), orphan)
+		} else {
+			w.change(w.Local, name, orphan)
+		}
+		eventually(t, name+": it has none again", func() bool { return natives(name) == 0 })
+	}
 	for name := range ways {
 		w.remove(w.Local, name, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	}

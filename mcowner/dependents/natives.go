@@ -26,10 +26,11 @@ func (p *placement) withoutOwn(natives []metav1.OwnerReference) []metav1.OwnerRe
 	return others
 }
 
-// disinherit takes the native reference from a configuration if the object itself says that it is to stay, and what is desired does not say.
+// disinherit takes the native reference from a configuration that is sealed if somebody has written to the object that it is to stay, and what is
+// desired does not say. Where something else was desired before, that may have said so.
 func (p *placement) disinherit(config, existing client.Object) {
 	said := existing.GetAnnotations()[DeletionPolicyAnnotation]
-	if said == string(metav1.DeletePropagationOrphan) && config.GetAnnotations()[DeletionPolicyAnnotation] == "" {
+	if said == string(metav1.DeletePropagationOrphan) && config.GetAnnotations()[DeletionPolicyAnnotation] == "" && isSealedAs(existing, config) {
 		config.SetOwnerReferences(p.withoutOwn(config.GetOwnerReferences()))
 	}
 }
@@ -39,6 +40,9 @@ func (p *placement) disinherit(config, existing client.Object) {
 func (p *placement) hideFromGarbageCollector(ctx context.Context, owned []dependent, done *report) error {
 	var errs []error
 	for _, d := range owned {
+		if first(append(each(done.Err), errs...), p.isOver) != nil {
+			break
+		}
 		i := slices.IndexFunc(done.Objects, func(r ObjectResult) bool { return r.UID == d.obj.GetUID() })
 		switch {
 		case i < 0:

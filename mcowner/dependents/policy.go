@@ -23,7 +23,7 @@ type Policy struct {
 	// Keep lets dependents stay, without the reference, when they are no longer desired, or their owner goes. Annotation:
 	// [DeletionPolicyAnnotation] with the value Orphan.
 	Keep bool
-	// Suspend writes nothing; what is not as desired shows in the results. What is not desired is removed all the same,
+	// Suspend writes nothing, but takes the native owner reference from what is to stay; what is not as desired shows in the results. What is not desired is removed all the same,
 	// unless something is desired in that cluster that is not as it is to be: it may take the other's place.
 	// Annotation: [SuspendAnnotation] with the value true, on what Desired returns or on the owner; with the value false, on
 	// what Desired returns.
