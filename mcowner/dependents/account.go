@@ -290,6 +290,9 @@ func (a *accounting) distribute() {
 	}
 	maps.DeleteFunc(a.o.parts, func(name mcreconcile.ClusterName, p *part) bool {
 		_, is := slices.BinarySearch(names, name)
+		if !is {
+			delete(a.o.needed, name)
+		}
 		return !is && p.stray == nil && len(p.drop) == 0 && p.running == 0
 	})
 }

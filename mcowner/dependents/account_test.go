@@ -141,13 +141,46 @@ func TestARolloutGoesOnWithoutAClusterForWhichDesiredNeedsOneThatIsAway(t *testi
 	}
 	needs("cfg")
 	if (members{a.engine}).changed("cfg", false); works() != 1 {
-		t.Error("the owner does not hear of the one that is needed")
+		t.Error("it is not looked at again as the one that is needed has changed")
 	}
+	if a.engine.advance(a.o); works() > 1 {
+		t.Error("it goes on although the one that is needed may not be reported yet")
+	}
+	if a.engine.unreported(a.o) == 0 {
+		t.Error("nobody comes back once it is late")
+	}
+	a.late("cfg")
 	if a.engine.advance(a.o); works() != 2 {
 		t.Error("it does not go on")
 	}
 	if a.o.progress.HasLookedAt(there) || a.o.progress.HasFailed(there) {
 		t.Error("the cluster counts as looked at, or as failed")
+	}
+}
+
+// TestAClusterIsLookedAtAgainWhereWhatWasGoneIsBack by the time that it is told: nobody else comes back for it.
+func TestAClusterIsLookedAtAgainWhereWhatWasGoneIsBack(t *testing.T) {
+	t.Parallel()
+	const back = mcreconcile.LocalCluster
+	for name, tc := range map[string]struct {
+		gone mcreconcile.ClusterName
+		err  error
+		adds int
+	}{
+		"it is back":       {back, fleet.ErrGone, 2},
+		"it is not":        {"cfg", fleet.ErrGone, 1},
+		"it is the member": {"a", fleet.ErrGone, 1},
+		"it was not ready": {back, fleet.ErrNotReady, 1}, // the queue has the work wait for it
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &plan{targets: []mcreconcile.ClusterName{"a"}}, "a")
+			v := view{plan: a.o.plan, targeted: true}
+			a.engine.report(a.o, a.engine.placing(a.o.req, "a"), v, failed("a", v, &fleet.StateError{Err: tc.err, Status: fleet.Status{Name: tc.gone}}))
+			if adds := len(a.engine.works.early); adds != tc.adds {
+				t.Errorf("beside the account there is work %d times, want %d", adds-1, tc.adds-1)
+			}
+		})
 	}
 }
 

@@ -160,6 +160,7 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"it is outdated each time":     {report: report{Result: Result{Err: fmt.Errorf("%w: %w", errContended, errOther)}}, is: rollout.Other, once: rollout.Other},
 		"something is suspended":       {report: report{Result: Result{Unready: ErrWaiting, Objects: suspended}}, is: rollout.Other, once: rollout.Other},
 		"the old one is being deleted": {report: report{Result: Result{Err: errOld}}, is: rollout.Other, once: rollout.Other},
+		"it is, and the new is not":    {report: report{Result: Result{Err: errOld, Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -168,15 +168,18 @@ func (m members) revisit(name mcreconcile.ClusterName, last, now memberSeen, rel
 	}
 }
 
-// changed has the accounts of owners kept anew: of those that a member concerns, or whose rollout waits for it, and, at low priority, of all if
-// they may have other targets now.
+// changed has the accounts of owners kept anew: of those that a member concerns, and, at low priority, of all if they may have other targets now.
+// Clusters are looked at again for which Desired needs that member: nothing else brings the work back where it was gone.
 func (m members) changed(name mcreconcile.ClusterName, targets bool) {
 	for _, o := range m.ledger.all() {
 		if targets {
 			o.wantTargets()
 		}
+		for _, in := range o.needing(name) {
+			m.works.add(m.placing(o.req, in))
+		}
 		switch {
-		case o.concerns(name), o.waitsFor(name):
+		case o.concerns(name):
 			m.works.add(accountOf(o.req))
 		case targets:
 			m.works.addLow(accountOf(o.req))

@@ -38,6 +38,8 @@ type ownerState struct {
 	known     knownSlices
 	// unvisited are the clusters in which the last visit has failed, and may wait to be tried again; nil if there was none.
 	unvisited map[mcreconcile.ClusterName]struct{}
+	// needed are the clusters that are needed for what is desired in others, and were away, by these.
+	needed map[mcreconcile.ClusterName][]mcreconcile.ClusterName
 	// over says that the owner is gone, and what was known of it is kept for a note that is to be made of that.
 	over bool
 	// kindsLater says that kinds may be dropped from the record once nothing is put anywhere.

@@ -239,6 +239,7 @@ func (o *ownerState) report(name mcreconcile.ClusterName, v view, r report) (new
 	r.Since = since(p.result.Since, text(p.result.Err) != text(r.Err) || text(p.result.Unready) != text(r.Unready) || !p.done)
 	r.Objects = aged(p.result.Objects, r.Objects)
 	o.known.age(&r)
+	o.noteNeededLocked(name, r.Err)
 	news = !p.done || p.seq != v.seq || !sameResult(p.result, r.Result) ||
 		len(r.drop) > 0 || r.stray != nil || r.again || len(o.events) > 0
 	news = p.present.note(r.look) || news || o.kindsLater

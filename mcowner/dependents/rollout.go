@@ -32,8 +32,8 @@ type Rollout struct {
 	// HaltAfter is after how many failed clusters no further one is changed until the owner is changed, but for its status. A
 	// cluster that is being changed has failed if its API server refuses what is desired, Desired gives an error, what was applied says
 	// that it has failed, or the cluster cannot be used any more; not if something may not be removed that is not desired, or Desired needs
-	// another cluster that cannot be used. It does not count for MaxParallel then, and is tried again. That it has failed is noted on the owner,
-	// for the time after a restart, until all targets are as desired and ready. Default: never.
+	// another cluster that cannot be used. One that has failed does not count for MaxParallel, and is tried again. That it has failed is noted on
+	// the owner, for the time after a restart, until all targets are as desired and ready. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
 	// nothing of that changes, see Result.Stuck. Status is called then. A restart begins anew, but for what Slices say. Default: never.
@@ -170,7 +170,7 @@ func outcomeOf(r report, current bool) rollout.Outcome {
 		return rollout.NotLooked
 	case r.unknown:
 		return rollout.Unread // what is there was not compared with anything
-	case r.Unready != nil && !r.refused && !r.isSuspended() && (err == nil || errors.Is(err, ErrWaiting)): // else it waits for what was not begun
+	case r.Unready != nil && !r.refused && !r.isSuspended() && (err == nil || isUnderway(err)): // else it waits for what was not begun
 		if current && errors.Is(r.Unready, errStalled) {
 			return rollout.Stalled
 		}
@@ -191,10 +191,11 @@ func (c *engine) advance(o *ownerState) {
 	waits, unseen, targets := o.waits()
 	isAway := func(name mcreconcile.ClusterName) bool {
 		why := c.access.WhyNot(name)
-		return why != nil && !isBeingConnected(why)
+		return why != nil && !isBeingConnected(why) && c.reportedIn(name) == 0
 	}
 	isUsable := func(name mcreconcile.ClusterName) bool {
-		return !isAway(name) && c.access.WhyPaused(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name)) &&
+		why := c.access.WhyNot(name)
+		return (why == nil || isBeingConnected(why)) && c.access.WhyPaused(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name)) &&
 			!isHeldUp(name, o.errorIn(name), isAway)
 	}
 	if !waits || c.unreported(o) > 0 || slices.ContainsFunc(unseen, isUsable) { // in this order, as it may be reported now
@@ -243,10 +244,29 @@ func (o *ownerState) errorIn(name mcreconcile.ClusterName) error {
 	return nil
 }
 
-// waitsFor reports whether clusters wait for a permit until one was looked at for which a member is needed.
-func (o *ownerState) waitsFor(name mcreconcile.ClusterName) bool {
-	_, unseen, _ := o.waits()
-	return slices.ContainsFunc(unseen, func(in mcreconcile.ClusterName) bool { return slices.Contains(remote.NamedAway(o.errorIn(in)), name) })
+// noteNeededLocked notes which other clusters are needed for what is desired in one, and were away, as the error of the last look says.
+func (o *ownerState) noteNeededLocked(in mcreconcile.ClusterName, last error) {
+	needed := slices.DeleteFunc(remote.NamedAway(last), func(name mcreconcile.ClusterName) bool { return name == in })
+	switch {
+	case len(needed) == 0:
+		delete(o.needed, in)
+	case o.needed == nil:
+		o.needed = map[mcreconcile.ClusterName][]mcreconcile.ClusterName{in: needed}
+	default:
+		o.needed[in] = needed
+	}
+}
+
+// needing returns the clusters for which another one is needed, and was away.
+func (o *ownerState) needing(name mcreconcile.ClusterName) (names []mcreconcile.ClusterName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for in, needed := range o.needed {
+		if slices.Contains(needed, name) {
+			names = append(names, in)
+		}
+	}
+	return names
 }
 
 func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
@@ -258,7 +278,8 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 	return o.progress.Grant(targets)
 }
 
-// unreported returns how long clusters may take to be reported in which there may be dependents. It is zero once all are.
+// unreported returns how long clusters may take to be reported in which there may be dependents, or that are needed for what is desired in others.
+// It is zero once all are.
 func (c *engine) unreported(o *ownerState) (most time.Duration) {
 	for _, name := range o.unseenSites() {
 		most = max(most, c.reportedIn(name))
@@ -266,7 +287,8 @@ func (c *engine) unreported(o *ownerState) (most time.Duration) {
 	return most
 }
 
-// unseenSites returns the clusters in which there may be dependents, and which were not looked at, if clusters may have to wait for others.
+// unseenSites returns the clusters in which there may be dependents, and which were not looked at, and those that are needed for that, if clusters
+// may have to wait for others.
 func (o *ownerState) unseenSites() (names []mcreconcile.ClusterName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -276,6 +298,11 @@ func (o *ownerState) unseenSites() (names []mcreconcile.ClusterName) {
 	for name := range o.named {
 		if !o.progress.HasLookedAt(name) {
 			names = append(names, name)
+		}
+	}
+	for in, needed := range o.needed {
+		if !o.progress.HasLookedAt(in) {
+			names = append(names, needed...)
 		}
 	}
 	return names

@@ -2,6 +2,7 @@ package dependents_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -237,6 +238,22 @@ func TestARolloutThatLimitsNothingWaitsForNoCluster(t *testing.T) {
 	w.isCopied(silent, "a")
 }
 
+// needsMember has what a reconciler desires in a cluster need a member, and counts how often that was away.
+func needsMember(r *dependents.Reconciler[*corev1.ConfigMap], in, needed *mctest.ControlPlane) (setUpFunc, *atomic.Int32) {
+	desired, away := r.Desired, &atomic.Int32{}
+	return func(mgr mcmanager.Manager) error {
+		r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+			_, err := mgr.GetFleet().Engagement(fleet.ClusterName(needed.Name))
+			if err != nil && target.Cluster == fleet.ClusterName(in.Name) {
+				away.Add(1)
+				return nil, err
+			}
+			return desired(ctx, owner, target)
+		}
+		return r.SetupWithManager(mgr)
+	}, away
+}
+
 // TestARolloutGoesOnWhereDesiredNeedsAMemberThatIsAway: the cluster for which it does is changed once that is back.
 func TestARolloutGoesOnWhereDesiredNeedsAMemberThatIsAway(t *testing.T) {
 	t.Parallel()
@@ -244,17 +261,8 @@ func TestARolloutGoesOnWhereDesiredNeedsAMemberThatIsAway(t *testing.T) {
 	needing, other, needed := w.Members[0], w.Members[1], w.Members[2]
 	r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1})
 	needed.Stop(t)
-	w.runWith(func(mgr mcmanager.Manager) error {
-		desired := r.Desired
-		r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
-			_, err := mgr.GetFleet().Engagement(fleet.ClusterName(needed.Name))
-			if err != nil && target.Cluster == fleet.ClusterName(needing.Name) {
-				return nil, err
-			}
-			return desired(ctx, owner, target)
-		}
-		return r.SetupWithManager(mgr)
-	})
+	setUp, _ := needsMember(r, needing, needed)
+	w.runWith(setUp)
 	w.create(w.Local, w.owner("a", needing.Name, other.Name))
 	if first := w.next("job-1"); first != other {
 		t.Errorf("%s is changed first", first.Name)
@@ -262,6 +270,32 @@ func TestARolloutGoesOnWhereDesiredNeedsAMemberThatIsAway(t *testing.T) {
 	w.finish(other, "job-1")
 	needed.Restart(t)
 	w.next("job-1", other)
+}
+
+// TestAClusterIsLookedAtOnceTheMemberIsBackThatDesiredNeeds, which was gone: it holds its place in the rollout until then.
+func TestAClusterIsLookedAtOnceTheMemberIsBackThatDesiredNeeds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	needing, other, needed := w.Members[0], w.Members[1], w.Members[2]
+	r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
+	told := listen(r)
+	setUp, away := needsMember(r, needing, needed)
+	p := w.runWith(setUp)
+	w.create(w.Local, w.owner("a", needing.Name))
+	w.next("job-1")
+	<-p.members.Remove(fleet.ClusterName(needed.Name))
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = needing.Name + "," + other.Name })
+	eventually(t, "one lacks the member, and the other waits", func() bool {
+		return told.waiting("a") == 1 && slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool { return errors.Is(r.Err, fleet.ErrGone) })
+	})
+	eventually(t, "all rests", p.isAtRest)
+	before := away.Load()
+	w.finish(needing, "job-1")
+	eventually(t, "it was looked at in vain", func() bool { return away.Load() > before })
+	if err := p.members.Set(p.member(needed)); err != nil {
+		t.Fatal(err)
+	}
+	w.next("job-1", needing)
 }
 
 // TestAMemberThatLeavesGivesItsPermitBack: whether it leaves the fleet, or is no target any more.

@@ -122,17 +122,17 @@ func (p *Progress) anyFailed() string {
 
 // Note notes what came of a cluster.
 func (p *Progress) Note(name mcreconcile.ClusterName, what Outcome) {
-	switch {
-	case what == NotLooked:
+	if what == NotLooked {
 		return
-	case what == Unread && p.isSpared(name):
+	}
+	delete(p.absent, name)
+	if what == Unread && p.isSpared(name) {
 		p.takeUnused(name)
 		return
 	}
 	first := !p.read[name]
 	p.seen[name] = true
 	p.read[name] = p.read[name] || what != Unread
-	delete(p.absent, name)
 	begun := p.held[name]
 	switch {
 	case what == Complete:

@@ -482,3 +482,15 @@ func TestAClusterThatIsNoTargetAnyMoreHaltsNoRollout(t *testing.T) {
 		t.Errorf("a cluster that is no target any more halts the rollout: %v", p.Ask("good", 1))
 	}
 }
+
+// TestAClusterThatWasReachedIsNotAbsent, also if a request got no answer there: others wait until it was looked at.
+func TestAClusterThatWasReachedIsNotAbsent(t *testing.T) {
+	t.Parallel()
+	for what, absent := range map[Outcome]bool{NotLooked: true, Unread: false, Other: false} {
+		p := New(Policy{}, "1")
+		p.Absent("a")
+		if p.Note("a", what); p.IsAbsent("a") != absent {
+			t.Errorf("after %v it is absent: %t", what, !absent)
+		}
+	}
+}
