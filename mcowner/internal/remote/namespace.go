@@ -25,8 +25,8 @@ var ErrEmptying = errors.New("what was in it is still being deleted")
 // isNamespace reports whether a kind is that of namespaces.
 func isNamespace(k Kind) bool { return k.GroupKind() == schema.GroupKind{Kind: "Namespace"} }
 
-// isCreated reports whether an object is a namespace that was created for dependents.
-func isCreated(k Kind, obj client.Object) bool {
+// IsCreated reports whether an object is a namespace that was created for dependents.
+func IsCreated(k Kind, obj client.Object) bool {
 	return isNamespace(k) && obj.GetAnnotations()[mcowner.CreatedByAnnotation] != ""
 }
 
@@ -43,7 +43,7 @@ func WasAdopted(obj client.Object) bool {
 // they share. It may be somebody's by now. With a controller among the owners that has made it, a namespace is a dependent like any other.
 func isUnmarked(k Kind, obj client.Object, owners []mcowner.Reference) bool {
 	switch {
-	case isCreated(k, obj):
+	case IsCreated(k, obj):
 		return false
 	case WasAdopted(obj):
 		return true

@@ -37,7 +37,7 @@ func TakeAway(
 	others, err := mcowner.References(released, at.ID)
 	stays := policy == metav1.DeletePropagationOrphan || obj.GetAnnotations()[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan)
 	deleted = !stays && len(others)+len(released.OwnerReferences) == 0 && err == nil && !isUnmarked(k, obj, owners)
-	if deleted && isCreated(k, obj) {
+	if deleted && IsCreated(k, obj) {
 		if deleted, err = emptiness(ctx, a, pace, at, obj.GetName()); err != nil {
 			return false, fmt.Errorf("removing %s from %s: %w", k.Describe(obj), at, err)
 		}

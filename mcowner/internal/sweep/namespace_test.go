@@ -14,7 +14,9 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +33,7 @@ type hanging struct {
 	client.Client
 
 	kinds                int
+	refused              error // what deletions run into
 	empty                atomic.Bool
 	gets, lists, deleted atomic.Int32 // gets but for those of its identity
 }
@@ -91,8 +94,10 @@ func (h *hanging) List(_ context.Context, list client.ObjectList, _ ...client.Li
 
 // Delete implements client.Writer.
 func (h *hanging) Delete(context.Context, client.Object, ...client.DeleteOption) error {
-	h.deleted.Add(1)
-	return nil
+	if h.refused == nil {
+		h.deleted.Add(1)
+	}
+	return h.refused
 }
 
 // sweeper returns a sweeper of the cluster's namespaces.
@@ -164,6 +169,26 @@ func TestANamespaceThatHangsIsLookedIntoEverMoreRarely(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestANamespaceThatMayNotBeRemovedIsLookedIntoEverMoreRarely: whether it is empty takes a request for each kind.
+func TestANamespaceThatMayNotBeRemovedIsLookedIntoEverMoreRarely(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{kinds: 50, refused: apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "created", nil)}
+		h.empty.Store(true)
+		s := h.sweeper()
+		by := s.byCaches()
+		by.each = func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
+			return true, do(createdNamespace(t, mcreconcile.LocalCluster, "created"))
+		}
+		for began := time.Now(); time.Since(began) < time.Hour; <-time.After(s.Interval) {
+			s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), by)
+		}
+		if n := int(h.lists.Load()) / h.kinds; n > 12 {
+			t.Errorf("there were %d looks into it in an hour", n)
+		}
+	})
 }
 
 // TestNamespacesThatAreNoMoreAreForgotten: nobody says that they went.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -62,7 +61,7 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 	if len(gone) > 0 {
 		if err := s.remove(ctx, at, k, obj, gone, found, removal); err != nil {
 			found.failed(err)
-			if errors.Is(err, remote.ErrEmptying) {
+			if errors.Is(err, remote.ErrEmptying) || remote.IsCreated(k, obj) && apierrors.IsForbidden(err) {
 				found.noteEmptying(obj.GetUID())
 			}
 			if remote.IsHung(err) {
@@ -238,7 +237,10 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 		s.metrics.removed(at.Name(), wouldRemove)
 		return nil
 	}
-	deleted, err := s.takeAway(ctx, at, k, obj, gone, policy)
+	if err := s.limit.Wait(ctx); err != nil {
+		return err
+	}
+	deleted, err := remote.TakeAway(ctx, s.access, s.limit.Wait, s.writerOf(gone, at), at, k, obj, gone, policy)
 	if err != nil {
 		return err
 	}
@@ -249,31 +251,6 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	s.metrics.removed(at.Name(), action)
 	log.Info("Removed an orphan", "action", action)
 	return nil
-}
-
-// takeAway takes owners from a dependent, in the name of the first of their users who may do that: others may have no rights any more.
-func (s *Sweeper) takeAway(
-	ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, gone []mcowner.Reference, policy metav1.DeletionPropagation,
-) (deleted bool, err error) {
-	users := slices.CompactFunc(slices.Clone(gone), func(a, b mcowner.Reference) bool { return s.writers.IsOfOneUser(a.Request(), b.Request()) })
-	var errs []error
-	for _, owner := range users {
-		if err := s.limit.Wait(ctx); err != nil {
-			return false, err
-		}
-		if err := s.access.WhyHeld(at.Name()); err != nil {
-			return false, err // since the sweep began
-		}
-		writer, err := s.writers.At(ctx, at, owner.Request())
-		if err == nil {
-			deleted, err = remote.TakeAway(ctx, s.access, s.limit.Wait, writer, at, k, obj, gone, policy)
-			if !apierrors.IsForbidden(err) {
-				return deleted, err
-			}
-		}
-		errs = append(errs, err)
-	}
-	return false, errors.Join(errs...)
 }
 
 // isToStay reports whether the deletion of an owner asked for its dependents to stay.

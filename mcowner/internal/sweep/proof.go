@@ -74,7 +74,11 @@ func (p *proof) orphaned(
 		case obj.UID != owner.UID:
 			found.why = "its owner is gone, and another one has the name"
 		default:
-			stray, err := isStray(outside, &pages{home.Cluster.GetAPIReader(), pace, p.access.Timeout}, obj, owner, in)
+			pages := p.pagesOf(home, pace)
+			stray, err := isStray(outside, pages, obj, owner, in)
+			if stray && pages.read > 1 { // which may have taken long
+				err = p.unlessChanged(outside, home, k, obj)
+			}
 			switch {
 			case err != nil:
 				return err
@@ -213,15 +217,24 @@ func isStray(ctx context.Context, from client.Reader, owner client.Object, ref m
 type pages struct {
 	client.Reader
 
-	pace func(context.Context) error
-	left time.Duration
+	pace  func(context.Context) error
+	left  time.Duration
+	least time.Duration // of that a page takes at least: an API server may say without end that there are more
+	read  int           // how many there were
 }
 
-// leastOfPage is how much of that time a page takes at least: an API server may say without end that there are more.
-const leastOfPage = remote.DefaultTimeout / 200
+func (p *proof) pagesOf(home remote.Session, pace func(context.Context) error) *pages {
+	return &pages{Reader: home.Cluster.GetAPIReader(), pace: pace, left: p.access.Timeout, least: p.access.Timeout / 200}
+}
+
+// errLongList says that a list has more pages than are read.
+var errLongList = errors.New("there are too many pages of slices")
 
 // List implements client.Reader.
 func (p *pages) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if p.left <= 0 {
+		return errLongList
+	}
 	if p.pace != nil {
 		if err := p.pace(ctx); err != nil {
 			return err
@@ -231,8 +244,23 @@ func (p *pages) List(ctx context.Context, list client.ObjectList, opts ...client
 	defer cancel()
 	began := time.Now()
 	err := p.Reader.List(ctx, list, opts...)
-	p.left -= max(time.Since(began), leastOfPage)
+	p.left -= max(time.Since(began), p.least)
+	p.read++
 	return err
+}
+
+// unlessChanged returns an error if an owner is not as it was read: what its slices say may be older than what it says now.
+func (p *proof) unlessChanged(ctx context.Context, home remote.Session, k remote.Kind, owner client.Object) error {
+	ctx, cancel := p.access.Bound(ctx)
+	defer cancel()
+	now := k.NewMetadata()
+	if err := home.Cluster.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(owner), now); err != nil {
+		return err
+	}
+	if now.ResourceVersion != owner.GetResourceVersion() {
+		return errors.New("the owner was changed while its slices were read")
+	}
+	return nil
 }
 
 // wasGivenUp reports whether an owner may have dependents in clusters that it has not noted any more: its controller alone can

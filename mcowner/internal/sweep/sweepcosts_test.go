@@ -156,8 +156,18 @@ func TestEachRequestOfASweepIsWithinTheLimit(t *testing.T) {
 type shelved struct {
 	known
 
-	pages int
-	takes time.Duration
+	pages   int
+	takes   time.Duration
+	changed atomic.Bool // the owner is
+}
+
+// Get implements client.Reader.
+func (s *shelved) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := s.known.Get(ctx, key, obj, opts...)
+	if s.changed.Load() {
+		obj.SetResourceVersion("changed")
+	}
+	return err
 }
 
 // GetAPIReader implements cluster.Cluster.
@@ -188,20 +198,27 @@ func TestEachPageOfSlicesIsWithinTheLimit(t *testing.T) {
 		takes       time.Duration
 		least, most time.Duration
 		hung        bool
+		unproven    bool
+		changes     bool // the owner, meanwhile
 	}{
 		"as many as there may be": {pages: 100, takes: 10 * time.Millisecond, least: 100 * time.Second, most: 102 * time.Second},
-		"without end":             {pages: 1 << 20, takes: time.Millisecond, least: 100 * time.Second, most: 5 * time.Minute, hung: true},
-		"slow":                    {pages: 100, takes: 4 * time.Second, least: 10 * time.Second, most: 15 * time.Second, hung: true},
+		"and the owner changes":   {pages: 100, takes: 10 * time.Millisecond, least: 100 * time.Second, most: 102 * time.Second, unproven: true, changes: true},
+		"without end":             {pages: 1 << 20, takes: time.Millisecond, least: 100 * time.Second, most: 5 * time.Minute, unproven: true},
+		"slow":                    {pages: 100, takes: 4 * time.Second, least: 10 * time.Second, most: 15 * time.Second, unproven: true, hung: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := knownSweeper(&shelved{known{owner: owner}, tc.pages, tc.takes})
+				shelf := &shelved{known: known{owner: owner}, pages: tc.pages, takes: tc.takes}
+				s := knownSweeper(shelf)
 				s.limit = newLimit(1)
 				found := &findings{turn: turn{unsure: map[ownerHash]error{}}, unheard: map[mcreconcile.ClusterName]struct{}{}}
 				began := time.Now()
+				if tc.changes {
+					time.AfterFunc(tc.least/2, func() { shelf.changed.Store(true) })
+				}
 				is, err := s.prove(t.Context(), ref, "member", found)
-				if took := time.Since(began); took < tc.least || took > tc.most || is.stray == tc.hung || remote.IsHung(err) != tc.hung {
+				if took := time.Since(began); took < tc.least || took > tc.most || is.stray == tc.unproven || remote.IsHung(err) != tc.hung {
 					t.Errorf("after %s it is a stray: %t, %v", took, is.stray, err)
 				}
 			})

@@ -42,11 +42,11 @@ type pass struct {
 	last schema.GroupVersionKind
 	// begun has kinds that took too long: the next list is looked at from a dependent on, as lists are in order. Caches are not.
 	begun map[schema.GroupVersionKind]begun
-	// emptying has namespaces in which something was still being deleted.
+	// emptying has namespaces in which something was still being deleted, or that nobody might remove.
 	emptying map[types.UID]emptying
 }
 
-// emptying is since when a namespace has been seen to be emptying, and until when it is left out: a look into it takes a request for each kind.
+// emptying is since when a namespace has been seen to be so, and until when it is left out: a look into it takes a request for each kind.
 type emptying struct{ since, until time.Time }
 
 const (
@@ -54,7 +54,7 @@ const (
 	forgetEmptying      = time.Hour        // one that was not looked into for longer is no more
 )
 
-// noteEmptying leaves a namespace out for as long as it has been emptying: most hang for no longer than what is in them takes to stop.
+// noteEmptying leaves a namespace out for as long as it has been so: most hang for no longer than what is in them takes to stop.
 func (p *pass) noteEmptying(namespace types.UID) {
 	now := time.Now()
 	maps.DeleteFunc(p.emptying, func(_ types.UID, e emptying) bool { return now.Sub(e.until) > forgetEmptying })

@@ -75,10 +75,18 @@ func (*rightful) GetScheme() *runtime.Scheme { return scheme.Scheme }
 func (r *rightful) GetHTTPClient() *http.Client { return &http.Client{Transport: r} }
 
 // GetRESTMapper implements cluster.Cluster.
-func (*rightful) GetRESTMapper() meta.RESTMapper { return (*namespaced)(nil).GetRESTMapper() }
+func (*rightful) GetRESTMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	return m
+}
 
 // RoundTrip implements http.RoundTripper.
 func (r *rightful) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet {
+		return r.hanging.RoundTrip(req)
+	}
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Type", "application/json")
 	if req.Header.Get("Impersonate-User") == r.rightless {
@@ -108,6 +116,32 @@ func TestAnOrphanGoesIfAnyUserOfItsOwnersMayRemoveIt(t *testing.T) {
 			if n := mgr.deleted.Load(); n != 1 {
 				t.Errorf("where %s has no rights, or no user (%t), it was deleted %d times", rightless, panics, n)
 			}
+		}
+	}
+}
+
+// TestANamespaceOfSeveralUsersIsLookedIntoOnce, whoever of them may not remove it.
+func TestANamespaceOfSeveralUsersIsLookedIntoOnce(t *testing.T) {
+	t.Parallel()
+	mgr := &rightful{rightless: "owner-of-created"}
+	mgr.kinds = 5
+	mgr.empty.Store(true)
+	s := knownSweeper(mgr)
+	s.limit = newLimit(1000)
+	s.writers = remote.Writers{Access: s.access, User: func(owner mcreconcile.Request) string { return owner.Name }}
+	ns := createdNamespace(t, mcreconcile.LocalCluster, "created")
+	second := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "second", UID: "2", ClusterUID: "here"}
+	if err := mcowner.SetOwnerReference(second, ns, mcowner.ClusterID{Name: mcreconcile.LocalCluster, UID: "here"}); err != nil {
+		t.Fatal(err)
+	}
+	k := remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Proto: &corev1.Namespace{}}
+	for _, mgr.rightless = range []string{"owner-of-created", "second"} {
+		mgr.lists.Store(0)
+		mgr.deleted.Store(0)
+		found := &findings{pass: &pass{}, turn: turn{places: newPlaces(), unsure: map[ownerHash]error{}}, alive: map[ownerKey]struct{}{}}
+		s.look(t.Context(), remote.Session{ID: mcowner.ClusterID{UID: "here"}, Cluster: mgr}, k, ns, found)
+		if mgr.deleted.Load() != 1 || int(mgr.lists.Load()) != mgr.kinds {
+			t.Errorf("where %s has no rights, it was deleted %d times after %d lists: %v", mgr.rightless, mgr.deleted.Load(), mgr.lists.Load(), found.failures())
 		}
 	}
 }
