@@ -3,6 +3,7 @@ package dependents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -46,11 +47,11 @@ func TestPatchesThatHangHoldAWorkerAboutAsLongAsOne(t *testing.T) {
 			to, p := &silent{}, placing()
 			p.writer, p.o, p.until = to, newOwnerState(mcreconcile.Request{}, ""), time.Now().Add(tc.left)
 			p.asked.owner = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{DeletionPolicyAnnotation: "Orphan"}}}
-			var all []dependent
-			for _, uid := range []types.UID{"1", "2", "3"} {
+			all := make([]dependent, 3)
+			for i := range all {
 				cm := owned(t, ownerNamed("a"))
-				cm.UID, cm.OwnerReferences = uid, []metav1.OwnerReference{{UID: p.asked.ref.UID}}
-				all = append(all, dependent{remote.Untyped(corev1.SchemeGroupVersion.WithKind("ConfigMap")), cm})
+				cm.UID, cm.OwnerReferences = types.UID(fmt.Sprint(i)), []metav1.OwnerReference{{UID: p.asked.ref.UID}}
+				all[i] = dependent{remote.Untyped(corev1.SchemeGroupVersion.WithKind("ConfigMap")), cm}
 			}
 			err := p.hideFromGarbageCollector(t.Context(), all, &report{Result: Result{Err: tc.before}})
 			if to.patches != tc.patches || (err != nil) != (tc.patches > 0) {

@@ -450,12 +450,12 @@ func TestNothingIsRemovedBesideAContestWhileSomethingIsWaitedFor(t *testing.T) {
 	one := w.Members[0]
 	r := w.spread()
 	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
-		fought := []client.Object{&corev1.ConfigMap{ObjectMeta: metaOf(w.ns, "fought"), Data: map[string]string{"value": "ours"}}}
+		fought := &corev1.ConfigMap{ObjectMeta: metaOf(w.ns, "fought"), Data: map[string]string{"value": "ours"}}
 		if owner.Data["waits"] != "" {
-			return fought, fmt.Errorf("the rest is not known: %w", dependents.ErrWaiting)
+			return []client.Object{fought}, fmt.Errorf("the rest is not known: %w", dependents.ErrWaiting)
 		}
 		rest, err := w.names(ctx, owner, target)
-		return append(fought, rest...), err
+		return append(rest, fought), err
 	}
 	told := listen(r)
 	p := w.run(r)
