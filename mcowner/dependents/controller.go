@@ -321,8 +321,8 @@ func (c *engine) report(o *ownerState, w work, v view, r report) {
 	isBack := func(name mcreconcile.ClusterName) bool {
 		return name != w.in && !remote.IsMissing(c.access.WhyNot(name))
 	}
-	if errors.Is(r.Err, fleet.ErrGone) && slices.ContainsFunc(remote.NamedAway(r.Err), isBack) { // since it was looked at, and nobody tells of that
-		c.works.addAfter(c.placing(w.owner, w.in), comingPause)
+	if slices.ContainsFunc(remote.NamedGone(r.Err), isBack) { // since it was looked at, and nobody tells of that
+		c.works.addAfter(c.placing(w.owner, w.in), c.cfg.paces.orDefaults().again)
 	}
 	if !o.hasOldTargets() { // else its account finds them first: one that is reported now may be being changed
 		c.advance(o)

@@ -43,16 +43,18 @@ func (p *placement) hideFromGarbageCollector(ctx context.Context, owned []depend
 		if first(append(each(done.Err), errs...), p.isOver) != nil {
 			break
 		}
-		i := slices.IndexFunc(done.Objects, func(r ObjectResult) bool { return r.UID == d.obj.GetUID() })
-		switch {
-		case i < 0:
-		case done.Objects[i].State == Deleting:
+		var result ObjectResult
+		if i := slices.IndexFunc(done.Objects, func(r ObjectResult) bool { return r.UID == d.obj.GetUID() }); i >= 0 {
+			result = done.Objects[i]
+		}
+		if result.State == Deleting {
 			continue
-		case done.Objects[i].Object != nil:
-			d.obj = done.Objects[i].Object
+		}
+		if result.Object != nil {
+			d.obj = result.Object
 		}
 		if slices.ContainsFunc(d.obj.GetOwnerReferences(), p.isNativelyOwn) && p.isToStay(d.obj) {
-			errs = append(errs, p.hide(ctx, d))
+			errs = append(errs, p.hide(ctx, d, result.State == Applied))
 		}
 	}
 	return together(errs...)
@@ -65,9 +67,10 @@ func (p *placement) isToStay(obj client.Object) bool {
 	return unclear != nil || said == metav1.DeletePropagationOrphan || own == string(metav1.DeletePropagationOrphan) || p.asked.policy.Keep && own == ""
 }
 
-func (p *placement) hide(ctx context.Context, d dependent) error {
+// hide takes the native reference from a dependent. What was not applied just now, others may have given it.
+func (p *placement) hide(ctx context.Context, d dependent, isApplied bool) error {
 	key, what := p.keyOf(d.Kind, d.obj), d.Describe(d.obj)
-	if err := p.holdOff(key, what); err != nil {
+	if err := p.holdOff(key, what); err != nil && !isApplied {
 		return err
 	}
 	hidden := d.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
@@ -76,7 +79,9 @@ func (p *placement) hide(ctx context.Context, d dependent) error {
 		return fmt.Errorf("taking the native reference of %s in %s: %w", what, p.at, err)
 	}
 	p.o.did(EventUpdated, p.at.Name(), what)
-	p.o.corrected(key, time.Now())
+	if !isApplied {
+		p.o.corrected(key, time.Now())
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package dependents_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,11 +15,14 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 )
 
-// partly is a Desired that returns the copy, a ConfigMap "later" of the wave 1, and an error while the owner's value is "partly".
+// partly is a Desired that returns the copy, a ConfigMap "later" of the wave 1, and an error while the owner's value is "partly", or "waits".
 func (w *world) partly(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
 	var err error
-	if owner.Data["value"] == "partly" {
+	switch owner.Data["value"] {
+	case "partly":
 		err = errors.New("the rest is not known")
+	case "waits":
+		err = fmt.Errorf("the rest is not known: %w", dependents.ErrWaiting)
 	}
 	return []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metaOf(w.ns, copyOf(owner.Name)), Data: map[string]string{"value": owner.Data["value"]}},
@@ -59,6 +63,25 @@ func TestALaterWaveWaitsForWhatIsNotKnown(t *testing.T) {
 	eventually(t, "the later wave waits again", waits)
 	if value := w.mustGet(one, "later").Data["value"]; value != "all" {
 		t.Errorf("the later wave went ahead: %q", value)
+	}
+}
+
+// TestWhatDesiredWaitsForIsTheResult, and not what waits because of that.
+func TestWhatDesiredWaitsForIsTheResult(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	r := w.spread()
+	r.Desired = w.partly
+	told := listen(r)
+	w.run(r)
+	owner := w.owner("a", w.Members[0].Name)
+	owner.Data["value"] = "waits"
+	w.create(w.Local, owner)
+	eventually(t, "the later wave waits", func() bool {
+		return told.are("a", dependents.Applied, dependents.Waiting) || told.are("a", dependents.Unchanged, dependents.Waiting)
+	})
+	if !told.waits("a", "the rest is not known") {
+		t.Errorf("the results are %v", told.of("a"))
 	}
 }
 

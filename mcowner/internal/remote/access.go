@@ -227,16 +227,24 @@ func IsAwayItself(err error, name mcreconcile.ClusterName) bool {
 }
 
 // NamedAway returns the clusters that an error names which cannot be used now.
-func NamedAway(err error) (names []mcreconcile.ClusterName) {
+func NamedAway(err error) []mcreconcile.ClusterName { return namedIn(err, nil) }
+
+// NamedGone returns those of them that were gone.
+func NamedGone(err error) []mcreconcile.ClusterName { return namedIn(err, fleet.ErrGone) }
+
+// namedIn returns the clusters that an error names by errors that are so; all, if that is nil.
+func namedIn(err, so error) (names []mcreconcile.ClusterName) {
 	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself
 	case *fleet.StateError:
-		return []mcreconcile.ClusterName{e.Status.Name}
+		if so == nil || errors.Is(e, so) {
+			return []mcreconcile.ClusterName{e.Status.Name}
+		}
 	case interface{ Unwrap() []error }:
 		for _, one := range e.Unwrap() {
-			names = append(names, NamedAway(one)...)
+			names = append(names, namedIn(one, so)...)
 		}
 	case interface{ Unwrap() error }:
-		return NamedAway(e.Unwrap())
+		return namedIn(e.Unwrap(), so)
 	}
 	return names
 }

@@ -42,11 +42,11 @@ func (a *anyUser) try(ctx context.Context, write func(client.Writer) error) erro
 	for i, owner := range a.owners {
 		if i > 0 {
 			if err := a.sweeper.limit.Wait(ctx); err != nil {
-				return err
+				return errors.Join(append(errs, err)...)
 			}
 		}
 		if err := a.sweeper.access.WhyHeld(a.at.Name()); err != nil {
-			return err // since the sweep began
+			return err // since it was found out whether there is something left
 		}
 		writer, err := a.sweeper.writers.At(ctx, a.at, owner.Request())
 		if err == nil {

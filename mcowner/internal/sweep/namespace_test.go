@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -171,24 +172,38 @@ func TestANamespaceThatHangsIsLookedIntoEverMoreRarely(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatMayNotBeRemovedIsLookedIntoEverMoreRarely: whether it is empty takes a request for each kind.
-func TestANamespaceThatMayNotBeRemovedIsLookedIntoEverMoreRarely(t *testing.T) {
+// TestANamespaceThatCannotBeRemovedIsLookedIntoEverMoreRarely: whether it is empty takes a request for each kind.
+func TestANamespaceThatCannotBeRemovedIsLookedIntoEverMoreRarely(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := &hanging{kinds: 50, refused: apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "created", nil)}
-		h.empty.Store(true)
-		s := h.sweeper()
-		by := s.byCaches()
-		by.each = func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
-			return true, do(createdNamespace(t, mcreconcile.LocalCluster, "created"))
-		}
-		for began := time.Now(); time.Since(began) < time.Hour; <-time.After(s.Interval) {
-			s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), by)
-		}
-		if n := int(h.lists.Load()) / h.kinds; n > 12 {
-			t.Errorf("there were %d looks into it in an hour", n)
-		}
-	})
+	namespaces := schema.GroupResource{Resource: "namespaces"}
+	for name, tc := range map[string]struct {
+		refused error
+		user    func(mcreconcile.Request) string
+	}{
+		"forbidden":      {refused: apierrors.NewForbidden(namespaces, "created", nil)},
+		"by a policy":    {refused: apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "created", nil)},
+		"without a user": {user: func(mcreconcile.Request) string { panic("on purpose") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := &hanging{kinds: 50, refused: tc.refused}
+				h.empty.Store(true)
+				s := h.sweeper()
+				s.writers.User = tc.user
+				by := s.byCaches()
+				by.each = func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
+					return true, do(createdNamespace(t, mcreconcile.LocalCluster, "created"))
+				}
+				for began := time.Now(); time.Since(began) < time.Hour; <-time.After(s.Interval) {
+					s.sweep(log.IntoContext(t.Context(), logr.Discard()), s.memory(mcreconcile.LocalCluster), by)
+				}
+				if n := int(h.lists.Load()) / h.kinds; n == 0 || n > 12 {
+					t.Errorf("there were %d looks into it in an hour", n)
+				}
+			})
+		})
+	}
 }
 
 // TestNamespacesThatAreNoMoreAreForgotten: nobody says that they went.

@@ -61,7 +61,7 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 	if len(gone) > 0 {
 		if err := s.remove(ctx, at, k, obj, gone, found, removal); err != nil {
 			found.failed(err)
-			if errors.Is(err, remote.ErrEmptying) || remote.IsCreated(k, obj) && apierrors.IsForbidden(err) {
+			if remote.IsCreated(k, obj) && !apierrors.IsConflict(err) { // it is emptying, or may not be removed
 				found.noteEmptying(obj.GetUID())
 			}
 			if remote.IsHung(err) {
@@ -239,6 +239,9 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	}
 	if err := s.limit.Wait(ctx); err != nil {
 		return err
+	}
+	if err := s.access.WhyHeld(at.Name()); err != nil {
+		return err // since the sweep began
 	}
 	deleted, err := remote.TakeAway(ctx, s.access, s.limit.Wait, s.writerOf(gone, at), at, k, obj, gone, policy)
 	if err != nil {

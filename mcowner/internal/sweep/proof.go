@@ -77,7 +77,7 @@ func (p *proof) orphaned(
 			pages := p.pagesOf(home, pace)
 			stray, err := isStray(outside, pages, obj, owner, in)
 			if stray && pages.read > 1 { // which may have taken long
-				err = p.unlessChanged(outside, home, k, obj)
+				err = p.unlessChanged(outside, pace, home, k, obj)
 			}
 			switch {
 			case err != nil:
@@ -250,7 +250,14 @@ func (p *pages) List(ctx context.Context, list client.ObjectList, opts ...client
 }
 
 // unlessChanged returns an error if an owner is not as it was read: what its slices say may be older than what it says now.
-func (p *proof) unlessChanged(ctx context.Context, home remote.Session, k remote.Kind, owner client.Object) error {
+func (p *proof) unlessChanged(
+	ctx context.Context, pace func(context.Context) error, home remote.Session, k remote.Kind, owner client.Object,
+) error {
+	if pace != nil {
+		if err := pace(ctx); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := p.access.Bound(ctx)
 	defer cancel()
 	now := k.NewMetadata()

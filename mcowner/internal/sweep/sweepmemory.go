@@ -42,7 +42,7 @@ type pass struct {
 	last schema.GroupVersionKind
 	// begun has kinds that took too long: the next list is looked at from a dependent on, as lists are in order. Caches are not.
 	begun map[schema.GroupVersionKind]begun
-	// emptying has namespaces in which something was still being deleted, or that nobody might remove.
+	// emptying has namespaces in which something was still being deleted, or that could not be removed.
 	emptying map[types.UID]emptying
 }
 
