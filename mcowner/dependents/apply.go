@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +46,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	wanted, errs := p.applyInWaves(ctx, s, wants, found, unknown, done)
 	p.o.keep(p.at.Name(), wanted)
 	p.engine.ledger.awaitOnly(p.work.owner, p.at.Name(), wanted)
-	errs = append(each(unclear), errs...) // first, as what is missing may wait for that
+	errs = slices.Concat(each(unclear), errs) // first, as what is missing may wait for that
 	done.Err = together(errs...)
 	switch awaited := first(errs, isPassing); {
 	case unlessContended(done.Err) != nil:

@@ -40,7 +40,7 @@ func (p *placement) disinherit(config, existing client.Object) {
 func (p *placement) hideFromGarbageCollector(ctx context.Context, owned []dependent, done *report) error {
 	var errs []error
 	for _, d := range owned {
-		if first(append(each(done.Err), errs...), p.isOver) != nil {
+		if first(slices.Concat(each(done.Err), errs), p.isOver) != nil {
 			break
 		}
 		var result ObjectResult

@@ -59,16 +59,24 @@ func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, ob
 		}
 	}
 	if len(gone) > 0 {
-		if err := s.remove(ctx, at, k, obj, gone, found, removal); err != nil {
-			found.failed(err)
-			if remote.IsCreated(k, obj) && !apierrors.IsConflict(err) { // it is emptying, or may not be removed
-				found.noteEmptying(obj.GetUID())
-			}
-			if remote.IsHung(err) {
-				found.hanging++
-				found.noteHung(k.GroupVersionKind, obj.GetUID())
-			}
-		}
+		err := s.remove(ctx, at, k, obj, gone, found, removal)
+		found.removed(k, obj, err)
+	}
+}
+
+// removed notes what came of removing a dependent.
+func (f *findings) removed(k remote.Kind, obj client.Object, err error) {
+	if err == nil {
+		delete(f.emptying, obj.GetUID()) // others may be left that share it
+		return
+	}
+	f.failed(err)
+	if remote.IsCreated(k, obj) && !apierrors.IsConflict(err) && !remote.IsAway(err) { // it is emptying, or cannot be removed
+		f.noteEmptying(obj.GetUID())
+	}
+	if remote.IsHung(err) {
+		f.hanging++
+		f.noteHung(k.GroupVersionKind, obj.GetUID())
 	}
 }
 
