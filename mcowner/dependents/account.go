@@ -56,6 +56,16 @@ func accountDelay(targets int) time.Duration {
 	}
 }
 
+// accountDelay is how long news of the owner are gathered.
+func (o *ownerState) accountDelay() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.plan == nil {
+		return 0
+	}
+	return accountDelay(len(o.plan.targets))
+}
+
 // account keeps an owner's account. Where the targets cannot be found anew, those before go on, and the account with them.
 func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session) (reconcile.Result, error) {
 	unknown := c.retargeted(ctx, o)

@@ -714,6 +714,39 @@ func TestAnAccountOfManyClustersWaits(t *testing.T) {
 	}
 }
 
+// delays are how long what was added to a queue waits there.
+type delays struct {
+	workqueue.TypedRateLimitingInterface[work]
+
+	of map[work]time.Duration
+}
+
+// Add implements workqueue.TypedInterface.
+func (d *delays) Add(w work) { d.of[w] = 0 }
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (d *delays) AddAfter(w work, after time.Duration) { d.of[w] = after }
+
+// TestChangesOfManyMembersAreGathered for the account of an owner with many targets, as when a link breaks: each account tells of what it has seen.
+func TestChangesOfManyMembersAreGathered(t *testing.T) {
+	t.Parallel()
+	for targets, want := range map[int]time.Duration{1: 0, 101: time.Second} {
+		p := &plan{}
+		for n := range targets {
+			p.targets = append(p.targets, mcreconcile.ClusterName(fmt.Sprintf("m-%03d", n)))
+		}
+		a := newAccounting(t, config{}, p, p.targets...)
+		members{a.engine}.changed("m-000", true)
+		d := &delays{of: map[work]time.Duration{}}
+		if err := a.engine.works.Start(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if after, is := d.of[accountOf(a.o.req)]; !is || after != want {
+			t.Errorf("the account of an owner with %d targets is kept (%t) after %s, want %s", targets, is, after, want)
+		}
+	}
+}
+
 // TestAClusterThatIsNotDoneIsWorkedOnAgain: nothing was left in it, which is not stored yet, since slices are written later. Then the
 // cache shows a dependent that is about to go, and then none.
 func TestAClusterThatIsNotDoneIsWorkedOnAgain(t *testing.T) {

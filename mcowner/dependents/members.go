@@ -180,7 +180,7 @@ func (m members) changed(name mcreconcile.ClusterName, targets bool) {
 		}
 		switch {
 		case o.concerns(name):
-			m.works.add(accountOf(o.req))
+			m.works.addAfter(accountOf(o.req), o.accountDelay()) // others may change with it, as when a link breaks
 		case targets:
 			m.works.addLow(accountOf(o.req))
 		}

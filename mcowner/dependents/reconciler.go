@@ -84,8 +84,8 @@ type Reconciler[T client.Object] struct {
 	// Policy says what is done about dependents where there is a choice. Annotations override it for single ones.
 	Policy Policy
 
-	// PolicyOf and RolloutOf return what holds for one owner, where its kind says so. While that makes no sense, nothing is done for the
-	// owner, and an event says so. A Rollout does not matter to an owner that goes; where its Policy makes no sense, it waits, with its
+	// PolicyOf and RolloutOf return what holds for one owner, where its kind says so. While that makes no sense, an event says so, and what the
+	// owner asked for before goes on, with the policies of then; nothing is done if that was before the program began. A Rollout does not matter to an owner that goes; where its Policy makes no sense, it waits, with its
 	// dependents. Default: Policy and Rollout.
 	PolicyOf  func(owner T) Policy
 	RolloutOf func(owner T) Rollout

@@ -71,7 +71,7 @@ type Spec struct {
 	// +kubebuilder:default=Delete
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Change says what is done about an object that is not as it should be. CreateOnly leaves it as it is, once it is there.
+	// Change says what is done about an object that is not as it should be. CreateOnly leaves it as it is, once it is there and the Replicator's.
 	// +kubebuilder:default=Apply
 	Change ChangePolicy `json:"change,omitempty"`
 
