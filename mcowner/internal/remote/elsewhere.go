@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -16,27 +17,36 @@ import (
 // visited are the clusters that members elsewhere were when they were last visited. It is safe for concurrent use.
 type visited struct {
 	mu sync.Mutex // guards is
-	is map[mcreconcile.ClusterName]mcowner.ClusterID
+	is map[mcreconcile.ClusterName]visitedAs
 }
 
-// note notes which cluster a member is, unless that is not elsewhere any more: it may be forgotten already.
-func (v *visited) note(id mcowner.ClusterID, isElsewhere func(mcreconcile.ClusterName) bool) {
+// visitedAs is which cluster a member was, and by what it is seen that this may be another one since: it came anew, or is described anew.
+type visitedAs struct {
+	id     mcowner.ClusterID
+	server string
+	since  time.Time
+}
+
+// note notes which cluster a member is that was described like this before it was visited, unless that is not elsewhere any more: it may be
+// forgotten already.
+func (v *visited) note(id mcowner.ClusterID, before fleet.Status, isElsewhere func(mcreconcile.ClusterName) bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !isElsewhere(id.Name) {
 		return
 	}
 	if v.is == nil {
-		v.is = map[mcreconcile.ClusterName]mcowner.ClusterID{}
+		v.is = map[mcreconcile.ClusterName]visitedAs{}
 	}
-	v.is[id.Name] = id
+	v.is[id.Name] = visitedAs{id, before.Server, before.Since}
 }
 
-func (v *visited) get(name mcreconcile.ClusterName) (mcowner.ClusterID, bool) {
+// get returns which cluster a member is that is described like this now, if it is known.
+func (v *visited) get(name mcreconcile.ClusterName, now fleet.Status) (mcowner.ClusterID, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	id, ok := v.is[name]
-	return id, ok
+	was, ok := v.is[name]
+	return was.id, ok && was.server == now.Server && was.since.Equal(now.Since)
 }
 
 // Forget forgets which cluster a member was when it was visited: it is no member any more, or this replica's.
@@ -81,7 +91,8 @@ func (a *Access) IDOf(ctx context.Context, name mcreconcile.ClusterName) (mcowne
 	if !a.IsElsewhere(name) {
 		return a.Identities.Of(ctx, name)
 	}
-	if id, ok := a.visited.get(name); ok {
+	now, _ := a.Manager.GetFleet().Status(name)
+	if id, ok := a.visited.get(name, now); ok {
 		return id, nil
 	}
 	return mcowner.ClusterID{}, fmt.Errorf("%s: %w", ClusterText(name), errNotVisited)
@@ -101,6 +112,7 @@ func (a *Access) AskID(ctx context.Context, name mcreconcile.ClusterName) (id mc
 
 // enterAsGuest is enter for a member elsewhere.
 func (a *Access) enterAsGuest(ctx context.Context, name mcreconcile.ClusterName) (_ context.Context, _ Session, leave func(), err error) {
+	before, _ := a.Manager.GetFleet().Status(name)
 	guest, end, err := a.Manager.GetFleet().SharedGuest(ctx, name)
 	if err != nil {
 		return nil, Session{}, nil, fmt.Errorf("%w: %w", ErrNoVisit, err)
@@ -110,7 +122,7 @@ func (a *Access) enterAsGuest(ctx context.Context, name mcreconcile.ClusterName)
 		end()
 		return nil, Session{}, nil, err
 	}
-	a.visited.note(id, a.IsElsewhere)
+	a.visited.note(id, before, a.IsElsewhere)
 	inside, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(guest.Context(), func() { cancel(context.Cause(guest.Context())) })
 	return inside, Session{ID: id, Cluster: guest.Cluster(), Guest: guest}, func() {
