@@ -44,26 +44,27 @@ type accounting struct {
 	stuckIn time.Duration
 }
 
-// accountDelay is how long news of an owner with so many targets are gathered before they are written down.
-func accountDelay(targets int) time.Duration {
+// accountDelay is how long news of an owner with so many clusters are gathered before they are written down.
+func accountDelay(clusters int) time.Duration {
 	switch {
-	case targets <= remote.AtOnce:
+	case clusters <= remote.AtOnce:
 		return 0
-	case targets <= 100:
+	case clusters <= 100:
 		return 100 * time.Millisecond
 	default:
 		return time.Second
 	}
 }
 
-// accountDelay is how long news of the owner are gathered.
+// accountDelay is how long news of the owner are gathered: by how many clusters it has, or is to have, something in.
 func (o *ownerState) accountDelay() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.plan == nil {
-		return 0
+	clusters := len(o.named)
+	if o.plan != nil {
+		clusters = max(clusters, len(o.plan.targets))
 	}
-	return accountDelay(len(o.plan.targets))
+	return accountDelay(clusters)
 }
 
 // account keeps an owner's account. Where the targets cannot be found anew, those before go on, and the account with them.

@@ -727,23 +727,41 @@ func (d *delays) Add(w work) { d.of[w] = 0 }
 // AddAfter implements workqueue.TypedDelayingInterface.
 func (d *delays) AddAfter(w work, after time.Duration) { d.of[w] = after }
 
-// TestChangesOfManyMembersAreGathered for the account of an owner with many targets, as when a link breaks: each account tells of what it has seen.
+// TestChangesOfManyMembersAreGathered for the account of an owner with many clusters, as when a link breaks: each account tells of what it has seen.
+// Members of which the owner has nothing hasten it not.
 func TestChangesOfManyMembersAreGathered(t *testing.T) {
 	t.Parallel()
-	for targets, want := range map[int]time.Duration{1: 0, 101: time.Second} {
-		p := &plan{}
-		for n := range targets {
-			p.targets = append(p.targets, mcreconcile.ClusterName(fmt.Sprintf("m-%03d", n)))
-		}
-		a := newAccounting(t, config{}, p, p.targets...)
-		members{a.engine}.changed("m-000", true)
-		d := &delays{of: map[work]time.Duration{}}
-		if err := a.engine.works.Start(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-		if after, is := d.of[accountOf(a.o.req)]; !is || after != want {
-			t.Errorf("the account of an owner with %d targets is kept (%t) after %s, want %s", targets, is, after, want)
-		}
+	for name, tc := range map[string]struct {
+		mode     mode
+		clusters int
+		member   mcreconcile.ClusterName
+		after    time.Duration
+	}{
+		"one":                      {serving, 1, "m-000", 0},
+		"many":                     {serving, 101, "m-000", time.Second},
+		"many, and it is deleted":  {finishing, 101, "m-000", time.Second},
+		"many, of a member beside": {serving, 101, "other", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			names := make([]mcreconcile.ClusterName, tc.clusters)
+			for n := range names {
+				names[n] = mcreconcile.ClusterName(fmt.Sprintf("m-%03d", n))
+			}
+			p := &plan{mode: tc.mode}
+			if tc.mode == serving {
+				p.targets = names
+			}
+			a := newAccounting(t, config{}, p, names...)
+			members{a.engine}.changed(tc.member, true)
+			d := &delays{of: map[work]time.Duration{}}
+			if err := a.engine.works.Start(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			if after, is := d.of[accountOf(a.o.req)]; !is || after != tc.after {
+				t.Errorf("the account is kept (%t) after %s, want %s", is, after, tc.after)
+			}
+		})
 	}
 }
 

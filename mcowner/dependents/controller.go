@@ -316,7 +316,7 @@ func failed(in mcreconcile.ClusterName, v view, err error) report {
 // report notes what came of a cluster, and has the owner's account kept if that is news.
 func (c *engine) report(o *ownerState, w work, v view, r report) {
 	if o.report(w.in, v, r) {
-		c.works.addAfter(accountOf(w.owner), accountDelay(len(v.targets)))
+		c.works.addAfter(accountOf(w.owner), o.accountDelay())
 	}
 	isBack := func(name mcreconcile.ClusterName) bool {
 		return name != w.in && !remote.IsMissing(c.access.WhyNot(name))

@@ -182,7 +182,7 @@ func (m members) changed(name mcreconcile.ClusterName, targets bool) {
 		case o.concerns(name):
 			m.works.addAfter(accountOf(o.req), o.accountDelay()) // others may change with it, as when a link breaks
 		case targets:
-			m.works.addLow(accountOf(o.req))
+			m.works.addLowAfter(accountOf(o.req), o.accountDelay())
 		}
 	}
 }

@@ -138,12 +138,14 @@ func (f *feed[request]) addAfter(req request, after time.Duration) {
 }
 
 // addLow adds a request that waits until there is nothing else to do.
-func (f *feed[request]) addLow(req request) {
+func (f *feed[request]) addLow(req request) { f.addLowAfter(req, 0) }
+
+func (f *feed[request]) addLowAfter(req request, after time.Duration) {
 	f.do(func(queue workqueue.TypedRateLimitingInterface[request]) {
 		if q, ok := queue.(priorityqueue.PriorityQueue[request]); ok {
-			q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, req)
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority), After: after}, req)
 			return
 		}
-		queue.Add(req)
+		queue.AddAfter(req, after)
 	})
 }

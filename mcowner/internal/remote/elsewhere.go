@@ -20,7 +20,7 @@ type visited struct {
 	is map[mcreconcile.ClusterName]visitedAs
 }
 
-// visitedAs is which cluster a member was, and by what it is seen that this may be another one since: it came anew, or is described anew.
+// visitedAs is which cluster a member was, and by what it is seen that this may be another one since: it came anew, or has another address.
 type visitedAs struct {
 	id     mcowner.ClusterID
 	server string
@@ -122,7 +122,9 @@ func (a *Access) enterAsGuest(ctx context.Context, name mcreconcile.ClusterName)
 		end()
 		return nil, Session{}, nil, err
 	}
-	a.visited.note(id, before, a.IsElsewhere)
+	if guest.Context().Err() == nil { // else it may be that of an earlier description
+		a.visited.note(id, before, a.IsElsewhere)
+	}
 	inside, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(guest.Context(), func() { cancel(context.Cause(guest.Context())) })
 	return inside, Session{ID: id, Cluster: guest.Cluster(), Guest: guest}, func() {
