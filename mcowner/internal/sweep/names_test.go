@@ -110,7 +110,7 @@ func TestAForgedReferenceHasNothingElseAskedFor(t *testing.T) {
 			ownedByAny(t, fmt.Sprint("name-", i), mcowner.Reference{Namespace: "default", Name: name, UID: "1"}),
 			ownedByAny(t, fmt.Sprint("namespace-", i), mcowner.Reference{Namespace: name, Name: "a", UID: "1"}))
 		forged := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, UID: "1", ClusterUID: "here"}
-		if _, err := s.proof.orphaned(t.Context(), forged, "member", nil); !errors.Is(err, errUnproven) || !errors.Is(err, paths.ErrNoName) {
+		if _, err := s.proof.orphaned(t.Context(), forged, "member", nil, nil); !errors.Is(err, errUnproven) || !errors.Is(err, paths.ErrNoName) {
 			t.Errorf("that %s is gone: %v", name, err)
 		}
 	}

@@ -137,6 +137,7 @@ func New(o Options) (*Sweeper, error) {
 	s.proof = &proof{access: s.access, owners: owners, decommissioned: o.OwnersDecommissioned}
 	s.writers = remote.Writers{Access: s.access, User: o.User}
 	s.limit = newLimit(o.QPS)
+	s.books.lasts = cmp.Or(o.Listing, o.Interval)
 	s.metrics = newSweepMetrics(o.Name)
 	s.log = o.Manager.GetLogger().WithName("collector").WithValues("collector", o.Name, "fleet", o.Fleet)
 	return s, nil
@@ -157,7 +158,7 @@ func (s *Sweeper) Start(ctx context.Context) error {
 // WhyGone returns why an owner of a dependent in the named cluster is proved to be its owner no more, and nothing if it is not. The
 // error says why that cannot be told.
 func (s *Sweeper) WhyGone(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName) (string, error) {
-	is, err := s.proof.orphaned(ctx, owner, in, nil)
+	is, err := s.proof.orphaned(ctx, owner, in, nil, nil)
 	return is.why, err
 }
 

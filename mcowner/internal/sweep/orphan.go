@@ -143,7 +143,7 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if err := s.limit.Wait(ctx); err != nil {
 		return is, err
 	}
-	is, err = s.proof.orphaned(ctx, owner, in, s.limit.Wait)
+	is, err = s.proof.orphaned(ctx, owner, in, s.limit.Wait, &s.books)
 	if err == nil && is.stray && is.why != "" && s.Unwanted != nil && s.access.IsOthers(owner.Cluster) {
 		is, err = s.ofOthers(ctx, is, owner, in)
 	}
@@ -225,7 +225,7 @@ func (s *Sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 func (s *Sweeper) isPlaced(obj client.Object, owner mcowner.Reference, in mcreconcile.ClusterName) bool {
 	noted, ok := notedBy(obj, owner)
 	if ok && noted.IsOpen(in) {
-		return s.Placed != nil && s.Placed(owner, in)
+		return s.Placed != nil && s.Placed(owner, in) || s.books.has(obj, owner, in)
 	}
 	return !ok || !noted.Excludes(in)
 }

@@ -40,9 +40,10 @@ type finding struct {
 var errUnproven = errors.New("it cannot be told whether the owner is gone")
 
 // orphaned returns why a dependent in the named cluster no longer belongs to the owner, or nothing if it does. It asks the
-// API server of the owner's cluster. Each page of the owner's slices waits for pace, if that is not nil. The error says why that cannot be told.
+// API server of the owner's cluster, but for slices that are remembered. Each page of the owner's slices waits for pace, if that is not nil. The
+// error says why that cannot be told.
 func (p *proof) orphaned(
-	ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, pace func(context.Context) error,
+	ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, pace func(context.Context) error, remembered *books,
 ) (found finding, err error) {
 	if err := p.mayAsk(owner); err != nil {
 		return found, err
@@ -75,7 +76,7 @@ func (p *proof) orphaned(
 			found.why = "its owner is gone, and another one has the name"
 		default:
 			pages := p.pagesOf(home, pace)
-			stray, err := isStray(outside, pages, obj, owner, in)
+			stray, err := remembered.isStray(outside, pages, obj, owner, in)
 			if stray && pages.read > 1 { // which may have taken long
 				err = p.unlessChanged(outside, pace, home, k, obj)
 			}
@@ -197,20 +198,6 @@ func notedBy(owner client.Object, ref mcowner.Reference) (record.Record, bool) {
 	}
 	keys := record.NewKeys(ref.Fleet, ref.Manager)
 	return keys.Read(owner), keys.Holds(owner)
-}
-
-// isStray reports whether an owner that exists has noted that it has no dependents in the named cluster. Its slices are read if
-// its metadata leaves that open.
-func isStray(ctx context.Context, from client.Reader, owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName) (bool, error) {
-	noted, ok := notedBy(owner, ref)
-	if ok && noted.IsOpen(in) {
-		book, _, err := record.Load(ctx, from, ref, *noted.Slices)
-		if err != nil {
-			return false, err
-		}
-		noted = noted.With(book)
-	}
-	return ok && noted.Excludes(in), nil
 }
 
 // pages reads lists page by page. Each page waits for pace, if that is not nil, and has what is left of the time in which all are answered.

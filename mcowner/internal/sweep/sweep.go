@@ -40,6 +40,7 @@ type Sweeper struct {
 	metrics *sweepMetrics
 	log     logr.Logger
 	unseen  unseen
+	books   books
 
 	// What access does, for tests in which there are no clusters.
 	names      func() []mcreconcile.ClusterName

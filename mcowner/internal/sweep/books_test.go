@@ -1,0 +1,247 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents/v1alpha1"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+)
+
+// sliced is known, with one slice of the owner, which has these clusters. It sweeps members in which the owner has a dependent each.
+type sliced struct {
+	known
+
+	t        *testing.T
+	ref      mcowner.Reference
+	clusters []mcreconcile.ClusterName
+	strays   int
+	sweeper  *Sweeper
+}
+
+func newSliced(t *testing.T, mgr func(*sliced) mcmanager.Manager, pace Pace, clusters ...mcreconcile.ClusterName) *sliced {
+	t.Helper()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "1", ResourceVersion: "1"}}
+	said := record.Record{Slices: &record.Slices{Namespace: "default", Numbers: []int{0}}}
+	record.NewKeys("payments", "copier").Write(owner, said, true)
+	s := &sliced{known: known{owner: owner}, t: t, clusters: clusters}
+	var err error
+	if s.ref, err = mcowner.ReferenceTo("payments", mcowner.ClusterID{UID: "here"}, owner, scheme.Scheme); err != nil {
+		t.Fatal(err)
+	}
+	s.ref.Manager = "copier"
+	s.sweeper, err = New(Options{
+		Manager: mgr(s), Fleet: "payments", Owners: []client.Object{&corev1.ConfigMap{}}, Kinds: []client.Object{&corev1.ConfigMap{}},
+		Placed: func(mcowner.Reference, mcreconcile.ClusterName) bool { return false },
+		Stray:  func(mcowner.Reference, mcreconcile.ClusterName) { s.strays++ }, Pace: pace,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sweeper.visit = func(ctx context.Context, name mcreconcile.ClusterName, do func(context.Context, remote.Session) error) error {
+		return do(ctx, remote.Session{ID: mcowner.ClusterID{Name: name, UID: "member"}})
+	}
+	return s
+}
+
+// GetAPIReader implements cluster.Cluster.
+func (s *sliced) GetAPIReader() client.Reader { return s }
+
+// GetScheme implements cluster.Cluster.
+func (*sliced) GetScheme() *runtime.Scheme { return scheme.Scheme }
+
+// GetLogger implements mcmanager.Manager.
+func (*sliced) GetLogger() logr.Logger { return logr.Discard() }
+
+// List answers with the slice. Without clusters, there is none.
+func (s *sliced) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	s.lists.Add(1)
+	if len(s.clusters) == 0 {
+		return nil
+	}
+	slice := v1alpha1.DependentSlice{Owner: v1alpha1.Owner{UID: s.owner.UID}}
+	for _, name := range s.clusters {
+		slice.Clusters = append(slice.Clusters, v1alpha1.Cluster{Name: string(name), MayHaveDependents: true})
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&slice)
+	if err != nil {
+		return err
+	}
+	obj := unstructured.Unstructured{Object: content}
+	obj.SetName(mcowner.UniqueName(50, s.owner.Name, strings.TrimPrefix(s.ref.Key(), mcowner.KeyPrefix)) + "-0")
+	list.(*unstructured.UnstructuredList).Items = []unstructured.Unstructured{obj} //nolint:forcetypeassert // of nothing else
+	return nil
+}
+
+// sweep sweeps a member by a list.
+func (s *sliced) sweep(in mcreconcile.ClusterName) {
+	s.t.Helper()
+	each := func(_ context.Context, at remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
+		dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "dependent"}}
+		if err := mcowner.SetControllerReference(s.ref, dependent, at.ID); err != nil {
+			s.t.Error(err)
+		}
+		return true, do(dependent)
+	}
+	s.sweeper.sweep(s.t.Context(), s.sweeper.memory(in), way{each: each, pass: func(c *sweepMemory) *pass { return &c.listed }, places: newPlaces()})
+}
+
+// were checks how often slices were read so far, and how many strays were told of.
+func (s *sliced) were(when string, read, strays int) {
+	s.t.Helper()
+	if n := int(s.lists.Load()); n != read || s.strays != strays {
+		s.t.Errorf("%s: slices were read %d times, and %d strays told of, want %d and %d", when, n, s.strays, read, strays)
+	}
+}
+
+// TestSlicesAreReadOnceForAllMembers, until those are listed again or the owner has changed, also where no controller of this program knows where
+// the owner has dependents: it may be another replica's, or another program's. Who answers for one that is in no cache is asked for it all the same.
+func TestSlicesAreReadOnceForAllMembers(t *testing.T) {
+	t.Parallel()
+	const members = 30
+	var names []mcreconcile.ClusterName
+	for n := range members {
+		names = append(names, mcreconcile.ClusterName(fmt.Sprint("member-", n)))
+	}
+	for name, tc := range map[string]struct {
+		mgr  func(*sliced) mcmanager.Manager
+		gets func(read int) int // of the owner, in a round in which slices were read so often
+	}{
+		"cached":      {func(s *sliced) mcmanager.Manager { return s }, func(read int) int { return read }},
+		"in no cache": {func(s *sliced) mcmanager.Manager { return slicedAmong{s} }, func(int) int { return members }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSliced(t, tc.mgr, Pace{Listing: 10 * time.Minute}, names...)
+				s.sweeper.OwnersIn, s.sweeper.Stray = mcowner.Clusters{Members: labels.Nothing()}, nil // no controller has such a one as its own
+				round := func(when string, read int) {
+					t.Helper()
+					before, fresh := s.gets.Load(), read-int(s.lists.Load())
+					for _, name := range names {
+						s.sweep(name)
+					}
+					s.were(when, read, 0)
+					if n, want := int(s.gets.Load()-before), tc.gets(fresh); n != want {
+						t.Errorf("%s: the owner was asked for %d times, want %d", when, n, want)
+					}
+				}
+				round("at first", 1)
+				<-time.After(s.sweeper.Listing - time.Minute)
+				round("before members are listed again", 1)
+				s.owner.ResourceVersion = "2"
+				round("once the owner has changed", 2)
+				<-time.After(s.sweeper.Listing + time.Second)
+				round("when members are listed again", 3)
+				s.owner.ResourceVersion, s.owner.Generation = "3", 1
+				round("with a generation", 4)
+				<-time.After(s.sweeper.Listing + time.Second)
+				s.owner.ResourceVersion = "4"
+				round("when members are listed once more", 5)
+				s.owner.ResourceVersion = "5" // by its status alone
+				s.sweep(names[0])
+				s.were("once its status has changed", 5, 0)
+			})
+		})
+	}
+}
+
+// slicedAmong is sliced, of a fleet that may have members.
+type slicedAmong struct{ *sliced }
+
+// GetProvider implements mcmanager.Manager.
+func (s slicedAmong) GetProvider() fleet.Provider { return among{&s.known}.GetProvider() }
+
+// GetFleet implements mcmanager.Manager.
+func (s slicedAmong) GetFleet() *fleet.Fleet { return among{&s.known}.GetFleet() }
+
+// TestADependentThatNoSliceHasIsProvedAnew: that slices had a cluster lets its dependents alone, and no more.
+func TestADependentThatNoSliceHasIsProvedAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSliced(t, func(s *sliced) mcmanager.Manager { return s }, Pace{}, "east", "west")
+		s.sweep("east")
+		s.were("at first", 1, 0)
+		s.sweep("north")
+		s.sweep("north")
+		s.were("where none is noted", 3, 2)
+		s.clusters = []mcreconcile.ClusterName{"east"}
+		s.sweep("west")
+		s.were("before members are listed again", 3, 2)
+		if why, err := s.sweeper.WhyGone(t.Context(), s.ref, "west"); why == "" || err != nil || s.lists.Load() != 4 {
+			t.Errorf("whoever asks by himself is told %q, %v, and slices were read %d times", why, err, s.lists.Load())
+		}
+		<-time.After(s.sweeper.Interval + time.Second)
+		s.sweep("west")
+		s.were("when members are listed again", 5, 3)
+		s.clusters = []mcreconcile.ClusterName{"east", "north"}
+		s.sweep("north")
+		s.were("once it is noted", 6, 3)
+		s.sweep("north")
+		s.were("after that", 6, 3)
+	})
+}
+
+// TestALostSliceIsMissedOnceForAllMembers: the owner may have dependents anywhere then, and slices are many.
+func TestALostSliceIsMissedOnceForAllMembers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSliced(t, func(s *sliced) mcmanager.Manager { return s }, Pace{})
+		s.sweep("east")
+		s.sweep("west")
+		s.were("without the slice", 1, 0)
+	})
+}
+
+// TestWhatIsRememberedOfSlicesTakesBoundedMemory: owners are many, and so are their clusters.
+func TestWhatIsRememberedOfSlicesTakesBoundedMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{lasts: time.Minute}
+		owner := &corev1.ConfigMap{}
+		noted := record.Record{}
+		member := func(n int) mcreconcile.ClusterName {
+			return mcreconcile.ClusterName(fmt.Sprint(strings.Repeat("x", 300), n))
+		}
+		for n := range 5000 {
+			noted.Sites = append(noted.Sites, record.Site{Name: member(n)})
+		}
+		last := 0
+		note := func(n int) bool {
+			ref := mcowner.Reference{Name: fmt.Sprint(n)}
+			b.note(owner, ref, noted)
+			b.note(owner, ref, noted) // which takes no more
+			return b.has(owner, ref, member(50))
+		}
+		for ; note(last); last++ {
+			if last > 100 {
+				t.Fatal("there is no bound")
+			}
+		}
+		if last < 10 || b.size > mostOfBooks || len(b.known) != last {
+			t.Errorf("of %d owners, %d are remembered, in %d bytes", last, len(b.known), b.size)
+		}
+		<-time.After(b.lasts + time.Second)
+		if b.has(owner, mcowner.Reference{Name: "0"}, member(50)) || !note(last) || len(b.known) != 1 {
+			t.Errorf("after a while %d owners are remembered", len(b.known))
+		}
+	})
+}
