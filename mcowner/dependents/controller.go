@@ -38,6 +38,7 @@ type engine struct {
 	deletions *deletions
 	watches   *watches
 	collector *sweep.Sweeper
+	swept     sweptKinds
 	tombs     *tombs
 
 	owners *feed[mcreconcile.Request]

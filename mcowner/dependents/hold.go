@@ -122,7 +122,11 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map
 	if !c.access.IsShared() && !c.cfg.ownersIn.HasMembers() && known[mcreconcile.LocalCluster] {
 		return false, nil // there are no other owners
 	}
-	kinds, err := remote.KindsOf(slices.Concat(c.collector.Kinds, c.moreKindsFound()), c.access.Manager.GetScheme())
+	more, err := c.moreKindsFound(ctx)
+	if err != nil {
+		return false, err
+	}
+	kinds, err := remote.KindsOf(slices.Concat(c.collector.Kinds, more), c.access.Manager.GetScheme())
 	if err != nil {
 		return false, err
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -199,31 +197,6 @@ func (c *engine) newCollector() (*sweep.Sweeper, error) {
 		Watched: c.watches.isWatched, Found: c.found, Stray: c.stray, Unwanted: c.unwanted, Keep: c.isToStay, Placed: c.isPlaced,
 		KeepUnseen: c.cfg.onOwnersLeaving != LeaveDeleted,
 	})
-}
-
-// moreKindsFound returns the kinds of which owners have dependents that are not in Kinds.
-func (c *engine) moreKindsFound() []client.Object {
-	found := map[string]client.Object{}
-	for _, o := range c.ledger.all() {
-		o.mu.Lock()
-		kinds := o.record.Kinds
-		o.mu.Unlock()
-		for _, gvk := range kinds {
-			swept := c.cfg.createNamespaces && gvk.GroupKind() == namespaceKind
-			if k := c.kindNoted(gvk); !c.isFixed(k) && !swept {
-				found[gvk.String()] = k.Proto
-			}
-		}
-	}
-	return slices.Collect(maps.Values(found))
-}
-
-// moreKindsInTurn is moreKindsFound, for one sweep. It has others each time if there are more than one owner can note: each costs a list
-// in each cluster, and whoever may edit owners may note as many on each.
-func (c *engine) moreKindsInTurn() []client.Object {
-	kinds := c.moreKindsFound()
-	rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] }) //nolint:gosec // it hides nothing
-	return kinds[:min(len(kinds), record.MostKinds)]
 }
 
 func (c *engine) isFixed(k remote.Kind) bool {

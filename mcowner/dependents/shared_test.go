@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,6 +100,13 @@ func (w *world) pair(of func() *dependents.Reconciler[*corev1.ConfigMap]) (home,
 	return w.share(w.runShared("one", of()), w.runShared("two", of()))
 }
 
+// ofMoreKinds is spread where all kinds are known from what is desired alone.
+func (w *world) ofMoreKinds() *dependents.Reconciler[*corev1.ConfigMap] {
+	r := w.spread()
+	r.Kinds, r.MoreKinds = nil, func(schema.GroupVersionKind) error { return nil }
+	return r
+}
+
 // spreadOut creates an owner with a dependent in each member, and returns these.
 func (w *world) spreadOut(in *mctest.ControlPlane, owner string) map[*mctest.ControlPlane]*corev1.ConfigMap {
 	w.t.Helper()
@@ -171,6 +179,25 @@ func TestATargetSaysWhetherItIsTheOwnersCluster(t *testing.T) {
 	w.says(w.Local, copyOf("a"), "true")
 	for _, cp := range w.Members {
 		w.says(cp, copyOf("a"), "false")
+	}
+}
+
+// TestEachReplicaSweepsForTheKindsOfAllOwnersInTheLocalCluster, also the one that works on none of them.
+func TestEachReplicaSweepsForTheKindsOfAllOwnersInTheLocalCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.ofMoreKinds()
+		r.Sweep = orphans.Sweep{Interval: 50 * time.Millisecond, Listing: 50 * time.Millisecond, QPS: 1000}
+		return r
+	})
+	before := w.spreadOut(w.Local, "a")
+	for _, cp := range w.Members {
+		w.owned(cp, "orphan", w.goneOwner(func(r *mcowner.Reference) { r.Manager = controller }))
+	}
+	for _, cp := range w.Members {
+		w.isGone(cp, "orphan")
+		w.unharmed(cp, before[cp])
 	}
 }
 

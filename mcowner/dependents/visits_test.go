@@ -145,28 +145,38 @@ func TestAMemberLeavesAlthoughItsOwnerAsksForOneThatIsGone(t *testing.T) {
 	w.unharmed(to, before)
 }
 
-// TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared, however long it takes the replica that works on the owner: for dependents, and
-// for the namespace that was created for them.
+// TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared, however long it takes the replica that works on the owner: for dependents, also
+// of kinds that the other replica knows from owners alone, and for the namespace that was created for them.
 func TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"configmaps", "namespaces"} {
-		t.Run(kind, func(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind    string
+		created bool // the namespace is
+		of      func(*world) *dependents.Reconciler[*corev1.ConfigMap]
+	}{
+		"Dependents":          {"configmaps", true, (*world).inNamespaces},
+		"Namespaces":          {"namespaces", true, (*world).inNamespaces},
+		"DependentsMoreKinds": {"configmaps", false, (*world).ofMoreKinds},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
-			namespace := w.ns + "-created"
-			spread := func() *dependents.Reconciler[*corev1.ConfigMap] {
-				r := w.inNamespaces()
+			namespace := w.ns
+			if tc.created {
+				namespace += "-created"
+			}
+			home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+				r := tc.of(w)
 				r.OnMemberLeaving = dependents.LeaveDeleted
 				return r
-			}
-			home, other := w.pair(spread)
+			})
 			leaves := w.of(other)[0]
 			owner := w.ownerIn("a", namespace)
 			owner.Annotations["to"] = leaves.Name
 			w.create(w.Local, owner)
 			dependent := &corev1.ConfigMap{ObjectMeta: metaOf(namespace, copyOf("a"))}
 			eventually(t, "there is a dependent", func() bool { return w.isThere(leaves, dependent) })
-			open := home.holdDeletions(kind)
+			open := home.holdDeletions(tc.kind)
 			defer open()
 			left := w.bothLeave(leaves, home, other)
 			select {
@@ -176,7 +186,7 @@ func TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared(t *testing.T) {
 			}
 			open()
 			<-left
-			if w.isThere(leaves, dependent) || w.namespace(leaves, namespace) != nil {
+			if w.isThere(leaves, dependent) || tc.created && w.namespace(leaves, namespace) != nil {
 				t.Error("the member has left with the dependent, or the namespace")
 			}
 		})
