@@ -117,9 +117,9 @@ func (s *sliced) were(when string, read, strays int) {
 func TestSlicesAreReadOnceForAllMembers(t *testing.T) {
 	t.Parallel()
 	const members = 30
-	var names []mcreconcile.ClusterName
-	for n := range members {
-		names = append(names, mcreconcile.ClusterName(fmt.Sprint("member-", n)))
+	names := make([]mcreconcile.ClusterName, members)
+	for n := range names {
+		names[n] = mcreconcile.ClusterName(fmt.Sprint("member-", n))
 	}
 	for name, tc := range map[string]struct {
 		mgr  func(*sliced) mcmanager.Manager
