@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -122,7 +123,7 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map
 	if !c.access.IsShared() && !c.cfg.ownersIn.HasMembers() && known[mcreconcile.LocalCluster] {
 		return false, nil // there are no other owners
 	}
-	more, err := c.moreKindsFound(ctx)
+	more, err := c.moreKindsFound(ctx, func(owner client.Object) bool { return c.mayBeIn(owner, at) })
 	if err != nil {
 		return false, err
 	}
@@ -130,6 +131,8 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map
 	if err != nil {
 		return false, err
 	}
+	slices.SortStableFunc(kinds, func(a, b remote.Kind) int { return cmp.Compare(a.GroupKind().String(), b.GroupKind().String()) })
+	kinds = slices.CompactFunc(kinds, func(a, b remote.Kind) bool { return a.GroupKind() == b.GroupKind() }) // lists are the same in all versions
 	served := func(r mcowner.Reference) bool {
 		mayBe := c.access.IsShared() || c.access.Within(c.cfg.ownersIn, r.Cluster) // of others, replicas may be letting owners go
 		return mayBe && !known[r.Cluster] && c.isServed(ctx, r)
@@ -143,7 +146,7 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map
 			}
 			return nil // what cannot be read is nobody's
 		})
-		if errors.Is(err, errFound) || err != nil && !apierrors.IsForbidden(err) {
+		if errors.Is(err, errFound) || err != nil && !apierrors.IsForbidden(err) && !apierrors.IsMethodNotSupported(err) {
 			return errors.Is(err, errFound), ignore(err, errFound)
 		}
 	}

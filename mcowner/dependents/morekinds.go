@@ -16,8 +16,8 @@ import (
 )
 
 // moreKindsFound returns the kinds of which owners have dependents that are not in Kinds: owners that this replica works on, and, where several share
-// the members, all in the local cluster, which each has in its cache. With an error, the latter are missing.
-func (c *engine) moreKindsFound(ctx context.Context) (kinds []client.Object, err error) {
+// the members, those in the local cluster that are meant, which each has in its cache. With an error, the latter are missing.
+func (c *engine) moreKindsFound(ctx context.Context, isMeant func(owner client.Object) bool) (kinds []client.Object, err error) {
 	found := map[string]client.Object{}
 	add := func(kinds []schema.GroupVersionKind) {
 		for _, gvk := range kinds {
@@ -34,18 +34,18 @@ func (c *engine) moreKindsFound(ctx context.Context) (kinds []client.Object, err
 		add(kinds)
 	}
 	if c.cfg.ownersIn.Local && c.access.IsShared() {
-		err = c.eachNoted(ctx, add)
+		err = c.eachNoted(ctx, isMeant, add)
 	}
 	return slices.Collect(maps.Values(found)), err
 }
 
 // eachNoted calls do with the kinds that are noted on owners in the local cluster. What many have noted alike is read once.
-func (c *engine) eachNoted(ctx context.Context, do func([]schema.GroupVersionKind)) error {
+func (c *engine) eachNoted(ctx context.Context, isMeant func(owner client.Object) bool, do func([]schema.GroupVersionKind)) error {
 	ctx, cancel := c.access.Bound(ctx)
 	defer cancel()
 	seen := map[string]bool{}
 	err := c.eachCached(ctx, c.access.Manager, func(owner client.Object) {
-		if noted := owner.GetAnnotations()[c.keys.Kinds]; !seen[noted] {
+		if noted := owner.GetAnnotations()[c.keys.Kinds]; !seen[noted] && isMeant(owner) {
 			seen[noted] = true
 			do(c.keys.Read(owner).Kinds)
 		}
@@ -89,7 +89,7 @@ func (s *sweptKinds) get(find func() []client.Object) []client.Object {
 // in each cluster, and whoever may edit owners may note as many on each.
 func (c *engine) moreKindsInTurn() []client.Object {
 	kinds := slices.Clone(c.swept.get(func() []client.Object {
-		found, _ := c.moreKindsFound(context.Background()) // what the cache of owners does not have yet is found later
+		found, _ := c.moreKindsFound(context.Background(), func(client.Object) bool { return true }) // what the cache of owners does not have yet is found later
 		return found
 	}))
 	rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] }) //nolint:gosec // it hides nothing

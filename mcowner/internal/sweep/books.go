@@ -32,7 +32,7 @@ type books struct {
 type book struct {
 	version  string // of the owner
 	until    time.Time
-	anywhere bool // something was lost: there may be dependents in any cluster
+	anywhere bool // it is not known: there may be dependents in any cluster
 	clusters []mcreconcile.ClusterName
 	size     int
 }
@@ -67,7 +67,7 @@ func (b *books) note(owner client.Object, ref mcowner.Reference, noted record.Re
 		return
 	}
 	key := ownerKeyOf(ref)
-	is := book{version: versionOf(owner), until: time.Now().Add(b.lasts), anywhere: noted.Nonsense, clusters: record.Names(noted.Sites)}
+	is := book{version: versionOf(owner), until: time.Now().Add(b.lasts), anywhere: noted.Nonsense || len(noted.Sites) == 0 && !noted.GivenUp, clusters: record.Names(noted.Sites)}
 	is.size = 200 + len(key.key) + len(key.uid) + len(is.version) + 16*cap(is.clusters) // 200 for what maps need
 	for _, name := range is.clusters {
 		is.size += len(name)
