@@ -185,7 +185,11 @@ func TestAMemberOfAnotherReplicaWaitsForWhatIsDeclared(t *testing.T) {
 			case <-time.After(3 * time.Second): // nothing tells that nothing is about to happen
 			}
 			open()
-			<-left
+			select {
+			case <-left:
+			case <-time.After(time.Minute): // long before it leaves whatever is left there
+				t.Error("the member has not left")
+			}
 			if w.isThere(leaves, dependent) || tc.created && w.namespace(leaves, namespace) != nil {
 				t.Error("the member has left with the dependent, or the namespace")
 			}
