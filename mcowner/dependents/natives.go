@@ -84,11 +84,3 @@ func (p *placement) hide(ctx context.Context, d dependent, isApplied bool) error
 	}
 	return nil
 }
-
-// patch changes an object from what it was read as. If it was changed since, the error is a conflict.
-func (p *placement) patch(ctx context.Context, before, after client.Object) error {
-	ctx, cancel := p.engine.access.Bound(ctx)
-	defer cancel()
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return p.writer.Patch(ctx, after, patch, client.FieldOwner(p.engine.cfg.name))
-}

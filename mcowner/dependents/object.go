@@ -286,6 +286,14 @@ func (p *placement) applyTo(ctx context.Context, config *unstructured.Unstructur
 	return applied, err
 }
 
+// patch changes an object from what it was read as. If it was changed since, the error is a conflict.
+func (p *placement) patch(ctx context.Context, before, after client.Object) error {
+	ctx, cancel := p.engine.access.Bound(ctx)
+	defer cancel()
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return p.writer.Patch(ctx, after, patch, client.FieldOwner(p.engine.cfg.name))
+}
+
 // seen returns what came of writing in the object's type, and remembers it.
 func (p *placement) seen(k remote.Kind, desired hash, result *unstructured.Unstructured) (client.Object, error) {
 	obj := k.NewObject()

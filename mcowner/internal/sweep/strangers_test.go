@@ -280,18 +280,8 @@ func TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				kinds := []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}}
-				s, err := New(Options{
-					Manager: &local{}, Fleet: "payments", Owners: kinds, Kinds: kinds,
-					Pace: Pace{Interval: 10 * time.Millisecond, Listing: 10 * time.Minute, QPS: 1000, DryRun: true},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.visit = s.access.Visit
-				looks := ""
-				s.log = funcr.New(func(_, args string) { looks += args }, funcr.Options{})
-				by := s.byLists()
-				by.places.wanted.Store(true)
+				var looks strings.Builder
+				s, by := hastened(t, kinds, Pace{Interval: 10 * time.Millisecond, Listing: 10 * time.Minute, QPS: 1000, DryRun: true}, &looks)
 				s.list = func(_ context.Context, _ remote.Session, k remote.Kind, do func(client.Object) error) error {
 					for n := range 60 {
 						at := mcowner.Location{Namespace: "team", Name: fmt.Sprintf("%s-%02d", strings.ToLower(k.Kind), n)}
@@ -307,7 +297,7 @@ func TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce(t *testing.T) {
 					s.sweep(t.Context(), c, by)
 				}
 				for _, last := range []string{"configmap-58", "secret-58"} {
-					if !strings.Contains(looks, last) {
+					if !strings.Contains(looks.String(), last) {
 						t.Errorf("%s was not looked at", last)
 					}
 				}
@@ -324,22 +314,27 @@ func TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce(t *testing.T) {
 	}
 }
 
+// hastened returns a sweeper of a local cluster, and how it lists while others wait for their turn. What it looks at is written down.
+func hastened(t *testing.T, kinds []client.Object, pace Pace, looks *strings.Builder) (*Sweeper, way) {
+	t.Helper()
+	s, err := New(Options{Manager: &local{}, Fleet: "payments", Owners: kinds, Kinds: kinds, Pace: pace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.visit = s.access.Visit
+	s.log = funcr.New(func(_, args string) { looks.WriteString(args) }, funcr.Options{})
+	by := s.byLists()
+	by.places.wanted.Store(true)
+	return s, by
+}
+
 // TestAKindThatTakesLongHoldsUpNoOther of its member, however far it gets before others have their turn.
 func TestAKindThatTakesLongHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		kinds := []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}}
-		s, err := New(Options{
-			Manager: &local{}, Fleet: "payments", Owners: kinds, Kinds: kinds, Pace: Pace{Interval: 10 * time.Millisecond, QPS: 1000, DryRun: true},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.visit = s.access.Visit
-		looks := ""
-		s.log = funcr.New(func(_, args string) { looks += args }, funcr.Options{})
-		by := s.byLists()
-		by.places.wanted.Store(true)
+		var looks strings.Builder
+		s, by := hastened(t, kinds, Pace{Interval: 10 * time.Millisecond, QPS: 1000, DryRun: true}, &looks)
 		s.list = func(_ context.Context, _ remote.Session, k remote.Kind, do func(client.Object) error) error {
 			for n := range 12 { // the last one is looked at after others have had their turn
 				name := fmt.Sprintf("%s-%02d", strings.ToLower(k.Kind), n)
@@ -354,7 +349,7 @@ func TestAKindThatTakesLongHoldsUpNoOther(t *testing.T) {
 			<-time.After(time.Second) // so that the first look waits for nothing
 		}
 		for _, last := range []string{"configmap-11", "secret-11"} {
-			if n := strings.Count(looks, "/"+last); n != 2 {
+			if n := strings.Count(looks.String(), "/"+last); n != 2 {
 				t.Errorf("%s was looked at %d times in four sweeps, want twice", last, n)
 			}
 		}
