@@ -179,16 +179,11 @@ func TestTheDemoShowsWhatItPromises(t *testing.T) {
 			t.Errorf("states of %s (-want, +got):\n%s", name, diff)
 		}
 	}
-	summary := p.lines[slices.Index(p.lines, "What was shown:"):]
-	for _, want := range []string{
+	p.showed(
 		`- Two members were discovered`, `- One controller reconciled`, `- A third joined`, `- member-2 was killed`,
 		`- member-2 came back`, `- member-1 left`, `- After that, member-1 was left alone`,
 		`Reconciles: member-1 [1-9]\d*, member-2 [1-9]\d*, member-3 [1-9]\d*\.`, `Ended after (\d+m)?\d+s`,
-	} {
-		if !slices.ContainsFunc(summary, regexp.MustCompile("^"+want).MatchString) {
-			t.Errorf("the summary lacks %q:\n%s", want, strings.Join(summary, "\n"))
-		}
-	}
+	)
 }
 
 // TestProcessesShareTheMembers: one is killed and one ends, and the third works on everything then.
@@ -213,12 +208,16 @@ func TestProcessesShareTheMembers(t *testing.T) {
 	if diff := cmp.Diff(want, last); diff != "" {
 		t.Errorf("owners in the end (-want, +got):\n%s", diff)
 	}
-	summary := p.lines[slices.Index(p.lines, "What was shown:"):]
-	for _, want := range []string{
-		`- 3 processes shared 4 members\.`, `- replica-3 was killed\. .* That took \d`, `- replica-1 handed over, and ended\. That took \d`,
-	} {
+	p.showed(`- 3 processes shared 4 members\.`, `- replica-3 was killed\. .* That took \d`, `- replica-1 handed over, and ended\. That took \d`)
+}
+
+// showed tells what the summary at the end lacks.
+func (p *program) showed(wanted ...string) {
+	p.t.Helper()
+	summary := p.lines[max(0, slices.Index(p.lines, "What was shown:")):]
+	for _, want := range wanted {
 		if !slices.ContainsFunc(summary, regexp.MustCompile("^"+want).MatchString) {
-			t.Errorf("the summary lacks %q:\n%s", want, strings.Join(summary, "\n"))
+			p.t.Errorf("the summary lacks %q:\n%s", want, strings.Join(summary, "\n"))
 		}
 	}
 }

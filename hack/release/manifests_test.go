@@ -36,7 +36,7 @@ func TestAnAPIServerTakesTheManifests(t *testing.T) {
 			}
 			for range 2 {
 				cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "--kubeconfig", kubeconfig,
-					"apply", "--validate=strict", "-f", filepath.Join(r.dist, "operator_v0.1.0_"+name))
+					"--cache-dir", t.TempDir(), "apply", "--validate=strict", "-f", filepath.Join(r.dist, "operator_v0.1.0_"+name))
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("%s: %v\n%s", cmd, err, out)
 				}

@@ -18,13 +18,14 @@ import (
 // byHand runs the commands that leave prints in the member, as a person would.
 func (s *stage) byHand(t *testing.T, printed string) (out string) {
 	t.Helper()
+	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl") + " --cache-dir " + t.TempDir() +
+		" --kubeconfig " + s.kubeconfig + " --context member "
 	for line := range strings.Lines(printed) {
 		rest, is := strings.CutPrefix(strings.TrimSpace(line), "kubectl ")
 		if !is {
 			continue
 		}
-		kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
-		command := exec.CommandContext(t.Context(), "sh", "-c", kubectl+" --kubeconfig "+s.kubeconfig+" --context member "+rest)
+		command := exec.CommandContext(t.Context(), "sh", "-c", kubectl+rest)
 		text, err := command.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", line, err, text)
