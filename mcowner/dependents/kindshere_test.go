@@ -138,6 +138,7 @@ func TestAKindIsNotWatchedToFindWhatIsLeft(t *testing.T) {
 	w.create(w.Local, owner)
 	w.isCopied(two, "a")
 	eventually(t, "Secrets are noted", func() bool { return w.hasNoted(w.Local, "a", "Secret") })
+	eventually(t, "it is known that there is none", p.isAtRest) // else they are watched, as one may have lost its labels
 	w.change(two, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/held"} })
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = one.Name })
 	eventually(t, "the owner says that it has nothing there", func() bool {
