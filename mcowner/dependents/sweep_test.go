@@ -173,6 +173,7 @@ func TestRemovalsThatHangEndTheLookAtTheirKind(t *testing.T) {
 // endless is a way to a cluster whose lists of ConfigMaps have no end.
 type endless struct {
 	pages   *atomic.Int32
+	page    string // the objects on each
 	through http.RoundTripper
 }
 
@@ -181,7 +182,7 @@ func (e *endless) RoundTrip(req *http.Request) (*http.Response, error) {
 	if query := req.URL.Query(); !strings.HasSuffix(req.URL.Path, "/configmaps") || !query.Has("limit") || query.Has("watch") {
 		return e.through.RoundTrip(req)
 	}
-	page := fmt.Sprintf(`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"1","continue":"%d"},"items":[]}`, e.pages.Add(1))
+	page := fmt.Sprintf(`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"1","continue":"%d"},"items":[%s]}`, e.pages.Add(1), e.page)
 	return &http.Response{
 		StatusCode: http.StatusOK, Status: http.StatusText(http.StatusOK), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(page)), Request: req,
@@ -194,27 +195,39 @@ func (e *endless) WrappedRoundTripper() http.RoundTripper { return e.through }
 // TestAListWithoutEndIsGivenUp, so that it holds no worker for ever: the member's other kinds have their turn.
 func TestAListWithoutEndIsGivenUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	one := w.Members[0]
-	w.Members = nil // reported below
-	orphan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "of-another-kind"}}
-	if err := mcowner.SetControllerReference(w.goneOwner(), orphan, mcowner.ByName(fleet.ClusterName(one.Name))); err != nil {
-		t.Fatal(err)
-	}
-	w.create(one, orphan)
-	p := w.collect(func(c *orphans.Collector) {
-		c.Kinds = append(c.Kinds, &corev1.Secret{})
-		c.PageSize, c.Listing = 250_000, time.Hour
-	})
-	cfg, pages := one.Config(), &atomic.Int32{}
-	cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return &endless{pages, through} })
-	p.add(one, cfg)
-	eventually(t, "the orphan of another kind is removed", func() bool {
-		return apierrors.IsNotFound(one.Client().Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan))
-	})
-	eventually(t, "it is told", func() bool { return w.metric("fleet_runtime_sweeps_total", one, "result", "error") > 0 })
-	if n := pages.Load(); n != 4 {
-		t.Errorf("%d pages were asked for, want those of a million objects", n)
+	for name, tc := range map[string]struct {
+		page  string
+		size  int64
+		pages int32
+	}{
+		"as long as there are objects": {page: `{"metadata":{"namespace":"default","name":"one","uid":"1"}}`, size: 250_000, pages: 4}, // a million
+		"without objects":              {size: 500, pages: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			w.Members = nil // reported below
+			orphan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "of-another-kind"}}
+			if err := mcowner.SetControllerReference(w.goneOwner(), orphan, mcowner.ByName(fleet.ClusterName(one.Name))); err != nil {
+				t.Fatal(err)
+			}
+			w.create(one, orphan)
+			p := w.collect(func(c *orphans.Collector) {
+				c.Kinds = append(c.Kinds, &corev1.Secret{})
+				c.PageSize, c.Listing = tc.size, time.Hour
+			})
+			cfg, pages := one.Config(), &atomic.Int32{}
+			cfg.Wrap(func(through http.RoundTripper) http.RoundTripper { return &endless{pages, tc.page, through} })
+			p.add(one, cfg)
+			eventually(t, "the orphan of another kind is removed", func() bool {
+				return apierrors.IsNotFound(one.Client().Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan))
+			})
+			eventually(t, "it is told", func() bool { return w.metric("fleet_runtime_sweeps_total", one, "result", "error") > 0 })
+			if n := pages.Load(); n != tc.pages {
+				t.Errorf("%d pages were asked for, want %d", n, tc.pages)
+			}
+		})
 	}
 }
 

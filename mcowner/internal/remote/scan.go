@@ -28,13 +28,16 @@ const DefaultPageSize = 500
 // mostListed is about how many objects of a kind are listed. An API server may say without end that there are more.
 const mostListed = 1_000_000
 
-// ErrEndless says that a list was given up, as there were still more pages after a million objects.
+// mostEmpty is how many pages without objects are asked for in a row. API servers fill a page if there are objects left.
+const mostEmpty = 10
+
+// ErrEndless says that a list was given up, as there were still more pages after a million objects, or after ten without any.
 var ErrEndless = errors.New("the list has no end")
 
 // Each calls do with the metadata of every object of a kind that the selector matches, until that returns an error. The cache is not
 // asked. A kind that the cluster serves in another version alone is listed in that, which the objects say. One that it does not serve, or did
 // not ten seconds ago, has no objects. A namespace that cannot be listed holds up no other, unless there is no answer in time. The error wraps
-// ErrEndless if there are more than a million in one, or pages for as many.
+// ErrEndless if there are more than a million in one, pages for as many, or ten pages in a row without any.
 func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
 	served, is, err := a.Served(at, k)
 	switch {
@@ -89,7 +92,11 @@ var errUnserved = errors.New("the cluster does not serve that version")
 func (s Scan) eachIn(
 	ctx context.Context, a *Access, at Session, k Kind, options client.ListOptions, do func(*metav1.PartialObjectMetadata) error,
 ) error {
+	empty := 0
 	for range (mostListed-1)/options.Limit + 1 {
+		if empty++; empty > mostEmpty {
+			break
+		}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
 		err := s.page(ctx, a, at, list, &options)
@@ -106,6 +113,7 @@ func (s Scan) eachIn(
 		for i := range list.Items {
 			item := &list.Items[i]
 			item.SetGroupVersionKind(k.GroupVersionKind)
+			empty = 0
 			if err := do(item); err != nil {
 				return err
 			}

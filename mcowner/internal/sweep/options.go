@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
@@ -88,11 +87,6 @@ func (p Pace) withDefaults(watched bool) Pace {
 	return p
 }
 
-// newLimit returns what holds requests apart evenly: what was not used in one second is not made up for in the next.
-func newLimit(qps float32) flowcontrol.RateLimiter {
-	return flowcontrol.NewTokenBucketRateLimiter(qps, 1)
-}
-
 // validate returns an error for options by which nothing would ever be found.
 func (o Options) validate() error {
 	switch {
@@ -120,7 +114,7 @@ func New(o Options) (*Sweeper, error) {
 	o.Pace = o.withDefaults(o.Watched != nil)
 	o.Name = cmp.Or(o.Name, "collector")
 	o.Namespaces = slices.SortedFunc(slices.Values(o.Namespaces), func(a, b string) int { return cmp.Compare(place(a, ""), place(b, "")) })
-	s := &Sweeper{Options: o, listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{}}
+	s := &Sweeper{Options: o, clusters: map[mcreconcile.ClusterName]*sweepMemory{}}
 	var err error
 	if s.kinds, err = remote.KindsOf(o.Kinds, o.Manager.GetScheme()); err != nil {
 		return nil, err

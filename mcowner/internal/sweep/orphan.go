@@ -29,7 +29,7 @@ func ownerKeyOf(owner mcowner.Reference) ownerKey { return ownerKey{owner.Key(),
 
 // look removes a dependent if it is proved to be orphaned.
 func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, found *findings) {
-	defer found.looked(time.Now())
+	defer found.count(time.Now())
 	if found.isLeftOut(k.GroupVersionKind, obj.GetUID()) || !obj.GetDeletionTimestamp().IsZero() {
 		return
 	}

@@ -40,7 +40,7 @@ func newSchedule(members, kinds int) *schedule {
 	}
 	s := &schedule{start: time.Now(), last: map[string]time.Duration{}, looks: map[string][]time.Duration{}}
 	s.Sweeper = &Sweeper{
-		Options: o, listing: make(chan struct{}, 1), clusters: map[mcreconcile.ClusterName]*sweepMemory{},
+		Options: o, clusters: map[mcreconcile.ClusterName]*sweepMemory{},
 		metrics: newSweepMetrics("test"), log: logr.Discard(),
 	}
 	s.limit = newLimit(s.QPS)
@@ -59,7 +59,7 @@ func newSchedule(members, kinds int) *schedule {
 		return do(ctx, at)
 	}
 	s.list = func(ctx context.Context, at remote.Session, k remote.Kind, _ func(client.Object) error) error {
-		if err := s.beforeList(ctx); err != nil {
+		if err := s.limit.waitToList(ctx); err != nil {
 			return err
 		}
 		<-time.After(100 * time.Millisecond) // the answer
@@ -378,6 +378,43 @@ func TestAKindThatGivesNoAnswerHoldsUpNoOther(t *testing.T) {
 			if n < rounds-1 { // the first round ends with the kind that gives no answer
 				t.Errorf("%s was listed %d times in %d rounds", kind, n, rounds)
 			}
+		}
+	})
+}
+
+// TestMembersWhosePagesAreSlowHoldUpNoOther, however many pages there are, and however few dependents on each.
+func TestMembersWhosePagesAreSlowHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(mostOpen+1, 1)
+		kinds, last := s.kinds, fmt.Sprint("member-", mostOpen)
+		of := knownSweeper(&refusing{})
+		s.Fleet, s.OwnersIn, s.access, s.proof = of.Fleet, mcowner.Clusters{Local: true}, of.access, of.proof
+		s.DryRun, s.Watched, s.Listing, s.kinds = true, nil, 0, kinds
+		s.list = func(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
+			if string(at.Name()) == last {
+				s.noteList(last)
+				return nil
+			}
+			for n := range 2000 {
+				if err := s.limit.waitToList(ctx); err != nil {
+					return err
+				}
+				<-time.After(9 * time.Second)
+				if err := do(dependent(t, at.Name(), fmt.Sprintf("made-up-%04d", n), "owner", 1, "another")); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		<-time.After(time.Hour)
+		cancel()
+		running.Wait()
+		if n := len(s.lists); n < 6 {
+			t.Errorf("the member that is quick was listed %d times in an hour: %s", n, s.lists)
 		}
 	})
 }

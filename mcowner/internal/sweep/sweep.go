@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -35,8 +34,7 @@ type Sweeper struct {
 	kinds   []remote.Kind
 	proof   *proof
 	writers remote.Writers
-	limit   flowcontrol.RateLimiter
-	listing chan struct{} // has room for the one list that waits for the limit
+	limit   *limit
 	metrics *sweepMetrics
 	log     logr.Logger
 	unseen  unseen
@@ -113,7 +111,7 @@ var errHung = fmt.Errorf("%d removals got no answer in time; the next sweep begi
 // holds a worker for the time of one list, however many kinds there are.
 func isSilent(err error) bool { return errors.Is(err, errHung) || remote.IsHung(err) }
 
-// isBroken reports whether an error ends a sweep. The next one begins with the next kind.
+// isBroken reports whether an error says that not all of a kind was looked at.
 func isBroken(err error) bool { return isSilent(err) || errors.Is(err, errLong) }
 
 func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
@@ -134,15 +132,17 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 			c.forgetDue()
 		}
 		kinds = found.inTurn(kinds)
+		areDue := func(kinds []remote.Kind) bool { return len(kinds) > 0 && (by.isDue == nil || by.isDue(c, kinds)) }
 		for i, k := range kinds {
-			if found.isOver() && (by.isDue == nil || by.isDue(c, kinds[i:])) {
-				errs = append(errs, errLong)
-				break
-			}
+			found.others = func() bool { return areDue(slices.Concat(kinds[:i], kinds[i+1:])) }
 			err := s.sweepKind(ctx, at, k, c, by, &found)
-			errs = append(errs, err)
 			found.last = k.GroupVersionKind
-			if isBroken(err) {
+			isOver := found.isWanted() && areDue(kinds[i+1:])
+			if isOver && !errors.Is(err, errLong) {
+				err = errors.Join(err, errLong)
+			}
+			errs = append(errs, err)
+			if isOver || isSilent(err) || errors.Is(err, remote.ErrEndless) { // the next sweep begins with the next kind
 				break
 			}
 		}
@@ -164,7 +164,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, by way, found *findings) error {
 	last := found.begun[k.GroupVersionKind]
 	delete(found.begun, k.GroupVersionKind) // however this list ends
-	found.hanging, found.tally = 0, last.tally
+	found.hanging, found.tally, found.gave, found.counted = 0, last.tally, 0, time.Time{}
 	since := cmp.Or(last.since, time.Now())
 	if found.strange == nil {
 		found.strange = map[mcreconcile.ClusterName]int{}
@@ -172,6 +172,7 @@ func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kin
 	did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
 		switch at := place(obj.GetNamespace(), obj.GetName()); {
 		case last.leavesOut(at, obj):
+			found.counted = time.Time{} // else a list that is long might get no further
 			return ctx.Err()
 		case found.isOver():
 			found.goOn(k.GroupVersionKind, at, since)
@@ -232,20 +233,8 @@ func (s *Sweeper) isListDue(c *sweepMemory, kinds []remote.Kind) bool {
 
 // scan is list where there are clusters.
 func (s *Sweeper) scan(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
-	pages := remote.Scan{Namespaces: s.Namespaces, PageSize: s.PageSize, Before: s.beforeList}
+	pages := remote.Scan{Namespaces: s.Namespaces, PageSize: s.PageSize, Before: s.limit.waitToList}
 	return pages.Each(ctx, s.access, at, k, remote.OfFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error { return do(obj) })
-}
-
-// beforeList waits until a list may be asked for. One list at a time waits for the limit: a proof, or a removal, waits behind
-// that one, however many are due.
-func (s *Sweeper) beforeList(ctx context.Context) error {
-	select {
-	case s.listing <- struct{}{}:
-		defer func() { <-s.listing }()
-		return s.limit.Wait(ctx)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // eachCached calls do with the dependents of a kind as the cache of their cluster has them, if the kind is watched there.

@@ -242,7 +242,7 @@ func TestANamespaceThatCannotBeListedHoldsUpNoOther(t *testing.T) {
 			t.Parallel()
 			mgr := &namespaced{errs: map[string]error{"a": tc.err}}
 			s := knownSweeper(mgr)
-			s.Namespaces, s.limit, s.listing = []string{"a", "b"}, newLimit(1000), make(chan struct{}, 1)
+			s.Namespaces, s.limit = []string{"a", "b"}, newLimit(1000)
 			found := 0
 			err := s.scan(t.Context(), remote.Session{Cluster: mgr}, s.kinds[0], func(client.Object) error {
 				found++
@@ -260,7 +260,7 @@ func TestAnErrorThatALookMeetsEndsIt(t *testing.T) {
 	t.Parallel()
 	mgr := &namespaced{}
 	s := knownSweeper(mgr)
-	s.Namespaces, s.limit, s.listing = []string{"a", "b"}, newLimit(1000), make(chan struct{}, 1)
+	s.Namespaces, s.limit = []string{"a", "b"}, newLimit(1000)
 	met := errors.New("on purpose")
 	err := s.scan(t.Context(), remote.Session{Cluster: mgr}, s.kinds[0], func(client.Object) error { return met })
 	if !errors.Is(err, met) || !slices.Equal(mgr.asked, []string{"a"}) {

@@ -23,9 +23,12 @@ const (
 	mostAsked = 4
 	// mostOpen is how many clusters are swept side by side, with those that have let others have their place. Each holds a page of a list.
 	mostOpen = 4 * remote.AtOnce
+	// mostTurns is how often a kind may take as long as a round before it is the turn of the cluster's others. A sweep that goes on asks for
+	// an owner once, however many dependents it has.
+	mostTurns = 4
 )
 
-// errLong ends a sweep that has taken long while others could not begin.
+// errLong ends the sweep of a kind that has taken long while others waited.
 var errLong = errors.New("it has taken long, and others wait: the next sweep begins with the next kind, and goes on with what is left of others")
 
 // places are those of sweeps that work at once.
@@ -38,12 +41,14 @@ func newPlaces() *places { return &places{free: make(chan struct{}, remote.AtOnc
 
 // turn is what a sweep has of what all of them share.
 type turn struct {
-	places *places
-	placed bool                // it has one
-	gave   bool                // it has let others have that
-	took   time.Duration       // for looks at dependents, since it has the place
-	asked  int                 // how many owners were asked for, of the dependent that is looked at
-	unsure map[ownerHash]error // owners, whatever has them, of which it could not be told whether they are gone: some
+	places  *places
+	placed  bool                // it has one
+	gave    int                 // how often it has let others have that, since the kind began
+	others  func() bool         // reports whether other kinds of the cluster wait
+	took    time.Duration       // for dependents and the pages between them, since it has the place
+	counted time.Time           // until when that is, zero before the first dependent that is looked at
+	asked   int                 // how many owners were asked for, of the dependent that is looked at
+	unsure  map[ownerHash]error // owners, whatever has them, of which it could not be told whether they are gone: some
 }
 
 // Bounds of what a sweep remembers of owners of which it could not tell: less than a megabyte. References may say anything, however long, and
@@ -79,7 +84,7 @@ func (t *turn) noteUnsure(owner mcowner.Reference, why error) {
 func (t *turn) begin(ctx context.Context) error {
 	select {
 	case t.places.free <- struct{}{}:
-		t.placed, t.took = true, 0
+		t.placed, t.took, t.counted = true, 0, time.Now()
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -94,19 +99,28 @@ func (t *turn) end() {
 	}
 }
 
-// isOver reports whether the sweep ends here, for others to begin.
-func (t *turn) isOver() bool { return t.gave && t.places.wanted.Load() }
+// isWanted reports whether the sweep ends here, for other clusters to begin.
+func (t *turn) isWanted() bool { return t.gave > 0 && t.places.wanted.Load() }
 
-// looked counts a look at a dependent that began then: it has waited for the limit, and for answers that may be slow.
-func (t *turn) looked(began time.Time) { t.took += time.Since(began) }
+// isOver reports whether the kind ends here, for others to begin.
+func (t *turn) isOver() bool { return t.isWanted() || t.gave >= mostTurns && t.others() }
 
-// giveWay lets other sweeps have their turn if looks have taken as long as a round.
+// count counts what was done since then: it has waited for the limit, and for answers that may be slow.
+func (t *turn) count(since time.Time) {
+	now := time.Now()
+	t.took, t.counted = t.took+now.Sub(since), now
+}
+
+// giveWay lets other sweeps have their turn if this one has taken as long as a round.
 func (s *Sweeper) giveWay(ctx context.Context, of *turn) error {
+	if !of.counted.IsZero() {
+		of.count(of.counted) // what is between two dependents
+	}
 	if of.took < s.Interval {
 		return nil
 	}
 	of.end()
-	of.gave = true
+	of.gave++
 	return of.begin(ctx)
 }
 
