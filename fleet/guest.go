@@ -29,9 +29,17 @@ type Guest struct {
 	config    atomic.Pointer[rest.Config]
 
 	// Guarded by fleet.mu. news has a token when the member is described otherwise; it is nil for a guest that cannot be renewed, or not
-	// yet. interrupt ends the attempt to renew it that is under way.
+	// yet. interrupt ends the attempt to renew it that is under way. edition is that of the description by which it is connected.
 	news      chan struct{}
 	interrupt context.CancelFunc
+	edition   int
+}
+
+// visited is which cluster the last guest of a member was connected with.
+type visited struct {
+	identity string
+	edition  int    // of the guest as it ended
+	by       *Guest // nil once it has ended
 }
 
 // Client returns the client. Its reads ask the server. It has the options of members' clients, such as DryRun.
@@ -76,7 +84,20 @@ func (f *Fleet) Guest(ctx context.Context, name ClusterName) (*Guest, error) {
 		g.cancel(err)
 		return nil, fmt.Errorf("connecting to cluster %q as a guest: %w", name, err)
 	}
+	m.welcome(g)
 	return g, nil
+}
+
+// GuestIdentity returns the [Guest.Identity] of the last guest of a member. It is known while that guest is connected, and afterwards
+// until the member may be another cluster: until it is described otherwise, or this replica works on it.
+func (f *Fleet) GuestIdentity(name ClusterName) (identity string, known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[name]
+	if m == nil || m.visited.by == nil && m.visited.edition != m.edition {
+		return "", false
+	}
+	return m.visited.identity, true
 }
 
 // admit notes a guest of a member, and returns how that is described.
@@ -98,14 +119,31 @@ func (f *Fleet) admit(g *Guest, name ClusterName) (*member, Member, error) {
 		m.guests = map[*Guest]struct{}{}
 	}
 	m.guests[g] = struct{}{}
+	g.edition = m.edition
 	return m, m.described, nil
 }
 
-// farewell forgets a guest.
+// welcome notes with which cluster a guest is connected, unless it has ended already.
+func (m *member) welcome(g *Guest) {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	if g.ctx.Err() == nil {
+		m.visited = visited{identity: g.identity, by: g}
+	}
+}
+
+// farewell forgets a guest, but not with which cluster it was connected, unless it has ended as that may be another one now.
 func (m *member) farewell(g *Guest) {
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	delete(m.guests, g)
+	if m.visited.by != g {
+		return
+	}
+	m.visited.edition, m.visited.by = g.edition, nil
+	if why := context.Cause(g.ctx); errors.Is(why, errReplaced) || errors.Is(why, ErrAnotherCluster) {
+		m.visited = visited{}
+	}
 }
 
 // dismissLocked ends the guests.

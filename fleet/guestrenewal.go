@@ -52,7 +52,7 @@ func (m *member) renewGuest(g *Guest, w *wire, before Member) (Member, error) {
 	attempt, interrupt := context.WithTimeout(g.ctx, m.fleet.opts.ConnectTimeout)
 	defer interrupt()
 	m.fleet.mu.Lock()
-	described := m.described
+	described, edition := m.described, m.edition
 	g.interrupt = interrupt
 	m.fleet.mu.Unlock()
 	if sameAccess(before, described) && !m.areOthers(w.current.Load().files, before) {
@@ -78,6 +78,9 @@ func (m *member) renewGuest(g *Guest, w *wire, before Member) (Member, error) {
 		next.finish()
 		return before, nil
 	}
+	m.fleet.mu.Lock()
+	g.edition = edition
+	m.fleet.mu.Unlock()
 	g.config.Store(cfg)
 	m.logger().V(1).Info("A guest took over new credentials")
 	go old.retire(g.ctx)

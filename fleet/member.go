@@ -34,6 +34,7 @@ type member struct {
 
 	// Guarded by fleet.mu:
 	described  Member
+	edition    int // of described, from 1 on: it moves when the way to the member may be another
 	withdrawn  bool
 	stopped    bool     // it is drained since the fleet ends, and not since it was withdrawn
 	leaving    *leaving // nil for a member that stays
@@ -50,6 +51,7 @@ type member struct {
 	problem    problem // what is wrong with the description while the engagement of an earlier one goes on
 	engagement *Engagement
 	guests     map[*Guest]struct{}
+	visited    visited
 	engagedAs  *Member            // what engagement was connected from, with its config; nil before the first
 	impostor   bool               // another cluster answers at the address of engagement
 	interrupt  context.CancelFunc // ends the attempt to connect that is under way
@@ -77,7 +79,7 @@ var errOutdated = errors.New("the description changed meanwhile")
 func newMember(f *Fleet, described Member) *member {
 	m := &member{
 		fleet: f, name: described.Name, ended: make(chan struct{}),
-		described: described, state: Pending, since: time.Now(), interrupt: func() {},
+		described: described, edition: 1, state: Pending, since: time.Now(), interrupt: func() {},
 		measured: measured{reported: time.Now()}, forgetServer: func() {}, warnings: newWarnings(described.Name),
 	}
 	if !f.Shared() {
@@ -105,6 +107,7 @@ func (m *member) describeLocked(described Member) {
 	}
 	m.relabelledLocked()
 	if !sameAccess(before, described) || described.Err != nil {
+		m.edition++
 		m.interrupt()
 		m.renewGuestsLocked()
 		m.tellLocked(m.news)

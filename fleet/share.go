@@ -101,6 +101,7 @@ func (m *member) takeLocked() (taken bool) {
 	if owner.Tenure != nil {
 		m.share.suspended = owner.Tenure.Remaining() <= 0
 		m.fleet.endSharedGuestLocked(m.name)
+		m.visited = visited{} // the engagement tells from now on
 		return true
 	}
 	m.setStateLocked(NotOwned, "", m.share.explain())

@@ -168,3 +168,69 @@ func TestAGuestComesAtOnceToAMemberThatIsBack(t *testing.T) {
 	_, leave := mustShare(t, f, "m0")
 	leave()
 }
+
+// TestItIsKnownWhichClusterWasVisited until it may be another one, of which nobody tells this replica.
+func TestItIsKnownWhichClusterWasVisited(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	otherwise := Member{Name: "m0", Config: rest.CopyConfig(cp.Config())}
+	otherwise.Config.UserAgent = "other"
+	end := func(why error) func(*Fleet, *shares, *Guest) {
+		return func(_ *Fleet, _ *shares, g *Guest) { g.cancel(why) }
+	}
+	for name, tc := range map[string]struct {
+		then  func(*Fleet, *shares, *Guest)
+		known bool
+	}{
+		"Visited":        {func(*Fleet, *shares, *Guest) {}, true},
+		"Left":           {end(errIdle), true},
+		"AnotherCluster": {end(ErrAnotherCluster), false},
+		"OtherFiles":     {end(errReplaced), false},
+		"OtherLabels": {func(f *Fleet, _ *shares, g *Guest) {
+			g.cancel(errIdle)
+			mustSet(t, f, Member{Name: "m0", Config: cp.Config(), Labels: map[string]string{"new": "label"}})
+		}, true},
+		"DescribedOtherwise": {func(f *Fleet, _ *shares, g *Guest) {
+			g.cancel(errIdle)
+			mustSet(t, f, otherwise)
+		}, false},
+		"CannotBeRenewed": {func(f *Fleet, _ *shares, _ *Guest) { mustSet(t, f, otherwise) }, false},
+		"Renewed": {func(f *Fleet, _ *shares, g *Guest) {
+			before := g.config.Load()
+			mustSet(t, f, Member{Name: "m0", Config: cp.AddUser(t, "visited-anew", mayAsk)})
+			mustBecome(func() bool { return g.config.Load() != before })
+			g.cancel(errIdle)
+		}, true},
+		"Gone": {func(f *Fleet, _ *shares, _ *Guest) {
+			<-f.remove("m0")
+			mustSet(t, f, Member{Name: "m0", Config: cp.Config()})
+		}, false},
+		"GivenBack": {func(f *Fleet, s *shares, _ *Guest) {
+			s.giveUntold("m0", me)
+			f.ownershipChanged()
+			mustBecome(func() bool { _, err := f.Engagement("m0"); return err == nil })
+			s.giveUntold("m0", "other")
+			f.ownershipChanged()
+			mustBecome(func() bool { now, _ := f.Status("m0"); return now.State == NotOwned })
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, s := sharedGuests(t, 1)
+			if _, known := f.GuestIdentity("m0"); known {
+				t.Error("it is known before the first visit")
+			}
+			g, leave := mustShare(t, f, "m0")
+			defer leave()
+			tc.then(f, s, g)
+			mustBecome(func() bool {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return len(f.members["m0"].guests) == 0 || name == "Visited"
+			})
+			if identity, known := f.GuestIdentity("m0"); known != tc.known || known != (identity == g.Identity()) {
+				t.Errorf("it is known that %q was visited: %t", identity, known)
+			}
+		})
+	}
+}

@@ -61,12 +61,12 @@ func (i *Identities) Of(ctx context.Context, name mcreconcile.ClusterName) (mcow
 	return i.OfEngagement(engagement)
 }
 
-// OfGuest returns which cluster it is that a guest of a member is connected with. The error is that of [Identities.Of].
-func (i *Identities) OfGuest(name mcreconcile.ClusterName, g *fleet.Guest) (mcowner.ClusterID, error) {
-	return i.checked(name, uidOf(g.Identity()))
+// OfGuest returns which cluster it is that a guest of a member is connected with, by its identity. The error is that of [Identities.Of].
+func (i *Identities) OfGuest(name mcreconcile.ClusterName, identity string) (mcowner.ClusterID, error) {
+	return i.checked(name, uidOf(identity))
 }
 
-// OfGuestNow is OfGuest, asked at this moment where nobody else notices that another cluster answers. The UID may be empty.
+// OfGuestNow is which cluster that is, asked at this moment where nobody else notices that another cluster answers. The UID may be empty.
 func (i *Identities) OfGuestNow(ctx context.Context, name mcreconcile.ClusterName, g *fleet.Guest) (mcowner.ClusterID, error) {
 	identity, err := g.IdentityNow(ctx)
 	if err != nil {

@@ -90,7 +90,6 @@ func (m members) follow(ctx context.Context) {
 
 // removed sees to a name that is no member's any more, which may have been about to leave.
 func (m members) removed(name mcreconcile.ClusterName, leaving bool) {
-	m.access.Forget(name)
 	m.forgetOrigin(name)
 	m.ledger.absent(name, leaving)
 	m.ledger.dropTenure(name, func() bool { _, is := m.access.Manager.GetFleet().Status(name); return is })
@@ -143,8 +142,6 @@ func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 	if now.state == fleet.NotOwned {
 		m.ledger.endTenure(name, last.epoch) // its owners are another replica's to work on
 		m.deletions.giveAway(name)
-	} else if m.access.IsShared() {
-		m.access.Forget(name)
 	}
 	relabelled := last.state == "" || !maps.Equal(last.labels, now.labels) || last.leaving != now.leaving
 	if relabelled || last.state != now.state || last.failing != now.failing || last.paused != now.paused || last.engagement != now.engagement {

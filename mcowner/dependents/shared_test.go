@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -198,6 +200,30 @@ func TestEachReplicaSweepsForTheKindsOfAllOwnersInTheLocalCluster(t *testing.T) 
 	for _, cp := range w.Members {
 		w.isGone(cp, "orphan")
 		w.unharmed(cp, before[cp])
+	}
+}
+
+// TestOrphansOfAMemberElsewhereThatIsAnotherClusterNowAreRemoved, although its server has the address of the one before.
+func TestOrphansOfAMemberElsewhereThatIsAnotherClusterNowAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.OwnersIn = mcowner.Clusters{Members: labels.Everything()}
+		r.StateNamespace = w.ns
+		r.Sweep = orphans.Sweep{Interval: 50 * time.Millisecond, Listing: 50 * time.Millisecond, QPS: 1000}
+		return r
+	})
+	swept, elsewhere := w.of(home)[0], home.member(w.of(other)[0])
+	for _, identity := range []string{"blue", "green"} {
+		elsewhere.Identity = identity
+		if err := home.members.Set(elsewhere); err != nil {
+			t.Fatal(err)
+		}
+		w.owned(swept, "orphan", w.goneOwner(func(r *mcowner.Reference) {
+			r.Manager, r.Cluster, r.ClusterUID = controller, elsewhere.Name, types.UID(identity)
+		}))
+		w.isGone(swept, "orphan")
 	}
 }
 

@@ -27,7 +27,6 @@ type Access struct {
 	Timeout    time.Duration // of each request
 	Identities *mcmanager.Identities
 
-	visited  visited
 	unserved PerEngagement[*unserved]
 }
 

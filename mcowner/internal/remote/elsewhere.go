@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -13,48 +11,6 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
-
-// visited are the clusters that members elsewhere were when they were last visited. It is safe for concurrent use.
-type visited struct {
-	mu sync.Mutex // guards is
-	is map[mcreconcile.ClusterName]visitedAs
-}
-
-// visitedAs is which cluster a member was, and by what it is seen that this may be another one since: it came anew, or has another address.
-type visitedAs struct {
-	id     mcowner.ClusterID
-	server string
-	since  time.Time
-}
-
-// note notes which cluster a member is that was described like this before it was visited, unless that is not elsewhere any more: it may be
-// forgotten already.
-func (v *visited) note(id mcowner.ClusterID, before fleet.Status, isElsewhere func(mcreconcile.ClusterName) bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !isElsewhere(id.Name) {
-		return
-	}
-	if v.is == nil {
-		v.is = map[mcreconcile.ClusterName]visitedAs{}
-	}
-	v.is[id.Name] = visitedAs{id, before.Server, before.Since}
-}
-
-// get returns which cluster a member is that is described like this now, if it is known.
-func (v *visited) get(name mcreconcile.ClusterName, now fleet.Status) (mcowner.ClusterID, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	was, ok := v.is[name]
-	return was.id, ok && was.server == now.Server && was.since.Equal(now.Since)
-}
-
-// Forget forgets which cluster a member was when it was visited: it is no member any more, or this replica's.
-func (a *Access) Forget(name mcreconcile.ClusterName) {
-	a.visited.mu.Lock()
-	defer a.visited.mu.Unlock()
-	delete(a.visited.is, name)
-}
 
 // IsShared reports whether several replicas share the members.
 func (a *Access) IsShared() bool {
@@ -91,11 +47,11 @@ func (a *Access) IDOf(ctx context.Context, name mcreconcile.ClusterName) (mcowne
 	if !a.IsElsewhere(name) {
 		return a.Identities.Of(ctx, name)
 	}
-	now, _ := a.Manager.GetFleet().Status(name)
-	if id, ok := a.visited.get(name, now); ok {
-		return id, nil
+	identity, known := a.Manager.GetFleet().GuestIdentity(name)
+	if !known {
+		return mcowner.ClusterID{}, fmt.Errorf("%s: %w", ClusterText(name), errNotVisited)
 	}
-	return mcowner.ClusterID{}, fmt.Errorf("%s: %w", ClusterText(name), errNotVisited)
+	return a.Identities.OfGuest(name, identity)
 }
 
 // AskID is IDOf, and visits a member elsewhere.
@@ -112,18 +68,14 @@ func (a *Access) AskID(ctx context.Context, name mcreconcile.ClusterName) (id mc
 
 // enterAsGuest is enter for a member elsewhere.
 func (a *Access) enterAsGuest(ctx context.Context, name mcreconcile.ClusterName) (_ context.Context, _ Session, leave func(), err error) {
-	before, _ := a.Manager.GetFleet().Status(name)
 	guest, end, err := a.Manager.GetFleet().SharedGuest(ctx, name)
 	if err != nil {
 		return nil, Session{}, nil, fmt.Errorf("%w: %w", ErrNoVisit, err)
 	}
-	id, err := a.Identities.OfGuest(name, guest)
+	id, err := a.Identities.OfGuest(name, guest.Identity())
 	if err != nil {
 		end()
 		return nil, Session{}, nil, err
-	}
-	if guest.Context().Err() == nil { // else it may be that of an earlier description
-		a.visited.note(id, before, a.IsElsewhere)
 	}
 	inside, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(guest.Context(), func() { cancel(context.Cause(guest.Context())) })
