@@ -18,14 +18,23 @@ import (
 // mostOfBooks is how much is remembered of what slices have, in bytes: some 500 owners in 1000 clusters each. The slices of others are read again.
 const mostOfBooks = 32 << 20
 
-// books remember which clusters the slices of owners had, so that these are read once for all members. That lets dependents alone, and proves
-// nothing. nil remembers nothing.
+// books remember which clusters the slices of owners had, so that these are read once for all members, also where several are swept at once. That lets
+// dependents alone, and proves nothing. nil remembers nothing.
 type books struct {
 	lasts time.Duration // it is remembered for so long
 
 	mu    sync.Mutex // guards what follows
 	known map[ownerKey]book
-	size  int // of all that is known
+	size  int                       // of all that is known
+	reads map[reading]chan struct{} // each is closed when it is over
+}
+
+// reading is that somebody finds out what the slices of an owner have.
+type reading struct {
+	ownerKey
+
+	version string // of the owner
+	cached  bool   // the owner is as a cache has it, and is asked for first. Then it is another reading, which may wait for one that is not.
 }
 
 // book is what is remembered of the slices of an owner.
@@ -45,20 +54,61 @@ func versionOf(owner client.Object) string {
 	return "of " + owner.GetResourceVersion()
 }
 
-// has reports whether it is remembered that an owner, as it is now, may have dependents in the named cluster.
-func (b *books) has(owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName) bool {
+// has reports whether it is remembered that an owner, as it is now, may have dependents in the named cluster. It waits while another one reads the
+// slices of the owner, once. If nothing is remembered, others wait for the caller until that calls done.
+func (b *books) has(
+	ctx context.Context, owner client.Object, ref mcowner.Reference, in mcreconcile.ClusterName, cached bool,
+) (has bool, done func()) {
 	if b == nil {
-		return false
+		return false, func() {}
 	}
-	key := ownerKeyOf(ref)
+	this := reading{ownerKeyOf(ref), versionOf(owner), cached}
+	has, others, done := b.begin(this, in)
+	if others == nil {
+		return has, done
+	}
+	select {
+	case <-others:
+	case <-ctx.Done():
+	}
 	b.mu.Lock()
-	is, known := b.known[key]
-	b.mu.Unlock()
-	if !known || is.version != versionOf(owner) || time.Now().After(is.until) {
-		return false
+	defer b.mu.Unlock()
+	has, _ = b.hasLocked(this, in)
+	return has, done
+}
+
+// begin reports whether it is remembered that an owner may have dependents in the named cluster. If nothing is remembered, its slices are read from
+// now on until done, unless others read them already: these are done when that is closed.
+func (b *books) begin(this reading, in mcreconcile.ClusterName) (has bool, others <-chan struct{}, done func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	has, known := b.hasLocked(this, in)
+	over := b.reads[this]
+	switch {
+	case known:
+		return has, nil, func() {}
+	case over != nil:
+		return false, over, func() {}
+	case b.reads == nil:
+		b.reads = map[reading]chan struct{}{}
 	}
-	_, has := slices.BinarySearch(is.clusters, in)
-	return has || is.anywhere
+	over = make(chan struct{})
+	b.reads[this] = over
+	return false, nil, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.reads, this)
+		close(over)
+	}
+}
+
+func (b *books) hasLocked(this reading, in mcreconcile.ClusterName) (has, known bool) {
+	is, known := b.known[this.ownerKey]
+	if !known || is.version != this.version || time.Now().After(is.until) {
+		return false, false
+	}
+	_, has = slices.BinarySearch(is.clusters, in)
+	return has || is.anywhere, true
 }
 
 // note remembers what an owner has noted, with what was read of its slices.
@@ -103,7 +153,9 @@ func (b *books) isStray(
 ) (bool, error) {
 	noted, ok := notedBy(owner, ref)
 	if ok && noted.IsOpen(in) {
-		if b.has(owner, ref, in) {
+		has, done := b.has(ctx, owner, ref, in, false)
+		defer done()
+		if has {
 			return false, nil
 		}
 		read, _, err := record.Load(ctx, from, ref, *noted.Slices)

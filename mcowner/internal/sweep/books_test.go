@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,7 @@ type sliced struct {
 	t        *testing.T
 	ref      mcowner.Reference
 	clusters []mcreconcile.ClusterName
+	takes    time.Duration // until slices are read
 	strays   int
 	sweeper  *Sweeper
 }
@@ -72,8 +74,13 @@ func (*sliced) GetScheme() *runtime.Scheme { return scheme.Scheme }
 func (*sliced) GetLogger() logr.Logger { return logr.Discard() }
 
 // List answers with the slice. Without clusters, there is none.
-func (s *sliced) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (s *sliced) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	s.lists.Add(1)
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if len(s.clusters) == 0 {
 		return nil
 	}
@@ -92,7 +99,10 @@ func (s *sliced) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 }
 
 // sweep sweeps a member by a list.
-func (s *sliced) sweep(in mcreconcile.ClusterName) {
+func (s *sliced) sweep(in mcreconcile.ClusterName) { s.sweepUntil(s.t.Context(), in) }
+
+// sweepUntil is sweep, until ctx is done.
+func (s *sliced) sweepUntil(ctx context.Context, in mcreconcile.ClusterName) {
 	s.t.Helper()
 	each := func(_ context.Context, at remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
 		dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "dependent"}}
@@ -101,7 +111,7 @@ func (s *sliced) sweep(in mcreconcile.ClusterName) {
 		}
 		return true, do(dependent)
 	}
-	s.sweeper.sweep(s.t.Context(), s.sweeper.memory(in), way{each: each, pass: func(c *sweepMemory) *pass { return &c.listed }, places: newPlaces()})
+	s.sweeper.sweep(ctx, s.sweeper.memory(in), way{each: each, pass: func(c *sweepMemory) *pass { return &c.listed }, places: newPlaces()})
 }
 
 // were checks how often slices were read so far, and how many strays were told of.
@@ -159,6 +169,65 @@ func TestSlicesAreReadOnceForAllMembers(t *testing.T) {
 				s.owner.ResourceVersion = "5" // by its status alone
 				s.sweep(names[0])
 				s.were("once its status has changed", 5, 0)
+			})
+		})
+	}
+}
+
+// TestSweepsAtOnceReadSlicesOnce: those that come while one reads wait for it, or until their context ends. Where the context of that one ends, they
+// read themselves. An owner that is in a cache is asked for once, too.
+func TestSweepsAtOnceReadSlicesOnce(t *testing.T) {
+	t.Parallel()
+	names := make([]mcreconcile.ClusterName, remote.AtOnce)
+	for n := range names {
+		names[n] = mcreconcile.ClusterName(fmt.Sprint("member-", n))
+	}
+	for name, tc := range map[string]struct {
+		mgr      func(*sliced) mcmanager.Manager
+		ownersIn mcowner.Clusters
+		gets     int // of the owner
+	}{
+		"cached":      {func(s *sliced) mcmanager.Manager { return s }, mcowner.Clusters{Local: true}, 1},
+		"in no cache": {func(s *sliced) mcmanager.Manager { return slicedAmong{s} }, mcowner.Clusters{Members: labels.Nothing()}, len(names)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSliced(t, tc.mgr, Pace{Listing: 10 * time.Minute}, names...)
+				s.sweeper.OwnersIn, s.sweeper.Stray, s.takes = tc.ownersIn, nil, 5*time.Second
+				var sweeps sync.WaitGroup
+				for _, name := range names {
+					sweeps.Go(func() { s.sweep(name) })
+				}
+				sweeps.Wait()
+				s.were("at once", 1, 0)
+				if n := int(s.gets.Load()); n != tc.gets {
+					t.Errorf("the owner was asked for %d times, want %d", n, tc.gets)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				s := newSliced(t, tc.mgr, Pace{Listing: 10 * time.Minute}, names...)
+				s.sweeper.OwnersIn, s.sweeper.Stray, s.takes = tc.ownersIn, nil, 5*time.Second
+				took := make([]time.Duration, 3)
+				var sweeps sync.WaitGroup
+				for n, lasts := range []time.Duration{2 * time.Second, time.Second, time.Minute} { // the first reads, and the others wait
+					sweeps.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), lasts)
+						defer cancel()
+						began := time.Now()
+						s.sweepUntil(ctx, names[n])
+						took[n] = time.Since(began)
+					})
+					<-time.After(100 * time.Millisecond)
+				}
+				sweeps.Wait()
+				s.were("where the first did not end", 2, 0)
+				if took[0] > 3*time.Second || took[1] > 1500*time.Millisecond || took[2] > 10*time.Second {
+					t.Errorf("sweeps took %s", took)
+				}
+				s.takes = 0
+				s.sweep(names[3])
+				s.were("after that", 2, 0)
 			})
 		})
 	}
@@ -224,12 +293,17 @@ func TestWhatIsRememberedOfSlicesTakesBoundedMemory(t *testing.T) {
 		for n := range 5000 {
 			noted.Sites = append(noted.Sites, record.Site{Name: member(n)})
 		}
+		has := func(ref mcowner.Reference) bool {
+			has, done := b.has(t.Context(), owner, ref, member(50), false)
+			done()
+			return has
+		}
 		last := 0
 		note := func(n int) bool {
 			ref := mcowner.Reference{Name: fmt.Sprint(n)}
 			b.note(owner, ref, noted)
 			b.note(owner, ref, noted) // which takes no more
-			return b.has(owner, ref, member(50))
+			return has(ref)
 		}
 		for ; note(last); last++ {
 			if last > 100 {
@@ -240,7 +314,7 @@ func TestWhatIsRememberedOfSlicesTakesBoundedMemory(t *testing.T) {
 			t.Errorf("of %d owners, %d are remembered, in %d bytes", last, len(b.known), b.size)
 		}
 		<-time.After(b.lasts + time.Second)
-		if b.has(owner, mcowner.Reference{Name: "0"}, member(50)) || !note(last) || len(b.known) != 1 {
+		if has(mcowner.Reference{Name: "0"}) || !note(last) || len(b.known) != 1 {
 			t.Errorf("after a while %d owners are remembered", len(b.known))
 		}
 	})

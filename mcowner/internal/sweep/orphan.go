@@ -86,6 +86,8 @@ func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcrec
 	if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
 		found.unidentified++
 	}
+	found.done = func() {}
+	defer func() { found.done() }()
 	if s.isKnownAlive(ctx, owner, in, found) {
 		return ""
 	}
@@ -194,13 +196,13 @@ func (s *Sweeper) isKnownAlive(ctx context.Context, owner mcowner.Reference, in 
 
 // isAlive reports whether the cache knows that an owner is there and may have dependents in the named cluster. It saves
 // asking the API server, which alone can prove the contrary.
-func (s *Sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (alive bool) {
+func (s *Sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) bool {
 	k, ok := s.proof.kindOf(owner)
 	owners := ownersOf{owner.Cluster, owner.GroupKind()}
 	if _, unsynced := found.unsynced[owners]; unsynced || !ok || !s.access.Within(s.OwnersIn, owner.Cluster) || s.access.IsElsewhere(owner.Cluster) {
 		return false
 	}
-	left := found.cached && s.access.IsOthers(owner.Cluster) // where it has dependents is asked for when these are listed
+	var there client.Object
 	err := s.access.Visit(ctx, owner.Cluster, func(ctx context.Context, home remote.Session) error {
 		if home.Guest != nil {
 			return nil // it was handed over this very moment
@@ -209,7 +211,9 @@ func (s *Sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 		defer cancel()
 		obj := k.NewObject()
 		err := home.Cluster.GetCache().Get(ctx, owner.NamespacedName(), obj)
-		alive = err == nil && obj.GetUID() == owner.UID && (left || s.isPlaced(obj, owner, in))
+		if err == nil && obj.GetUID() == owner.UID {
+			there = obj
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // the cache's own error does not say so
 		}
@@ -218,14 +222,20 @@ func (s *Sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 	if remote.IsHung(err) {
 		found.unsynced[owners] = struct{}{}
 	}
-	return alive
+	left := found.cached && s.access.IsOthers(owner.Cluster) // where it has dependents is asked for when these are listed
+	return there != nil && (left || s.isPlaced(ctx, there, owner, in, found))
 }
 
-// isPlaced reports whether it is known without asking anybody that an owner may have dependents in the named cluster.
-func (s *Sweeper) isPlaced(obj client.Object, owner mcowner.Reference, in mcreconcile.ClusterName) bool {
+// isPlaced reports whether it is known that an owner may have dependents in the named cluster. It asks nobody, but waits for another sweep that reads
+// the slices of the owner.
+func (s *Sweeper) isPlaced(ctx context.Context, obj client.Object, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (is bool) {
 	noted, ok := notedBy(obj, owner)
 	if ok && noted.IsOpen(in) {
-		return s.Placed != nil && s.Placed(owner, in) || s.books.has(obj, owner, in)
+		if s.Placed != nil && s.Placed(owner, in) {
+			return true
+		}
+		is, found.done = s.books.has(ctx, obj, owner, in, true)
+		return is
 	}
 	return !ok || !noted.Excludes(in)
 }

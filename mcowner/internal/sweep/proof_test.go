@@ -44,10 +44,10 @@ func TestAnOwnersRecordSaysWhereItMayHaveDependents(t *testing.T) {
 			t.Parallel()
 			owner := &corev1.ConfigMap{}
 			tc.change(owner)
-			if got := s.isPlaced(owner, tc.ref, "west"); got != tc.want {
+			if got := s.isPlaced(t.Context(), owner, tc.ref, "west", nil); got != tc.want {
 				t.Errorf("there may be some: %t, want %t", got, tc.want)
 			}
-			if !s.isPlaced(owner, tc.ref, "east") {
+			if !s.isPlaced(t.Context(), owner, tc.ref, "east", nil) {
 				t.Error("nothing may be there in the cluster that is noted")
 			}
 		})
@@ -55,7 +55,7 @@ func TestAnOwnersRecordSaysWhereItMayHaveDependents(t *testing.T) {
 	deleted := metav1.Now()
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &deleted}}
 	noted(owner)
-	if !s.isPlaced(owner, ref, "west") {
+	if !s.isPlaced(t.Context(), owner, ref, "west", nil) {
 		t.Error("an owner that is being deleted may have dependents anywhere, as its record shrinks")
 	}
 }

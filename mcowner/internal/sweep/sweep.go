@@ -60,6 +60,7 @@ type findings struct {
 	hanging int     // removals of the kind that is looked at
 	cached  bool    // what caches have is looked at
 	keep    bool    // the dependent that is looked at is to stay, unless it says something else itself
+	done    func()  // ends the wait of other sweeps for the slices of the owner that is looked at
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	unheard  map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
