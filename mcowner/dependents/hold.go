@@ -127,9 +127,12 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map
 	if err != nil {
 		return false, err
 	}
-	kinds, err := remote.KindsOf(slices.Concat(c.collector.Kinds, more), c.access.Manager.GetScheme())
+	kinds, err := remote.KindsOf(c.collector.Kinds, c.access.Manager.GetScheme())
 	if err != nil {
 		return false, err
+	}
+	for _, gvk := range more {
+		kinds = append(kinds, remote.Untyped(gvk))
 	}
 	slices.SortStableFunc(kinds, func(a, b remote.Kind) int { return cmp.Compare(a.GroupKind().String(), b.GroupKind().String()) })
 	kinds = slices.CompactFunc(kinds, func(a, b remote.Kind) bool { return a.GroupKind() == b.GroupKind() }) // lists are the same in all versions

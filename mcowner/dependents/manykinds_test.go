@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"fmt"
 	goruntime "runtime"
 	"slices"
@@ -67,29 +68,56 @@ func TestAKindIsNeededInTheVersionThatIsServed(t *testing.T) {
 	}
 }
 
-// TestTheKindsOfManyOwnersAreSweptInTurn: somebody may note on each as many as an owner can note, and each costs a list in each cluster.
+// TestTheKindsOfManyOwnersAreSweptInTurn: somebody may note on each as many as an owner can note, and each costs a list in each cluster. One that is
+// watched somewhere is no such kind: each sweep has it, once.
 func TestTheKindsOfManyOwnersAreSweptInTurn(t *testing.T) {
 	t.Parallel()
-	const owners = 3
-	c := &engine{ledger: newLedger()}
+	const owners = 30
+	fixed := schema.GroupVersionKind{Version: "v1", Kind: "Fixed"}
+	c := &engine{ledger: newLedger(), watches: newWatches("", "", nil, nil), kinds: []remote.Kind{remote.Untyped(fixed)}}
 	all := numberedKinds(owners * record.MostKinds)
 	for i := range owners {
-		owner := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}, Kinds: all[i*record.MostKinds : (i+1)*record.MostKinds]}, true)
+		kinds := slices.Clone(all[i*record.MostKinds : (i+1)*record.MostKinds])
+		owner := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}, Kinds: kinds}, true)
 		req := mcreconcile.Request{ClusterName: mcreconcile.ClusterName(fmt.Sprint(i))}
 		c.ledger.replan(c.ledger.of(req, "1"), &plan{owner: owner, ref: mcowner.Reference{UID: "1"}}, testKeys)
 	}
-	swept := map[string]bool{}
-	for range 100 {
-		now := c.moreKindsInTurn()
-		if len(now) != record.MostKinds {
-			t.Fatalf("%d kinds are swept at once, want %d", len(now), record.MostKinds)
+	c.watches.wanted[watchKey{"a", all[0]}] = &watched{}
+	c.watches.wanted[watchKey{"b", all[0]}] = &watched{}
+	c.watches.wanted[watchKey{"a", all[1]}] = &watched{unwatch: true}
+	c.watches.wanted[watchKey{"a", fixed}] = &watched{}
+	var last schema.GroupVersionKind
+	swept := map[schema.GroupVersionKind]int{}
+	for range owners {
+		always, inTurn := c.moreKindsAfter(last)
+		if !slices.Equal(always, all[:1]) || len(inTurn) != record.MostKinds {
+			t.Fatalf("each sweep has %v, and one %d others, want %v and %d", always, len(inTurn), all[0], record.MostKinds)
 		}
-		for _, proto := range now {
-			swept[proto.GetObjectKind().GroupVersionKind().Kind] = true
+		for _, kind := range inTurn {
+			swept[kind]++
 		}
+		last = inTurn[len(inTurn)-1]
 	}
-	if len(swept) != len(all) {
-		t.Errorf("%d kinds of %d had their turn", len(swept), len(all))
+	if swept[all[0]] > 0 || len(swept) != len(all)-1 {
+		t.Errorf("%d kinds of %d had their turn, and the one that each sweep has %d times", len(swept), len(all)-1, swept[all[0]])
+	}
+}
+
+// TestFewKindsThatAreNotedAreSweptEachTime, each in one version.
+func TestFewKindsThatAreNotedAreSweptEachTime(t *testing.T) {
+	t.Parallel()
+	c := &engine{ledger: newLedger(), watches: newWatches("", "", nil, nil)}
+	kinds := numberedKinds(3)
+	another := kinds[0]
+	another.Version = "v2"
+	owner := ownerWith(record.Record{Sites: []record.Site{{Name: "a"}}, Kinds: append(kinds, another)}, true)
+	c.ledger.replan(c.ledger.of(mcreconcile.Request{}, "1"), &plan{owner: owner, ref: mcowner.Reference{UID: "1"}}, testKeys)
+	for _, last := range append(kinds, another, schema.GroupVersionKind{}) {
+		always, inTurn := c.moreKindsAfter(last)
+		slices.SortFunc(inTurn, func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.Kind, b.Kind) })
+		if len(always) > 0 || !slices.Equal(inTurn, kinds[:3]) {
+			t.Errorf("after %v, each sweep has %v, and one %v, want none and %v", last, always, inTurn, kinds)
+		}
 	}
 }
 

@@ -1,10 +1,11 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -15,15 +16,16 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 )
 
-// moreKindsFound returns the kinds of which owners have dependents that are not in Kinds: owners that this replica works on, and, where several share
-// the members, those in the local cluster that are meant, which each has in its cache. With an error, the latter are missing.
-func (c *engine) moreKindsFound(ctx context.Context, isMeant func(owner client.Object) bool) (kinds []client.Object, err error) {
-	found := map[string]client.Object{}
+// moreKindsFound returns the kinds of which owners have dependents that are not in Kinds, each in one version: owners that this replica works
+// on, and, where several share the members, those in the local cluster that are meant, which each has in its cache. With an error, the latter are
+// missing.
+func (c *engine) moreKindsFound(ctx context.Context, isMeant func(owner client.Object) bool) (kinds []schema.GroupVersionKind, err error) {
+	found := map[schema.GroupKind]schema.GroupVersionKind{}
 	add := func(kinds []schema.GroupVersionKind) {
 		for _, gvk := range kinds {
-			swept := c.cfg.createNamespaces && gvk.GroupKind() == namespaceKind
-			if k := c.kindNoted(gvk); !c.isFixed(k) && !swept {
-				found[gvk.String()] = k.Proto
+			other, known := found[gvk.GroupKind()]
+			if (!known || gvk.Version < other.Version) && !c.isSwept(gvk.GroupKind()) {
+				found[gvk.GroupKind()] = gvk
 			}
 		}
 	}
@@ -37,6 +39,11 @@ func (c *engine) moreKindsFound(ctx context.Context, isMeant func(owner client.O
 		err = c.eachNoted(ctx, isMeant, add)
 	}
 	return slices.Collect(maps.Values(found)), err
+}
+
+// isSwept reports whether a kind is swept whatever owners have noted.
+func (c *engine) isSwept(kind schema.GroupKind) bool {
+	return c.isFixed(kind) || c.cfg.createNamespaces && kind == namespaceKind
 }
 
 // eachNoted calls do with the kinds that are noted on owners in the local cluster. What many have noted alike is read once.
@@ -59,15 +66,39 @@ func (c *engine) eachNoted(ctx context.Context, isMeant func(owner client.Object
 // keepKinds is for how long sweeps have the kinds that one of them has found: that reads what is known of all owners, and each cluster has a sweep.
 const keepKinds = 5 * time.Second
 
-// sweptKinds are what moreKindsFound has returned to the last sweep that asked.
+// moreKinds are the kinds of which sweeps look for dependents that are not in Kinds, ordered by turnOf.
+type moreKinds struct {
+	watched []schema.GroupVersionKind // somewhere: an owner wants or has something of each
+	noted   []schema.GroupVersionKind // on owners, besides. Whoever may edit owners may have made them up.
+}
+
+var turnSeed = maphash.MakeSeed()
+
+// turnOf says when it is the turn of a kind. Nobody outside can tell which kinds come before another one.
+func turnOf(kind schema.GroupVersionKind) uint64 { return maphash.Comparable(turnSeed, kind) }
+
+func byTurn(a, b schema.GroupVersionKind) int { return cmp.Compare(turnOf(a), turnOf(b)) }
+
+// after returns the kinds whose turn is after that of another one, as many as one owner can note.
+func (k moreKinds) after(last schema.GroupVersionKind) []schema.GroupVersionKind {
+	next, is := slices.BinarySearchFunc(k.noted, last, byTurn)
+	if is {
+		next++
+	}
+	n := min(len(k.noted), record.MostKinds)
+	first := k.noted[next:min(next+n, len(k.noted))]
+	return slices.Concat(first, k.noted[:n-len(first)])
+}
+
+// sweptKinds are what kindsToSweep has returned to the last sweep that asked.
 type sweptKinds struct {
 	mu    sync.Mutex // guards what follows
-	kinds []client.Object
+	kinds moreKinds
 	next  time.Time // when they are found anew
 }
 
 // get returns the kinds. One caller at a time finds them anew, while others have the former ones.
-func (s *sweptKinds) get(find func() []client.Object) []client.Object {
+func (s *sweptKinds) get(find func() moreKinds) moreKinds {
 	s.mu.Lock()
 	kinds, now := s.kinds, time.Now()
 	due := now.After(s.next)
@@ -85,13 +116,24 @@ func (s *sweptKinds) get(find func() []client.Object) []client.Object {
 	return kinds
 }
 
-// moreKindsInTurn is moreKindsFound, for one sweep. It has others each time if there are more than one owner can note: each costs a list
-// in each cluster, and whoever may edit owners may note as many on each.
-func (c *engine) moreKindsInTurn() []client.Object {
-	kinds := slices.Clone(c.swept.get(func() []client.Object {
-		found, _ := c.moreKindsFound(context.Background(), func(client.Object) bool { return true }) // what the cache of owners does not have yet is found later
-		return found
-	}))
-	rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] }) //nolint:gosec // it hides nothing
-	return kinds[:min(len(kinds), record.MostKinds)]
+func (c *engine) kindsToSweep() (k moreKinds) {
+	watched := map[schema.GroupKind]bool{}
+	for kind := range c.watches.kinds() {
+		if !c.isSwept(kind.GroupKind()) {
+			k.watched, watched[kind.GroupKind()] = append(k.watched, kind), true
+		}
+	}
+	all := func(client.Object) bool { return true }
+	found, _ := c.moreKindsFound(context.Background(), all) // what the cache of owners does not have yet is found later
+	k.noted = slices.DeleteFunc(found, func(kind schema.GroupVersionKind) bool { return watched[kind.GroupKind()] })
+	slices.SortFunc(k.watched, byTurn)
+	slices.SortFunc(k.noted, byTurn)
+	return k
+}
+
+// moreKindsAfter returns the kinds for one sweep that are not in Kinds: those that are watched somewhere, and others after the last one that had its
+// turn. Of these it has as many as one owner can note: each costs a list in each cluster, and whoever may edit owners may note as many on each.
+func (c *engine) moreKindsAfter(last schema.GroupVersionKind) (always, inTurn []schema.GroupVersionKind) {
+	kinds := c.swept.get(c.kindsToSweep)
+	return kinds.watched, kinds.after(last)
 }

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestSweepsOfManyClustersFindKindsOnce, and soon those that are new.
@@ -14,17 +12,17 @@ func TestSweepsOfManyClustersFindKindsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sweptKinds
 		reads := 0
-		find := func() []client.Object {
+		find := func() moreKinds {
 			reads++
-			return make([]client.Object, reads)
+			return moreKinds{noted: numberedKinds(reads)}
 		}
 		for range 1000 {
-			if n := len(s.get(find)); n != 1 {
+			if n := len(s.get(find).noted); n != 1 {
 				t.Fatalf("a sweep is for %d kinds", n)
 			}
 		}
 		<-time.After(keepKinds + 1)
-		if n := len(s.get(find)); n != 2 || reads != 2 {
+		if n := len(s.get(find).noted); n != 2 || reads != 2 {
 			t.Errorf("a later sweep is for %d kinds, after %d reads", n, reads)
 		}
 	})

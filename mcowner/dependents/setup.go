@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -187,23 +188,18 @@ func (c *engine) newCollector() (*sweep.Sweeper, error) {
 		pace.Timeout = c.access.Timeout
 	}
 	kinds := c.cfg.protos
-	if c.cfg.createNamespaces && !c.isFixed(c.namespaces()) {
+	if c.cfg.createNamespaces && !c.isFixed(namespaceKind) {
 		kinds = append(slices.Clone(kinds), c.namespaces().Proto) // the last, so that they are empty
 	}
 	return sweep.New(sweep.Options{
 		Manager: c.access.Manager, Fleet: c.cfg.fleet, Controller: c.cfg.name, Owners: []client.Object{c.owner.Proto}, OwnersIn: c.cfg.ownersIn,
-		Kinds: kinds, MoreKinds: c.moreKindsInTurn, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Pace: pace,
+		Kinds: kinds, MoreKinds: c.moreKindsAfter, DependentsIn: c.cfg.dependentsIn, Namespaces: c.cfg.namespaces, Name: c.cfg.name, Pace: pace,
 		User: c.cfg.user, ByName: c.cfg.byName, OwnersDecommissioned: c.cfg.decommissioned,
 		Watched: c.watches.isWatched, Found: c.found, Stray: c.stray, Unwanted: c.unwanted, Keep: c.isToStay, Placed: c.isPlaced,
 		KeepUnseen: c.cfg.onOwnersLeaving != LeaveDeleted,
 	})
 }
 
-func (c *engine) isFixed(k remote.Kind) bool {
-	for _, fixed := range c.kinds {
-		if fixed.GroupKind() == k.GroupKind() {
-			return true
-		}
-	}
-	return false
+func (c *engine) isFixed(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(c.kinds, func(fixed remote.Kind) bool { return fixed.GroupKind() == kind })
 }

@@ -3,6 +3,7 @@ package dependents
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -124,6 +125,19 @@ func (w *watches) isWatched(in mcreconcile.ClusterName, kind schema.GroupVersion
 	}
 	is := w.wanted[watchKey{in, kind}]
 	return is != nil && !is.unwatch && is.at.Engagement.Context().Err() == nil
+}
+
+// kinds returns the kinds that are watched in any cluster.
+func (w *watches) kinds() map[schema.GroupVersionKind]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kinds := maps.Clone(w.locally)
+	for key, is := range w.wanted {
+		if !is.unwatch {
+			kinds[key.kind] = true
+		}
+	}
+	return kinds
 }
 
 // handler maps an object of a kind to the work on its owners, and to what waits for it to be gone.

@@ -34,8 +34,9 @@ type Options struct {
 	ByName               bool
 	Pace
 
-	// MoreKinds returns kinds of dependents that are not in Kinds, when a round begins. It may be nil.
-	MoreKinds func() []client.Object
+	// MoreKinds returns kinds of dependents that are not in Kinds, for a sweep: those that it has always, and others that have their turn after last,
+	// the one that had it last in the cluster. It may be nil.
+	MoreKinds func(last schema.GroupVersionKind) (always, inTurn []schema.GroupVersionKind)
 	// Found is told of each dependent whose owner is there. It must not wait for anything. It may be nil.
 	Found func(owner mcowner.Reference, in mcreconcile.ClusterName, kind schema.GroupVersionKind)
 	// Stray is told of a dependent whose owner is there, and has noted that it has none in this cluster, in place of removing

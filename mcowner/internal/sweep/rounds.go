@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -141,13 +142,12 @@ func (s *Sweeper) round(by way) []*sweepMemory {
 		return !there[name] && !c.cached.busy.Load() && !c.listed.busy.Load()
 	})
 	s.mu.Unlock()
-	kinds := s.allKinds()
 	var now []*sweepMemory
 	for _, name := range names {
 		c := s.memory(name)
 		switch {
 		case !by.pass(c).busy.CompareAndSwap(false, true):
-		case by.isDue != nil && !by.isDue(c, kinds):
+		case by.isDue != nil && !by.isDue(c, slices.Concat(s.kindsFor(by.pass(c)))):
 			by.pass(c).busy.Store(false)
 		default:
 			now = append(now, c)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -349,6 +350,57 @@ func TestAMemberThatGivesNoAnswerHoldsAWorkerForOneTimeout(t *testing.T) {
 				}
 				if len(tried) != kinds {
 					t.Errorf("%d kinds were tried, want %d", len(tried), kinds)
+				}
+			})
+		})
+	}
+}
+
+// TestOtherKindsHaveTheirTurn after one another, also where the first of them give no answers. Each sweep looks at those that it is to look at always.
+func TestOtherKindsHaveTheirTurn(t *testing.T) {
+	t.Parallel()
+	others := make([]schema.GroupVersionKind, 10)
+	for n := range others {
+		others[n] = schema.GroupVersionKind{Version: "v1", Kind: fmt.Sprint("Other", n)}
+	}
+	for name, tc := range map[string]struct {
+		silent func(other int) bool
+		sweeps int // until each has had its turn
+	}{
+		"all answer":   {func(int) bool { return false }, 4},
+		"half answers": {func(other int) bool { return other%2 == 1 }, 5},
+		"one answers":  {func(other int) bool { return other != 5 }, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSchedule(1, 2)
+				s.MoreKinds = func(last schema.GroupVersionKind) (always, inTurn []schema.GroupVersionKind) {
+					next := 1 + slices.Index(others, last)
+					return []schema.GroupVersionKind{{Version: "v1", Kind: "Watched"}}, slices.Concat(others[next:], others[:next])[:3]
+				}
+				tried := map[string]int{}
+				s.list = func(_ context.Context, _ remote.Session, k remote.Kind, _ func(client.Object) error) error {
+					tried[k.Kind]++
+					if n := slices.Index(others, k.GroupVersionKind); n >= 0 && tc.silent(n) {
+						return fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+					}
+					return nil
+				}
+				by := s.byLists()
+				for range tc.sweeps {
+					for _, c := range s.round(by) {
+						s.begin(t.Context(), by, c)
+					}
+					<-time.After(2 * s.Listing)
+				}
+				for _, kind := range []string{"Kind0", "Kind1", "Watched"} {
+					if tried[kind] != tc.sweeps {
+						t.Errorf("%s was tried in %d sweeps of %d", kind, tried[kind], tc.sweeps)
+					}
+				}
+				if len(tried) != 3+len(others) {
+					t.Errorf("of %d others, there were tried %v", len(others), tried)
 				}
 			})
 		})

@@ -127,17 +127,19 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	defer found.end()
 	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error {
 		var errs []error
-		kinds := s.allKinds()
+		always, others := s.kindsFor(found.pass)
+		kinds := found.inTurn(always, others)
 		c.keep(kinds)
 		if !found.cached {
 			c.forgetDue()
 		}
-		kinds = found.inTurn(kinds)
 		areDue := func(kinds []remote.Kind) bool { return len(kinds) > 0 && (by.isDue == nil || by.isDue(c, kinds)) }
 		for i, k := range kinds {
 			found.others = func() bool { return areDue(slices.Concat(kinds[:i], kinds[i+1:])) }
 			err := s.sweepKind(ctx, at, k, c, by, &found)
-			found.last = k.GroupVersionKind
+			if found.last = k.GroupVersionKind; indexOf(others, found.last) >= 0 {
+				found.lastInTurn = found.last
+			}
 			isOver := found.isWanted() && areDue(kinds[i+1:])
 			if isOver && !errors.Is(err, errLong) {
 				err = errors.Join(err, errLong)
@@ -197,16 +199,21 @@ func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kin
 	return err
 }
 
-// allKinds returns the kinds of dependents there may be now.
-func (s *Sweeper) allKinds() []remote.Kind {
+// kindsFor returns the kinds of dependents that a sweep looks for: those that each has, and those that have their turn.
+func (s *Sweeper) kindsFor(p *pass) (always, inTurn []remote.Kind) {
 	if s.MoreKinds == nil {
-		return s.kinds
+		return s.kinds, nil
 	}
-	more, err := remote.KindsOf(s.MoreKinds(), s.Manager.GetScheme())
-	if err != nil {
-		s.log.Error(err, "Cannot sweep more kinds")
+	more, others := s.MoreKinds(p.lastInTurn)
+	return slices.Concat(s.kinds, untyped(more)), untyped(others)
+}
+
+func untyped(kinds []schema.GroupVersionKind) []remote.Kind {
+	all := make([]remote.Kind, len(kinds))
+	for i, gvk := range kinds {
+		all[i] = remote.Untyped(gvk)
 	}
-	return append(slices.Clone(s.kinds), more...)
+	return all
 }
 
 // eachListed calls do with the dependents of a kind as the API server of their cluster lists them, if that is due. It did not if the

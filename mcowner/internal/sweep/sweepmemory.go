@@ -40,6 +40,8 @@ type pass struct {
 	hung map[schema.GroupVersionKind]map[types.UID]bool
 	// last is the kind that was looked at last. The next sweep begins after it, also if this one ended early.
 	last schema.GroupVersionKind
+	// lastInTurn is the last of those of which not every sweep looks at all, see Options.MoreKinds.
+	lastInTurn schema.GroupVersionKind
 	// begun has kinds that took too long: the next list is looked at from a dependent on, as lists are in order. Caches are not.
 	begun map[schema.GroupVersionKind]begun
 	// emptying has namespaces in which something was still being deleted, or that could not be removed.
@@ -111,10 +113,14 @@ func (f *findings) goOn(kind schema.GroupVersionKind, at string, since time.Time
 	f.begun[kind] = begun{at, since, f.tally}
 }
 
-// inTurn returns kinds in the order in which they are looked at.
-func (p *pass) inTurn(kinds []remote.Kind) []remote.Kind {
-	next := 1 + slices.IndexFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == p.last })
-	return slices.Concat(kinds[next:], kinds[:next])
+// inTurn returns kinds in the order in which they are looked at: others come after the last of those that each sweep has.
+func (p *pass) inTurn(always, others []remote.Kind) []remote.Kind {
+	next := 1 + indexOf(always, p.last)
+	return slices.Concat(always[next:], others, always[:next])
+}
+
+func indexOf(kinds []remote.Kind, gvk schema.GroupVersionKind) int {
+	return slices.IndexFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == gvk })
 }
 
 // tally is what was seen when a kind was last looked at.
@@ -148,7 +154,7 @@ func (c *sweepMemory) keep(kinds []remote.Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.tallies, func(kind schema.GroupVersionKind, _ tally) bool {
-		return !slices.ContainsFunc(kinds, func(k remote.Kind) bool { return k.GroupVersionKind == kind })
+		return indexOf(kinds, kind) < 0
 	})
 }
 
