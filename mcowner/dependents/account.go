@@ -304,6 +304,7 @@ func (a *accounting) distribute() {
 		if !is {
 			delete(a.o.needed, name)
 		}
-		return !is && p.stray == nil && len(p.drop) == 0 && p.running == 0
+		isGoing := len(p.result.Objects) > 0 // they are seen once more, and nothing is watched then to find out what else is there
+		return !is && p.stray == nil && len(p.drop) == 0 && p.running == 0 && !isGoing
 	})
 }
