@@ -35,7 +35,7 @@ type Guest struct {
 	edition   int
 }
 
-// visited is which cluster the last guest of a member was connected with.
+// visited is which cluster the last shared guest of a member was connected with.
 type visited struct {
 	identity string
 	edition  int    // of the guest as it ended
@@ -84,12 +84,12 @@ func (f *Fleet) Guest(ctx context.Context, name ClusterName) (*Guest, error) {
 		g.cancel(err)
 		return nil, fmt.Errorf("connecting to cluster %q as a guest: %w", name, err)
 	}
-	m.welcome(g)
 	return g, nil
 }
 
-// GuestIdentity returns the [Guest.Identity] of the last guest of a member. It is known while that guest is connected, and afterwards
-// until the member may be another cluster: until it is described otherwise, or this replica works on it.
+// GuestIdentity returns the [Guest.Identity] of the last shared guest of a member that another replica works on, see [Fleet.SharedGuest]. It is
+// known while that guest is connected, and afterwards until the member may be another cluster, as it is described otherwise, or until this replica
+// works on it.
 func (f *Fleet) GuestIdentity(name ClusterName) (identity string, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,15 +121,6 @@ func (f *Fleet) admit(g *Guest, name ClusterName) (*member, Member, error) {
 	m.guests[g] = struct{}{}
 	g.edition = m.edition
 	return m, m.described, nil
-}
-
-// welcome notes with which cluster a guest is connected, unless it has ended already.
-func (m *member) welcome(g *Guest) {
-	m.fleet.mu.Lock()
-	defer m.fleet.mu.Unlock()
-	if g.ctx.Err() == nil {
-		m.visited = visited{identity: g.identity, by: g}
-	}
 }
 
 // farewell forgets a guest, but not with which cluster it was connected, unless it has ended as that may be another one now.

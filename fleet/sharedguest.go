@@ -99,7 +99,11 @@ func (f *Fleet) connectGuest(name ClusterName, s *sharedGuest) {
 		return
 	}
 	context.AfterFunc(g.ctx, func() { f.forgetGuest(name, s) })
-	if m := f.members[name]; m != nil && m.ownedLocked() && f.Shared() {
+	switch m := f.members[name]; {
+	case m == nil || g.ctx.Err() != nil:
+	case !m.ownedLocked():
+		m.visited = visited{identity: g.identity, by: g}
+	case f.Shared():
 		g.cancel(fmt.Errorf("%w: %w", ErrDisengaged, errOwnedHere)) // since it was asked for
 	}
 }

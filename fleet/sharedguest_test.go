@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -201,6 +202,14 @@ func TestItIsKnownWhichClusterWasVisited(t *testing.T) {
 			mustBecome(func() bool { return g.config.Load() != before })
 			g.cancel(errIdle)
 		}, true},
+		"VisitedBesideAPrivateGuest": {func(f *Fleet, _ *shares, g *Guest) {
+			end := mustGuest(t, f, "m0")
+			end()
+			mustBecome(func() bool { return guestsOf(f, "m0") == 1 })
+			before := g.config.Load()
+			mustSet(t, f, Member{Name: "m0", Config: cp.AddUser(t, "visited-beside", mayAsk)})
+			mustBecome(func() bool { return g.config.Load() != before })
+		}, true},
 		"Gone": {func(f *Fleet, _ *shares, _ *Guest) {
 			<-f.remove("m0")
 			mustSet(t, f, Member{Name: "m0", Config: cp.Config()})
@@ -209,6 +218,7 @@ func TestItIsKnownWhichClusterWasVisited(t *testing.T) {
 			s.giveUntold("m0", me)
 			f.ownershipChanged()
 			mustBecome(func() bool { _, err := f.Engagement("m0"); return err == nil })
+			mustGuest(t, f, "m0")()
 			s.giveUntold("m0", "other")
 			f.ownershipChanged()
 			mustBecome(func() bool { now, _ := f.Status("m0"); return now.State == NotOwned })
@@ -223,14 +233,26 @@ func TestItIsKnownWhichClusterWasVisited(t *testing.T) {
 			g, leave := mustShare(t, f, "m0")
 			defer leave()
 			tc.then(f, s, g)
-			mustBecome(func() bool {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				return len(f.members["m0"].guests) == 0 || name == "Visited"
-			})
+			mustBecome(func() bool { return guestsOf(f, "m0") == 0 || strings.HasPrefix(name, "Visited") })
 			if identity, known := f.GuestIdentity("m0"); known != tc.known || known != (identity == g.Identity()) {
 				t.Errorf("it is known that %q was visited: %t", identity, known)
 			}
 		})
 	}
+}
+
+// mustGuest connects a guest of a caller's own.
+func mustGuest(t *testing.T, f *Fleet, name ClusterName) (end context.CancelFunc) {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	if _, err := f.Guest(ctx, name); err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+func guestsOf(f *Fleet, name ClusterName) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.members[name].guests)
 }

@@ -66,7 +66,8 @@ func (i *Identities) OfGuest(name mcreconcile.ClusterName, identity string) (mco
 	return i.checked(name, uidOf(identity))
 }
 
-// OfGuestNow is which cluster that is, asked at this moment where nobody else notices that another cluster answers. The UID may be empty.
+// OfGuestNow returns which cluster it is that a guest is connected with, asked at this moment where nobody else notices that another cluster
+// answers. The UID may be empty.
 func (i *Identities) OfGuestNow(ctx context.Context, name mcreconcile.ClusterName, g *fleet.Guest) (mcowner.ClusterID, error) {
 	identity, err := g.IdentityNow(ctx)
 	if err != nil {
