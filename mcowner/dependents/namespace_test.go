@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -371,6 +372,64 @@ func TestANamespaceOfAnOwnerThatIsGoneIsCollected(t *testing.T) {
 	eventually(t, "the other one is nobody's", func() bool { return w.ownersOf(one, used) == 0 })
 	if w.namespace(one, used) == nil || !w.isThere(one, &corev1.Secret{ObjectMeta: metaOf(used, "db")}) {
 		t.Error("what others use is gone")
+	}
+}
+
+// TestANamespaceGoesAfterWhatItsOwnerThatIsGoneHasThere: what is there is of a kind that the program knows by other owners alone, some time after its
+// start. What says that it is to stay keeps its namespace.
+func TestANamespaceGoesAfterWhatItsOwnerThatIsGoneHasThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, left, used := w.Members[0], w.ns+"-left", w.ns+"-used"
+	ofMoreKinds := func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.inNamespaces()
+		r.Kinds, r.MoreKinds = nil, func(schema.GroupVersionKind) error { return nil }
+		r.Sweep.Interval, r.Sweep.Listing = 100*time.Millisecond, 100*time.Millisecond
+		return r
+	}
+	there := func(owner, ns string) bool {
+		return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf(owner))})
+	}
+	p := w.run(ofMoreKinds())
+	for owner, ns := range map[string]string{"a": left, "b": used, "stays": w.ns + "-other"} {
+		w.create(w.Local, w.ownerIn(owner, ns))
+		eventually(t, owner+" has its dependent", func() bool { return there(owner, ns) })
+	}
+	p.stop()
+	kept := &corev1.ConfigMap{ObjectMeta: metaOf(used, copyOf("b"))}
+	keep := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+dependents.DeletionPolicyAnnotation+`":"Orphan"}}}`))
+	if err := one.Client().Patch(t.Context(), kept, keep); err != nil {
+		t.Fatal(err)
+	}
+	for _, owner := range []string{"a", "b"} {
+		w.change(w.Local, owner, func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+		w.remove(w.Local, owner)
+	}
+	w.run(ofMoreKinds())
+	eventually(t, "what is there is gone, and then the namespace", func() bool { return !there("a", left) && w.namespace(one, left) == nil })
+	eventually(t, "the other one is nobody's", func() bool { return w.ownersOf(one, used) == 0 })
+	if w.namespace(one, used) == nil || !there("b", used) {
+		t.Error("what is to stay is gone")
+	}
+}
+
+// TestANamespaceThatIsTakenForOnesThatWereThereHoldsUpNothing: what is in it is desired still.
+func TestANamespaceThatIsTakenForOnesThatWereThereHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns := w.Members[0], w.ns+"-new"
+	r := w.inNamespaces()
+	r.PolicyOf = func(owner *corev1.ConfigMap) dependents.Policy {
+		return dependents.Policy{ExistingNamespaces: owner.Annotations["namespaces"] == "existing"}
+	}
+	w.run(r)
+	w.create(w.Local, w.ownerIn("a", ns))
+	there := func() bool { return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf("a"))}) }
+	eventually(t, "the dependent is there", there)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["namespaces"] = "existing" })
+	eventually(t, "the namespace is nobody's", func() bool { return w.ownersOf(one, ns) == 0 })
+	if w.namespace(one, ns) == nil || !there() {
+		t.Error("what is desired is gone")
 	}
 }
 

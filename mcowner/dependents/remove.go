@@ -162,7 +162,7 @@ func (p *placement) takeAway(
 			policy = metav1.DeletePropagationOrphan
 		}
 	}
-	deleted, err := remote.TakeAway(ctx, p.engine.access, nil, p.writer, p.at, k, obj, mine, policy)
+	deleted, err := remote.TakeAway(ctx, p.engine.access, remote.Look{}, p.writer, p.at, k, obj, mine, policy)
 	p.noteUnserved(k.Of(obj), err)
 	switch {
 	case errors.Is(err, remote.ErrEmptying):

@@ -19,8 +19,9 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 )
 
-// ErrEmptying says that what is left in a namespace is about to go: it is being deleted, or its controller in the namespace is, or is gone.
-var ErrEmptying = errors.New("what was in it is still being deleted")
+// ErrEmptying says that what is left in a namespace is about to go: it is being deleted, or its controller in the namespace is, or is gone, or its
+// owners are.
+var ErrEmptying = errors.New("what was in it has not gone yet")
 
 // isNamespace reports whether a kind is that of namespaces.
 func isNamespace(k Kind) bool { return k.GroupKind() == schema.GroupKind{Kind: "Namespace"} }
@@ -55,11 +56,17 @@ func isUnmarked(k Kind, obj client.Object, owners []mcowner.Reference) bool {
 // errOfOthers says that a namespace has something of others.
 var errOfOthers = errors.New("there is something of others")
 
-// emptiness reports whether a namespace has nothing in it, but for what Kubernetes itself puts there. It lists every kind that is
+// Look is how it is seen whether a namespace is empty.
+type Look struct {
+	Before func(context.Context) error // each of the many requests, if it is not nil
+	Gone   []mcowner.Reference         // what is of these owners alone is about to go, and what is of others may be desired
+}
+
+// isEmpty reports whether a namespace has nothing in it, but for what Kubernetes itself puts there. It lists every kind that is
 // namespaced. What cannot be listed proves nothing, and the answer is false. The error wraps ErrEmptying if the rest is about to go.
-func emptiness(ctx context.Context, a *Access, pace func(context.Context) error, at Session, namespace string) (empty bool, err error) {
-	if pace != nil {
-		if err := pace(ctx); err != nil {
+func (l Look) isEmpty(ctx context.Context, a *Access, at Session, namespace string) (empty bool, err error) {
+	if l.Before != nil {
+		if err := l.Before(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -70,7 +77,8 @@ func emptiness(ctx context.Context, a *Access, pace func(context.Context) error,
 	if err != nil {
 		return false, err
 	}
-	left := remains{kinds: kinds, isServed: func(gvk schema.GroupVersionKind) bool { return !a.IsUnserved(at, Kind{GroupVersionKind: gvk}) }}
+	left := remains{kinds: kinds, in: at.ID, gone: l.Gone}
+	left.isServed = func(gvk schema.GroupVersionKind) bool { return !a.IsUnserved(at, Kind{GroupVersionKind: gvk}) }
 	for _, k := range kinds {
 		switch {
 		case isRecord(k.GroupKind()):
@@ -79,9 +87,8 @@ func emptiness(ctx context.Context, a *Access, pace func(context.Context) error,
 			return false, nil
 		}
 		options := client.ListOptions{Namespace: namespace, Limit: DefaultPageSize}
-		err := Scan{Before: pace}.eachIn(ctx, a, at, Kind{GroupVersionKind: k.GroupVersionKind}, options, func(obj *metav1.PartialObjectMetadata) error {
-			return left.see(k.GroupKind(), obj)
-		})
+		see := func(obj *metav1.PartialObjectMetadata) error { return left.see(k.GroupKind(), obj) }
+		err := Scan{Before: l.Before}.eachIn(ctx, a, at, Kind{GroupVersionKind: k.GroupVersionKind}, options, see)
 		if errors.Is(err, errOfOthers) || errors.Is(err, errUnserved) || errors.Is(err, ErrEndless) ||
 			apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 			return false, nil
@@ -103,6 +110,8 @@ func emptiness(ctx context.Context, a *Access, pace func(context.Context) error,
 // remains are what was found in a namespace.
 type remains struct {
 	kinds    []namespacedKind
+	in       mcowner.ClusterID
+	gone     []mcowner.Reference
 	isServed func(schema.GroupVersionKind) bool
 	going    string // a kind of which something is about to go, and not its name, which may be another tenant's business
 
@@ -124,7 +133,7 @@ func (r *remains) see(kind schema.GroupKind, obj *metav1.PartialObjectMetadata) 
 	case isOfKubernetes(kind, obj):
 		r.note(obj.UID, obj.UID)
 		return nil
-	case isDeleted:
+	case isDeleted, r.isOrphan(obj):
 	case controller == obj.UID:
 		return errOfOthers
 	default:
@@ -132,6 +141,22 @@ func (r *remains) see(kind schema.GroupKind, obj *metav1.PartialObjectMetadata) 
 	}
 	r.going = kind.String()
 	return nil
+}
+
+// isOrphan reports whether a collector finds an object, and deletes it, as its owners are gone.
+func (r *remains) isOrphan(obj *metav1.PartialObjectMetadata) bool {
+	owners, err := mcowner.References(obj, r.in)
+	if err != nil || len(owners) == 0 {
+		return false
+	}
+	for _, owner := range owners {
+		isGone := slices.ContainsFunc(r.gone, owner.Same)
+		if !isGone || owner.Fleet == "" || owner.Fleet != obj.Labels[mcowner.FleetLabel] {
+			return false
+		}
+	}
+	_, goes := release(Kind{GroupVersionKind: obj.GroupVersionKind()}, obj, r.in, owners)
+	return goes
 }
 
 // controllerOf returns the UID of an object's controller in the namespace, or its own if it has none that Kubernetes' garbage collector would miss

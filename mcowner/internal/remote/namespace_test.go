@@ -75,7 +75,7 @@ func TestEachListOfANamespaceWaitsForTheLimit(t *testing.T) {
 	}
 	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
 	takeAway := func(pace func(context.Context) error) (bool, error) {
-		return TakeAway(t.Context(), &Access{Timeout: time.Minute}, pace, at.Cluster.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+		return TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{Before: pace}, at.Cluster.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
 	}
 
 	full := errors.New("the limit is used up")
@@ -131,7 +131,7 @@ func TestANamespaceOfWhichAGatewayHidesTheKindsIsNotEmpty(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := Session{ID: mcowner.ByName("member"), Cluster: member}
-		deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
+		deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
 		if deleted {
 			t.Errorf("%s: the namespace is deleted, %v", name, err)
 		}
@@ -161,7 +161,7 @@ func TestWhatIsLeftInANamespaceIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	at, k := namespacesIn(t, cp)
-	_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, at.Cluster.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+	_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, at.Cluster.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
 	if !errors.Is(err, ErrEmptying) || !strings.Contains(err.Error(), "ConfigMap") || strings.Contains(err.Error(), going.Name) {
 		t.Errorf("the error is %v, want one with the kind of what is left, and not with its name", err)
 	}
@@ -233,7 +233,66 @@ func TestWhatHasAControllerGoesWithThat(t *testing.T) {
 			t.Parallel()
 			ns := made(t, cp)
 			tc.put(t, metav1.ObjectMeta{Namespace: ns.Name, Name: "theirs"})
-			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, at.Cluster.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, at.Cluster.GetClient(), at, k, ns, nil, metav1.DeletePropagationBackground)
+			if stays := err == nil; deleted || stays != tc.stays || !stays && !errors.Is(err, ErrEmptying) {
+				t.Errorf("the namespace is deleted: %t, %v; want that it stays: %t", deleted, err, tc.stays)
+			}
+		})
+	}
+}
+
+// TestANamespaceWaitsForWhatOwnersThatAreGoneHaveThere: a collector removes it. For what that leaves there, it does not wait.
+func TestANamespaceWaitsForWhatOwnersThatAreGoneHaveThere(t *testing.T) {
+	t.Parallel()
+	cp := pool.Share(t, mctest.Options{})
+	at, k := namespacesIn(t, cp)
+	gone := mcowner.Reference{Fleet: "fleet", Cluster: "hub", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "gone", UID: "1"}
+	goneToo, another, anew := gone, gone, gone
+	goneToo.Name, another.Name, anew.UID = "gone-too", "another", "2"
+	says := func(key, value string) func(*corev1.ConfigMap) {
+		return func(cm *corev1.ConfigMap) { cm.Annotations[key] = value }
+	}
+	for name, tc := range map[string]struct {
+		owners []mcowner.Reference
+		change func(*corev1.ConfigMap)
+		stays  bool
+	}{
+		"of one":                          {owners: []mcowner.Reference{gone}},
+		"of two":                          {owners: []mcowner.Reference{gone, goneToo}},
+		"of another one besides":          {owners: []mcowner.Reference{gone, another}, stays: true},
+		"of one that was created anew":    {owners: []mcowner.Reference{anew}, stays: true},
+		"that says that it is to stay":    {owners: []mcowner.Reference{gone}, change: says(mcowner.DeletionPolicyAnnotation, "Orphan"), stays: true},
+		"that was there before":           {owners: []mcowner.Reference{gone}, change: says(mcowner.AdoptedAnnotation, "fleet"), stays: true},
+		"that was, and has lost the mark": {owners: []mcowner.Reference{gone}, change: says(mcowner.DesiredAnnotation, "0123"+AdoptedSeal), stays: true},
+		"with one that cannot be read":    {owners: []mcowner.Reference{gone}, change: says(goneToo.Key(), "{"), stays: true},
+		"without the label": {owners: []mcowner.Reference{gone}, stays: true, change: func(cm *corev1.ConfigMap) {
+			delete(cm.Labels, mcowner.FleetLabel)
+		}},
+		"with a native one": {owners: []mcowner.Reference{gone}, stays: true, change: func(cm *corev1.ConfigMap) {
+			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "there", UID: "3"}}
+		}},
+		"of another system": {stays: true, change: func(cm *corev1.ConfigMap) {
+			cm.Annotations = map[string]string{"multicluster.admiralty.io/controller-reference": `{"clusterName":"hub","apiVersion":"v1",` +
+				`"kind":"ConfigMap","namespace":"default","name":"gone","uid":"1","controller":true}`}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := made(t, cp)
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "theirs"}}
+			for _, owner := range tc.owners {
+				if err := mcowner.SetOwnerReference(owner, cm, at.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.change != nil {
+				tc.change(cm)
+			}
+			if err := cp.Client().Create(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+			into := Look{Gone: []mcowner.Reference{gone, goneToo}}
+			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, into, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
 			if stays := err == nil; deleted || stays != tc.stays || !stays && !errors.Is(err, ErrEmptying) {
 				t.Errorf("the namespace is deleted: %t, %v; want that it stays: %t", deleted, err, tc.stays)
 			}
@@ -285,7 +344,7 @@ func TestANamespaceIsEmptyIfNoPageHasAnythingOfOthers(t *testing.T) {
 			if err := group.Wait(); err != nil {
 				t.Fatal(err)
 			}
-			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
+			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
 			if want := last != nil; deleted != want || err != nil {
 				t.Errorf("the namespace is deleted: %t, want %t, %v", deleted, want, err)
 			}
@@ -312,7 +371,7 @@ func TestRecordsKeepNoNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	at, k := Session{ID: mcowner.ByName("member"), Cluster: member}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
-	deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
+	deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, cp.Client(), at, k, ns, nil, metav1.DeletePropagationBackground)
 	if !deleted || err != nil {
 		t.Errorf("the namespace is deleted: %t, %v", deleted, err)
 	}

@@ -32,7 +32,7 @@ func TestARemovalTellsNothingThatMayQuoteASecret(t *testing.T) {
 			t.Parallel()
 			k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind(tc.kind)}
 			obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "dependent"}}
-			_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, &written{err: tc.err}, Session{ID: mcowner.ByName("member")}, k, obj, nil,
+			_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, &written{err: tc.err}, Session{ID: mcowner.ByName("member")}, k, obj, nil,
 				metav1.DeletePropagationBackground)
 			if !errors.Is(err, tc.err) || strings.Contains(err.Error(), "s3cr3t") != tc.told {
 				t.Errorf("TakeAway returned %v", err)

@@ -17,9 +17,9 @@ import (
 // changed since, nothing happens, and the error is a conflict. One that is gone already is no error. A namespace that was created
 // for dependents is deleted only if it is empty of others; the error wraps ErrEmptying while that is not so yet. Any other
 // namespace is deleted only with its controller, and nothing is that was there before its owners. What has a name that leads elsewhere is not
-// touched. Each of the many requests by which it is seen that a namespace is empty waits for pace, if that is not nil.
+// touched.
 func TakeAway(
-	ctx context.Context, a *Access, pace func(context.Context) error, writer client.Writer, at Session, k Kind, obj client.Object,
+	ctx context.Context, a *Access, into Look, writer client.Writer, at Session, k Kind, obj client.Object,
 	owners []mcowner.Reference, policy metav1.DeletionPropagation,
 ) (deleted bool, err error) {
 	if err := paths.CheckNames(obj.GetNamespace(), obj.GetName()); err != nil {
@@ -30,15 +30,10 @@ func TakeAway(
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
 		Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(),
 	}
-	released := meta.DeepCopy()
-	for _, owner := range owners {
-		mcowner.RemoveReference(owner, released)
-	}
-	others, err := mcowner.References(released, at.ID)
-	stays := policy == metav1.DeletePropagationOrphan || obj.GetAnnotations()[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan)
-	deleted = !stays && len(others)+len(released.OwnerReferences) == 0 && err == nil && !isUnmarked(k, obj, owners)
+	released, goes := release(k, meta, at.ID, owners)
+	deleted = goes && policy != metav1.DeletePropagationOrphan
 	if deleted && IsCreated(k, obj) {
-		if deleted, err = emptiness(ctx, a, pace, at, obj.GetName()); err != nil {
+		if deleted, err = into.isEmpty(ctx, a, at, obj.GetName()); err != nil {
 			return false, fmt.Errorf("removing %s from %s: %w", k.Describe(obj), at, err)
 		}
 	}
@@ -55,4 +50,17 @@ func TakeAway(
 		return deleted, removing(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
 	}
 	return deleted, nil
+}
+
+// release returns a dependent without owners, and whether it goes with them: it has no others, and does not say that it is to stay.
+func release(
+	k Kind, obj *metav1.PartialObjectMetadata, in mcowner.ClusterID, owners []mcowner.Reference,
+) (released *metav1.PartialObjectMetadata, goes bool) {
+	released = obj.DeepCopy()
+	for _, owner := range owners {
+		mcowner.RemoveReference(owner, released)
+	}
+	others, err := mcowner.References(released, in)
+	stays := obj.Annotations[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan) || isUnmarked(k, obj, owners)
+	return released, err == nil && !stays && len(others)+len(released.OwnerReferences) == 0
 }

@@ -101,7 +101,7 @@ func TestADependentIsReleasedIfAnybodyElseMayOwnIt(t *testing.T) {
 			before := obj.DeepCopy()
 			w := &written{err: tc.err}
 			k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")}
-			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, w, Session{ID: in}, k, obj, append(tc.owners, owner), tc.policy)
+			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, w, Session{ID: in}, k, obj, append(tc.owners, owner), tc.policy)
 			if err != nil || deleted != tc.deleted || w.deleted != tc.deleted {
 				t.Errorf("deleted: %t, %v, want %t; annotations %v", deleted, err, tc.deleted, obj.Annotations)
 			}
@@ -123,7 +123,7 @@ func TestARefusalIsTold(t *testing.T) {
 	t.Parallel()
 	refused := apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "dependent", nil)
 	k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")}
-	_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, &written{err: refused}, Session{ID: mcowner.ByName("member")}, k,
+	_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, &written{err: refused}, Session{ID: mcowner.ByName("member")}, k,
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "dependent"}}, nil, metav1.DeletePropagationBackground)
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `Secret default/dependent from cluster "member"`) {
 		t.Errorf("TakeAway returned %v", err)
@@ -136,7 +136,7 @@ func TestWhatIsNotServedIsNotGone(t *testing.T) {
 	unserved := apierrors.NewGenericServerResponse(404, "delete", schema.GroupResource{Resource: "secrets"}, "dependent", "404 page not found", 0, true)
 	k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")}
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan} {
-		_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, &written{err: unserved}, Session{ID: mcowner.ByName("member")}, k,
+		_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, &written{err: unserved}, Session{ID: mcowner.ByName("member")}, k,
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "dependent", UID: "4", ResourceVersion: "77"}}, nil, policy)
 		if err == nil {
 			t.Errorf("with the policy %s, it is taken for gone", policy)
@@ -154,7 +154,7 @@ func TestWhatHasNoNameIsNotTouched(t *testing.T) {
 		for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan} {
 			w := &written{}
 			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "4", ResourceVersion: "77"}}
-			_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, w, Session{ID: mcowner.ByName("member")}, k, obj, nil, policy)
+			_, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, w, Session{ID: mcowner.ByName("member")}, k, obj, nil, policy)
 			if !errors.Is(err, paths.ErrNoName) || !strings.Contains(err.Error(), `cluster "member"`) || w.deleted || w.patch != "" {
 				t.Errorf("%v, with the policy %s: %v; deleted: %t, patched with %q", key, policy, err, w.deleted, w.patch)
 			}

@@ -48,7 +48,7 @@ func TestANamespaceWithoutItsMarkGoesWithItsControllerAlone(t *testing.T) {
 			maps.Copy(ns.Annotations, tc.says)
 			k := Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
 			w := &written{}
-			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, nil, w, Session{ID: in}, k, ns, tc.owners, metav1.DeletePropagationBackground)
+			deleted, err := TakeAway(t.Context(), &Access{Timeout: time.Minute}, Look{}, w, Session{ID: in}, k, ns, tc.owners, metav1.DeletePropagationBackground)
 			if err != nil || deleted != tc.deleted || w.deleted != tc.deleted {
 				t.Errorf("deleted: %t, %v, want %t", deleted, err, tc.deleted)
 			}

@@ -261,7 +261,8 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	if err := s.access.WhyHeld(at.Name()); err != nil {
 		return err // since the sweep began
 	}
-	deleted, err := remote.TakeAway(ctx, s.access, s.limit.Wait, s.writerOf(gone, at), at, k, obj, gone, policy)
+	into := remote.Look{Before: s.limit.Wait, Gone: gone}
+	deleted, err := remote.TakeAway(ctx, s.access, into, s.writerOf(gone, at), at, k, obj, gone, policy)
 	if err != nil {
 		return err
 	}

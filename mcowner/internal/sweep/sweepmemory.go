@@ -44,7 +44,7 @@ type pass struct {
 	lastInTurn schema.GroupVersionKind
 	// begun has kinds that took too long: the next list is looked at from a dependent on, as lists are in order. Caches are not.
 	begun map[schema.GroupVersionKind]begun
-	// emptying has namespaces in which something was still being deleted, or that could not be removed.
+	// emptying has namespaces in which something had not gone yet, or that could not be removed.
 	emptying map[types.UID]emptying
 }
 
