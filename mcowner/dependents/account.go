@@ -282,7 +282,7 @@ func (a *accounting) noteAsked() {
 func (a *accounting) distribute() {
 	names := union(record.Names(a.record.Sites), a.plan.targets)
 	missing := map[mcreconcile.ClusterName]bool{} // found before the lock is taken: the fleet has one of its own
-	for _, name := range names {
+	for _, name := range union(names, a.o.partNames()) {
 		missing[name] = remote.IsMissing(a.engine.access.WhyNot(name))
 	}
 	a.o.mu.Lock()
@@ -304,7 +304,8 @@ func (a *accounting) distribute() {
 		if !is {
 			delete(a.o.needed, name)
 		}
-		isGoing := len(p.result.Objects) > 0 // they are seen once more, and nothing is watched then to find out what else is there
+		// What is being deleted is seen once more, and nothing is watched then to find out what else is there.
+		isGoing := !p.result.Targeted && len(p.result.Objects) > 0 && !missing[name]
 		return !is && p.stray == nil && len(p.drop) == 0 && p.running == 0 && !isGoing
 	})
 }

@@ -638,6 +638,32 @@ func TestWhichClustersAreWorkedOn(t *testing.T) {
 	}
 }
 
+// TestWhatIsGoingInAClusterStaysKnown, as it is seen once more, but not in a cluster that is gone, nor what was desired in one that was given up.
+func TestWhatIsGoingInAClusterStaysKnown(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		in     mcreconcile.ClusterName
+		result Result
+		stays  bool
+	}{
+		"it is going":         {in: mcreconcile.LocalCluster, result: Result{Objects: make([]ObjectResult, 1)}, stays: true},
+		"all is gone":         {in: mcreconcile.LocalCluster},
+		"it was desired":      {in: mcreconcile.LocalCluster, result: Result{Targeted: true, Objects: make([]ObjectResult, 1)}},
+		"the cluster is gone": {in: "a", result: Result{Objects: make([]ObjectResult, 1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccounting(t, config{}, &plan{})
+			a.o.report(tc.in, view{plan: a.o.plan}, report{Result: tc.result})
+			a.mustOpen(t)
+			a.distribute()
+			if stays := a.o.parts[tc.in] != nil; stays != tc.stays {
+				t.Errorf("the cluster is known: %t", stays)
+			}
+		})
+	}
+}
+
 // TestNewsAreInTheRecordOnce: those that came while it was stored stay for the next time.
 func TestNewsAreInTheRecordOnce(t *testing.T) {
 	t.Parallel()

@@ -92,27 +92,27 @@ func (k moreKinds) after(last schema.GroupVersionKind) []schema.GroupVersionKind
 
 // sweptKinds are what kindsToSweep has returned to the last sweep that asked.
 type sweptKinds struct {
-	mu    sync.Mutex // guards what follows
-	kinds moreKinds
-	next  time.Time // when they are found anew
+	mu      sync.Mutex // guards what follows
+	kinds   moreKinds
+	finding bool
+	next    time.Time // when they are found anew
 }
 
 // get returns the kinds. One caller at a time finds them anew, while others have the former ones.
 func (s *sweptKinds) get(find func() moreKinds) moreKinds {
 	s.mu.Lock()
-	kinds, now := s.kinds, time.Now()
-	due := now.After(s.next)
-	if due {
-		s.next = now.Add(keepKinds)
-	}
+	kinds, isDue := s.kinds, !s.finding && !time.Now().Before(s.next)
+	s.finding = s.finding || isDue
 	s.mu.Unlock()
-	if !due {
+	if !isDue {
 		return kinds
 	}
+	defer func() { // also after a panic, then with the former ones
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.kinds, s.finding, s.next = kinds, false, time.Now().Add(keepKinds)
+	}()
 	kinds = find()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kinds = kinds
 	return kinds
 }
 

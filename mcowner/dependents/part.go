@@ -69,6 +69,13 @@ func (f fingerprint) isAfter(cached client.Object) bool {
 	return f.uid == cached.GetUID() && isOlderVersion(cached.GetResourceVersion(), f.version)
 }
 
+// partNames returns the clusters of which something is known.
+func (o *ownerState) partNames() []mcreconcile.ClusterName {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.parts))
+}
+
 func (o *ownerState) partLocked(name mcreconcile.ClusterName) *part {
 	p, ok := o.parts[name]
 	if !ok {

@@ -80,14 +80,21 @@ func (f *findings) removed(k remote.Kind, obj client.Object, err error) {
 	}
 }
 
+// letGoOn ends the wait of other sweeps for the slices of the owner that was looked at.
+func (f *findings) letGoOn() {
+	if f.done != nil {
+		f.done()
+		f.done = nil
+	}
+}
+
 // whyGone returns why it is proved that a dependent has this owner no more, and nothing if it is not. What only looks so is
 // counted, or told.
 func (s *Sweeper) whyGone(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings, log logr.Logger) string {
 	if owner.ClusterUID == "" || owner.Dependent.ClusterUID == "" {
 		found.unidentified++
 	}
-	found.done = func() {}
-	defer func() { found.done() }()
+	defer found.letGoOn()
 	if s.isKnownAlive(ctx, owner, in, found) {
 		return ""
 	}
@@ -146,6 +153,7 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 		return is, err
 	}
 	is, err = s.proof.orphaned(ctx, owner, in, s.limit.Wait, &s.books)
+	found.letGoOn()
 	if err == nil && is.stray && is.why != "" && s.Unwanted != nil && s.access.IsOthers(owner.Cluster) {
 		is, err = s.ofOthers(ctx, is, owner, in)
 	}

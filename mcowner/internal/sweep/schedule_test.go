@@ -434,41 +434,59 @@ func TestAKindThatGivesNoAnswerHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestMembersWhosePagesAreSlowHoldUpNoOther, however many pages there are, and however few dependents on each.
+// TestMembersWhosePagesAreSlowHoldUpNoOther, however many pages there are, how few dependents on each, and how many of them were looked at before.
 func TestMembersWhosePagesAreSlowHoldUpNoOther(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newSchedule(mostOpen+1, 1)
-		kinds, last := s.kinds, fmt.Sprint("member-", mostOpen)
-		of := knownSweeper(&refusing{})
-		s.Fleet, s.OwnersIn, s.access, s.proof = of.Fleet, mcowner.Clusters{Local: true}, of.access, of.proof
-		s.DryRun, s.Watched, s.Listing, s.kinds = true, nil, 0, kinds
-		s.list = func(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
-			if string(at.Name()) == last {
-				s.noteList(last)
-				return nil
-			}
-			for n := range 2000 {
-				if err := s.limit.waitToList(ctx); err != nil {
-					return err
-				}
-				<-time.After(9 * time.Second)
-				if err := do(dependent(t, at.Name(), fmt.Sprintf("made-up-%04d", n), "owner", 1, "another")); err != nil {
-					return err
-				}
-			}
+	for name, tc := range map[string]struct {
+		slow int
+		at   string // where lists go on
+	}{
+		"all are looked at": {slow: mostOpen},
+		"most are left out": {slow: remote.AtOnce, at: "default/made-up-1990"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { areSlow(t, tc.slow, tc.at) })
+		})
+	}
+}
+
+func areSlow(t *testing.T, slow int, goesOn string) {
+	t.Helper()
+	s := newSchedule(slow+1, 1)
+	kinds, last := s.kinds, fmt.Sprint("member-", slow)
+	for n := range slow {
+		begin := map[schema.GroupVersionKind]begun{kinds[0].GroupVersionKind: {at: goesOn, since: time.Now()}}
+		s.memory(mcreconcile.ClusterName(fmt.Sprint("member-", n))).listed.begun = begin
+	}
+	of := knownSweeper(&refusing{})
+	s.Fleet, s.OwnersIn, s.access, s.proof = of.Fleet, mcowner.Clusters{Local: true}, of.access, of.proof
+	s.DryRun, s.Watched, s.Listing, s.kinds = true, nil, 0, kinds
+	s.list = func(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
+		if string(at.Name()) == last {
+			s.noteList(last)
 			return nil
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { s.run(ctx) })
-		<-time.After(time.Hour)
-		cancel()
-		running.Wait()
-		if n := len(s.lists); n < 6 {
-			t.Errorf("the member that is quick was listed %d times in an hour: %s", n, s.lists)
+		for n := range 2000 {
+			if err := s.limit.waitToList(ctx); err != nil {
+				return err
+			}
+			<-time.After(9 * time.Second)
+			if err := do(dependent(t, at.Name(), fmt.Sprintf("made-up-%04d", n), "owner", 1, "another")); err != nil {
+				return err
+			}
 		}
-	})
+		return nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.run(ctx) })
+	<-time.After(time.Hour)
+	cancel()
+	running.Wait()
+	if n := len(s.lists); n < 6 {
+		t.Errorf("the member that is quick was listed %d times in an hour: %s", n, s.lists)
+	}
 }
 
 // TestAListThatIsForbiddenIsAskedForAsRarelyAsOthers: in a thousand members it would use up the limit.

@@ -60,7 +60,7 @@ type findings struct {
 	hanging int     // removals of the kind that is looked at
 	cached  bool    // what caches have is looked at
 	keep    bool    // the dependent that is looked at is to stay, unless it says something else itself
-	done    func()  // ends the wait of other sweeps for the slices of the owner that is looked at
+	done    func()  // see letGoOn, may be nil
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
 	unheard  map[mcreconcile.ClusterName]struct{}
 	unsynced map[ownersOf]struct{}
@@ -137,6 +137,11 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		for i, k := range kinds {
 			found.others = func() bool { return areDue(slices.Concat(kinds[:i], kinds[i+1:])) }
 			err := s.sweepKind(ctx, at, k, c, by, &found)
+			if gave, stopped := s.giveWay(ctx, &found.turn); stopped != nil {
+				return stopped
+			} else if gave {
+				found.gave++
+			}
 			if found.last = k.GroupVersionKind; indexOf(others, found.last) >= 0 {
 				found.lastInTurn = found.last
 			}
@@ -167,7 +172,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, by way, found *findings) error {
 	last := found.begun[k.GroupVersionKind]
 	delete(found.begun, k.GroupVersionKind) // however this list ends
-	found.hanging, found.tally, found.gave, found.counted = 0, last.tally, 0, time.Time{}
+	found.hanging, found.tally, found.gave, found.skips = 0, last.tally, 0, false
 	since := cmp.Or(last.since, time.Now())
 	if found.strange == nil {
 		found.strange = map[mcreconcile.ClusterName]int{}
@@ -175,13 +180,14 @@ func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kin
 	did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
 		switch at := place(obj.GetNamespace(), obj.GetName()); {
 		case last.leavesOut(at, obj):
-			found.counted = time.Time{} // else a list that is long might get no further
-			return ctx.Err()
+			found.skips = true
+			_, err := s.giveWay(ctx, &found.turn)
+			return cmp.Or(err, ctx.Err())
 		case found.isOver():
 			found.goOn(k.GroupVersionKind, at, since)
 			return errLong
 		}
-		if err := s.giveWay(ctx, &found.turn); err != nil {
+		if err := s.next(ctx, &found.turn); err != nil {
 			return err
 		}
 		s.look(ctx, at, k, obj, found)

@@ -45,8 +45,9 @@ type turn struct {
 	placed  bool                // it has one
 	gave    int                 // how often it has let others have that, since the kind began
 	others  func() bool         // reports whether other kinds of the cluster wait
-	took    time.Duration       // for dependents and the pages between them, since it has the place
-	counted time.Time           // until when that is, zero before the first dependent that is looked at
+	took    time.Duration       // since it has the place
+	counted time.Time           // until when that is
+	skips   bool                // what was looked at by an earlier list is left out
 	asked   int                 // how many owners were asked for, of the dependent that is looked at
 	unsure  map[ownerHash]error // owners, whatever has them, of which it could not be told whether they are gone: some
 }
@@ -111,17 +112,32 @@ func (t *turn) count(since time.Time) {
 	t.took, t.counted = t.took+now.Sub(since), now
 }
 
-// giveWay lets other sweeps have their turn if this one has taken as long as a round.
-func (s *Sweeper) giveWay(ctx context.Context, of *turn) error {
-	if !of.counted.IsZero() {
-		of.count(of.counted) // what is between two dependents
-	}
+// giveWay lets other sweeps have their turn if this one has taken as long as a round, and reports whether it has.
+func (s *Sweeper) giveWay(ctx context.Context, of *turn) (gave bool, err error) {
+	of.count(of.counted)
 	if of.took < s.Interval {
-		return nil
+		return false, nil
 	}
-	of.end()
-	of.gave++
-	return of.begin(ctx)
+	return true, of.beginAnew(ctx)
+}
+
+// next is giveWay before a dependent is looked at. What comes after those that were left out has a whole turn: else a list that is long, or slow,
+// might get no further.
+func (s *Sweeper) next(ctx context.Context, of *turn) error {
+	if of.skips {
+		of.skips = false
+		return of.beginAnew(ctx)
+	}
+	gave, err := s.giveWay(ctx, of)
+	if gave {
+		of.gave++
+	}
+	return err
+}
+
+func (t *turn) beginAnew(ctx context.Context) error {
+	t.end()
+	return t.begin(ctx)
 }
 
 // inTurn returns the owners of a dependent as a look asks for them. Of many, it may be the turn of any.
