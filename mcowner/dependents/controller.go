@@ -168,6 +168,9 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	err = c.fill(ctx, o, p, stays, senseless)
 	if o.tellPlan(err); err != nil {
 		c.recordEvents(o, home, owner)
+		if o.isPlanned() {
+			c.works.add(accountOf(req)) // what it asks for now is pending
+		}
 		return err
 	}
 	if p.mode != serving && !c.keys.On(owner) && (p.mode == retiring || !c.keys.Read(owner).GivenUp) {

@@ -93,3 +93,24 @@ func TestStatusSaysPendingUntilAClusterWasLookedAt(t *testing.T) {
 	g.open()
 	eventually(t, "both are done at last", is(told, 2, 0))
 }
+
+// TestStatusSaysPendingForAnOwnerThatCannotBePlanned: what is there is not what it asks for now, until it asks for what it did before.
+func TestStatusSaysPendingForAnOwnerThatCannotBePlanned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	r := w.planless()
+	told := listen(r)
+	p := w.run(r)
+	is := func(done, pending int) func() bool {
+		return func() bool {
+			s := dependents.Summarize(told.of("a"))
+			return s.Done == done && s.Pending == pending
+		}
+	}
+	w.create(w.Local, w.owner("a", w.Members[0].Name))
+	eventually(t, "it is done, and all is written", func() bool { return is(1, 0)() && p.isAtRest() })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	eventually(t, "it is pending, and all is written", func() bool { return is(0, 1)() && p.isAtRest() })
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "1" })
+	eventually(t, "it is done again", is(1, 0))
+}
