@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
+	"github.com/fleet-runtime/fleet-runtime/internal/oneline"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -67,14 +70,16 @@ func (o *ownerState) accountDelay() time.Duration {
 	return accountDelay(clusters)
 }
 
-// account keeps an owner's account. Where the targets cannot be found anew, those before go on, and the account with them.
+// account keeps an owner's account. Where the targets cannot be found anew, those before go on, and the account with them. It waits for no other
+// cluster that is away: what it was to look at again may come first, and one that was removed may never be back.
 func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session) (reconcile.Result, error) {
 	unknown := c.retargeted(ctx, o)
 	result, err := c.keepAccount(ctx, o, home, unknown)
 	pause := c.cfg.paces.orDefaults().owners
 	c.readAgain(o, pause+rand.N(pause/3)) //nolint:gosec // it hides nothing
-	if err == nil && unknown != nil {
-		return reconcile.Result{}, unknown
+	if err = cmp.Or(err, unknown); remote.IsAway(err) && !remote.IsAwayItself(err, home.Name()) && !mcreconcile.Leaving(ctx) {
+		log.FromContext(ctx).V(1).Info("Waiting", "why", oneline.Text(err.Error(), longestMessage))
+		return reconcile.Result{RequeueAfter: sooner(result.RequeueAfter, mostPause)}, nil
 	}
 	return result, err
 }

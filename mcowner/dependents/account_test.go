@@ -954,6 +954,12 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 		return nil
 	}
 	newOwner := func() client.Object { return &corev1.ConfigMap{} }
+	gone := &fleet.StateError{Err: fleet.ErrGone, Status: fleet.Status{Name: "needed"}}
+	away := &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{Name: mcreconcile.LocalCluster}}
+	lacksTargets := func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) { return nil, gone }
+	statusFails := func(why error) func(context.Context, client.Object, []Result) error {
+		return func(context.Context, client.Object, []Result) error { return why }
+	}
 	for name, tc := range map[string]struct {
 		cfg     config
 		plan    plan
@@ -983,6 +989,22 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 		"it cannot be noted that they stay": {
 			plan: plan{mode: finishing, propagation: metav1.DeletePropagationOrphan}, givenUp: true, want: refused, known: true, events: []string{EventFailed},
 		},
+		"its targets need a cluster that is gone": {
+			cfg: config{targets: lacksTargets}, sites: []mcreconcile.ClusterName{"a"}, known: true, again: mostPause,
+			events: []string{EventClusterNotReady, EventClusterNotReady},
+		},
+		"and it waits for less": {
+			cfg: config{targets: lacksTargets, releaseAfter: time.Second}, sites: []mcreconcile.ClusterName{"a"}, known: true, again: time.Second,
+			events: []string{EventClusterNotReady, EventClusterNotReady},
+		},
+		"its status needs a cluster that is gone": {
+			cfg:   config{status: statusFails(gone), newOwner: newOwner, releaseAfter: time.Second},
+			sites: []mcreconcile.ClusterName{"a"}, known: true, again: time.Second, events: []string{EventClusterNotReady},
+		},
+		"its status needs one, and its cluster leaves": {
+			cfg: config{status: statusFails(gone), newOwner: newOwner}, leaving: true, want: gone, known: true,
+		},
+		"its status needs its own cluster": {cfg: config{status: statusFails(away), newOwner: newOwner}, want: away, known: true},
 		"it is unclear what becomes of them": {
 			plan: plan{mode: finishing, unclear: errPolicy}, givenUp: true, known: true, events: []string{EventInvalidPolicy},
 		},
@@ -999,6 +1021,9 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 			}
 			if name == "nothing is left of it" {
 				a.o.did(EventCreated, "a", "ConfigMap a")
+			}
+			if tc.cfg.targets != nil {
+				a.o.wantTargets()
 			}
 			ctx := t.Context()
 			if tc.leaving {
