@@ -343,7 +343,7 @@ func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectR
 	if result.Err = cmp.Or(w.err, unknown); result.Err == nil {
 		obj, result.State, result.Err = p.make(ctx, w)
 	}
-	result.Err = brief(p.unquoted(w.kind, result.Err, w.obj, obj))
+	result.Err = brief(unquoted(w.kind, p.at, result.Err, w.obj, obj))
 	if obj != nil {
 		result.Object, result.UID = obj, obj.GetUID()
 	}

@@ -169,18 +169,28 @@ func (a *accounting) store(ctx context.Context, r record.Record, held bool) erro
 	if changed == nil {
 		return nil
 	}
-	ctx, cancel := a.engine.access.Bound(ctx)
-	defer cancel()
-	answered := a.engine.ledger.writing(a.home.Name(), changed)
-	err := record.Store(ctx, a.home.Cluster.GetClient(), a.plan.owner, changed, a.engine.cfg.name)
-	if answered(changed, err) {
-		a.engine.owners.add(a.o.req)
-	}
+	err := a.writeOwner(ctx, changed, func(ctx context.Context, patch client.Patch, by client.FieldOwner) error {
+		return a.home.Cluster.GetClient().Patch(ctx, changed, patch, by)
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("noting on the owner where its dependents are: %w", err)
 	}
 	a.ownerStored(changed, true)
 	return nil
+}
+
+// writeOwner sends the owner as it is to be, and reads into that what is stored then. If the owner was changed meanwhile, the error is a conflict:
+// a patch would put back what others have written, such as the conditions of another controller.
+func (a *accounting) writeOwner(ctx context.Context, changed client.Object, send func(context.Context, client.Patch, client.FieldOwner) error) error {
+	ctx, cancel := a.engine.access.Bound(ctx)
+	defer cancel()
+	answered := a.engine.ledger.writing(a.home.Name(), changed)
+	patch := client.MergeFromWithOptions(a.plan.owner, client.MergeFromWithOptimisticLock{})
+	err := send(ctx, patch, client.FieldOwner(a.engine.cfg.name))
+	if answered(changed, err) {
+		a.engine.owners.add(a.o.req)
+	}
+	return unquoted(a.engine.owner, a.home, err, a.plan.owner, changed)
 }
 
 // settle notes that the record is stored.

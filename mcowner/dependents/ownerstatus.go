@@ -70,8 +70,7 @@ func awaySince(err error, otherwise time.Time) time.Time {
 	return otherwise
 }
 
-// writeStatus writes the results into the owner's status, unless that was changed since: a patch would put back what others have written, such as
-// the conditions of another controller.
+// writeStatus writes the results into the owner's status, unless the owner was changed since.
 func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	if a.engine.cfg.status == nil {
 		return nil
@@ -84,13 +83,11 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 	if equality.Semantic.DeepEqual(owner, changed) {
 		return nil
 	}
-	answered := a.engine.ledger.writing(a.home.Name(), changed)
 	ctx, cancel := a.engine.access.Bound(ctx)
 	defer cancel()
-	err := a.home.Cluster.GetClient().Status().Patch(ctx, changed, client.MergeFromWithOptions(owner, client.MergeFromWithOptimisticLock{}), client.FieldOwner(a.engine.cfg.name))
-	if answered(changed, err) {
-		a.engine.owners.add(a.o.req)
-	}
+	err := a.writeOwner(ctx, changed, func(ctx context.Context, patch client.Patch, by client.FieldOwner) error {
+		return a.home.Cluster.GetClient().Status().Patch(ctx, changed, patch, by)
+	})
 	if apierrors.IsNotFound(err) && lacksStatus(ctx, a.home.Cluster, a.engine.owner.GroupVersionKind) {
 		a.o.tellStatus(fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, err)) // no attempt would help, and the rest goes on
 		return nil

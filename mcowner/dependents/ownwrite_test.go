@@ -1,12 +1,15 @@
 package dependents
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
@@ -52,4 +55,21 @@ func TestAnOwnWriteIsKnownAsAPIServersStoreIt(t *testing.T) {
 			t.Error("it is not taken for the controller's own write, or another one is")
 		}
 	})
+}
+
+// TestAnOwnerIsWrittenAsItWasRead: what somebody else has stored meanwhile is not lost.
+func TestAnOwnerIsWrittenAsItWasRead(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{name: "copier"}, &plan{})
+	a.plan = a.o.plan
+	err := a.writeOwner(t.Context(), &corev1.ConfigMap{}, func(_ context.Context, patch client.Patch, by client.FieldOwner) error {
+		changes, err := patch.Data(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1", Labels: map[string]string{"a": "b"}}})
+		if err != nil || !strings.Contains(string(changes), `"resourceVersion":"1"`) || by != "copier" {
+			t.Errorf("%s sends %s: %v", by, changes, err)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

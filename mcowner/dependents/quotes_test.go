@@ -1,13 +1,20 @@
 package dependents
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
 func TestATextQuotesASecret(t *testing.T) {
@@ -49,6 +56,24 @@ func TestATextQuotesASecret(t *testing.T) {
 	} {
 		if got := quotes(c.text, c.secret); got != c.want {
 			t.Errorf("%s: %q quotes it: %t, want %t", name, c.text, got, c.want)
+		}
+	}
+}
+
+// TestWhatQuotesAnOwnerIsAsItWas but for its text, whichever state it quotes.
+func TestWhatQuotesAnOwnerIsAsItWas(t *testing.T) {
+	t.Parallel()
+	a := newAccounting(t, config{}, &plan{})
+	a.engine.owner = remote.Untyped(corev1.SchemeGroupVersion.WithKind("Secret"))
+	secret := func(holds string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string][]byte{"password": []byte(holds)}}
+	}
+	a.plan = &plan{owner: secret("s3cr3t")}
+	for text, told := range map[string]bool{"it is czNjcjN0": false, "it is to be w0rds": false, "it has no right": true} {
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", errors.New(text))
+		err := a.writeOwner(t.Context(), secret("w0rds"), func(context.Context, client.Patch, client.FieldOwner) error { return refused })
+		if !apierrors.IsForbidden(err) || strings.Contains(err.Error(), text) != told {
+			t.Errorf("of %q it is told: %v", text, err)
 		}
 	}
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
-// unquoted returns an error about an object as it may be shown. API servers, webhooks and policies may quote what a Secret holds, and
-// whoever reads the owner's status or events may not be allowed to read Secrets.
-func (p *placement) unquoted(k remote.Kind, err error, states ...client.Object) error {
+// unquoted returns an error about an object of a cluster, in these states, as it may be shown. API servers, webhooks and policies may quote what a
+// Secret holds, and whoever reads the owner's status or events may not be allowed to read Secrets.
+func unquoted(k remote.Kind, at remote.Session, err error, states ...client.Object) error {
 	if err == nil || k.GroupKind() != remote.SecretKind {
 		return err
 	}
 	text := err.Error()
 	for _, obj := range states {
 		if obj != nil && quotes(text, obj) {
-			return remote.Withheld(err, fmt.Sprintf("%s of %s: the answer quotes what it holds", k.Describe(obj), p.at))
+			return remote.Withheld(err, fmt.Sprintf("%s of %s: the answer quotes what it holds", k.Describe(obj), at))
 		}
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
@@ -127,5 +128,28 @@ func TestWhatASecretHoldsIsNotTold(t *testing.T) {
 		if says := "and is not told; its reason is " + reason; !strings.Contains(all.String(), says) {
 			t.Errorf("it is not told %s:\n%s", says, all.String())
 		}
+	}
+}
+
+// TestWhatASecretThatIsAnOwnerHoldsIsNotTold, although a policy of its cluster quotes it when it is written.
+func TestWhatASecretThatIsAnOwnerHoldsIsNotTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	const password = "s3cr3t-of-many-words"
+	w.create(w.Local, &corev1.Secret{ObjectMeta: metaOf(w.ns, "weak"), StringData: map[string]string{"password": password}})
+	w.policyThatQuotes(w.Local, "weak")
+	w.run(&dependents.Reconciler[*corev1.Secret]{
+		Fleet: fleetName, Name: controller, OwnersIn: mcowner.Clusters{Local: true}, Kinds: []client.Object{&corev1.ConfigMap{}},
+		Desired: func(context.Context, *corev1.Secret, dependents.Target) ([]client.Object, error) { return nil, nil },
+	})
+	w.told(w.Local, "weak", dependents.EventFailed, "noting on the owner where its dependents are")
+	all := strings.Join(w.notes(w.Local, "weak"), "\n")
+	for _, hidden := range []string{"s3cr3t", base64.StdEncoding.EncodeToString([]byte(password))} {
+		if strings.Contains(all, hidden) {
+			t.Errorf("it is told that a Secret holds %s:\n%s", hidden, all)
+		}
+	}
+	if says := "the answer quotes what it holds, and is not told; its reason is Invalid"; !strings.Contains(all, says) {
+		t.Errorf("it is not told %s:\n%s", says, all)
 	}
 }

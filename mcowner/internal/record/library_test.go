@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -359,24 +358,5 @@ func TestASliceOfWhichAGatewayHasAPageIsNotRemoved(t *testing.T) {
 	book := NewBook(someOwner(), "ns")
 	if err := remove(t.Context(), misled{}, book.empty(0, page{uid: "1"})); !errors.Is(err, ErrOutdated) {
 		t.Errorf("removing it returned %v, want that it is to be read again", err)
-	}
-}
-
-// TestTheRecordIsStoredAsItWasRead: what somebody else has stored meanwhile is not lost.
-func TestTheRecordIsStoredAsItWasRead(t *testing.T) {
-	t.Parallel()
-	s, owner := newShelves(t)
-	read := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: "owner"}}
-	if err := s.Create(t.Context(), read); err != nil {
-		t.Fatal(err)
-	}
-	others := read.DeepCopy()
-	others.Finalizers = []string{"of/others"}
-	if err := s.Update(t.Context(), others); err != nil {
-		t.Fatal(err)
-	}
-	ours := Changed(read, func(obj client.Object) { keys.Write(obj, Record{}, true) })
-	if err := Store(t.Context(), s, read, ours, "test"); !apierrors.IsConflict(err) {
-		t.Errorf("storing it returned %v, want a conflict", err)
 	}
 }

@@ -3,9 +3,7 @@
 package record
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -288,16 +286,6 @@ func Changed(owner client.Object, change func(client.Object)) client.Object {
 		return nil
 	}
 	return changed
-}
-
-// Store stores the changed metadata of an owner, and reads into changed what it is then. If the owner was changed meanwhile, the
-// error is a conflict.
-func Store(ctx context.Context, to client.Client, owner, changed client.Object, fieldManager string) error {
-	patch := client.MergeFromWithOptions(owner, client.MergeFromWithOptimisticLock{})
-	if err := to.Patch(ctx, changed, patch, client.FieldOwner(fieldManager)); err != nil {
-		return fmt.Errorf("noting on the owner where its dependents are: %w", err)
-	}
-	return nil
 }
 
 func sameMetadata(a, b client.Object) bool {
