@@ -166,11 +166,15 @@ func (m members) revisit(name mcreconcile.ClusterName, last, now memberSeen, rel
 }
 
 // changed has the accounts of owners kept anew: of those that a member concerns, and, at low priority, of all if they may have other targets now.
-// Clusters are looked at again for which Desired needs that member: nothing else brings the work back where it was gone.
+// Clusters are looked at again for which Desired needs that member, and owners that cannot be planned, as Targets may need it: nothing else brings
+// the work back where it was gone.
 func (m members) changed(name mcreconcile.ClusterName, targets bool) {
 	for _, o := range m.ledger.all() {
 		if targets {
 			o.wantTargets()
+			if o.isUnplanned() {
+				m.owners.addLow(o.req)
+			}
 		}
 		for _, in := range o.needing(name) {
 			m.works.add(m.placing(o.req, in))

@@ -160,6 +160,13 @@ func (o *ownerState) isPlanned() bool {
 	return o.plan != nil
 }
 
+// isUnplanned reports whether there is no plan of the owner as it was read last.
+func (o *ownerState) isUnplanned() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.unplanned != nil
+}
+
 // leavesBehind reports whether dependents of the owner may be left that are to stay, were it gone now, and returns a reference to it.
 // While it is not known whether they are, they are.
 func (o *ownerState) leavesBehind(seen *deletions) (owner mcowner.Reference, stay bool) {

@@ -113,3 +113,39 @@ func TestWhatIsInAClusterThatWasGivenUpStaysUntilTargetsAreKnown(t *testing.T) {
 	fail.Store(false)
 	w.isGone(two, copyOf("a"))
 }
+
+// TestAnOwnerWhoseTargetsNeedAMemberThatWasGoneIsPlannedOnceItIsBack, be it new, or changed meanwhile.
+func TestAnOwnerWhoseTargetsNeedAMemberThatWasGoneIsPlannedOnceItIsBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.spread()
+	var p atomic.Pointer[process]
+	find := r.Targets
+	r.Targets = func(ctx context.Context, owner *corev1.ConfigMap) ([]mcreconcile.ClusterName, error) {
+		if owner.Data["value"] == "2" {
+			if _, err := p.Load().GetFleet().Engagement(fleet.ClusterName(two.Name)); err != nil {
+				return nil, err
+			}
+		}
+		return find(ctx, owner)
+	}
+	p.Store(w.run(r))
+	w.create(w.Local, w.owner("changed", one.Name))
+	w.isCopied(one, "changed")
+	p.Load().is(two, fleet.Ready)
+	<-p.Load().members.Remove(fleet.ClusterName(two.Name))
+	w.change(w.Local, "changed", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	created := w.owner("new", one.Name)
+	created.Data["value"] = "2"
+	w.create(w.Local, created)
+	for _, name := range []string{"changed", "new"} {
+		w.told(w.Local, name, dependents.EventClusterNotReady, "was removed")
+	}
+	if err := p.Load().members.Set(p.Load().member(two)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"changed", "new"} {
+		eventually(t, name+" is planned", func() bool { return w.isCopied(one, name).Data["value"] == "2" })
+	}
+}
