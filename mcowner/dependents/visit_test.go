@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -91,15 +92,17 @@ func TestAWatchTellsOwnersOfNoPlanThatWasNotDone(t *testing.T) {
 	c.works = &feed[work]{}
 	w := &visitWatch{all: newVisitWatches(c), in: at.Name}
 	o := c.ledger.of(requestFor("source", "a"), "1")
+	since := time.Date(2030, time.January, 2, 3, 4, 5, 0, time.UTC)
 	for seq := range uint64(2) {
 		o.plan = &plan{seq: seq, targets: []mcreconcile.ClusterName{w.in}}
-		w.turned(true, errors.New("no route"))
+		w.turned(since, errors.New("no route"))
 		if p := o.parts[w.in]; p != nil && p.seq == seq {
 			t.Errorf("plan %d was not done, and is told to be", seq)
 		}
 		o.report(w.in, view{plan: o.plan}, report{})
-		if w.turned(true, errors.New("no route")); !errors.Is(o.parts[w.in].result.Err, fleet.ErrNotReady) {
-			t.Errorf("plan %d was done, and what came of it is %v", seq, o.parts[w.in].result.Err)
+		w.turned(since, errors.New("no route"))
+		if err := o.parts[w.in].result.Err; !errors.Is(err, fleet.ErrNotReady) || !strings.Contains(err.Error(), "since 2030-01-02T03:04:05Z") {
+			t.Errorf("plan %d was done, and what came of it is %v", seq, err)
 		}
 	}
 }

@@ -245,7 +245,7 @@ func (w *visitWatch) tell(ctx context.Context, err error) error {
 	if !ended {
 		w.noteLocked(err)
 	}
-	away := w.away
+	away, since := w.away, w.failing
 	if err != nil {
 		w.late = w.late || w.unlisted > 0
 		w.triedLocked()
@@ -255,7 +255,7 @@ func (w *visitWatch) tell(ctx context.Context, err error) error {
 		w.log().V(1).Info("Cannot watch dependents in a member of another replica", "error", err.Error())
 	}
 	if away != before {
-		w.turned(away, err)
+		w.turned(since, err)
 	}
 	return err
 }
@@ -276,22 +276,22 @@ func (w *visitWatch) noteLocked(err error) {
 	}
 }
 
-// turned has the owners that are concerned know that the member gives no answer, or looks at them since it does again. Those of which a
-// plan is yet to be done hear of it by that.
-func (w *visitWatch) turned(away bool, err error) {
+// turned has the owners that are concerned know since when the member gives no answer, or looks at them since it does again, if that is zero.
+// Those of which a plan is yet to be done hear of it by that.
+func (w *visitWatch) turned(since time.Time, err error) {
 	c := w.all.engine
 	for _, o := range c.ledger.all() {
 		if !o.concerns(w.in) {
 			continue
 		}
 		looks := c.placing(o.req, w.in)
-		if !away {
+		if since.IsZero() {
 			c.works.addLow(looks)
 			continue
 		}
 		if v, is := o.inDone(w.in); is {
 			c.report(o, looks, v, failed(w.in, v, &fleet.StateError{Err: fleet.ErrNotReady, Status: fleet.Status{
-				Name: w.in, State: fleet.Unreachable, Reason: fleet.ReasonOf(err), Message: oneline.Text(err.Error(), longestMessage),
+				Name: w.in, State: fleet.Unreachable, Since: since, Reason: fleet.ReasonOf(err), Message: oneline.Text(err.Error(), longestMessage),
 			}}))
 		}
 	}
