@@ -73,6 +73,9 @@ func (o *ownerState) accountDelay() time.Duration {
 // account keeps an owner's account. Where the targets cannot be found anew, those before go on, and the account with them. It waits for no other
 // cluster that is away: what it was to look at again may come first, and one that was removed may never be back.
 func (c *engine) account(ctx context.Context, o *ownerState, home remote.Session) (reconcile.Result, error) {
+	if o.isOfAnother(home.ID) {
+		return reconcile.Result{}, nil // and is about to be forgotten
+	}
 	unknown := c.retargeted(ctx, o)
 	result, err := c.keepAccount(ctx, o, home, unknown)
 	pause := c.cfg.paces.orDefaults().owners

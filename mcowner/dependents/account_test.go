@@ -1048,6 +1048,21 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 	}
 }
 
+// TestAnAccountIsNotKeptInAnotherCluster that has the name of the owner's now: its owners are others.
+func TestAnAccountIsNotKeptInAnotherCluster(t *testing.T) {
+	t.Parallel()
+	for now, kept := range map[types.UID]bool{"1": true, "": true, "2": false} {
+		a := newAccounting(t, config{}, &plan{})
+		a.o.plan.ref.ClusterUID = "1"
+		a.o.did(EventCreated, "a", "ConfigMap a")
+		home := a.hears(t)
+		_, err := a.engine.account(t.Context(), a.o, remote.Session{ID: mcowner.ClusterID{UID: now}, Cluster: home})
+		if err != nil || len(home.reasons) > 0 != kept {
+			t.Errorf("in cluster %q it has the events %q, and ends with %v", now, home.reasons, err)
+		}
+	}
+}
+
 // TestAStatusThatGetsAPageIsWrittenAgain unless the API server says that the kind has none: a gateway may have answered.
 func TestAStatusThatGetsAPageIsWrittenAgain(t *testing.T) {
 	t.Parallel()

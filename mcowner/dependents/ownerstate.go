@@ -160,6 +160,13 @@ func (o *ownerState) isPlanned() bool {
 	return o.plan != nil
 }
 
+// isOfAnother reports whether the plan is of an owner in another cluster, which had the name of this one.
+func (o *ownerState) isOfAnother(now mcowner.ClusterID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.plan != nil && mcowner.Differ(o.plan.ref.ClusterUID, now.UID)
+}
+
 // isUnplanned reports whether there is no plan of the owner as it was read last.
 func (o *ownerState) isUnplanned() bool {
 	o.mu.Lock()
