@@ -52,11 +52,11 @@ func newOwnerState(req mcreconcile.Request, uid types.UID) *ownerState {
 	}
 }
 
-// gone ends what is done for the owner, which is gone, unless it is planned again.
+// gone ends what is done for the owner, which is gone, unless it is planned again. Events that wait are not told of another one of its name.
 func (o *ownerState) gone() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.over = true
+	o.over, o.events = true, nil
 }
 
 // needs returns of which kinds the owner has, or is to have, something in a cluster of it. Until that was looked at, all that were noted

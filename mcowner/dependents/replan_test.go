@@ -141,8 +141,12 @@ func TestNothingIsDoneForAnOwnerThatIsGoneWhileThatCannotBeNoted(t *testing.T) {
 			o := c.ledger.of(req, before.UID)
 			p := &plan{owner: before, ref: mcowner.Reference{UID: before.UID}}
 			c.ledger.replan(o, p, testKeys)
+			o.did(EventCreated, "a", "ConfigMap a")
 			home.owner = now
 			err := c.replan(t.Context(), at, now, true)
+			if want := []string{EventFailed}; !slices.Equal(home.reasons, want) {
+				t.Errorf("the one that has its name has the events %q, want %q", home.reasons, want)
+			}
 			if isGone {
 				err = c.gone(t.Context(), req)
 			}
