@@ -73,12 +73,16 @@ func (a *Access) NoteComing(at Session, gvk schema.GroupVersionKind) (was bool) 
 	return unserved.forget(gvk)
 }
 
-// RESTMapping implements meta.RESTMapper.
+// RESTMapping implements meta.RESTMapper. Mappers guess a List for each kind, which no API server serves: a kind that is named so has a List too.
 func (m mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	proof := kind
+	if strings.HasSuffix(kind.Kind, "List") {
+		proof.Kind += "List"
+	}
 	ask := func(versions ...string) error {
 		key := kind.WithVersion(strings.Join(versions, ""))
 		return m.unserved.ask(key, func() error {
-			_, err := m.RESTMapper.RESTMapping(kind, versions...)
+			_, err := m.RESTMapper.RESTMapping(proof, versions...)
 			return err
 		})
 	}

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
@@ -98,6 +100,38 @@ func TestAVersionThatIsNotServedIsAskedForOnce(t *testing.T) {
 			t.Errorf("it is served as %+v, %v", mapping, err)
 		}
 	})
+}
+
+// mapped is a cluster with the REST mapper of what its discovery lists.
+type mapped struct {
+	cluster.Cluster
+
+	mapper meta.RESTMapper
+}
+
+func (m *mapped) GetRESTMapper() meta.RESTMapper { return m.mapper }
+
+// TestAListThatAMapperGuessesIsNotServed: it makes one of each kind, and one in each version. A kind of such a name is served.
+func TestAListThatAMapperGuessesIsNotServed(t *testing.T) {
+	t.Parallel()
+	at := Session{Cluster: &mapped{mapper: restmapper.NewDiscoveryRESTMapper([]*restmapper.APIGroupResources{{
+		Group: metav1.APIGroup{Name: "example.com", Versions: []metav1.GroupVersionForDiscovery{{Version: "v1"}}},
+		VersionedResources: map[string][]metav1.APIResource{"v1": {
+			{Name: "allows", Kind: "Allow"}, {Name: "allowlists", Kind: "AllowList"}, {Name: "widgets", Kind: "Widget"},
+		}},
+	}})}}
+	for kind, want := range map[string]bool{
+		"Allow": true, "AllowList": true, "Widget": true, "AllowListList": false, "WidgetList": false, "List": false, "Other": false,
+	} {
+		k, a := Untyped(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}), &Access{}
+		if _, is, err := a.Served(at, k); is != want || err != nil || a.IsUnserved(at, k) == want {
+			t.Errorf("%s is served: %t, want %t: %v", kind, is, want, err)
+		}
+		k.Version = "v2"
+		if served, is, err := a.Served(at, k); is != want || err != nil || is && served.Version != "v1" {
+			t.Errorf("%s is served as %v: %t, want %t: %v", kind, served.GroupVersionKind, is, want, err)
+		}
+	}
 }
 
 // TestAKindThatCannotBeAskedForMayBeServed, and is asked for again.
