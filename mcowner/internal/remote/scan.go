@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,9 @@ var ErrEndless = errors.New("the list has no end")
 
 // Each calls do with the metadata of every object of a kind that the selector matches, until that returns an error. The cache is not
 // asked. A kind that the cluster serves in another version alone is listed in that, which the objects say. One that it does not serve, or did
-// not ten seconds ago, has no objects. A namespace that cannot be listed holds up no other, unless there is no answer in time. The error wraps
-// ErrEndless if there are more than a million in one, pages for as many, or ten pages in a row without any.
+// not ten seconds ago, has no objects. A namespace that cannot be listed holds up no other, unless there is no answer in time. The error is one
+// that IsRefused knows if nothing else is wrong. It wraps ErrEndless if there are more than a million in a namespace, pages for as many, or ten pages
+// in a row without any.
 func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
 	served, is, err := a.Served(at, k)
 	switch {
@@ -65,7 +67,7 @@ func (s Scan) eachOf(ctx context.Context, a *Access, at Session, k Kind, selecto
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	var errs []error
+	var errs, refused []error
 	stopped := false
 	for _, namespace := range namespaces {
 		options := client.ListOptions{Namespace: namespace, LabelSelector: selector, Limit: s.pageSize()}
@@ -77,12 +79,25 @@ func (s Scan) eachOf(ctx context.Context, a *Access, at Session, k Kind, selecto
 		if errors.Is(err, errUnserved) {
 			return err
 		}
-		errs = append(errs, err)
+		if IsRefused(err) {
+			refused = append(refused, err)
+		} else {
+			errs = append(errs, err)
+		}
 		if stopped || IsHung(err) || ctx.Err() != nil {
 			break
 		}
 	}
-	return errors.Join(errs...)
+	err, why := errors.Join(errs...), errors.Join(refused...)
+	if err == nil || why == nil {
+		return cmp.Or(err, why)
+	}
+	return errors.Join(err, errors.New(why.Error())) // as text: not all of it is refused
+}
+
+// IsRefused reports whether an API server does not list a kind, or not for us. If it is asked again soon, it says the same.
+func IsRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
 }
 
 // errUnserved says that the cluster does not serve a kind in the version in which it was listed.

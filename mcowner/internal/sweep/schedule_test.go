@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -572,7 +573,8 @@ func TestWhatHungHasItsTurnBesideANamespaceThatMayNotBeListed(t *testing.T) {
 	})
 }
 
-// TestWhatEndsNoBetterIsNotListedAgainSoon: a list without end, and one that is forbidden. Any other error may be over in the next round.
+// TestWhatEndsNoBetterIsNotListedAgainSoon: a list without end, one that is forbidden, and one that there is not. Any other error may be over in the
+// next round.
 func TestWhatEndsNoBetterIsNotListedAgainSoon(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -581,6 +583,8 @@ func TestWhatEndsNoBetterIsNotListedAgainSoon(t *testing.T) {
 	}{
 		"without end": {fmt.Errorf("listing: %w", remote.ErrEndless), false},
 		"forbidden":   {apierrors.NewForbidden(schema.GroupResource{}, "", nil), false},
+		"not served":  {apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, false), false},
+		"not a list":  {apierrors.NewMethodNotSupported(schema.GroupResource{}, "list"), false},
 		"broken off":  {errors.New("connection reset"), true},
 	} {
 		t.Run(name, func(t *testing.T) {

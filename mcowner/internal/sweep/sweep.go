@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -199,7 +198,7 @@ func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kin
 	if did && !errors.Is(err, errLong) {
 		c.note(k.GroupVersionKind, found.tally)
 	}
-	if (did || apierrors.IsForbidden(err)) && !isBroken(err) { // all was looked at that may be
+	if (did || remote.IsRefused(err)) && !isBroken(err) { // all was looked at that may be
 		delete(found.hung, k.GroupVersionKind)
 	}
 	return err
@@ -233,7 +232,7 @@ func (s *Sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Ki
 		return false, nil
 	}
 	err = s.list(ctx, at, k, do)
-	ended := err == nil || errors.Is(err, remote.ErrEndless) || apierrors.IsForbidden(err) // asked again soon, it would end no better
+	ended := err == nil || errors.Is(err, remote.ErrEndless) || remote.IsRefused(err) // asked again soon, it would end no better
 	if ended && !errors.Is(err, errLong) {
 		c.due[k.GroupVersionKind] = time.Now().Add(s.Listing + rand.N(s.Listing/10+1)) //nolint:gosec // it hides nothing
 	}

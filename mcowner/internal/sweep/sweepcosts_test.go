@@ -255,6 +255,33 @@ func TestANamespaceThatCannotBeListedHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// TestAListThatIsRefusedInSomeNamespacesIsNotRefused, if it fails in others: it is tried again for these.
+func TestAListThatIsRefusedInSomeNamespacesIsNotRefused(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+	broken := errors.New("connection reset")
+	for name, tc := range map[string]struct {
+		errs    map[string]error
+		refused bool
+	}{
+		"broken in the first":  {map[string]error{"a": broken, "b": forbidden}, false},
+		"broken in the second": {map[string]error{"a": forbidden, "b": broken}, false},
+		"forbidden in both":    {map[string]error{"a": forbidden, "b": forbidden}, true},
+		"forbidden in one":     {map[string]error{"b": forbidden}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mgr := &namespaced{errs: tc.errs}
+			s := knownSweeper(mgr)
+			s.Namespaces, s.limit, s.listing = []string{"a", "b"}, newLimit(1000), make(chan struct{}, 1)
+			err := s.scan(t.Context(), remote.Session{Cluster: mgr}, s.kinds[0], func(client.Object) error { return nil })
+			if apierrors.IsForbidden(err) != tc.refused || !strings.Contains(err.Error(), "forbidden") || errors.Is(err, broken) == tc.refused {
+				t.Errorf("it counts as forbidden: %t, want %t: %v", apierrors.IsForbidden(err), tc.refused, err)
+			}
+		})
+	}
+}
+
 // TestAnErrorThatALookMeetsEndsIt, and no further namespace is listed for it: what was found there may be as bad.
 func TestAnErrorThatALookMeetsEndsIt(t *testing.T) {
 	t.Parallel()
