@@ -1,13 +1,14 @@
 package dependents
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -112,36 +113,35 @@ func isBeingConnected(err error) bool {
 // mayBeIn reports whether an owner may have dependents in a cluster, by what is noted on it.
 func (c *engine) mayBeIn(owner client.Object, at remote.Session) bool {
 	r := c.keys.Read(owner)
-	return r.Slices != nil || r.Nonsense || slices.ContainsFunc(r.Sites, func(s record.Site) bool { return s.Name == at.Name() })
+	return r.Slices != nil || r.Nonsense || r.Has(at.Name())
 }
 
 var errFound = errors.New("there is one")
 
-// hasDependents reports whether there are dependents of the controller in a cluster, by its API server, that are not being deleted, and
-// for which some replica may do something. Of clusters whose owners are known it is known already what these have there.
+// hasDependents reports whether there may be dependents of the controller in a cluster, by its API server, that are not being deleted, and
+// for which some replica may do something. Of clusters whose owners are known it is known already what these have there. While it looks at
+// kinds for longer than a request may take, there may be some, and the next call goes on with the others. One call at a time is for a cluster.
 func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map[mcreconcile.ClusterName]bool) (bool, error) {
 	if !c.access.IsShared() && !c.cfg.ownersIn.HasMembers() && known[mcreconcile.LocalCluster] {
 		return false, nil // there are no other owners
 	}
-	more, err := c.moreKindsFound(ctx, func(owner client.Object) bool { return c.mayBeIn(owner, at) })
+	kinds, err := c.kindsIn(ctx, at)
 	if err != nil {
 		return false, err
 	}
-	kinds, err := remote.KindsOf(c.collector.Kinds, c.access.Manager.GetScheme())
-	if err != nil {
-		return false, err
-	}
-	for _, gvk := range more {
-		kinds = append(kinds, remote.Untyped(gvk))
-	}
-	slices.SortStableFunc(kinds, func(a, b remote.Kind) int { return cmp.Compare(a.GroupKind().String(), b.GroupKind().String()) })
-	kinds = slices.CompactFunc(kinds, func(a, b remote.Kind) bool { return a.GroupKind() == b.GroupKind() }) // lists are the same in all versions
 	served := func(r mcowner.Reference) bool {
 		mayBe := c.access.IsShared() || c.access.Within(c.cfg.ownersIn, r.Cluster) // of others, replicas may be letting owners go
 		return mayBe && !known[r.Cluster] && c.isServed(ctx, r)
 	}
-	scan := remote.Scan{Namespaces: c.cfg.namespaces}
+	scan, begun := remote.Scan{Namespaces: c.cfg.namespaces}, time.Now()
+	lookedAt, _ := c.lookedAt.Get(at, func() (map[schema.GroupKind]bool, error) { return map[schema.GroupKind]bool{}, nil })
 	for _, k := range kinds {
+		switch {
+		case lookedAt[k.GroupKind()]:
+			continue
+		case time.Since(begun) > c.access.Timeout:
+			return true, nil
+		}
 		err := scan.Each(ctx, c.access, at, k, remote.OfFleet(c.cfg.fleet), func(obj *metav1.PartialObjectMetadata) error {
 			references, err := k.References(obj, at.ID)
 			if err == nil && obj.DeletionTimestamp.IsZero() && slices.ContainsFunc(references, served) {
@@ -150,10 +150,38 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map
 			return nil // what cannot be read is nobody's
 		})
 		if errors.Is(err, errFound) || err != nil && !apierrors.IsForbidden(err) && !apierrors.IsMethodNotSupported(err) {
+			clear(lookedAt)
 			return errors.Is(err, errFound), ignore(err, errFound)
 		}
+		lookedAt[k.GroupKind()] = true
 	}
+	clear(lookedAt)
 	return false, nil
+}
+
+// kindsIn returns the kinds of which there may be dependents in a cluster, each once: Kinds, and no more than one owner can note of those that are
+// noted on owners. Whoever may edit owners may note any: owners that do not concern the cluster are left out, and those that name it come first.
+func (c *engine) kindsIn(ctx context.Context, at remote.Session) ([]remote.Kind, error) {
+	named, err := c.moreKindsFound(ctx, nil, func(owner client.Object) bool { return c.keys.Read(owner).Has(at.Name()) })
+	if err != nil {
+		return nil, err
+	}
+	concerned := slices.DeleteFunc(c.ledger.all(), func(o *ownerState) bool { return !o.concerns(at.Name()) })
+	others, err := c.moreKindsFound(ctx, concerned, func(owner client.Object) bool { return c.mayBeIn(owner, at) })
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := remote.KindsOf(c.collector.Kinds, c.access.Manager.GetScheme())
+	for _, gvk := range slices.Concat(named, others) {
+		kinds = append(kinds, remote.Untyped(gvk))
+	}
+	seen := map[schema.GroupKind]bool{}
+	kinds = slices.DeleteFunc(kinds, func(k remote.Kind) bool { // lists are the same in all versions
+		again := seen[k.GroupKind()]
+		seen[k.GroupKind()] = true
+		return again
+	})
+	return kinds[:min(len(kinds), len(c.collector.Kinds)+record.MostKinds)], err
 }
 
 // isServed reports whether some replica may find out whether an owner is there, and do something about its dependents: if it is of the

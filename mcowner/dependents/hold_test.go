@@ -8,8 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
@@ -76,6 +81,106 @@ func TestAMemberLeavesOnceItIsStoredThatAnOwnerHasNothingThere(t *testing.T) {
 	if a.settle(); a.engine.holdUp(leaving) != nil {
 		t.Error("the record is stored without the member, and it does not leave")
 	}
+}
+
+// slowly serves no kind, and takes a second to say so.
+type slowly struct{ servesNothing }
+
+func (c *slowly) GetRESTMapper() meta.RESTMapper { return c }
+
+func (c *slowly) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	<-time.After(time.Second)
+	return c.servesNothing.RESTMapping(kind, versions...)
+}
+
+// holding is the engine of a controller with owners in members that leaves have to wait for. Each owner has a target, and as many kinds as it can note.
+func holding(t *testing.T, targets ...mcreconcile.ClusterName) *engine {
+	t.Helper()
+	c := newAccounting(t, config{}, &plan{}).engine
+	c.cfg.ownersIn = mcowner.Clusters{Members: labels.Nothing()}
+	all := numberedKinds(len(targets) * record.MostKinds)
+	for i, target := range targets {
+		owner := ownerWith(record.Record{Kinds: all[i*record.MostKinds : (i+1)*record.MostKinds]}, true)
+		p := &plan{owner: owner, ref: mcowner.Reference{UID: "1"}, targets: []mcreconcile.ClusterName{target}}
+		c.ledger.replan(c.ledger.of(mcreconcile.Request{ClusterName: mcreconcile.ClusterName(fmt.Sprint(i))}, "1"), p, testKeys)
+	}
+	return c
+}
+
+// TestAMemberThatLeavesIsLookedAtForAsManyKindsAsAnOwnerCanNote, and for none of owners that have nothing to do with it.
+func TestAMemberThatLeavesIsLookedAtForAsManyKindsAsAnOwnerCanNote(t *testing.T) {
+	t.Parallel()
+	c := holding(t, "a", "a", "b")
+	for name, want := range map[mcreconcile.ClusterName]int{"a": record.MostKinds, "b": record.MostKinds, "c": 0} {
+		kinds, err := c.kindsIn(t.Context(), remote.Session{ID: mcowner.ClusterID{Name: name}})
+		if err != nil || len(kinds) != want {
+			t.Errorf("it is %d kinds in cluster %s, want %d: %v", len(kinds), name, want, err)
+		}
+	}
+}
+
+// sharing is a replica's hub with owners, which others work on.
+type sharing struct {
+	withMembers
+	cache.Cache
+
+	owners []corev1.ConfigMap
+}
+
+// GetCache implements cluster.Cluster.
+func (s *sharing) GetCache() cache.Cache { return s }
+
+// List implements cache.Cache.
+func (s *sharing) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*corev1.ConfigMapList).Items = s.owners //nolint:forcetypeassert // of nothing else
+	return nil
+}
+
+// TestAMemberThatLeavesIsLookedAtForKindsOfOwnersThatNameItFirst: of others it is not known whether they have something there.
+func TestAMemberThatLeavesIsLookedAtForKindsOfOwnersThatNameItFirst(t *testing.T) {
+	t.Parallel()
+	names := *ownerWith(record.Record{Kinds: []schema.GroupVersionKind{{Version: "v1", Kind: "Named"}}, Sites: []record.Site{{Name: "a"}}}, true)
+	others := *ownerWith(record.Record{Kinds: numberedKinds(record.MostKinds), Slices: &record.Slices{}}, true)
+	c := holding(t, "a")
+	c.owner = remote.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Proto: &corev1.ConfigMap{}}
+	c.cfg.ownersIn.Local = true
+	f := fleet.New(fleet.Options{Ownership: struct{ fleet.Ownership }{}})
+	hub := &sharing{withMembers: withMembers{hubOf{fleet: f}}, owners: []corev1.ConfigMap{others, names}}
+	c.access = remote.NewAccess(hub, "test", time.Second, true)
+	kinds, err := c.kindsIn(t.Context(), remote.Session{ID: mcowner.ClusterID{Name: "a"}})
+	if err != nil || len(kinds) != record.MostKinds || kinds[0].Kind != "Named" {
+		t.Errorf("it is looked at for %d kinds, the first is %v: %v", len(kinds), kinds[:min(1, len(kinds))], err)
+	}
+}
+
+// TestALookAtManyKindsLetsOthersHaveTheWorker, and goes on where it was: each kind is asked for once.
+func TestALookAtManyKindsLetsOthersHaveTheWorker(t *testing.T) {
+	t.Parallel()
+	c := holding(t, "a")
+	synctest.Test(t, func(t *testing.T) {
+		c.access.Timeout = 10 * time.Second
+		nowhere := &slowly{}
+		at := remote.Session{ID: mcowner.ClusterID{Name: "a"}, Cluster: nowhere}
+		for may := true; may; {
+			begun, asked := time.Now(), nowhere.asked
+			if asked > record.MostKinds {
+				t.Fatalf("the cluster was asked %d times, and the look is not over", asked)
+			}
+			var err error
+			if may, err = c.hasDependents(t.Context(), at, nil); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took > c.access.Timeout+2*time.Second || nowhere.asked == asked {
+				t.Fatalf("it took %s, for %d kinds", took, nowhere.asked-asked)
+			}
+		}
+		if nowhere.asked != record.MostKinds {
+			t.Errorf("the cluster was asked %d times for %d kinds", nowhere.asked, record.MostKinds)
+		}
+		if left, _ := c.lookedAt.Get(at, nil); len(left) > 0 {
+			t.Errorf("of %d kinds it is remembered that they were looked at", len(left))
+		}
+	})
 }
 
 // TestWhatPassesByItselfIsWaitedFor: an owner whose planning has failed for that is planned soon.

@@ -16,10 +16,12 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 )
 
-// moreKindsFound returns the kinds of which owners have dependents that are not in Kinds, each in one version: owners that this replica works
-// on, and, where several share the members, those in the local cluster that are meant, which each has in its cache. With an error, the latter are
-// missing.
-func (c *engine) moreKindsFound(ctx context.Context, isMeant func(owner client.Object) bool) (kinds []schema.GroupVersionKind, err error) {
+// moreKindsFound returns the kinds of which owners have dependents that are not in Kinds, each in one version: these owners that this replica
+// works on, and, where several share the members, those in the local cluster that are meant, which each has in its cache. With an error, the latter
+// are missing.
+func (c *engine) moreKindsFound(
+	ctx context.Context, owners []*ownerState, isMeant func(client.Object) bool,
+) (kinds []schema.GroupVersionKind, err error) {
 	found := map[schema.GroupKind]schema.GroupVersionKind{}
 	add := func(kinds []schema.GroupVersionKind) {
 		for _, gvk := range kinds {
@@ -29,7 +31,7 @@ func (c *engine) moreKindsFound(ctx context.Context, isMeant func(owner client.O
 			}
 		}
 	}
-	for _, o := range c.ledger.all() {
+	for _, o := range owners {
 		o.mu.Lock()
 		kinds := o.record.Kinds
 		o.mu.Unlock()
@@ -124,7 +126,7 @@ func (c *engine) kindsToSweep() (k moreKinds) {
 		}
 	}
 	all := func(client.Object) bool { return true }
-	found, _ := c.moreKindsFound(context.Background(), all) // what the cache of owners does not have yet is found later
+	found, _ := c.moreKindsFound(context.Background(), c.ledger.all(), all) // what the cache of owners does not have yet is found later
 	k.noted = slices.DeleteFunc(found, func(kind schema.GroupVersionKind) bool { return watched[kind.GroupKind()] })
 	slices.SortFunc(k.watched, byTurn)
 	slices.SortFunc(k.noted, byTurn)

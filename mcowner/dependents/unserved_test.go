@@ -88,6 +88,39 @@ func TestAKindThatIsNotServedIsAskedForOnceForAllOwners(t *testing.T) {
 	}
 }
 
+// makingUp notes kinds on an owner that nobody serves, each in an API group of its own, and that something was given up.
+func makingUp(owner *corev1.ConfigMap, group string, n int) *corev1.ConfigMap {
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("Kind%d.v1.%s%d.madeup.example.com", i, group, i)
+	}
+	owner.Annotations[controller+"."+fleetName+".fleet-runtime.dev/kinds"] = strings.Join(texts, ",")
+	owner.Annotations[controller+"."+fleetName+".fleet-runtime.dev/given-up"] = "true"
+	return owner
+}
+
+// TestKindsThatSomebodyMakesUpCostAMemberThatLeavesNothing, noted on owners that have nothing there: each costs a request, one after the other.
+func TestKindsThatSomebodyMakesUpCostAMemberThatLeavesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.OnMemberLeaving = dependents.LeaveDeleted
+	p := w.runShared("one", r)
+	asked := groupsAsked(p, one, ".madeup.example.com")
+	for i := range 5 {
+		w.create(w.Local, makingUp(w.owner(fmt.Sprint("made-up-", i)), fmt.Sprintf("g%d-", i), 250))
+	}
+	w.create(w.Local, w.owner("a", one.Name))
+	w.isCopied(one, "a")
+	settle(t, asked)
+	p.leave(one)
+	w.isGone(one, copyOf("a"))
+	if n := asked.Load(); n > 0 {
+		t.Errorf("the member was asked %d times about kinds that nobody serves", n)
+	}
+}
+
 // TestKindsThatSomebodyMakesUpCostLittle: whoever may write an owner may note on it as many as there is room for, each in an API group of
 // its own, and have it looked for them everywhere. Each costs a request or two, and once the cluster was looked at, a change costs none.
 func TestKindsThatSomebodyMakesUpCostLittle(t *testing.T) {
@@ -100,14 +133,7 @@ func TestKindsThatSomebodyMakesUpCostLittle(t *testing.T) {
 	r.Status = results.note
 	p := w.run(r)
 	asked := groupsAsked(p, one, ".madeup.example.com")
-	owner := w.owner("a", one.Name)
-	texts := make([]string, madeUp)
-	for i := range texts {
-		texts[i] = fmt.Sprintf("Kind%d.v1.g%d.madeup.example.com", i, i)
-	}
-	owner.Annotations[controller+"."+fleetName+".fleet-runtime.dev/kinds"] = strings.Join(texts, ",")
-	owner.Annotations[controller+"."+fleetName+".fleet-runtime.dev/given-up"] = "true"
-	w.create(w.Local, owner)
+	w.create(w.Local, makingUp(w.owner("a", one.Name), "g", madeUp))
 	w.isCopied(one, "a")
 	eventually(t, "the cluster was looked at", func() bool { return asked.Load() >= madeUp && results.of("a", one).Err == nil })
 	mustCost := func(what string, most int32) {

@@ -273,7 +273,7 @@ func TestAListThatIsRefusedInSomeNamespacesIsNotRefused(t *testing.T) {
 			t.Parallel()
 			mgr := &namespaced{errs: tc.errs}
 			s := knownSweeper(mgr)
-			s.Namespaces, s.limit, s.listing = []string{"a", "b"}, newLimit(1000), make(chan struct{}, 1)
+			s.Namespaces, s.limit = []string{"a", "b"}, newLimit(1000)
 			err := s.scan(t.Context(), remote.Session{Cluster: mgr}, s.kinds[0], func(client.Object) error { return nil })
 			if apierrors.IsForbidden(err) != tc.refused || !strings.Contains(err.Error(), "forbidden") || errors.Is(err, broken) == tc.refused {
 				t.Errorf("it counts as forbidden: %t, want %t: %v", apierrors.IsForbidden(err), tc.refused, err)
