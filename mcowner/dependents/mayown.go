@@ -20,7 +20,10 @@ import (
 func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Object) error {
 	references, err := w.kind.References(existing, p.at.ID)
 	conflict := &ConflictError{Cluster: p.at.Name(), Object: w.kind.Describe(existing), Why: p.discreetly(err)}
-	if err != nil {
+	if p.isItself(existing) {
+		conflict.Why = errItself
+	}
+	if conflict.Why != nil {
 		return conflict
 	}
 	i := slices.IndexFunc(references, func(r mcowner.Reference) bool { return r.Controller })
@@ -71,6 +74,9 @@ func (p *placement) mayAdopt(w wanted, existing client.Object) bool {
 	isShared := w.kind.GroupKind() == namespaceKind && of == p.engine.cfg.fleet && created == of
 	return (w.Conflict == AdoptUnowned || w.Conflict == Adopt) && existing.GetDeletionTimestamp().IsZero() && (of == "" || isShared)
 }
+
+// isItself reports whether an object is the owner, by whichever kind and cluster it is named: it is nobody's dependent.
+func (p *placement) isItself(obj client.Object) bool { return obj.GetUID() == p.asked.ref.UID }
 
 // unlessGoing returns an error for an object that is being deleted.
 func (p *placement) unlessGoing(w wanted, existing client.Object) error {
@@ -204,6 +210,7 @@ func (p *placement) isFromAnother(existing client.Object, here []mcowner.Referen
 }
 
 var (
+	errItself      = errors.New("it is the owner itself")
 	errNoReference = errors.New("it has no reference to an owner")
 	errCopy        = errors.New("it is a copy, such as from a backup, of one in another cluster that had the name, or of another kind; delete it, and a new one takes its place")
 )

@@ -85,6 +85,14 @@ func TestWhatMayBeChanged(t *testing.T) {
 			return cm
 		}
 	}
+	itself := func(of func(*testing.T) *corev1.ConfigMap) func(*testing.T) *corev1.ConfigMap {
+		return func(t *testing.T) *corev1.ConfigMap {
+			t.Helper()
+			cm := of(t)
+			cm.UID = ownerNamed("a").UID
+			return cm
+		}
+	}
 	const may, conflict, going1 = "may", "conflict", "going"
 	for name, tc := range map[string]struct {
 		obj    func(*testing.T) *corev1.ConfigMap
@@ -103,6 +111,10 @@ func TestWhatMayBeChanged(t *testing.T) {
 		"nobody's, to be adopted":            {obj: free, policy: Policy{Conflict: AdoptUnowned}, want: may},
 		"nobody's, to be adopted as any":     {obj: free, policy: Policy{Conflict: Adopt}, want: may},
 		"nobody's, which goes":               {obj: going(free), policy: Policy{Conflict: AdoptUnowned}, want: conflict, says: errNoReference.Error()},
+		"the owner itself":                   {obj: itself(free), want: conflict, says: errItself.Error()},
+		"the owner itself, to be adopted":    {obj: itself(free), policy: Policy{Conflict: AdoptUnowned}, want: conflict, says: errItself.Error()},
+		"the owner itself, another's":        {obj: itself(others), policy: Policy{Conflict: Adopt}, want: conflict, says: errItself.Error()},
+		"the owner itself, adopted before":   {obj: itself(own), want: conflict, says: errItself.Error()},
 		"a native controller's":              {obj: native(free), want: conflict, says: "Deployment"},
 		"a native controller's, adopted":     {obj: native(free), policy: Policy{Conflict: Adopt}, want: conflict, says: "Deployment"},
 		"a native controller's, of a tenant": {obj: native(free), user: true, want: conflict, says: errOthersOwn.Error()},

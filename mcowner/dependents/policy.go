@@ -47,7 +47,7 @@ type ConflictPolicy string
 const (
 	// Fail leaves it alone, and shows a ConflictError. It is the default.
 	Fail ConflictPolicy = "Fail"
-	// AdoptUnowned takes it over if nobody controls it.
+	// AdoptUnowned takes it over if nobody controls it. The owner itself is never taken: where Target.Home is true, a copy of its name is a conflict.
 	AdoptUnowned ConflictPolicy = "AdoptUnowned"
 	// Adopt takes it over also if another owner of the same installation controls it, which loses it. Two owners that both
 	// adopt take it from each other for ever. With Reconciler.User, it is not taken from an owner in another cluster, or of another user.

@@ -35,6 +35,7 @@ func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation
 		return 0, last.Err
 	}
 	all, unseen := p.there(ctx)
+	all, itself := p.withoutItself(ctx, all)
 	err = p.removeAll(ctx, all, policy, func() error { return nil }, done)
 	switch {
 	case policy == metav1.DeletePropagationOrphan:
@@ -43,7 +44,22 @@ func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation
 	default:
 		going = len(all)
 	}
-	return going, together(err, unseen)
+	return going, together(err, itself, unseen)
+}
+
+// withoutItself returns dependents but for the owner, which is no longer one of them after that, though it is being deleted: an earlier version, or
+// somebody by hand, has made it its own.
+func (p *placement) withoutItself(ctx context.Context, all []dependent) (others []dependent, err error) {
+	var itself []dependent
+	for _, d := range all {
+		if p.isItself(d.obj) {
+			itself = append(itself, d)
+		} else {
+			others = append(others, d)
+		}
+	}
+	_, errs := p.removeWave(ctx, itself, metav1.DeletePropagationOrphan)
+	return others, together(errs...)
 }
 
 // removeAll takes the owner from dependents, wave by wave, the last first: the next one goes once that is gone, and its events come back here. A wave

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,7 +14,7 @@ import (
 )
 
 // TakeAway takes owners from a dependent: it deletes the dependent, unless the policy is Orphan, the dependent itself says that
-// it is to stay, or there is another owner; then it removes the references. It does so as the object was read: if it was
+// it is to stay, or is one of these owners, or there is another owner; then it removes the references. It does so as the object was read: if it was
 // changed since, nothing happens, and the error is a conflict. One that is gone already is no error. A namespace that was created
 // for dependents is deleted only if it is empty of others; the error wraps ErrEmptying while that is not so yet. Any other
 // namespace is deleted only with its controller, and nothing is that was there before its owners. What has a name that leads elsewhere is not
@@ -52,7 +53,8 @@ func TakeAway(
 	return deleted, nil
 }
 
-// release returns a dependent without owners, and whether it goes with them: it has no others, and does not say that it is to stay.
+// release returns a dependent without owners, and whether it goes with them: it has no others, is none of these itself, and does
+// not say that it is to stay.
 func release(
 	k Kind, obj *metav1.PartialObjectMetadata, in mcowner.ClusterID, owners []mcowner.Reference,
 ) (released *metav1.PartialObjectMetadata, goes bool) {
@@ -61,6 +63,7 @@ func release(
 		mcowner.RemoveReference(owner, released)
 	}
 	others, err := mcowner.References(released, in)
-	stays := obj.Annotations[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan) || isUnmarked(k, obj, owners)
+	stays := obj.Annotations[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan) || isUnmarked(k, obj, owners) ||
+		slices.ContainsFunc(owners, func(owner mcowner.Reference) bool { return owner.UID == obj.UID })
 	return released, err == nil && !stays && len(others)+len(released.OwnerReferences) == 0
 }

@@ -73,15 +73,16 @@ func TestADependentIsReleasedIfAnybodyElseMayOwnIt(t *testing.T) {
 		err     error
 		deleted bool
 	}{
-		"NobodyElse":      {add: nothing, policy: background, deleted: true},
-		"Foreground":      {add: nothing, policy: metav1.DeletePropagationForeground, deleted: true},
-		"GoneMeanwhile":   {add: nothing, policy: background, deleted: true, err: gone},
-		"Orphan":          {add: nothing, policy: metav1.DeletePropagationOrphan},
-		"ItIsToStay":      {add: says("Orphan"), policy: background},
-		"ItIsNotToStay":   {add: says("Background"), policy: background, deleted: true},
-		"AnotherOwner":    {add: addOther, policy: background},
-		"BothOwnersGo":    {add: addOther, policy: background, owners: []mcowner.Reference{other}, deleted: true},
-		"AnOwnerInItsOwn": {policy: background, add: func(_ *testing.T, obj client.Object) { obj.SetOwnerReferences([]metav1.OwnerReference{{UID: "3"}}) }},
+		"NobodyElse":         {add: nothing, policy: background, deleted: true},
+		"Foreground":         {add: nothing, policy: metav1.DeletePropagationForeground, deleted: true},
+		"GoneMeanwhile":      {add: nothing, policy: background, deleted: true, err: gone},
+		"Orphan":             {add: nothing, policy: metav1.DeletePropagationOrphan},
+		"ItIsToStay":         {add: says("Orphan"), policy: background},
+		"ItIsNotToStay":      {add: says("Background"), policy: background, deleted: true},
+		"AnotherOwner":       {add: addOther, policy: background},
+		"BothOwnersGo":       {add: addOther, policy: background, owners: []mcowner.Reference{other}, deleted: true},
+		"AnOwnerInItsOwn":    {policy: background, add: func(_ *testing.T, obj client.Object) { obj.SetOwnerReferences([]metav1.OwnerReference{{UID: "3"}}) }},
+		"ItIsTheOwnerItself": {add: func(_ *testing.T, obj client.Object) { obj.SetUID(owner.UID) }, policy: background},
 		"OneThatIsNotReadNow": {policy: background, add: func(t *testing.T, obj client.Object) {
 			t.Helper()
 			addOther(t, obj)
