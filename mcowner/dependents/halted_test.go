@@ -260,3 +260,52 @@ func TestTwoControllersOfAnOwnerHaltEachForItself(t *testing.T) {
 		return a == 2 && b == 2 && p.isAtRest()
 	})
 }
+
+// TestAClusterThatWasBegunGoesOnAfterARestartOfAHaltedRollout: the program itself has deleted there what it is to create anew.
+func TestAClusterThatWasBegunGoesOnAfterARestartOfAHaltedRollout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	begun, bad := w.Members[0], w.Members[1]
+	var by atomic.Pointer[string]
+	by.Store(new(""))
+	deleted := make(chan struct{})
+	start := func() *process {
+		r := w.refusing(w.spread(), &by)
+		r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(2), HaltAfter: 1}
+		r.Policy.Immutable = dependents.Recreate
+		desired := r.Desired
+		r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+			if owner.Data["value"] == "2" && string(target.Cluster) == bad.Name && target.RESTMapper != nil {
+				<-deleted
+			}
+			all, err := desired(ctx, owner, target)
+			all[0].(*corev1.ConfigMap).Immutable = new(true) //nolint:forcetypeassert // spread makes them so
+			return all, err
+		}
+		return w.run(r)
+	}
+	p := start()
+	w.create(w.Local, w.owner("a", begun.Name, bad.Name))
+	w.isCopied(begun, "a")
+	w.isCopied(bad, "a")
+	w.change(begun, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Finalizers = []string{holding} })
+	by.Store(&bad.Name)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	eventually(t, "the copy is deleted", func() bool { return w.mustGet(begun, copyOf("a")).DeletionTimestamp != nil })
+	close(deleted)
+	eventually(t, "the other cluster has failed", func() bool { return strings.Contains(w.failedIn(), bad.Name) && p.isAtRest() })
+	p.stop()
+	w.letGo(begun, copyOf("a"), holding)
+	w.isGone(begun, copyOf("a"))
+	before := w.mustGet(w.Local, "a").ResourceVersion
+	p = start()
+	if cm := w.isCopied(begun, "a"); cm.Data["value"] != "2" {
+		t.Errorf("it was created anew with the value %s", cm.Data["value"])
+	}
+	eventually(t, "no cluster is noted as being changed", func() bool {
+		return w.mustGet(w.Local, "a").ResourceVersion != before && !strings.Contains(w.failedIn(), begun.Name) && p.isAtRest()
+	})
+	if !strings.Contains(w.failedIn(), bad.Name) {
+		t.Errorf("the other one has failed, and this is noted: %s", w.failedIn())
+	}
+}

@@ -23,8 +23,8 @@ import (
 // removed as the cluster is no target any more, or the owner goes.
 //
 // Where one may have to wait, clusters are looked at after a restart before any is changed. Those that are as desired and not ready count as
-// being changed. One with dependents that no provider has reported is waited for, up to a minute. What others have deleted before that waits as
-// what is new does.
+// being changed, and those are next in which the most objects are as desired. One with dependents that no provider has reported is waited for,
+// up to a minute. What others have deleted before that waits as what is new does.
 type Rollout struct {
 	// MaxParallel is how many clusters of one owner are changed at once: a number, or a percentage of its targets, rounded up.
 	// One that cannot be used meanwhile counts until it can, or is no target any more. Default: no limit.
@@ -33,7 +33,8 @@ type Rollout struct {
 	// cluster that is being changed has failed if its API server refuses what is desired, Desired gives an error, what was applied says
 	// that it has failed, or the cluster cannot be used any more; not if something may not be removed that is not desired, or Desired needs
 	// another cluster that cannot be used. One that has failed does not count for MaxParallel, and is tried again. That it has failed is noted on
-	// the owner, for the time after a restart, until all targets are as desired and ready. Default: never.
+	// the owner, for the time after a restart, until all targets are as desired and ready, and so is which ones are still being changed.
+	// Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
 	// nothing of that changes, see Result.Stuck. Status is called then. A restart begins anew, but for what Slices say. Default: never.
@@ -275,7 +276,20 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 	if o.progress == nil {
 		return nil // nothing is limited any more
 	}
+	o.progress.Order(o.asDesiredLocked)
 	return o.progress.Grant(targets)
+}
+
+// asDesiredLocked returns how many objects were as desired in a cluster when it was looked at last.
+func (o *ownerState) asDesiredLocked(in mcreconcile.ClusterName) (n int) {
+	if p := o.parts[in]; p != nil {
+		for _, r := range p.result.Objects {
+			if r.State == Unchanged {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // unreported returns how long clusters may take to be reported in which there may be dependents, or that are needed for what is desired in others.

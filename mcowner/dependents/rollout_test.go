@@ -119,6 +119,41 @@ func TestClustersAreChangedOneAfterTheOther(t *testing.T) {
 	})
 }
 
+// TestAfterARestartTheClusterThatIsFurthestIsChangedFirst: what it has is ready by then, and others have asked before it.
+func TestAfterARestartTheClusterThatIsFurthestIsChangedFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	var first atomic.Pointer[mctest.ControlPlane]
+	waits := make(chan struct{})
+	start := func() (*process, *outcomes) {
+		r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
+		desired := r.Desired
+		r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+			if cp := first.Load(); cp != nil && cp.Name == string(target.Cluster) && target.RESTMapper != nil {
+				<-waits
+			}
+			all, err := desired(ctx, owner, target)
+			return append(all, inWave("1", w.configMap("late"))), err
+		}
+		told := listen(r)
+		return w.run(r), told
+	}
+	p, told := start()
+	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name))
+	begun := w.next("job-1")
+	eventually(t, "the other one waits", func() bool { return told.waiting("a") == 1 && p.isAtRest() })
+	p.stop()
+	w.finish(begun, "job-1")
+	first.Store(begun)
+	_, told = start()
+	eventually(t, "the other one waits after the restart", func() bool { return told.waiting("a") == 1 })
+	close(waits)
+	w.next("job-1", begun)
+	if w.get(begun, "late") == nil {
+		t.Errorf("another cluster is changed while half of %s is", begun.Name)
+	}
+}
+
 // TestAClusterThatIsReportedLateIsChangedBeforeTheNext: after a restart it is not known of it at first that it is being changed, nor that it is a
 // target, where all members are.
 func TestAClusterThatIsReportedLateIsChangedBeforeTheNext(t *testing.T) {

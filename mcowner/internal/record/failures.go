@@ -13,6 +13,8 @@ type Failures struct {
 	Revision string `json:"revision"`
 	// Clusters are ordered, and at most [MostFailures]: others are known once they have failed again.
 	Clusters []mcreconcile.ClusterName `json:"clusters"`
+	// Begun are the clusters that are being changed although the rollout is halted, as many at most.
+	Begun []mcreconcile.ClusterName `json:"begun,omitempty"`
 }
 
 // MostFailures is how many clusters are named in which a rollout has failed. The owner needs the room for those in which there may be
@@ -20,12 +22,11 @@ type Failures struct {
 const MostFailures = 100
 
 // NewFailures returns what is noted of the clusters in which a rollout has failed, nil if there are none.
-func NewFailures(revision string, clusters []mcreconcile.ClusterName) *Failures {
+func NewFailures(revision string, clusters []mcreconcile.ClusterName, begun ...mcreconcile.ClusterName) *Failures {
 	if len(clusters) == 0 {
 		return nil
 	}
-	slices.Sort(clusters)
-	return &Failures{revision, clusters[:min(len(clusters), MostFailures)]}
+	return &Failures{revision, few(clusters), few(begun)}
 }
 
 // failuresIn reads what was noted, nil if it cannot be read: somebody else has written that.
@@ -34,7 +35,13 @@ func failuresIn(text string) *Failures {
 	if json.Unmarshal([]byte(text), f) != nil {
 		return nil
 	}
-	clusters := slices.DeleteFunc(f.Clusters, func(name mcreconcile.ClusterName) bool { return !IsName(name) })
-	slices.Sort(clusters)
-	return NewFailures(f.Revision, slices.Compact(clusters))
+	isNone := func(name mcreconcile.ClusterName) bool { return !IsName(name) }
+	return NewFailures(f.Revision, slices.DeleteFunc(f.Clusters, isNone), slices.DeleteFunc(f.Begun, isNone)...)
+}
+
+// few orders names, each once, and returns the first ones.
+func few(names []mcreconcile.ClusterName) []mcreconcile.ClusterName {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), MostFailures)]
 }

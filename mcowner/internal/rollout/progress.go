@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,14 +72,24 @@ func (p *Progress) Recall(noted *record.Failures) {
 	for _, name := range noted.Clusters {
 		p.failed[name] = struct{}{}
 	}
+	for _, name := range noted.Begun {
+		p.held[name] = true
+	}
 }
 
-// Failures returns what is to be noted, so that it is known after a restart.
+// Failures returns what is to be noted, so that it is known after a restart. Which clusters are being changed is noted once no further one is begun:
+// it hardly changes then.
 func (p *Progress) Failures() *record.Failures {
 	if p.policy.HaltAfter == 0 {
 		return nil
 	}
-	return record.NewFailures(p.revision, slices.Collect(maps.Keys(p.failed)))
+	var begun []mcreconcile.ClusterName
+	for name, is := range p.held {
+		if is && p.isHalted() {
+			begun = append(begun, name)
+		}
+	}
+	return record.NewFailures(p.revision, slices.Collect(maps.Keys(p.failed)), begun...)
 }
 
 func (p *Progress) isHalted() bool {
@@ -232,6 +243,15 @@ func (p *Progress) IsAbsent(name mcreconcile.ClusterName) bool { return p.absent
 
 // HasWaiting reports whether a cluster waits for a permit.
 func (p *Progress) HasWaiting() bool { return len(p.waiting) > 0 }
+
+// Order lets those clusters have the next permits that are furthest. After a restart, they may be being changed.
+func (p *Progress) Order(howFar func(mcreconcile.ClusterName) int) {
+	far := make(map[mcreconcile.ClusterName]int, len(p.waiting))
+	for _, name := range p.waiting {
+		far[name] = howFar(name)
+	}
+	slices.SortStableFunc(p.waiting, func(a, b mcreconcile.ClusterName) int { return cmp.Compare(far[b], far[a]) })
+}
 
 // Grant gives permits, and returns the clusters to be worked on for that. Once it is halted, all that wait are told so.
 func (p *Progress) Grant(targets int) []mcreconcile.ClusterName {

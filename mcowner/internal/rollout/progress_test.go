@@ -494,3 +494,53 @@ func TestAClusterThatWasReachedIsNotAbsent(t *testing.T) {
 		}
 	}
 }
+
+// TestAfterARestartAHaltedRolloutGoesOnWhereItWasBegun, and nowhere else. What is done is noted no more, and what was not begun was not noted.
+func TestAfterARestartAHaltedRolloutGoesOnWhereItWasBegun(t *testing.T) {
+	t.Parallel()
+	policy := Policy{MaxParallel: intstr.FromInt32(3), HaltAfter: 1}
+	p := New(policy, "1")
+	p.held["a"], p.held["bad"], p.held["c"] = true, true, false
+	if noted := p.Failures(); noted != nil {
+		t.Errorf("nothing has failed, and this is noted: %+v", noted)
+	}
+	p.Note("bad", Failed)
+	noted := p.Failures()
+	if diff := cmp.Diff(record.NewFailures("1", []mcreconcile.ClusterName{"bad"}, "a"), noted); diff != "" {
+		t.Errorf("this is noted (-want, +got):\n%s", diff)
+	}
+	p = New(policy, "1")
+	p.Recall(noted)
+	if diff := cmp.Diff(noted, p.Failures()); diff != "" {
+		t.Errorf("after the restart this is noted (-before, +after):\n%s", diff)
+	}
+	if a, c := p.Ask("a", 3), p.Ask("c", 3); a != nil || c == nil {
+		t.Errorf("the one that was begun waits: %v; another one: %v", a, c)
+	}
+	if p.Note("a", Complete); len(p.Failures().Begun) > 0 || p.Ask("a", 3) == nil {
+		t.Errorf("it is done, and this is noted: %+v", p.Failures())
+	}
+	p = New(policy, "2")
+	if p.Recall(noted); len(p.held) > 0 {
+		t.Errorf("the owner was changed, and %v are being changed", p.held)
+	}
+}
+
+// TestTheFurthestClusterIsNext, and of those that are as far the first that has asked.
+func TestTheFurthestClusterIsNext(t *testing.T) {
+	t.Parallel()
+	p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
+	far := map[mcreconcile.ClusterName]int{"c": 2, "b": 1, "a": 1}
+	for _, name := range []mcreconcile.ClusterName{"d", "b", "a", "c"} {
+		if err := p.Ask(name, 4); err == nil {
+			t.Fatal("a permit was given before all were looked at")
+		}
+	}
+	for _, want := range []mcreconcile.ClusterName{"c", "b", "a", "d"} {
+		p.Order(func(name mcreconcile.ClusterName) int { return far[name] })
+		if got := p.Grant(4); len(got) != 1 || got[0] != want {
+			t.Errorf("%v is next, want %s", got, want)
+		}
+		p.Note(want, Complete)
+	}
+}
