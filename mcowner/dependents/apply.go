@@ -25,12 +25,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	home := p.asked.home
 	desired, unclear := p.engine.cfg.desired(mcreconcile.WithCluster(ctx, home.Name(), home.Cluster), p.asked.owner, target)
 	p.awaits = errors.Is(unclear, ErrPending) || errors.Is(unclear, ErrWaiting)
-	switch {
-	case errors.Is(unclear, ErrPending): // nothing else brings the work back
-		unclear = fmt.Errorf("finding what is desired in %s: %w: %v", p.at, ErrWaiting, unclear) //nolint:errorlint // it waits
-	case unclear != nil:
-		unclear = fmt.Errorf("finding what is desired in %s: %w", p.at, unclear)
-	}
+	unclear = p.whyUnclear(unclear)
 	if unclear != nil && len(desired) == 0 {
 		done.Objects, done.Err, done.unknown = waiting(owned), unclear, p.awaits
 		return
@@ -63,6 +58,22 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	}
 	if unclear == nil {
 		done.look = p.lookedFor(ctx, wants, found, unknown, done)
+	}
+}
+
+// whyUnclear returns why it is not known all that is desired, nil if it is. What another Reconciler says of its own dependents says nothing about
+// these.
+func (p *placement) whyUnclear(err error) error {
+	isOfOthers := errors.Is(err, errContended) || errors.Is(err, errDenied) || errors.Is(err, errLeaving) || errors.Is(err, errPolicy)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrPending) || isOfOthers && p.awaits: // nothing else brings the work back
+		return fmt.Errorf("finding what is desired in %s: %w: %v", p.at, ErrWaiting, err) //nolint:errorlint // it waits
+	case isOfOthers:
+		return fmt.Errorf("finding what is desired in %s: %v", p.at, err) //nolint:errorlint // it is of others
+	default:
+		return fmt.Errorf("finding what is desired in %s: %w", p.at, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,5 +108,26 @@ func TestTheStateOfADependentSaysWhatIsWrong(t *testing.T) {
 				t.Errorf("%v is %s, want %s", tc.err, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestWhatAnotherReconcilerSaysHasNoMeaningHere, where Desired returns it: it would be taken for what becomes of this one's dependents.
+func TestWhatAnotherReconcilerSaysHasNoMeaningHere(t *testing.T) {
+	t.Parallel()
+	for _, said := range []error{errContended, errDeleted, errDenied, errLeaving, errPolicy} {
+		for _, waits := range []bool{false, true} {
+			p, err := &placement{awaits: waits}, fmt.Errorf("reading: %w", said)
+			if waits {
+				err = fmt.Errorf("%w: %w", ErrWaiting, err)
+			}
+			got := p.whyUnclear(err)
+			if errors.Is(got, said) || errors.Is(got, ErrWaiting) != waits || !strings.Contains(got.Error(), said.Error()) {
+				t.Errorf("%v is %v", err, got)
+			}
+		}
+	}
+	own := errors.New("the user's own")
+	if got := (&placement{}).whyUnclear(own); !errors.Is(got, own) {
+		t.Errorf("%v is %v", own, got)
 	}
 }

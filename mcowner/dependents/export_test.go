@@ -6,6 +6,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// What another Reconciler may say of its dependents.
+var (
+	ErrContended = errContended
+	ErrDenied    = errDenied
+)
+
 // SlicesOf returns slices that become as large as this, in bytes.
 func SlicesOf(bytes int) *Slices { return &Slices{bytes: bytes} }
 

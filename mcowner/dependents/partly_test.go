@@ -66,6 +66,39 @@ func TestALaterWaveWaitsForWhatIsNotKnown(t *testing.T) {
 	}
 }
 
+// TestNothingIsRemovedForWhatAnotherReconcilerSays: Desired returns a part, and what is wrong with the dependents of another one.
+func TestNothingIsRemovedForWhatAnotherReconcilerSays(t *testing.T) {
+	t.Parallel()
+	for name, said := range map[string]error{"contended": dependents.ErrContended, "denied": dependents.ErrDenied} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one := w.Members[0]
+			r := w.spread()
+			desired := r.Desired
+			r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+				all, err := desired(ctx, owner, target)
+				if owner.Data["value"] == "2" {
+					return all, fmt.Errorf("the rest is not known: %w", said)
+				}
+				return append(all, w.configMap("rest")), err
+			}
+			told := listen(r)
+			w.run(r)
+			w.create(w.Local, w.owner("a", one.Name))
+			eventually(t, "all is there", func() bool { return dependents.Summarize(told.of("a")).Done == 1 && w.get(one, "rest") != nil })
+			w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+			eventually(t, "it is told", func() bool {
+				results := told.of("a")
+				return len(results) == 1 && results[0].Err != nil && strings.Contains(results[0].Err.Error(), "the rest is not known")
+			})
+			if w.get(one, "rest") == nil {
+				t.Error("the rest is gone")
+			}
+		})
+	}
+}
+
 // TestWhatDesiredWaitsForIsTheResult, and not what waits because of that.
 func TestWhatDesiredWaitsForIsTheResult(t *testing.T) {
 	t.Parallel()
