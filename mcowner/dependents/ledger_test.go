@@ -384,6 +384,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		look     *kindsLook
 		after    [2]time.Duration
 		want     error
+		before   bool // it is looked at again before what is away is back
 	}{
 		"Nothing":         {after: released},
 		"Nothing, free":   {free: true},
@@ -398,7 +399,9 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		"A conflict":      {err: &ConflictError{}, after: again},
 		"It is going":     {err: fmt.Errorf("%w", errGoing), after: again},
 		"Replaced":        {err: &ReplacedError{}, after: released},
-		"Away":            {err: away, want: away},
+		"Away":            {err: away, want: away, before: true},
+		"Away, free":      {err: away, want: away, free: true},
+		"Away, outdated":  {err: away, want: away, free: true, outdated: true, before: true},
 		"Unnoted":         {err: errUnnoted, want: errUnnoted},
 		"Unclear":         {err: errPolicy, after: released},
 		"Unclear, leaves": {err: fmt.Errorf("%w: %w", errPolicy, errUnsettled), want: errUnsettled},
@@ -419,7 +422,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &engine{ledger: newLedger(), cfg: config{releaseAfter: time.Hour}}
+			c := &engine{ledger: newLedger(), cfg: config{releaseAfter: time.Hour}, works: &feed[work]{}}
 			p := &placement{engine: c, leaving: tc.leaving, o: newOwnerState(mcreconcile.Request{}, "1"), at: remote.Session{ID: mcowner.ClusterID{Name: "a", UID: "2"}}}
 			p.outdated, p.awaits = tc.outdated, tc.awaits
 			if !tc.free {
@@ -429,6 +432,9 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 			got, err := p.conclude(&done)
 			if got.RequeueAfter < tc.after[0] || got.RequeueAfter > tc.after[1] || !errors.Is(err, tc.want) {
 				t.Errorf("it is tried again after %s (%v), want %v (%v)", got.RequeueAfter, err, tc.after, tc.want)
+			}
+			if before := len(c.works.early) > 0; before != tc.before {
+				t.Errorf("it is tried again before what is away is back: %t", before)
 			}
 		})
 	}

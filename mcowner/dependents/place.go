@@ -331,7 +331,10 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: p.pause}, nil
 	case replaced:
 		return reconcile.Result{RequeueAfter: p.untilRelease()}, nil
-	case remote.IsAway(err):
+	case remote.IsAway(err): // which brings the work back once that can be used
+		if before := sooner(p.untilFresh(), p.untilRelease()); before > 0 {
+			p.engine.works.addAfter(p.work, before)
+		}
 		return reconcile.Result{}, err
 	case errors.Is(err, ErrWaiting) && (p.coming || p.outdated || done.look != nil && done.look.more):
 		return reconcile.Result{RequeueAfter: comingPause}, nil
