@@ -3,6 +3,7 @@ package dependents
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -159,8 +160,9 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map
 	return false, nil
 }
 
-// kindsIn returns the kinds of which there may be dependents in a cluster, each once: Kinds, and no more than one owner can note of those that are
-// noted on owners. Whoever may edit owners may note any: owners that do not concern the cluster are left out, and those that name it come first.
+// kindsIn returns the kinds of which there may be dependents in a cluster, each once: Kinds, those that are watched somewhere, as owners want or have
+// some, and no more than one owner can note of those that are noted on owners. Whoever may edit owners may note any: owners that do not concern the
+// cluster are left out, and those that name it come first.
 func (c *engine) kindsIn(ctx context.Context, at remote.Session) ([]remote.Kind, error) {
 	named, err := c.moreKindsFound(ctx, nil, func(owner client.Object) bool { return c.keys.Read(owner).Has(at.Name()) })
 	if err != nil {
@@ -172,7 +174,8 @@ func (c *engine) kindsIn(ctx context.Context, at remote.Session) ([]remote.Kind,
 		return nil, err
 	}
 	kinds, err := remote.KindsOf(c.collector.Kinds, c.access.Manager.GetScheme())
-	for _, gvk := range slices.Concat(named, others) {
+	watched := slices.Collect(maps.Keys(c.watches.kinds()))
+	for _, gvk := range slices.Concat(watched, named, others) {
 		kinds = append(kinds, remote.Untyped(gvk))
 	}
 	seen := map[schema.GroupKind]bool{}
@@ -181,7 +184,7 @@ func (c *engine) kindsIn(ctx context.Context, at remote.Session) ([]remote.Kind,
 		seen[k.GroupKind()] = true
 		return again
 	})
-	return kinds[:min(len(kinds), len(c.collector.Kinds)+record.MostKinds)], err
+	return kinds[:min(len(kinds), len(c.collector.Kinds)+len(watched)+record.MostKinds)], err
 }
 
 // isServed reports whether some replica may find out whether an owner is there, and do something about its dependents: if it is of the

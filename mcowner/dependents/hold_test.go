@@ -93,7 +93,8 @@ func (c *slowly) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.R
 	return c.servesNothing.RESTMapping(kind, versions...)
 }
 
-// holding is the engine of a controller with owners in members that leaves have to wait for. Each owner has a target, and as many kinds as it can note.
+// holding is the engine of a controller with owners in members that leaves have to wait for. Each owner has a target, and as many kinds as it
+// can note.
 func holding(t *testing.T, targets ...mcreconcile.ClusterName) *engine {
 	t.Helper()
 	c := newAccounting(t, config{}, &plan{}).engine
