@@ -98,7 +98,7 @@ func (c *slowly) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.R
 func holding(t *testing.T, targets ...mcreconcile.ClusterName) *engine {
 	t.Helper()
 	c := newAccounting(t, config{}, &plan{}).engine
-	c.cfg.ownersIn = mcowner.Clusters{Members: labels.Nothing()}
+	c.cfg.ownersIn, c.watches = mcowner.Clusters{Members: labels.Nothing()}, newWatches("", "", nil, nil)
 	all := numberedKinds(len(targets) * record.MostKinds)
 	for i, target := range targets {
 		owner := ownerWith(record.Record{Kinds: all[i*record.MostKinds : (i+1)*record.MostKinds]}, true)
@@ -108,11 +108,12 @@ func holding(t *testing.T, targets ...mcreconcile.ClusterName) *engine {
 	return c
 }
 
-// TestAMemberThatLeavesIsLookedAtForAsManyKindsAsAnOwnerCanNote, and for none of owners that have nothing to do with it.
+// TestAMemberThatLeavesIsLookedAtForAsManyKindsAsAnOwnerCanNote, and for none of owners that have nothing to do with it, but for what is watched.
 func TestAMemberThatLeavesIsLookedAtForAsManyKindsAsAnOwnerCanNote(t *testing.T) {
 	t.Parallel()
 	c := holding(t, "a", "a", "b")
-	for name, want := range map[mcreconcile.ClusterName]int{"a": record.MostKinds, "b": record.MostKinds, "c": 0} {
+	c.watches.locally[schema.GroupVersionKind{Version: "v1", Kind: "Watched"}] = true
+	for name, want := range map[mcreconcile.ClusterName]int{"a": record.MostKinds + 1, "b": record.MostKinds + 1, "c": 1} {
 		kinds, err := c.kindsIn(t.Context(), remote.Session{ID: mcowner.ClusterID{Name: name}})
 		if err != nil || len(kinds) != want {
 			t.Errorf("it is %d kinds in cluster %s, want %d: %v", len(kinds), name, want, err)
