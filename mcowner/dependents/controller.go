@@ -39,7 +39,7 @@ type engine struct {
 	watches   *watches
 	collector *sweep.Sweeper
 	swept     sweptKinds
-	lookedAt  remote.PerEngagement[map[schema.GroupKind]bool] // of which kinds a member that leaves has nothing, until the look at all is over
+	leaves    remote.PerEngagement[*leaveLook]
 	tombs     *tombs
 
 	owners *feed[mcreconcile.Request]

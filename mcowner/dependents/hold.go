@@ -5,9 +5,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +23,10 @@ import (
 
 // Replay implements mcsource.Replayer: a member that leaves waits for what owners in other clusters do there.
 func (m members) Replay(ctx context.Context, e *fleet.Engagement) error {
+	none := func() (*leaveLook, error) { return nil, errNoLook }
+	if look, err := m.leaves.Get(remote.Session{Engagement: e}, none); err == nil {
+		look.times.Add(1)
+	}
 	return m.works.queueNow(ctx, work{in: e.Name(), task: hold})
 }
 
@@ -135,10 +139,11 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map
 		return mayBe && !known[r.Cluster] && c.isServed(ctx, r)
 	}
 	scan, begun := remote.Scan{Namespaces: c.cfg.namespaces}, time.Now()
-	lookedAt, _ := c.lookedAt.Get(at, func() (map[schema.GroupKind]bool, error) { return map[schema.GroupKind]bool{}, nil })
+	look, _ := c.leaves.Get(at, newLeaveLook) // it makes one if need be
+	look.begin()
 	for _, k := range kinds {
 		switch {
-		case lookedAt[k.GroupKind()]:
+		case look.lacks[k.GroupKind()]:
 			continue
 		case time.Since(begun) > c.access.Timeout:
 			return true, nil
@@ -150,14 +155,33 @@ func (c *engine) hasDependents(ctx context.Context, at remote.Session, known map
 			}
 			return nil // what cannot be read is nobody's
 		})
-		if errors.Is(err, errFound) || err != nil && !apierrors.IsForbidden(err) && !apierrors.IsMethodNotSupported(err) {
-			clear(lookedAt)
+		if errors.Is(err, errFound) || err != nil && !remote.IsRefused(err) {
+			clear(look.lacks)
 			return errors.Is(err, errFound), ignore(err, errFound)
 		}
-		lookedAt[k.GroupKind()] = true
+		look.lacks[k.GroupKind()] = true
 	}
-	clear(lookedAt)
+	clear(look.lacks)
 	return false, nil
+}
+
+// leaveLook is what is known of a member that leaves until the look at all kinds is over.
+type leaveLook struct {
+	times atomic.Int64 // that it has begun to leave: it may stay after all, and leave again
+	of    int64        // the time of which this is
+	lacks map[schema.GroupKind]bool
+}
+
+var errNoLook = errors.New("the member was not looked at yet as it leaves")
+
+func newLeaveLook() (*leaveLook, error) { return &leaveLook{lacks: map[schema.GroupKind]bool{}}, nil }
+
+// begin forgets what was found when the member was about to leave before.
+func (l *leaveLook) begin() {
+	if times := l.times.Load(); times != l.of {
+		l.of = times
+		clear(l.lacks)
+	}
 }
 
 // kindsIn returns the kinds of which there may be dependents in a cluster, each once: Kinds, those that are watched somewhere, as owners want or have

@@ -179,8 +179,33 @@ func TestALookAtManyKindsLetsOthersHaveTheWorker(t *testing.T) {
 		if nowhere.asked != record.MostKinds {
 			t.Errorf("the cluster was asked %d times for %d kinds", nowhere.asked, record.MostKinds)
 		}
-		if left, _ := c.lookedAt.Get(at, nil); len(left) > 0 {
-			t.Errorf("of %d kinds it is remembered that they were looked at", len(left))
+		if look, _ := c.leaves.Get(at, nil); len(look.lacks) > 0 {
+			t.Errorf("of %d kinds it is remembered that they were looked at", len(look.lacks))
+		}
+	})
+}
+
+// TestAMemberThatStaysAfterAllIsLookedAtAnewWhenItLeaves: there may be something meanwhile of what was gone.
+func TestAMemberThatStaysAfterAllIsLookedAtAnewWhenItLeaves(t *testing.T) {
+	t.Parallel()
+	c := holding(t, "a")
+	synctest.Test(t, func(t *testing.T) {
+		c.access.Timeout = 10 * time.Second
+		nowhere := &slowly{}
+		at := remote.Session{ID: mcowner.ClusterID{Name: "a"}, Cluster: nowhere}
+		if may, err := c.hasDependents(t.Context(), at, nil); !may || err != nil {
+			t.Fatalf("the look is over: %t, %v", !may, err)
+		}
+		before := nowhere.asked
+		look, _ := c.leaves.Get(at, nil)
+		look.times.Add(1)
+		for may, err := true, error(nil); may; {
+			if may, err = c.hasDependents(t.Context(), at, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := nowhere.asked - before; n != record.MostKinds {
+			t.Errorf("the cluster was asked %d times for %d kinds", n, record.MostKinds)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
 // isNativelyOwn reports whether a native reference is to the owner.
@@ -76,7 +77,7 @@ func (p *placement) hide(ctx context.Context, d dependent, isApplied bool) error
 	hidden := d.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	hidden.SetOwnerReferences(p.withoutOwn(hidden.GetOwnerReferences()))
 	if err := notfound.Ignore(p.patch(ctx, d.obj, hidden), d.obj.GetName()); err != nil {
-		return fmt.Errorf("taking the native reference of %s in %s: %w", what, p.at, err)
+		return remote.ErrorAbout(d.Kind, fmt.Sprintf("taking the native reference of %s in %s", what, p.at), err)
 	}
 	p.o.did(EventUpdated, p.at.Name(), what)
 	if !isApplied {

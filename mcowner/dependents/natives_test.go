@@ -1,13 +1,16 @@
 package dependents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,12 +24,29 @@ type silent struct {
 	client.Client
 
 	patches int
+	says    error // an answer, if it is not nil
 }
 
 // Patch implements client.Client.
 func (s *silent) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	s.patches++
-	return context.DeadlineExceeded
+	return cmp.Or(s.says, context.DeadlineExceeded)
+}
+
+// TestWhatASecretHoldsIsNotToldWhenItsNativeReferenceStays: whoever refuses that may quote it.
+func TestWhatASecretHoldsIsNotToldWhenItsNativeReferenceStays(t *testing.T) {
+	t.Parallel()
+	for kind, hidden := range map[string]bool{"Secret": true, "ConfigMap": false} {
+		p := placing()
+		p.writer, p.o, p.until = &silent{says: apierrors.NewBadRequest("too weak: cGFzc3dvcmQ=")}, newOwnerState(mcreconcile.Request{}, ""), time.Now().Add(time.Hour)
+		p.asked.owner = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{DeletionPolicyAnnotation: "Orphan"}}}
+		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "1", OwnerReferences: []metav1.OwnerReference{{UID: p.asked.ref.UID}}}}
+		all := []dependent{{remote.Untyped(corev1.SchemeGroupVersion.WithKind(kind)), obj}}
+		err := p.hideFromGarbageCollector(t.Context(), all, &report{})
+		if err == nil || strings.Contains(err.Error(), "too weak") == hidden {
+			t.Errorf("of a %s it is told: %v", kind, err)
+		}
+	}
 }
 
 // TestPatchesThatHangHoldAWorkerAboutAsLongAsOne: of many dependents that are to lose their native owner.

@@ -135,15 +135,15 @@ func TestWhatASecretHoldsIsNotTold(t *testing.T) {
 func TestWhatASecretThatIsAnOwnerHoldsIsNotTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	const password = "s3cr3t-of-many-words"
-	w.create(w.Local, &corev1.Secret{ObjectMeta: metaOf(w.ns, "weak"), StringData: map[string]string{"password": password}})
-	w.policyThatQuotes(w.Local, "weak")
+	const password, owner = "s3cr3t-of-many-words", "weak-owner" // a policy of another test may hold for a while in what is used again
+	w.create(w.Local, &corev1.Secret{ObjectMeta: metaOf(w.ns, owner), StringData: map[string]string{"password": password}})
+	w.policyThatQuotes(w.Local, owner)
 	w.run(&dependents.Reconciler[*corev1.Secret]{
 		Fleet: fleetName, Name: controller, OwnersIn: mcowner.Clusters{Local: true}, Kinds: []client.Object{&corev1.ConfigMap{}},
 		Desired: func(context.Context, *corev1.Secret, dependents.Target) ([]client.Object, error) { return nil, nil },
 	})
-	w.told(w.Local, "weak", dependents.EventFailed, "noting on the owner where its dependents are")
-	all := strings.Join(w.notes(w.Local, "weak"), "\n")
+	w.told(w.Local, owner, dependents.EventFailed, "noting on the owner where its dependents are")
+	all := strings.Join(w.notes(w.Local, owner), "\n")
 	for _, hidden := range []string{"s3cr3t", base64.StdEncoding.EncodeToString([]byte(password))} {
 		if strings.Contains(all, hidden) {
 			t.Errorf("it is told that a Secret holds %s:\n%s", hidden, all)

@@ -28,9 +28,9 @@ func Withheld(err error, why string) error {
 	return &withheldError{fmt.Sprintf("%s, and is not told; its reason is %s", why, cmp.Or(string(apierrors.ReasonForError(err)), "unknown")), err}
 }
 
-// removing returns an error of a removal as it may be shown. Of what is removed the metadata alone may be known, so it cannot be told
+// ErrorAbout returns an error about an object as it may be shown. Of that the metadata alone may be known, so it cannot be told
 // whether an answer quotes a Secret.
-func removing(k Kind, what string, err error) error {
+func ErrorAbout(k Kind, what string, err error) error {
 	if _, answered := errors.AsType[*apierrors.StatusError](err); answered && k.GroupKind() == SecretKind {
 		return Withheld(err, what+": the answer may quote what it holds")
 	}

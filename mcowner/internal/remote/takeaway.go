@@ -48,7 +48,7 @@ func TakeAway(
 		err = writer.Patch(ctx, released, client.MergeFromWithOptions(meta, client.MergeFromWithOptimisticLock{}))
 	}
 	if err != nil && !notfound.Is(err, obj.GetName()) { // nor is it gone where its version is not served any more
-		return deleted, removing(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
+		return deleted, ErrorAbout(k, fmt.Sprintf("removing %s from %s", k.Describe(obj), at), err)
 	}
 	return deleted, nil
 }

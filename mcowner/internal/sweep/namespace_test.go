@@ -35,6 +35,8 @@ type hanging struct {
 
 	kinds                int
 	refused              error // what deletions run into
+	orphan               *metav1.PartialObjectMetadata
+	released             atomic.Int32
 	empty                atomic.Bool
 	gets, lists, deleted atomic.Int32 // gets but for those of its identity
 }
@@ -88,8 +90,17 @@ func (h *hanging) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	h.lists.Add(1)
 	if list.GetObjectKind().GroupVersionKind().Kind == "Kind0List" && !h.empty.Load() {
 		going := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "going", DeletionTimestamp: new(metav1.Now())}}
+		if h.orphan != nil {
+			going = *h.orphan
+		}
 		list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{going} //nolint:forcetypeassert // of nothing else
 	}
+	return nil
+}
+
+// Patch implements client.Writer.
+func (h *hanging) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	h.released.Add(1)
 	return nil
 }
 
@@ -132,11 +143,17 @@ func TestALookIntoANamespaceCountsForTheTurnOfItsSweep(t *testing.T) {
 		s.Interval = time.Second
 		found := &findings{pass: &pass{}, turn: turn{places: newPlaces(), unsure: map[ownerHash]error{}}, alive: map[ownerKey]struct{}{}}
 		at, ns := remote.Session{ID: mcowner.ClusterID{UID: "here"}, Cluster: h}, createdNamespace(t, mcreconcile.LocalCluster, "created")
+		if err := found.begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		if s.look(t.Context(), at, s.kinds[0], ns, found); h.deleted.Load() != 1 {
 			t.Errorf("it was deleted %d times: %v", h.deleted.Load(), found.failures())
 		}
-		if n := h.lists.Load(); int(n) != h.kinds || found.took < 4*time.Second || found.gave > 0 {
-			t.Errorf("%d lists counted as %s of work; others have had their turn meanwhile: %d times", n, found.took, found.gave)
+		if n, took := h.lists.Load(), time.Since(found.began); int(n) != h.kinds || took < 4*time.Second || found.gave > 0 {
+			t.Errorf("%d lists took %s; others have had their turn meanwhile: %d times", n, took, found.gave)
+		}
+		if err := s.giveWay(t.Context(), &found.turn); err != nil || found.gave != 1 {
+			t.Errorf("others have had their turn after that: %d times (%v)", found.gave, err)
 		}
 	})
 }
@@ -204,6 +221,36 @@ func TestANamespaceThatCannotBeRemovedIsLookedIntoEverMoreRarely(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestANamespaceDoesNotWaitForGoodForWhatNobodyLooksFor, such as of a kind that was noted on its owner alone, which is gone.
+func TestANamespaceDoesNotWaitForGoodForWhatNobodyLooksFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{kinds: 50}
+		s := h.sweeper()
+		ns := createdNamespace(t, mcreconcile.LocalCluster, "created")
+		of := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "owner-of-created", UID: "1", ClusterUID: "here"}
+		h.orphan = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "created", Name: "orphan", UID: "2"}}
+		h.orphan.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Kind0"})
+		if err := mcowner.SetOwnerReference(of, h.orphan, mcowner.ClusterID{UID: "here"}); err != nil {
+			t.Fatal(err)
+		}
+		by := s.byCaches()
+		by.each = func(_ context.Context, _ remote.Session, _ remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
+			if h.released.Load() > 0 {
+				return true, nil
+			}
+			return true, do(ns)
+		}
+		began := time.Now()
+		for ; h.released.Load() == 0 && time.Since(began) < 3*time.Hour; <-time.After(s.Interval) {
+			s.sweep(log.IntoContext(t.Context(), logr.Discard()), s.memory(mcreconcile.LocalCluster), by)
+		}
+		if took := time.Since(began); took < 50*time.Minute || took > 80*time.Minute {
+			t.Errorf("it was waited for %s, want about an hour", took)
+		}
+	})
 }
 
 // TestNamespacesThatAreNoMoreAreForgotten: nobody says that they went.

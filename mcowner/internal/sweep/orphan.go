@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +28,6 @@ func ownerKeyOf(owner mcowner.Reference) ownerKey { return ownerKey{owner.Key(),
 
 // look removes a dependent if it is proved to be orphaned.
 func (s *Sweeper) look(ctx context.Context, at remote.Session, k remote.Kind, obj client.Object, found *findings) {
-	defer found.count(time.Now())
 	if found.isLeftOut(k.GroupVersionKind, obj.GetUID()) || !obj.GetDeletionTimestamp().IsZero() {
 		return
 	}
@@ -269,7 +267,10 @@ func (s *Sweeper) remove(ctx context.Context, at remote.Session, k remote.Kind, 
 	if err := s.access.WhyHeld(at.Name()); err != nil {
 		return err // since the sweep began
 	}
-	into := remote.Look{Before: s.limit.Wait, Gone: gone}
+	into := remote.Look{Before: s.limit.Wait}
+	if found.waitsForOrphans(obj.GetUID()) {
+		into.Gone = gone
+	}
 	deleted, err := remote.TakeAway(ctx, s.access, into, s.writerOf(gone, at), at, k, obj, gone, policy)
 	if err != nil {
 		return err

@@ -272,6 +272,33 @@ func TestSweepsThatEndSoonBeginAnewBesideObjectsThatCome(t *testing.T) {
 	})
 }
 
+// TestAListThatGoesOnEndsForOthersAlsoBesideNewObjects that stand between those that it is to look at.
+func TestAListThatGoesOnEndsForOthersAlsoBesideNewObjects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kinds := []client.Object{&corev1.ConfigMap{}}
+		var looks strings.Builder
+		s, by := hastened(t, kinds, Pace{Interval: 10 * time.Millisecond, QPS: 1000, DryRun: true}, &looks)
+		s.list = func(_ context.Context, _ remote.Session, _ remote.Kind, do func(client.Object) error) error {
+			for n := range 100 {
+				is := dependent(t, mcreconcile.LocalCluster, fmt.Sprintf("a-%03d", n), "owner", 1, "here")
+				isNew := dependent(t, mcreconcile.LocalCluster, fmt.Sprintf("a-%03d-new", n), "owner", 1, "here")
+				isNew.SetCreationTimestamp(metav1.NewTime(time.Now().Add(time.Second)))
+				if err := errors.Join(do(is), do(isNew)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		c, kind := s.memory(mcreconcile.LocalCluster), s.kinds[0].GroupVersionKind
+		c.listed.begun = map[schema.GroupVersionKind]begun{kind: {at: "default/a-010", since: time.Now()}}
+		s.sweep(t.Context(), c, by)
+		if n := strings.Count(looks.String(), "Would remove"); n == 0 || n > 50 || c.listed.begun[kind].at <= "default/a-010" {
+			t.Errorf("%d were looked at, and the next list begins at %q", n, c.listed.begun[kind].at)
+		}
+	})
+}
+
 // TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce, also where another namespace forbids it, and what all of them have seen is counted.
 func TestAKindWhoseSweepsEndSoonIsListedAgainAtOnce(t *testing.T) {
 	t.Parallel()
@@ -353,6 +380,7 @@ func TestAKindThatTakesLongHoldsUpNoOther(t *testing.T) {
 			s.list, s.Listing = each, 0
 			if !listed {
 				by = s.byCaches()
+				s.Watched = func(mcreconcile.ClusterName, schema.GroupVersionKind) bool { return true }
 				by.each = func(ctx context.Context, at remote.Session, k remote.Kind, _ *sweepMemory, do func(client.Object) error) (bool, error) {
 					return true, each(ctx, at, k, do)
 				}
@@ -510,7 +538,7 @@ func TestNoOtherSweepHasItsTurnBetweenAProofAndARemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := knownSweeper(&ownerless{})
 		s.DryRun, s.Interval = true, time.Nanosecond
-		found := findings{pass: &pass{}, turn: turn{places: newPlaces(), took: time.Hour, unsure: map[ownerHash]error{}}, alive: map[ownerKey]struct{}{}}
+		found := findings{pass: &pass{}, turn: turn{places: newPlaces(), unsure: map[ownerHash]error{}}, alive: map[ownerKey]struct{}{}}
 		kept := 0
 		s.Keep = func(context.Context, mcowner.Reference) (bool, error) {
 			kept++

@@ -132,25 +132,26 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		if !found.cached {
 			c.forgetDue()
 		}
-		areDue := func(kinds []remote.Kind) bool { return len(kinds) > 0 && (by.isDue == nil || by.isDue(c, kinds)) }
 		for i, k := range kinds {
-			found.others = func() bool { return areDue(slices.Concat(kinds[:i], kinds[i+1:])) }
+			found.others = func() bool { return s.areDue(by, c, kinds[:i]) || s.areDue(by, c, kinds[i+1:]) }
 			err := s.sweepKind(ctx, at, k, c, by, &found)
-			if gave, stopped := s.giveWay(ctx, &found.turn); stopped != nil {
-				return stopped
-			} else if gave {
-				found.gave++
-			}
 			if found.last = k.GroupVersionKind; indexOf(others, found.last) >= 0 {
 				found.lastInTurn = found.last
 			}
-			isOver := found.isWanted() && areDue(kinds[i+1:])
+			goesOn := s.areDue(by, c, kinds[i+1:])
+			isOver := goesOn && found.isWanted()
 			if isOver && !errors.Is(err, errLong) {
 				err = errors.Join(err, errLong)
 			}
 			errs = append(errs, err)
 			if isOver || isSilent(err) || errors.Is(err, remote.ErrEndless) { // the next sweep begins with the next kind
 				break
+			}
+			if goesOn {
+				if err := s.giveWay(ctx, &found.turn); err != nil {
+					errs = append(errs, err)
+					break
+				}
 			}
 		}
 		return errors.Join(append(errs, found.failures())...)
@@ -167,24 +168,32 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	s.tell(c, err)
 }
 
+// areDue reports whether there is something to look at of any of these kinds.
+func (s *Sweeper) areDue(by way, c *sweepMemory, kinds []remote.Kind) bool {
+	if by.isDue == nil {
+		return slices.ContainsFunc(kinds, func(k remote.Kind) bool { return s.Watched(c.name, k.GroupVersionKind) })
+	}
+	return len(kinds) > 0 && by.isDue(c, kinds)
+}
+
 // sweepKind looks at the dependents of a kind.
 func (s *Sweeper) sweepKind(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, by way, found *findings) error {
 	last := found.begun[k.GroupVersionKind]
 	delete(found.begun, k.GroupVersionKind) // however this list ends
-	found.hanging, found.tally, found.gave, found.skips = 0, last.tally, 0, false
+	found.hanging, found.tally, found.gave, found.skips = 0, last.tally, 0, last.at != ""
 	since := cmp.Or(last.since, time.Now())
 	if found.strange == nil {
 		found.strange = map[mcreconcile.ClusterName]int{}
 	}
 	did, err := by.each(ctx, at, k, c, func(obj client.Object) error {
 		switch at := place(obj.GetNamespace(), obj.GetName()); {
-		case last.leavesOut(at, obj):
-			found.skips = true
-			_, err := s.giveWay(ctx, &found.turn)
-			return cmp.Or(err, ctx.Err())
+		case at < last.at: // it was looked at by a list before this one
+			return cmp.Or(s.giveWay(ctx, &found.turn), ctx.Err())
 		case found.isOver():
 			found.goOn(k.GroupVersionKind, at, since)
 			return errLong
+		case last.isNew(obj):
+			return cmp.Or(s.giveWay(ctx, &found.turn), ctx.Err())
 		}
 		if err := s.next(ctx, &found.turn); err != nil {
 			return err

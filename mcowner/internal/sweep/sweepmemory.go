@@ -54,6 +54,7 @@ type emptying struct{ since, until time.Time }
 const (
 	mostBetweenEmptying = 10 * time.Minute // the longest pause between looks into a namespace that hangs
 	forgetEmptying      = time.Hour        // one that was not looked into for longer is no more
+	mostWaitedFor       = time.Hour        // of what has to go first: nobody may look for a kind that was noted on an owner that is gone
 )
 
 // noteEmptying leaves a namespace out for as long as it has been so: most hang for no longer than what is in them takes to stop.
@@ -69,6 +70,12 @@ func (p *pass) noteEmptying(namespace types.UID) {
 	}
 	e.until = now.Add(min(now.Sub(e.since), mostBetweenEmptying))
 	p.emptying[namespace] = e
+}
+
+// waitsForOrphans reports whether a namespace still waits for what its owners that are gone have in it. After that it is taken for one of others.
+func (p *pass) waitsForOrphans(namespace types.UID) bool {
+	e, known := p.emptying[namespace]
+	return !known || time.Since(e.since) < mostWaitedFor
 }
 
 // isLeftOut reports whether a dependent has its turn later than with this sweep.
@@ -96,10 +103,10 @@ type begun struct {
 	tally
 }
 
-// leavesOut reports whether an object was looked at by a list before this one, or has come since the first of them: where objects come all
-// the while, lists would go on without end, and none would begin anew.
-func (b begun) leavesOut(at string, obj client.Object) bool {
-	return at < b.at || b.at != "" && obj.GetCreationTimestamp().After(b.since)
+// isNew reports whether an object has come since the first of the lists that go on: where objects come all the while, lists would go on without end,
+// and none would begin anew.
+func (b begun) isNew(obj client.Object) bool {
+	return b.at != "" && obj.GetCreationTimestamp().After(b.since)
 }
 
 // goOn has the next list of a kind looked at from a dependent on.

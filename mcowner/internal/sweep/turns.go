@@ -41,15 +41,14 @@ func newPlaces() *places { return &places{free: make(chan struct{}, remote.AtOnc
 
 // turn is what a sweep has of what all of them share.
 type turn struct {
-	places  *places
-	placed  bool                // it has one
-	gave    int                 // how often it has let others have that, since the kind began
-	others  func() bool         // reports whether other kinds of the cluster wait
-	took    time.Duration       // since it has the place
-	counted time.Time           // until when that is
-	skips   bool                // what was looked at by an earlier list is left out
-	asked   int                 // how many owners were asked for, of the dependent that is looked at
-	unsure  map[ownerHash]error // owners, whatever has them, of which it could not be told whether they are gone: some
+	places *places
+	placed bool                // it has one
+	gave   int                 // how often it has let others have that, since the first dependent of the kind that was looked at
+	others func() bool         // reports whether other kinds of the cluster wait
+	began  time.Time           // since when it has the place
+	skips  bool                // a list goes on, and is not there yet
+	asked  int                 // how many owners were asked for, of the dependent that is looked at
+	unsure map[ownerHash]error // owners, whatever has them, of which it could not be told whether they are gone: some
 }
 
 // Bounds of what a sweep remembers of owners of which it could not tell: less than a megabyte. References may say anything, however long, and
@@ -85,7 +84,7 @@ func (t *turn) noteUnsure(owner mcowner.Reference, why error) {
 func (t *turn) begin(ctx context.Context) error {
 	select {
 	case t.places.free <- struct{}{}:
-		t.placed, t.took, t.counted = true, 0, time.Now()
+		t.placed, t.began = true, time.Now()
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -106,38 +105,27 @@ func (t *turn) isWanted() bool { return t.gave > 0 && t.places.wanted.Load() }
 // isOver reports whether the kind ends here, for others to begin.
 func (t *turn) isOver() bool { return t.isWanted() || t.gave >= mostTurns && t.others() }
 
-// count counts what was done since then: it has waited for the limit, and for answers that may be slow.
-func (t *turn) count(since time.Time) {
-	now := time.Now()
-	t.took, t.counted = t.took+now.Sub(since), now
-}
-
-// giveWay lets other sweeps have their turn if this one has taken as long as a round, and reports whether it has.
-func (s *Sweeper) giveWay(ctx context.Context, of *turn) (gave bool, err error) {
-	of.count(of.counted)
-	if of.took < s.Interval {
-		return false, nil
+// giveWay lets other sweeps have their turn if this one has taken as long as a round, by waiting for the limit, or for answers.
+func (s *Sweeper) giveWay(ctx context.Context, of *turn) error {
+	if time.Since(of.began) < s.Interval {
+		return nil
 	}
-	return true, of.beginAnew(ctx)
-}
-
-// next is giveWay before a dependent is looked at. What comes after those that were left out has a whole turn: else a list that is long, or slow,
-// might get no further.
-func (s *Sweeper) next(ctx context.Context, of *turn) error {
-	if of.skips {
-		of.skips = false
-		return of.beginAnew(ctx)
-	}
-	gave, err := s.giveWay(ctx, of)
-	if gave {
+	if !of.skips {
 		of.gave++
 	}
-	return err
+	of.end()
+	return of.begin(ctx)
 }
 
-func (t *turn) beginAnew(ctx context.Context) error {
-	t.end()
-	return t.begin(ctx)
+// next is giveWay before a dependent is looked at. The first one after those that were looked at before has a whole turn: else a list that is long,
+// or slow, might get no further.
+func (s *Sweeper) next(ctx context.Context, of *turn) error {
+	if !of.skips {
+		return s.giveWay(ctx, of)
+	}
+	of.skips = false
+	of.end()
+	return of.begin(ctx)
 }
 
 // inTurn returns the owners of a dependent as a look asks for them. Of many, it may be the turn of any.
