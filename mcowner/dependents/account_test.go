@@ -118,6 +118,24 @@ func TestARolloutGoesOnWithoutAClusterThatNobodyReports(t *testing.T) {
 	}
 }
 
+// TestAClusterThatWasBegunHasNotFailedWhileNobodyReportsIt: its provider has a while for that after a restart.
+func TestAClusterThatWasBegunHasNotFailedWhileNobodyReportsIt(t *testing.T) {
+	t.Parallel()
+	p := &plan{rollout: Rollout{HaltAfter: 1}, targets: []mcreconcile.ClusterName{"a", "bad"}}
+	a := newAccounting(t, config{}, p, "a", "bad")
+	a.o.progress.Recall(record.NewFailures(p.revision.String(), []mcreconcile.ClusterName{"bad"}, "a"))
+	for _, late := range []bool{false, true} {
+		if late {
+			a.late("a")
+			a.late("bad")
+		}
+		again := a.engine.takeBack(a.o)
+		if failed := a.o.progress.HasFailed("a"); failed != late || (again > 0) == late || !a.o.progress.HasFailed("bad") {
+			t.Errorf("late: %t; it has failed: %t, and it is looked again after %s", late, failed, again)
+		}
+	}
+}
+
 // TestARolloutGoesOnWithoutAClusterForWhichDesiredNeedsOneThatIsAway: nobody looks at it before that is back.
 func TestARolloutGoesOnWithoutAClusterForWhichDesiredNeedsOneThatIsAway(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,10 @@ func (w *world) mirror() *dependents.Reconciler[*corev1.ConfigMap] {
 	r := w.spread()
 	r.OwnersIn = mcowner.Clusters{Members: labels.SelectorFromSet(labels.Set{"name": w.Members[0].Name})}
 	r.Policy.Conflict = dependents.AdoptUnowned
-	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		if target.Home && owner.Data["mirrored"] == "elsewhere" {
+			return nil, nil
+		}
 		return []client.Object{&corev1.ConfigMap{ObjectMeta: metaOf(owner.Namespace, owner.Name), Data: owner.Data}}, nil
 	}
 	return r
@@ -74,10 +77,11 @@ func TestAnOwnerThatIsItsOwnIsNotDeletedForThat(t *testing.T) {
 	w.run(w.mirror())
 	noTarget := w.ownsItself(w.owner("no-target", one.Name, two.Name))
 	notDesired := w.ownsItself(w.owner("not-desired", one.Name, two.Name))
+	elsewhere := w.ownsItself(w.owner("elsewhere", one.Name, two.Name))
 	deleted := w.owner("deleted", one.Name, two.Name)
 	deleted.Annotations[dependents.DeletionPolicyAnnotation] = string(metav1.DeletePropagationForeground)
 	w.ownsItself(deleted)
-	for _, owner := range []string{"no-target", "not-desired", "deleted"} {
+	for _, owner := range []string{"no-target", "not-desired", "elsewhere", "deleted"} {
 		eventually(t, "the other member has a copy of "+owner, func() bool { return w.get(two, owner) != nil })
 		eventually(t, owner+" may have something in both", func() bool {
 			in := placedIn(w.mustGet(one, owner))
@@ -86,7 +90,8 @@ func TestAnOwnerThatIsItsOwnIsNotDeletedForThat(t *testing.T) {
 	}
 	w.change(one, "no-target", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = two.Name })
 	w.change(one, "not-desired", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
-	for _, owner := range []*corev1.ConfigMap{noTarget, notDesired} {
+	w.change(one, "elsewhere", func(cm *corev1.ConfigMap) { cm.Data["mirrored"] = "elsewhere" })
+	for _, owner := range []*corev1.ConfigMap{noTarget, notDesired, elsewhere} {
 		eventually(t, owner.Name+" is its own no more", func() bool { cm := w.get(one, owner.Name); return cm == nil || !isItsOwn(cm) })
 		w.unharmed(one, owner)
 	}

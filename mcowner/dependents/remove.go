@@ -24,7 +24,8 @@ func (p *placement) prune(ctx context.Context, found []dependent, wanted map[dep
 		isDesired := func(r ObjectResult) bool { return r.UID == d.obj.GetUID() }
 		return wanted[p.keyOf(d.Kind, d.obj)] || slices.ContainsFunc(done.Objects, isDesired)
 	})
-	return together(p.removeAll(ctx, unwanted, metav1.DeletePropagationBackground, p.permit, done), p.calmBut(unwanted))
+	unwanted, itself := p.withoutItself(ctx, unwanted)
+	return together(p.removeAll(ctx, unwanted, metav1.DeletePropagationBackground, p.permit, done), itself, p.calmBut(unwanted))
 }
 
 // empty takes the owner from all its dependents in the cluster, wave by wave, and returns how many are being deleted then, but for those that may

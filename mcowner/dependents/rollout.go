@@ -335,7 +335,7 @@ func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 	}
 	paused := slices.DeleteFunc(slices.Clone(names), func(name mcreconcile.ClusterName) bool { return c.access.WhyPaused(name) == nil })
 	late := map[mcreconcile.ClusterName]time.Duration{}
-	for _, name := range others {
+	for _, name := range union(names, others) {
 		late[name] = c.reportedIn(name)
 	}
 	o.mu.Lock()
@@ -344,7 +344,12 @@ func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 		return 0
 	}
 	for name, why := range away {
-		o.awayLocked(name, why)
+		if late[name] > 0 { // a former run of the program has begun there
+			o.progress.Absent(name)
+			again = sooner(again, late[name])
+		} else {
+			o.awayLocked(name, why)
+		}
 	}
 	for _, name := range paused {
 		o.progress.Pass(name)

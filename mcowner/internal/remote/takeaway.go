@@ -64,6 +64,13 @@ func release(
 	}
 	others, err := mcowner.References(released, in)
 	stays := obj.Annotations[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan) || isUnmarked(k, obj, owners) ||
-		slices.ContainsFunc(owners, func(owner mcowner.Reference) bool { return owner.UID == obj.UID })
+		slices.ContainsFunc(owners, func(owner mcowner.Reference) bool { return isItself(k, obj, in, owner) })
 	return released, err == nil && !stays && len(others)+len(released.OwnerReferences) == 0
+}
+
+// isItself reports whether an object is an owner that it refers to, or what has come in its place, such as from a backup.
+func isItself(k Kind, obj client.Object, in mcowner.ClusterID, owner mcowner.Reference) bool {
+	isHere := owner.ClusterUID != "" && owner.ClusterUID == in.UID || owner.Cluster == in.Name && !mcowner.Differ(owner.ClusterUID, in.UID)
+	hasPlace := owner.GroupKind() == k.GroupKind() && owner.NamespacedName() == client.ObjectKeyFromObject(obj)
+	return owner.UID == obj.GetUID() || isHere && hasPlace
 }

@@ -120,6 +120,35 @@ func TestADependentIsReleasedIfAnybodyElseMayOwnIt(t *testing.T) {
 	}
 }
 
+// TestAnObjectMayBeTheOwnerThatItRefersTo: this very one, or what has come in its place. Nothing of that name elsewhere is.
+func TestAnObjectMayBeTheOwnerThatItRefersTo(t *testing.T) {
+	t.Parallel()
+	in, secrets := mcowner.ClusterID{Name: "east", UID: "u-east"}, Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")}
+	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner", UID: "2"}}
+	there := mcowner.Reference{APIVersion: "v1", Kind: "Secret", Namespace: "default", Name: "owner", UID: "1", Cluster: "east", ClusterUID: "u-east"}
+	for name, tc := range map[string]struct {
+		change func(*mcowner.Reference)
+		is     bool
+	}{
+		"what has come in its place":          {func(*mcowner.Reference) {}, true},
+		"that cluster by another name":        {func(r *mcowner.Reference) { r.Cluster = "" }, true},
+		"its cluster is not known":            {func(r *mcowner.Reference) { r.ClusterUID = "" }, true},
+		"this very one, by another name":      {func(r *mcowner.Reference) { r.Name, r.UID = "other", "2" }, true},
+		"one in another cluster of that name": {func(r *mcowner.Reference) { r.ClusterUID = "u-other" }, false},
+		"one in another cluster":              {func(r *mcowner.Reference) { r.Cluster, r.ClusterUID = "west", "u-west" }, false},
+		"one in a cluster that is not known":  {func(r *mcowner.Reference) { r.Cluster, r.ClusterUID = "west", "" }, false},
+		"one of another name":                 {func(r *mcowner.Reference) { r.Name = "other" }, false},
+		"one in another namespace":            {func(r *mcowner.Reference) { r.Namespace = "other" }, false},
+		"one of another kind":                 {func(r *mcowner.Reference) { r.Kind = "ConfigMap" }, false},
+	} {
+		r := there
+		tc.change(&r)
+		if is := isItself(secrets, obj, in, r); is != tc.is {
+			t.Errorf("%s: it is the owner itself: %t", name, is)
+		}
+	}
+}
+
 func TestARefusalIsTold(t *testing.T) {
 	t.Parallel()
 	refused := apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "dependent", nil)
