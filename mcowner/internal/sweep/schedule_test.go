@@ -463,7 +463,7 @@ func areSlow(t *testing.T, slow int, goesOn string) {
 	of := knownSweeper(&refusing{})
 	s.Fleet, s.OwnersIn, s.access, s.proof = of.Fleet, mcowner.Clusters{Local: true}, of.access, of.proof
 	s.DryRun, s.Watched, s.Listing, s.kinds = true, nil, 0, kinds
-	s.list = func(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
+	s.list = func(ctx context.Context, at remote.Session, _ remote.Kind, do func(client.Object) error) error {
 		if string(at.Name()) == last {
 			s.noteList(last)
 			return nil
