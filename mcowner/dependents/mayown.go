@@ -20,7 +20,7 @@ import (
 func (p *placement) mayChange(ctx context.Context, w wanted, existing client.Object) error {
 	references, err := w.kind.References(existing, p.at.ID)
 	conflict := &ConflictError{Cluster: p.at.Name(), Object: w.kind.Describe(existing), Why: p.discreetly(err)}
-	if p.isItself(existing) {
+	if w.kind.IsItself(existing, p.at.ID, p.asked.ref) {
 		conflict.Why = errItself
 	}
 	if conflict.Why != nil {
@@ -74,9 +74,6 @@ func (p *placement) mayAdopt(w wanted, existing client.Object) bool {
 	isShared := w.kind.GroupKind() == namespaceKind && of == p.engine.cfg.fleet && created == of
 	return (w.Conflict == AdoptUnowned || w.Conflict == Adopt) && existing.GetDeletionTimestamp().IsZero() && (of == "" || isShared)
 }
-
-// isItself reports whether an object is the owner, by whichever kind and cluster it is named: it is nobody's dependent.
-func (p *placement) isItself(obj client.Object) bool { return obj.GetUID() == p.asked.ref.UID }
 
 // unlessGoing returns an error for an object that is being deleted.
 func (p *placement) unlessGoing(w wanted, existing client.Object) error {

@@ -357,10 +357,7 @@ func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 	for _, name := range others {
 		switch {
 		case o.isServedLocked(name): // since now
-		case late[name] > 0 && o.plan.mode == serving:
-			if slices.Contains(names, name) { // else nothing waits for it
-				again = sooner(again, late[name])
-			}
+		case late[name] > 0 && o.plan.mode == serving: // it may be one once it is reported
 		default:
 			o.progress.Left(name)
 		}

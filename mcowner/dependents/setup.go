@@ -189,7 +189,7 @@ func (c *engine) newCollector() (*sweep.Sweeper, error) {
 	}
 	kinds := c.cfg.protos
 	if c.cfg.createNamespaces && !c.isFixed(namespaceKind) {
-		kinds = append(slices.Clone(kinds), c.namespaces().Proto) // the last, so that they are empty
+		kinds = append(slices.Clone(kinds), c.namespaces().Proto)
 	}
 	return sweep.New(sweep.Options{
 		Manager: c.access.Manager, Fleet: c.cfg.fleet, Controller: c.cfg.name, Owners: []client.Object{c.owner.Proto}, OwnersIn: c.cfg.ownersIn,

@@ -53,7 +53,7 @@ func TakeAway(
 	return deleted, nil
 }
 
-// release returns a dependent without owners, and whether it goes with them: it has no others, is none of these itself, and does
+// release returns a dependent without owners, and whether it goes with them: it has no others, is in the place of none of these, and does
 // not say that it is to stay.
 func release(
 	k Kind, obj *metav1.PartialObjectMetadata, in mcowner.ClusterID, owners []mcowner.Reference,
@@ -64,12 +64,13 @@ func release(
 	}
 	others, err := mcowner.References(released, in)
 	stays := obj.Annotations[mcowner.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan) || isUnmarked(k, obj, owners) ||
-		slices.ContainsFunc(owners, func(owner mcowner.Reference) bool { return isItself(k, obj, in, owner) })
+		slices.ContainsFunc(owners, func(owner mcowner.Reference) bool { return k.IsItself(obj, in, owner) })
 	return released, err == nil && !stays && len(others)+len(released.OwnerReferences) == 0
 }
 
-// isItself reports whether an object is an owner that it refers to, or what has come in its place, such as from a backup.
-func isItself(k Kind, obj client.Object, in mcowner.ClusterID, owner mcowner.Reference) bool {
+// IsItself reports whether an object of this kind, in a cluster, is an owner, or what has come in its place, such as from a backup: it is nobody's
+// dependent then.
+func (k Kind) IsItself(obj client.Object, in mcowner.ClusterID, owner mcowner.Reference) bool {
 	isHere := owner.ClusterUID != "" && owner.ClusterUID == in.UID || owner.Cluster == in.Name && !mcowner.Differ(owner.ClusterUID, in.UID)
 	hasPlace := owner.GroupKind() == k.GroupKind() && owner.NamespacedName() == client.ObjectKeyFromObject(obj)
 	return owner.UID == obj.GetUID() || isHere && hasPlace

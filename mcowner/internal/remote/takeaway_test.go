@@ -143,7 +143,7 @@ func TestAnObjectMayBeTheOwnerThatItRefersTo(t *testing.T) {
 	} {
 		r := there
 		tc.change(&r)
-		if is := isItself(secrets, obj, in, r); is != tc.is {
+		if is := secrets.IsItself(obj, in, r); is != tc.is {
 			t.Errorf("%s: it is the owner itself: %t", name, is)
 		}
 	}
