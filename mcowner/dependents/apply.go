@@ -64,7 +64,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 // whyUnclear returns why it is not known all that is desired, nil if it is. What another Reconciler says of its own dependents says nothing about
 // these.
 func (p *placement) whyUnclear(err error) error {
-	isOfOthers := errors.Is(err, errContended) || errors.Is(err, errDenied) || errors.Is(err, errLeaving) || errors.Is(err, errPolicy)
+	isOfOthers := errors.Is(err, errContended) || errors.Is(err, errDenied) || errors.Is(err, ErrLeaving) || errors.Is(err, errPolicy)
 	switch {
 	case err == nil:
 		return nil

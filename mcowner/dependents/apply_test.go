@@ -114,7 +114,7 @@ func TestTheStateOfADependentSaysWhatIsWrong(t *testing.T) {
 // TestWhatAnotherReconcilerSaysHasNoMeaningHere, where Desired returns it: it would be taken for what becomes of this one's dependents.
 func TestWhatAnotherReconcilerSaysHasNoMeaningHere(t *testing.T) {
 	t.Parallel()
-	for _, said := range []error{errContended, errDeleted, errDenied, errLeaving, errPolicy} {
+	for _, said := range []error{errContended, errDeleted, errDenied, ErrLeaving, errPolicy} {
 		for _, waits := range []bool{false, true} {
 			p, err := &placement{awaits: waits}, fmt.Errorf("reading: %w", said)
 			if waits {

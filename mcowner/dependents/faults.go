@@ -82,7 +82,7 @@ func isConflict(err error) bool {
 // nor what may not be removed.
 func isFailure(err error) bool {
 	isNone := func(one error) bool {
-		return isPassing(one) || errors.Is(one, errContended) || errors.Is(one, errDenied) || errors.Is(one, errLeaving) || isUnread(one)
+		return isPassing(one) || errors.Is(one, errContended) || errors.Is(one, errDenied) || errors.Is(one, ErrLeaving) || isUnread(one)
 	}
 	return first(each(err), func(one error) bool { return errors.Is(one, errStalled) || !isNone(one) }) != nil
 }

@@ -148,7 +148,7 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"not answered, and not ready":  {report: report{Result: Result{Err: errUnanswered, Unready: stalls}}, is: rollout.Unread, once: rollout.Unread},
 		"a kind is not answered":       {report: report{Result: Result{Err: together(errOther, &unsynced{errUnanswered})}}, is: rollout.Unread, once: rollout.Unread},
 		"a kind is not served":         {report: report{Result: Result{Err: &unsynced{errUnserved}}}, is: rollout.Failed, once: rollout.Other},
-		"it leaves":                    {report: report{Result: Result{Err: errLeaving}}, is: rollout.Other, once: rollout.Other},
+		"it leaves":                    {report: report{Result: Result{Err: ErrLeaving}}, is: rollout.Other, once: rollout.Other},
 		"others change it":             {report: report{Result: Result{Err: errOther}}, is: rollout.Other, once: rollout.Other},
 		"others change it back":        {report: report{Result: Result{Err: errContended}}, is: rollout.Complete, once: rollout.Complete},
 		"they do, and it is not ready": {report: report{Result: Result{Err: errContended, Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},

@@ -394,7 +394,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		"More to look at": {err: errUnlooked, look: &kindsLook{more: true}, after: [2]time.Duration{comingPause, comingPause}},
 		"Nothing to see":  {err: errUnlooked, after: [2]time.Duration{mostPause, mostPause + mostPause/3}},
 		"Pending":         {err: ErrPending, after: released},
-		"It leaves":       {err: errLeaving, after: released},
+		"It leaves":       {err: ErrLeaving, after: released},
 		"Changed by some": {err: conflict, after: [2]time.Duration{100 * time.Millisecond, 100 * time.Millisecond}},
 		"A conflict":      {err: &ConflictError{}, after: again},
 		"It is going":     {err: fmt.Errorf("%w", errGoing), after: again},
@@ -416,7 +416,7 @@ func TestWhenWorkIsTriedAgain(t *testing.T) {
 		"Closing, leaves": {err: errClosing, leaving: true, want: errUnsettled},
 		"Changed, leaves": {err: conflict, leaving: true, want: errUnsettled},
 		"Undone, leaves":  {err: errRestored, leaving: true, want: errUnsettled},
-		"Target, leaves":  {err: errLeaving, leaving: true, after: released},
+		"Target, leaves":  {err: ErrLeaving, leaving: true, after: released},
 		"Refused, leaves": {err: refused, leaving: true, want: refused},
 	}
 	for name, tc := range cases {

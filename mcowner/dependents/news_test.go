@@ -35,7 +35,7 @@ func TestWhatIsNews(t *testing.T) {
 		"Nothing":             {change: func(*report) {}},
 		"The same error":      {change: func(r *report) { r.Err = fmt.Errorf("%w", errGoing) }},
 		"Another plan":        {change: func(*report) {}, seq: 1, want: true},
-		"Another error":       {change: func(r *report) { r.Err = errLeaving }, want: true},
+		"Another error":       {change: func(r *report) { r.Err = ErrLeaving }, want: true},
 		"No error":            {change: func(r *report) { r.Err = nil }, want: true},
 		"Not targeted":        {change: func(r *report) { r.Targeted = false }, want: true},
 		"Another state":       {change: func(r *report) { r.Objects[0].State = Unchanged }, want: true},

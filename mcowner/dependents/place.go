@@ -87,14 +87,11 @@ var errGoing = errors.New("being deleted")
 // errNamespaceGoing says so of a namespace that owners share.
 var errNamespaceGoing = fmt.Errorf("what is in it waits for the next one: %w", errGoing)
 
-// errLeaving says that nothing is put into a cluster any more.
-var errLeaving = errors.New("the cluster is about to leave the fleet")
-
 // errUnnoted says that a member that leaves is still in the owner's record.
-var errUnnoted = errors.New("the owner's record still has the cluster")
+var errUnnoted = fmt.Errorf("%w, and the owner's record still has it", ErrLeaving)
 
 // errUnsettled says that a member that leaves waits until it is known what becomes of dependents, or until they are gone.
-var errUnsettled = errors.New("the cluster leaves the fleet after that")
+var errUnsettled = fmt.Errorf("%w after that", ErrLeaving)
 
 // place does one owner's part in one cluster.
 func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Session) (result reconcile.Result, err error) {
@@ -221,7 +218,7 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 // until the owner's record has it no more. It does not wait for what the owner has in another cluster that had its name.
 func (p *placement) depart(ctx context.Context, done *report) {
 	if p.asked.targeted {
-		done.Err = errLeaving
+		done.Err = ErrLeaving
 	}
 	here, before := divide(p.at, p.asked.sites)
 	policy := p.engine.cfg.onMemberLeaving.propagation()
@@ -323,7 +320,7 @@ func (p *placement) conclude(done *report) (reconcile.Result, error) {
 	case p.leaving && (outdated || isPassing(err) || isContended(err)):
 		done.Err = fmt.Errorf("%w: %w", err, errUnsettled)
 		return reconcile.Result{}, done.Err
-	case err == nil, errors.Is(err, ErrPending), errors.Is(err, errLeaving), errors.Is(err, errPolicy):
+	case err == nil, errors.Is(err, ErrPending), errors.Is(err, ErrLeaving), errors.Is(err, errPolicy):
 		return reconcile.Result{RequeueAfter: sooner(p.untilFresh(), p.untilRelease())}, nil
 	case outdated:
 		return reconcile.Result{RequeueAfter: pauseAfter(attempts)}, nil

@@ -24,9 +24,9 @@ type Result struct {
 	Objects []ObjectResult
 
 	// Err says what keeps the cluster from being as desired. It is nil if nothing does. With errors.Is it may be
-	// [ErrPending] or [ErrWaiting]; with errors.As it may be a fleet.StateError if the cluster is not ready, a [ConflictError],
-	// or an error of the API server. Of what it says about one object, what is beyond two kilobytes is cut off, and so is what an
-	// API server has answered, with most of its details.
+	// [ErrPending], [ErrWaiting] or [ErrLeaving]; with errors.As it may be a fleet.StateError if the cluster is not ready, a
+	// [ConflictError], or an error of the API server. Of what it says about one object, what is beyond two kilobytes is cut off, and so is
+	// what an API server has answered, with most of its details.
 	Err error
 
 	// Unready says what of that which is as desired is not ready, by the rules of [WaveAnnotation], or what is waited for beside objects that
@@ -55,6 +55,10 @@ func (r Result) Dependents() []client.Object {
 
 // ErrPending says that a cluster was not made as desired yet, and nothing is known to be in the way.
 var ErrPending = errors.New("not done yet")
+
+// ErrLeaving says that a cluster is about to leave the fleet, so that nothing is put there any more. What it waits for before that is in the
+// same error.
+var ErrLeaving = errors.New("the cluster leaves the fleet")
 
 // ObjectResult is what came of one dependent.
 type ObjectResult struct {

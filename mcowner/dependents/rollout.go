@@ -27,14 +27,14 @@ import (
 // up to a minute. What others have deleted before that waits as what is new does.
 type Rollout struct {
 	// MaxParallel is how many clusters of one owner are changed at once: a number, or a percentage of its targets, rounded up.
-	// One that cannot be used meanwhile counts until it can, or is no target any more. Default: no limit.
+	// One that cannot be used meanwhile counts until it can, is no target any more, or leaves the fleet well. Default: no limit.
 	MaxParallel intstr.IntOrString
 	// HaltAfter is after how many failed clusters no further one is changed until the owner is changed, but for its status. A
 	// cluster that is being changed has failed if its API server refuses what is desired, Desired gives an error, what was applied says
-	// that it has failed, or the cluster cannot be used any more; not if something may not be removed that is not desired, or Desired needs
-	// another cluster that cannot be used. One that has failed does not count for MaxParallel, and is tried again. That it has failed is noted on
-	// the owner, for the time after a restart, until all targets are as desired and ready, and so is which ones are still being changed.
-	// Default: never.
+	// that it has failed, or the cluster cannot be used any more; not if something may not be removed that is not desired, Desired needs
+	// another cluster that cannot be used, or the cluster leaves the fleet well. One that has failed does not count for MaxParallel, and is
+	// tried again. That it has failed is noted on the owner, for the time after a restart, until all targets are as desired and ready, and
+	// so is which ones are still being changed. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
 	// nothing of that changes, see Result.Stuck. Status is called then. A restart begins anew, but for what Slices say. Default: never.
@@ -97,7 +97,7 @@ func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r re
 	}
 	before := o.progress.HasFailed(name)
 	switch {
-	case !v.targeted || v.mode != serving:
+	case !v.targeted || v.mode != serving, errors.Is(r.Err, ErrLeaving) && !before: // what has failed before it leaves counts on
 		o.progress.Left(name)
 	case remote.IsAwayItself(r.Err, name):
 		o.awayLocked(name, r.Err)
@@ -197,7 +197,7 @@ func (c *engine) advance(o *ownerState) {
 	isUsable := func(name mcreconcile.ClusterName) bool {
 		why := c.access.WhyNot(name)
 		return (why == nil || isBeingConnected(why)) && c.access.WhyPaused(name) == nil && (!c.access.IsElsewhere(name) || !o.isAbsent(name)) &&
-			!isHeldUp(name, o.errorIn(name), isAway)
+			!c.isLeaving(name) && !isHeldUp(name, o.errorIn(name), isAway)
 	}
 	if !waits || c.unreported(o) > 0 || slices.ContainsFunc(unseen, isUsable) { // in this order, as it may be reported now
 		return
