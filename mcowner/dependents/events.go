@@ -225,7 +225,7 @@ func reasonOf(err error) string {
 		return EventContended
 	case isTerminating(err):
 		return EventTerminating
-	case isUnderway(err), errors.Is(err, errPolicy), isFirstAttempt(err): // what is unclear is told once for all clusters
+	case isUnderway(err), errors.Is(err, ErrLeaving), errors.Is(err, errPolicy), isFirstAttempt(err): // what is unclear is told once for all clusters
 		return ""
 	case isConflict(err):
 		return EventConflict

@@ -170,3 +170,33 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsToldOfATargetThatLeaves: nothing, unless something is wrong beside that.
+func TestWhatIsToldOfATargetThatLeaves(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		err    error
+		reason string
+		failed int
+	}{
+		"nothing is there":             {err: ErrLeaving},
+		"it is still noted":            {err: errUnnoted},
+		"something is going":           {err: fmt.Errorf("%w: %w", errOld, errUnsettled)},
+		"something was changed":        {err: fmt.Errorf("%w: %w", errOther, errUnsettled)},
+		"others bring it back":         {err: fmt.Errorf("%w: %w", errContended, errUnsettled), reason: EventContended, failed: 1},
+		"a policy makes no sense":      {err: fmt.Errorf("%w: %w", errPolicy, errUnsettled), failed: 1}, // which is told once for all clusters
+		"something may not be removed": {err: errKept, reason: EventFailed, failed: 1},
+		"there is no answer":           {err: errUnanswered, reason: EventFailed, failed: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := Summarize([]Result{{Targeted: true, Err: tc.err}})
+			if got := reasonOf(tc.err); got != tc.reason || s.Failed != tc.failed || s.Pending != 1-tc.failed || (s.FirstError != nil) != (tc.failed > 0) {
+				t.Errorf("it is told as %q, and counts as %+v", got, s)
+			}
+			if s = Summarize([]Result{{Err: tc.err}}); (s.FirstError != nil) != (tc.failed > 0) {
+				t.Errorf("as no target any more, it counts as %+v", s)
+			}
+		})
+	}
+}

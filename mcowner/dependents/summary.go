@@ -1,6 +1,7 @@
 package dependents
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,7 +38,9 @@ func Summarize(results []Result) Summary {
 	var s Summary
 	unreachable := false // FirstError is of a cluster that is
 	for _, r := range results {
-		pending, away := isUnderway(r.Err), remote.IsAway(r.Err)
+		// What one that leaves waits for says itself whether something is wrong.
+		pending := isUnderway(r.Err) || errors.Is(r.Err, ErrLeaving) && !errors.Is(r.Err, errUnsettled)
+		away := remote.IsAway(r.Err)
 		switch {
 		case !r.Targeted:
 			s.Leaving++

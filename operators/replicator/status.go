@@ -91,7 +91,7 @@ func word(r dependents.Result) string {
 	switch {
 	case errors.Is(r.Err, fleet.ErrUnknown), errors.Is(r.Err, fleet.ErrGone):
 		return "Unknown"
-	case !r.Targeted:
+	case !r.Targeted, errors.Is(r.Err, dependents.ErrLeaving):
 		return "Leaving"
 	case r.Stuck:
 		return "Stuck"

@@ -110,6 +110,18 @@ func TestTheColumnTellsOfWhatIsRefusedBeforeWhatWaits(t *testing.T) {
 	}
 }
 
+// TestTheColumnTellsOfWhatLeaves: of a member that leaves the fleet, and of one that is no target any more.
+func TestTheColumnTellsOfWhatLeaves(t *testing.T) {
+	t.Parallel()
+	got := notSyncedIn([]dependents.Result{
+		{Cluster: "east", Targeted: true, Err: fmt.Errorf("it goes first: %w", dependents.ErrLeaving)},
+		{Cluster: "west", Err: dependents.ErrPending},
+	})
+	if want := "east (Leaving), west (Leaving)"; got != want {
+		t.Errorf("not synced in %q, want %q", got, want)
+	}
+}
+
 // TestTheColumnIsOneShortLine: tenants write the names of clusters.
 func TestTheColumnIsOneShortLine(t *testing.T) {
 	t.Parallel()
