@@ -113,6 +113,7 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 		return reconcile.Result{}, a.unnoted(unnoted)
 	}
 	if err := a.keep(ctx, held); err != nil {
+		a.goOnUnkept(ctx, err)
 		return a.unkept(ctx, err)
 	}
 	if a.plan.mode != serving && !held {
@@ -131,7 +132,7 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 		c.advance(o)
 	}
 	results := a.results()
-	err := a.writeStatus(ctx, results)
+	err := a.report(ctx, results)
 	if !apierrors.IsConflict(err) {
 		a.kept()
 	}
@@ -148,6 +149,29 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 		return reconcile.Result{}, errHeld
 	}
 	return reconcile.Result{RequeueAfter: sooner(sooner(sooner(until, late), a.later), a.stuckIn)}, err
+}
+
+// goOnUnkept does what can be done although the record cannot be stored: the status would go on to say what was so before, and an owner that is being
+// deleted waits for removals alone, which need not be noted first.
+func (a *accounting) goOnUnkept(ctx context.Context, why error) {
+	if isOutdated(why) || errors.Is(why, record.ErrOutdated) || remote.IsAway(why) {
+		return
+	}
+	_ = a.report(ctx, a.results()) // it is told, and comes again with the record
+	if a.plan.mode == finishing {
+		a.distribute()
+	}
+}
+
+// report writes the status, and tells why it cannot be written. Where the kind has none, no attempt would help, and the rest goes on. Where it has, a
+// gateway may have answered that there is nothing.
+func (a *accounting) report(ctx context.Context, results []Result) error {
+	err := a.writeStatus(ctx, results)
+	isOfGateway := apierrors.IsNotFound(err) && !errors.Is(err, errNoStatus)
+	if !isOutdated(err) && !remote.IsAway(err) && !isOfGateway {
+		a.o.tellStatus(err)
+	}
+	return ignore(err, errNoStatus)
 }
 
 // kept notes that nothing of the owner was outdated.

@@ -1022,6 +1022,9 @@ func TestWhatAnAccountEndsWith(t *testing.T) {
 		"its status needs one, and its cluster leaves": {
 			cfg: config{status: statusFails(gone), newOwner: newOwner}, leaving: true, want: gone, known: true,
 		},
+		"its status is refused": {
+			cfg: config{status: statusFails(refused), newOwner: newOwner}, want: refused, known: true, events: []string{EventFailed},
+		},
 		"its status needs its own cluster": {cfg: config{status: statusFails(away), newOwner: newOwner}, want: away, known: true},
 		"it is unclear what becomes of them": {
 			plan: plan{mode: finishing, unclear: errPolicy}, givenUp: true, known: true, events: []string{EventInvalidPolicy},

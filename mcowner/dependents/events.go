@@ -303,11 +303,7 @@ func (o *ownerState) tellUntil(of topicOf, action, subject string, err error) {
 }
 
 // tellStatus tells why the status cannot be written.
-func (o *ownerState) tellStatus(err error) {
-	if o.isNews(topic{of: topicStatus}, text(err)) {
-		o.emit(ownerEvent{corev1.EventTypeWarning, EventFailed, "Report", err.Error(), about(o.req.ClusterName, "status")})
-	}
-}
+func (o *ownerState) tellStatus(err error) { o.tellUntil(topicStatus, "Report", "status", err) }
 
 // tellReplaced tells of clusters that had the name of a target before. That is no fault of the target, and becomes one when
 // the owner is deleted.

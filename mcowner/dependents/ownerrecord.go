@@ -62,6 +62,11 @@ func (a *accounting) open() bool {
 	}
 	a.lost = len(o.lost)
 	a.record.Sites = slices.DeleteFunc(a.record.Sites, func(s record.Site) bool { return gone[s] })
+	for _, s := range a.record.Sites {
+		if a.record.Nonsense && len(o.named[s.Name]) == 0 { // whatever was found there before
+			a.again[s.Name] = true
+		}
+	}
 	dropped := o.droppedKindsLocked(a.record)
 	a.record.Kinds = without(a.record.Kinds, dropped)
 	certain := a.record

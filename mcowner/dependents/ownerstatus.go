@@ -89,8 +89,7 @@ func (a *accounting) writeStatus(ctx context.Context, results []Result) error {
 		return a.home.Cluster.GetClient().Status().Patch(ctx, changed, patch, by)
 	})
 	if apierrors.IsNotFound(err) && lacksStatus(ctx, a.home.Cluster, a.engine.owner.GroupVersionKind) {
-		a.o.tellStatus(fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, err)) // no attempt would help, and the rest goes on
-		return nil
+		return fmt.Errorf("writing the owner's status: %w: %w", errNoStatus, err)
 	}
 	if notfound.Is(err, owner.GetName()) {
 		return nil
