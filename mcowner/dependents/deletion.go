@@ -71,10 +71,12 @@ func saidPolicy(owner client.Object) (policy metav1.DeletionPropagation, err err
 	return policy, nil
 }
 
-// policyOf returns what becomes of the dependents of an owner that is being deleted, and whose annotation says nothing.
-func (d *deletions) policyOf(in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object) metav1.DeletionPropagation {
+// policyOf returns how an owner that is being deleted was seen to be, or otherwise if that was not seen.
+func (d *deletions) policyOf(
+	in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object, otherwise metav1.DeletionPropagation,
+) metav1.DeletionPropagation {
 	d.note(in, cl, owner)
-	return cmp.Or(d.policy(requestOf(in, owner), owner.GetUID()), metav1.DeletePropagationBackground)
+	return cmp.Or(d.policy(requestOf(in, owner), owner.GetUID()), otherwise)
 }
 
 // policy returns how an owner was seen to be deleted, empty if that was not seen.

@@ -27,11 +27,11 @@ func TestHowAnOwnerIsDeletedIsOfItsClusterAlone(t *testing.T) {
 	d := &deletions{}
 	orphaned, plain := deletedOwner(metav1.FinalizerOrphanDependents), deletedOwner()
 	d.predicate("east", east).Update(event.UpdateEvent{ObjectOld: plain, ObjectNew: orphaned})
-	if got := d.policyOf("west", west, plain); got != metav1.DeletePropagationBackground {
+	if got := d.policyOf("west", west, plain, metav1.DeletePropagationBackground); got != metav1.DeletePropagationBackground {
 		t.Errorf("the owner of west is deleted with the policy %s", got)
 	}
 	d.predicate("west", west).Delete(event.DeleteEvent{Object: plain})
-	if got := d.policyOf("east", east, plain); got != metav1.DeletePropagationOrphan {
+	if got := d.policyOf("east", east, plain, metav1.DeletePropagationBackground); got != metav1.DeletePropagationOrphan {
 		t.Errorf("the owner of west is gone, and that of east is deleted with the policy %s", got)
 	}
 }
@@ -47,7 +47,7 @@ func TestADeletionThatABackupUndoesIsForgotten(t *testing.T) {
 	passes := d.predicate("east", east).Update
 	passes(event.UpdateEvent{ObjectOld: plain, ObjectNew: orphaned})
 	passes(event.UpdateEvent{ObjectOld: orphaned, ObjectNew: restored})
-	if got := d.policyOf("east", east, plain); got != metav1.DeletePropagationBackground {
+	if got := d.policyOf("east", east, plain, metav1.DeletePropagationBackground); got != metav1.DeletePropagationBackground {
 		t.Errorf("it is deleted with the policy %s", got)
 	}
 }
@@ -77,10 +77,10 @@ func TestHowOwnersAreDeletedIsForgottenWithTheirCluster(t *testing.T) {
 				d.note("east", now, orphaned)
 			}
 			d.forgetOrigin("east", now)
-			if got := d.policyOf("east", now, deletedOwner()); got != c.want {
+			if got := d.policyOf("east", now, deletedOwner(), metav1.DeletePropagationBackground); got != c.want {
 				t.Errorf("the policy is %s, want %s", got, c.want)
 			}
-			if got := d.policyOf("west", before, deletedOwner()); got != metav1.DeletePropagationOrphan {
+			if got := d.policyOf("west", before, deletedOwner(), metav1.DeletePropagationBackground); got != metav1.DeletePropagationOrphan {
 				t.Errorf("that of an owner in west is %s", got)
 			}
 		})

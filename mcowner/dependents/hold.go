@@ -52,7 +52,7 @@ func (c *engine) holdUp(ctx context.Context) error {
 	}
 	for _, o := range c.ledger.all() {
 		v, _ := o.in(at.Name())
-		if here, _ := divide(at, v.sites); len(here)+len(v.dropped) > 0 {
+		if here, _ := divide(at, v.sites); len(here)+len(v.dropped) > 0 && !c.letsGo(o, v) {
 			return errOwnersElsewhere
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,6 +159,24 @@ func (o *ownerState) isPlanned() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.plan != nil
+}
+
+// deletedBy returns what becomes of the dependents by the plan, if that is of an owner that is being deleted.
+func (o *ownerState) deletedBy() metav1.DeletionPropagation {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.plan == nil || o.plan.mode != finishing {
+		return ""
+	}
+	return o.plan.propagation
+}
+
+// isUnstored reports whether it was told that the record can be neither read nor stored.
+func (o *ownerState) isUnstored() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, told := o.told[topic{of: topicRecord}]
+	return told
 }
 
 // isOfAnother reports whether the plan is of an owner in another cluster, which had the name of this one.

@@ -116,15 +116,17 @@ func (c *engine) place(ctx context.Context, o *ownerState, w work, at remote.Ses
 			c.report(o, w, v, done)
 		}
 	}()
-	if p.writer, done.Err = c.writers.At(ctx, at, w.owner); done.Err != nil {
-		return reconcile.Result{}, done.Err
+	var nobody error
+	if p.writer, nobody = c.writers.At(ctx, at, w.owner); nobody != nil && !leaving {
+		done.Err = nobody
+		return reconcile.Result{}, nobody
 	}
 	if leaving || v.mode != serving || !v.targeted || !c.access.Within(c.cfg.dependentsIn, w.in) {
 		c.ledger.awaitOnly(w.owner, w.in, nil)
 	}
 	switch {
 	case leaving:
-		p.depart(ctx, &done)
+		p.depart(ctx, nobody, &done)
 	case v.mode == serving && v.targeted:
 		p.serve(ctx, &done)
 	case len(v.sites) > 0 && v.mode == serving && !p.wasUsable():
@@ -215,28 +217,18 @@ func (p *placement) leave(ctx context.Context, done *report, policy metav1.Delet
 }
 
 // depart does what is declared for a member that leaves, or for owners that are let go if that is more than to leave all as it is. The member waits
-// until the owner's record has it no more. It does not wait for what the owner has in another cluster that had its name.
-func (p *placement) depart(ctx context.Context, done *report) {
+// until the owner's record has it no more, unless nothing is to be done there and the record cannot be stored. It does not wait for what the owner has
+// in another cluster that had its name. nobody says why there is no writer for the owner.
+func (p *placement) depart(ctx context.Context, nobody error, done *report) {
 	if p.asked.targeted {
 		done.Err = ErrLeaving
 	}
 	here, before := divide(p.at, p.asked.sites)
-	policy := p.engine.cfg.onMemberLeaving.propagation()
-	switch p.asked.mode {
-	case serving: // unless its own cluster leaves, which may not be planned yet
-		if p.engine.isLeaving(p.work.owner.ClusterName) {
-			policy = cmp.Or(p.engine.cfg.onOwnersLeaving.propagation(), policy)
-		}
-	case retiring:
-		policy = cmp.Or(p.asked.propagation, policy)
-	case finishing:
-		if len(here) > 0 && policy != "" && p.asked.isUnclear() { // they are not to stay as they are, and nothing else can be done
-			done.Err = fmt.Errorf("%w: %w", p.asked.unclear, errUnsettled)
-			return
-		}
-		policy = p.asked.propagation
-	}
+	policy, isKnown := p.engine.departure(p.asked, p.work.owner)
 	switch {
+	case len(here) > 0 && !isKnown:
+		done.Err = fmt.Errorf("%w: %w", p.asked.unclear, errUnsettled)
+		return
 	case len(here) == 0:
 		held, released := p.unreleased(before)
 		done.drop, done.givenUp = slices.Concat(p.asked.dropped, released), len(released) > 0
@@ -245,12 +237,38 @@ func (p *placement) depart(ctx context.Context, done *report) {
 		}
 	case policy == "":
 		done.drop, done.givenUp = here, true
+	case nobody != nil:
+		done.Err = nobody
 	default:
 		p.leave(ctx, done, policy)
 	}
-	if len(done.drop) > 0 {
+	if len(done.drop) > 0 && !p.engine.letsGo(p.o, p.asked) {
 		done.Err = errUnnoted
 	}
+}
+
+// departure returns what becomes of what an owner has in a member that leaves, empty if it stays as it is. It is not known where it is not to stay so,
+// and nothing else can be done.
+func (c *engine) departure(asked view, owner mcreconcile.Request) (policy metav1.DeletionPropagation, isKnown bool) {
+	policy = c.cfg.onMemberLeaving.propagation()
+	switch asked.mode {
+	case serving: // unless its own cluster leaves, which may not be planned yet
+		if c.isLeaving(owner.ClusterName) {
+			policy = cmp.Or(c.cfg.onOwnersLeaving.propagation(), policy)
+		}
+	case retiring:
+		policy = cmp.Or(asked.propagation, policy)
+	case finishing:
+		return asked.propagation, policy == "" || !asked.isUnclear()
+	}
+	return policy, true
+}
+
+// letsGo reports whether a member that leaves does not wait for an owner: all stays there as it is, and the owner's record cannot be stored, for who
+// knows how long. Its account takes the member from it later.
+func (c *engine) letsGo(o *ownerState, asked view) bool {
+	policy, _ := c.departure(asked, o.req)
+	return policy == "" && asked.mode != finishing && (c.access.WhyNot(o.req.ClusterName) != nil || o.isUnstored())
 }
 
 // findStrays notes dependents that are not in the owner's record: they were left in a cluster that was away for too long, or

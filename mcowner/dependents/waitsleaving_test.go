@@ -1,0 +1,95 @@
+package dependents_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
+	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// TestAnOwnerThatIsOrphanedWhileItIsLetGo: nobody sees how it is deleted, as its cluster is none of owners any more.
+func TestAnOwnerThatIsOrphanedWhileItIsLetGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.fromMembers(dependents.LeaveReleased)
+	dependents.Hasten(r, time.Second) // 60 to 80 for users
+	p, before := w.runFromMember(r)
+	<-p.members.Remove(fleet.ClusterName(two.Name))
+	p.relabel(one, "other")
+	w.told(one, "a", dependents.EventClusterNotReady, two.Name)
+	eventually(t, "the program is at rest", p.isAtRest)
+	w.remove(one, "a", client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	w.letGo(one, "a", metav1.FinalizerOrphanDependents)
+	eventually(t, "its dependents are to stay", func() bool {
+		return w.mustGet(one, "a").Annotations[dependents.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan)
+	})
+	if err := p.members.Set(p.member(two)); err != nil {
+		t.Fatal(err)
+	}
+	w.isReleased(two, before)
+}
+
+// TestAnOwnerWithoutAUserHoldsUpNoMemberThatLeaves: User panics for it.
+func TestAnOwnerWithoutAUserHoldsUpNoMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.User = func(owner mcreconcile.Request) string {
+		if owner.Name == "bad" {
+			panic("no user")
+		}
+		return ""
+	}
+	p := w.run(r)
+	w.create(w.Local, w.owner("good", one.Name))
+	w.create(w.Local, w.owner("bad", one.Name))
+	w.isCopied(one, "good")
+	w.told(w.Local, "bad", dependents.EventFailed, "panic")
+	p.leave(one)
+}
+
+// TestAnOwnerWithTooManyKindsHoldsUpNoMemberThatLeaves: its record can be neither read nor stored.
+func TestAnOwnerWithTooManyKindsHoldsUpNoMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	p := w.run(w.spread())
+	w.create(w.Local, w.owner("bad", one.Name))
+	w.isCopied(one, "bad")
+	eventually(t, "the program is at rest", p.isAtRest)
+	w.change(w.Local, "bad", func(cm *corev1.ConfigMap) {
+		var kinds []string
+		for i := range 257 {
+			kinds = append(kinds, fmt.Sprintf("Made%d.v1.up.example.com", i))
+		}
+		cm.Annotations[domain+"/kinds"] = strings.Join(kinds, ",")
+	})
+	w.told(w.Local, "bad", dependents.EventFailed, "more than 256")
+	p.leave(one)
+}
+
+// TestAnOwnerInAClusterThatIsAwayHoldsUpNoMemberThatLeaves as it is: nothing is to be done there.
+func TestAnOwnerInAClusterThatIsAwayHoldsUpNoMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorldIn(t, mctest.Start(t, mctest.Options{Clusters: 2}))
+	w.probeTimeout = 500 * time.Millisecond
+	one, two := w.Members[0], w.Members[1]
+	p, _ := w.runFromMember(w.fromMembers(dependents.LeaveAsIs))
+	eventually(t, "the program is at rest", p.isAtRest)
+	freeze, thaw := one.Freeze, one.Thaw
+	freeze(t)
+	t.Cleanup(func() { thaw(t) })
+	p.is(one, fleet.Unreachable)
+	p.leave(two)
+}
