@@ -60,7 +60,11 @@ func status(ctx context.Context, foo *v1alpha1.Foo, results []dependents.Result)
 			foo.Status.AvailableReplicas = available(r.Dependents())
 		}
 		condition := conditionOf(foo, r)
-		if meta.SetStatusCondition(&foo.Status.Conditions, condition) {
+		isPending := condition.Reason == dependents.ReasonPending
+		if before := meta.FindStatusCondition(foo.Status.Conditions, condition.Type); isPending && before != nil && before.ObservedGeneration == foo.Generation {
+			continue // it holds until the library has looked, as after a restart
+		}
+		if meta.SetStatusCondition(&foo.Status.Conditions, condition) && !isPending {
 			kind := corev1.EventTypeWarning
 			if condition.Status == metav1.ConditionTrue {
 				kind = corev1.EventTypeNormal
@@ -87,8 +91,11 @@ func conditionOf(foo *v1alpha1.Foo, r dependents.Result) metav1.Condition {
 		Reason: "Failed", Message: "The Deployment is not as it should be; the events say why",
 	}
 	conflict, isConflict := errors.AsType[*dependents.ConflictError](r.Err)
+	summary := dependents.Summarize([]dependents.Result{r})
 	switch {
-	case dependents.Summarize([]dependents.Result{r}).Suspended > 0:
+	case summary.Pending > 0:
+		c.Reason, c.Message = dependents.ReasonPending, "The Deployment is about to be made as it should be"
+	case summary.Suspended > 0:
 		c.Reason = dependents.ReasonSuspended
 		c.Message = fmt.Sprintf("The Deployment %s/%s is not as it should be, and is left so: the annotation %s says so",
 			namespace, foo.Spec.DeploymentName, dependents.SuspendAnnotation)
