@@ -20,7 +20,8 @@ import (
 type Scan struct {
 	Namespaces []string                    // none for all
 	PageSize   int64                       // zero for the default
-	Before     func(context.Context) error // each request, if it is not nil
+	Before     func(context.Context) error // each page, if it is not nil
+	Unserved   func(context.Context) error // after a kind that is not served, if it is not nil: its cluster may have been asked for it
 }
 
 // DefaultPageSize is how many objects are listed at once.
@@ -45,6 +46,8 @@ func (s Scan) Each(ctx context.Context, a *Access, at Session, k Kind, selector 
 	switch {
 	case IsHung(err): // each page would wait for it as well
 		return fmt.Errorf("finding out in which version %s serves %s: %w", at, k.GroupKind(), err)
+	case !is && s.Unserved != nil:
+		return s.Unserved(ctx)
 	case !is:
 		return nil
 	}

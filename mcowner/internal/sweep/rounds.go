@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -147,7 +146,7 @@ func (s *Sweeper) round(by way) []*sweepMemory {
 		c := s.memory(name)
 		switch {
 		case !by.pass(c).busy.CompareAndSwap(false, true):
-		case by.isDue != nil && !by.isDue(c, slices.Concat(s.kindsFor(by.pass(c)))):
+		case by.isDue != nil && !by.isDue(c, s.kindsToList(c)):
 			by.pass(c).busy.Store(false)
 		default:
 			now = append(now, c)

@@ -124,38 +124,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		return
 	}
 	defer found.end()
-	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error {
-		var errs []error
-		always, others := s.kindsFor(found.pass)
-		kinds := found.inTurn(always, others)
-		c.keep(kinds)
-		if !found.cached {
-			c.forgetDue()
-		}
-		for i, k := range kinds {
-			found.others = func() bool { return s.areDue(by, c, kinds[:i]) || s.areDue(by, c, kinds[i+1:]) }
-			err := s.sweepKind(ctx, at, k, c, by, &found)
-			if found.last = k.GroupVersionKind; indexOf(others, found.last) >= 0 {
-				found.lastInTurn = found.last
-			}
-			goesOn := s.areDue(by, c, kinds[i+1:])
-			isOver := goesOn && found.isWanted()
-			if isOver && !errors.Is(err, errLong) {
-				err = errors.Join(err, errLong)
-			}
-			errs = append(errs, err)
-			if isOver || isSilent(err) || errors.Is(err, remote.ErrEndless) { // the next sweep begins with the next kind
-				break
-			}
-			if goesOn {
-				if err := s.giveWay(ctx, &found.turn); err != nil {
-					errs = append(errs, err)
-					break
-				}
-			}
-		}
-		return errors.Join(append(errs, found.failures())...)
-	})
+	err := s.visit(ctx, name, func(ctx context.Context, at remote.Session) error { return s.sweepAt(ctx, at, c, by, &found) })
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -166,6 +135,52 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 		s.log.Info("Could not sweep all of a cluster; trying again with the next sweep", "cluster", name, "error", told(err))
 	}
 	s.tell(c, err)
+}
+
+// sweepAt is sweep in a cluster that can be used now.
+func (s *Sweeper) sweepAt(ctx context.Context, at remote.Session, c *sweepMemory, by way, found *findings) error {
+	var errs []error
+	always, others := s.kindsFor(found.pass)
+	c.keep(slices.Concat(always, others))
+	if !found.cached {
+		c.forgetDue(at.Engagement)
+		others = c.mayHaveTurn(always, others)
+	}
+	kinds, turns := found.inTurn(always, others), time.Now() // since when others have their turn
+	for i, k := range kinds {
+		found.others = func() bool { return s.areDue(by, c, kinds[:i]) || s.areDue(by, c, kinds[i+1:]) }
+		err := s.sweepKind(ctx, at, k, c, by, found)
+		found.last = k.GroupVersionKind
+		isOther := indexOf(others, found.last) >= 0
+		if isOther {
+			found.lastInTurn = found.last
+		} else {
+			turns = time.Now()
+		}
+		goesOn := s.areDue(by, c, kinds[i+1:])
+		isOver := goesOn && found.isWanted()
+		if isOver && !errors.Is(err, errLong) {
+			err = errors.Join(err, errLong)
+		}
+		errs = append(errs, err)
+		if isOver || isSilent(err) || errors.Is(err, remote.ErrEndless) { // the next sweep begins with the next kind
+			break
+		}
+		if !goesOn {
+			continue
+		}
+		if isOther && !found.cached { // somebody may have made it up: whoever waits goes first, and so do the kinds that each sweep has
+			if found.places.wanted.Load() || time.Since(turns) >= s.Interval {
+				break
+			}
+			found.began = time.Time{}
+		}
+		if err := s.giveWay(ctx, &found.turn); err != nil {
+			errs = append(errs, err)
+			break
+		}
+	}
+	return errors.Join(append(errs, found.failures())...)
 }
 
 // areDue reports whether there is something to look at of any of these kinds.
@@ -222,6 +237,12 @@ func (s *Sweeper) kindsFor(p *pass) (always, inTurn []remote.Kind) {
 	return slices.Concat(s.kinds, untyped(more)), untyped(others)
 }
 
+// kindsToList returns the kinds that are listed now, if they are due. It is for the pass that lists.
+func (s *Sweeper) kindsToList(c *sweepMemory) []remote.Kind {
+	always, others := s.kindsFor(&c.listed)
+	return slices.Concat(always, c.mayHaveTurn(always, others))
+}
+
 func untyped(kinds []schema.GroupVersionKind) []remote.Kind {
 	all := make([]remote.Kind, len(kinds))
 	for i, gvk := range kinds {
@@ -233,10 +254,6 @@ func untyped(kinds []schema.GroupVersionKind) []remote.Kind {
 // eachListed calls do with the dependents of a kind as the API server of their cluster lists them, if that is due. It did not if the
 // list broke off: how many there are is not known then.
 func (s *Sweeper) eachListed(ctx context.Context, at remote.Session, k remote.Kind, c *sweepMemory, do func(client.Object) error) (did bool, err error) {
-	if c.listedIn != at.Engagement {
-		c.listedIn = at.Engagement
-		clear(c.due)
-	}
 	if !c.isDue(k) {
 		return false, nil
 	}
@@ -255,7 +272,7 @@ func (s *Sweeper) isListDue(c *sweepMemory, kinds []remote.Kind) bool {
 
 // scan is list where there are clusters.
 func (s *Sweeper) scan(ctx context.Context, at remote.Session, k remote.Kind, do func(client.Object) error) error {
-	pages := remote.Scan{Namespaces: s.Namespaces, PageSize: s.PageSize, Before: s.limit.waitToList}
+	pages := remote.Scan{Namespaces: s.Namespaces, PageSize: s.PageSize, Before: s.limit.waitToList, Unserved: s.limit.waitAfterQuestion}
 	return pages.Each(ctx, s.access, at, k, remote.OfFleet(s.Fleet), func(obj *metav1.PartialObjectMetadata) error { return do(obj) })
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -168,8 +169,25 @@ func (c *sweepMemory) keep(kinds []remote.Kind) {
 // isDue reports whether a kind is to be listed now. It is for the pass that lists.
 func (c *sweepMemory) isDue(k remote.Kind) bool { return !time.Now().Before(c.due[k.GroupVersionKind]) }
 
-// forgetDue forgets of which kinds a list is due. It is for the pass that lists.
-func (c *sweepMemory) forgetDue() {
+// mayHaveTurn returns those of others that are listed now: as many between two lists of a kind as one owner can note. Whoever may edit owners may
+// make up any number. It is for the pass that lists.
+func (c *sweepMemory) mayHaveTurn(always, others []remote.Kind) []remote.Kind {
+	left := record.MostKinds
+	for kind, due := range c.due {
+		if time.Now().Before(due) && indexOf(always, kind) < 0 {
+			left--
+		}
+	}
+	now := slices.DeleteFunc(slices.Clone(others), func(k remote.Kind) bool { return !c.isDue(k) })
+	return now[:max(0, min(left, len(now)))]
+}
+
+// forgetDue forgets of which kinds a list is due in an engagement. It is for the pass that lists.
+func (c *sweepMemory) forgetDue(in *fleet.Engagement) {
+	if c.listedIn != in {
+		c.listedIn = in
+		clear(c.due)
+	}
 	now := time.Now()
 	maps.DeleteFunc(c.due, func(_ schema.GroupVersionKind, due time.Time) bool { return !now.Before(due) })
 }
