@@ -84,8 +84,8 @@ type Sweep struct {
 	QPS float32
 	// Timeout bounds each request. A list of a kind in a cluster that got no answer in time ends the sweep of the cluster, and so
 	// do three removals of a kind, also if they got an internal error such as for a webhook that gives none. The next sweep begins
-	// with the next kind, and goes on with other objects. An owner's cluster that gave none is asked once in each sweep of a
-	// cluster. Default: 10 seconds.
+	// with the next kind, and goes on with other objects. An owner's cluster that gave none is asked once for each
+	// kind of owners in each sweep of a cluster. Default: 10 seconds.
 	Timeout time.Duration
 	// DryRun logs and counts what would be removed, and removes nothing. It is about sweeps: a
 	// dependents.Reconciler goes on to remove the dependents of owners that it sees go.

@@ -264,9 +264,11 @@ func ReportedLate(missing error) time.Duration {
 
 // IsHung reports whether something gave no answer in time: the API server, or what that has asked. Of a webhook it says so
 // by an internal error.
-func IsHung(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) ||
-		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+func IsHung(err error) bool { return IsSilent(err) || apierrors.IsInternalError(err) }
+
+// IsSilent reports whether the API server itself gave no answer in time, or says so.
+func IsSilent(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
 // Bound bounds one request.

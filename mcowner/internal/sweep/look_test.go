@@ -298,7 +298,7 @@ func TestAnOwnerThatNobodySawGoIsAskedForOnce(t *testing.T) {
 	s.KeepUnseen, s.OwnersIn = true, mcowner.Clusters{Members: labels.Nothing()}
 	before := mcowner.Reference{Fleet: "payments", APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "0", ClusterUID: "here"}
 	found := func(cached bool) *findings {
-		return &findings{pass: &pass{}, turn: turn{places: newPlaces(), unsure: map[ownerHash]error{}}, cached: cached, alive: map[ownerKey]struct{}{}, unheard: map[mcreconcile.ClusterName]struct{}{}}
+		return &findings{pass: &pass{}, turn: turn{places: newPlaces(), unsure: map[ownerHash]error{}}, cached: cached, alive: map[ownerKey]struct{}{}, unheard: map[ownersOf]struct{}{}}
 	}
 	if why := s.whyGone(t.Context(), before, mcreconcile.LocalCluster, found(true), logr.Discard()); why != "" || mgr.gets.Load() != 0 {
 		t.Errorf("a look at a cache has asked %d times, and says %q", mgr.gets.Load(), why)

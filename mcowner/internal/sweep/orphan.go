@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -133,8 +134,9 @@ func (s *Sweeper) isAskedFor(owner mcowner.Reference) bool {
 // prove asks the API server of the owner's cluster, see [proof.orphaned]. That an owner is gone proves nothing if it might have been
 // deleted so that its dependents stay.
 func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (is finding, err error) {
-	if _, unheard := found.unheard[owner.Cluster]; unheard {
-		return is, fmt.Errorf("%w: %s gave no answer in time", errUnproven, remote.ClusterText(owner.Cluster))
+	owners := ownersOf{owner.Cluster, owner.GroupKind()}
+	if _, unheard := found.unheard[owners]; unheard {
+		return is, fmt.Errorf("%w: %s gave no answer about a %s in time", errUnproven, remote.ClusterText(owner.Cluster), owners.kind)
 	}
 	if err := s.proof.mayAsk(owner); err != nil {
 		return is, err // and nobody else waits for that
@@ -150,6 +152,7 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if err := s.limit.Wait(ctx); err != nil {
 		return is, err
 	}
+	began := time.Now()
 	is, err = s.proof.orphaned(ctx, owner, in, s.limit.Wait, &s.books)
 	found.letGoOn()
 	if err == nil && is.stray && is.why != "" && s.Unwanted != nil && s.access.IsOthers(owner.Cluster) {
@@ -158,8 +161,8 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if err != nil {
 		found.noteUnsure(owner, err)
 	}
-	if remote.IsHung(err) {
-		found.unheard[owner.Cluster] = struct{}{}
+	if remote.IsSilent(err) || remote.IsHung(err) && time.Since(began) > s.access.Timeout/2 { // one that failed at once is asked for others
+		found.unheard[owners] = struct{}{}
 	}
 	if err == nil && is.why != "" && !is.stray && unseen {
 		return finding{}, s.unseen.note(owner, is.why)

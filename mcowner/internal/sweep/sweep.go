@@ -61,8 +61,7 @@ type findings struct {
 	keep    bool    // the dependent that is looked at is to stay, unless it says something else itself
 	done    func()  // see letGoOn, may be nil
 	// Owners are not asked for again where that took too long: from the API server of their cluster, or from its cache.
-	unheard  map[mcreconcile.ClusterName]struct{}
-	unsynced map[ownersOf]struct{}
+	unheard, unsynced map[ownersOf]struct{}
 	// alive are owners that were found to be there, by a cache or an API server, and may have dependents in the cluster, or whose
 	// controller was told of those.
 	alive map[ownerKey]struct{}
@@ -118,7 +117,7 @@ func (s *Sweeper) sweep(ctx context.Context, c *sweepMemory, by way) {
 	name := c.name
 	found := findings{
 		pass: by.pass(c), cached: by.awake != nil, turn: turn{places: by.places, unsure: map[ownerHash]error{}},
-		unheard: map[mcreconcile.ClusterName]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[ownerKey]struct{}{},
+		unheard: map[ownersOf]struct{}{}, unsynced: map[ownersOf]struct{}{}, alive: map[ownerKey]struct{}{},
 	}
 	if found.begin(ctx) != nil {
 		return

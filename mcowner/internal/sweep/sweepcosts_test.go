@@ -212,7 +212,7 @@ func TestEachPageOfSlicesIsWithinTheLimit(t *testing.T) {
 				shelf := &shelved{known: known{owner: owner}, pages: tc.pages, takes: tc.takes}
 				s := knownSweeper(shelf)
 				s.limit = newLimit(1)
-				found := &findings{turn: turn{unsure: map[ownerHash]error{}}, unheard: map[mcreconcile.ClusterName]struct{}{}}
+				found := &findings{turn: turn{unsure: map[ownerHash]error{}}, unheard: map[ownersOf]struct{}{}}
 				began := time.Now()
 				if tc.changes {
 					time.AfterFunc(tc.least/2, func() { shelf.changed.Store(true) })
