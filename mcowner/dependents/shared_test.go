@@ -419,6 +419,39 @@ func TestDependentsOfLostOwnersAreCollectedByWhoWorksOnTheirMember(t *testing.T)
 	}
 }
 
+// TestAnOwnerInAMemberOfAnotherReplicaIsAskedForOnceForAllMembers between two lists of these.
+func TestAnOwnerInAMemberOfAnotherReplicaIsAskedForOnceForAllMembers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	const listing = 2 * time.Second
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.OwnersIn = mcowner.Clusters{Members: everywhere}
+		r.Sweep = orphans.Sweep{Interval: 100 * time.Millisecond, Listing: listing}
+		return r
+	})
+	from, theirs := w.of(home)[0], w.of(other)
+	w.spreadOut(from, "a")
+	eventually(t, "the replica is at rest", home.isAtRest)
+	var lists, gets atomic.Int32
+	began := time.Now()
+	other.power.listen(func(req *http.Request) {
+		switch {
+		case req.URL.Host == hostOf(from) && strings.HasSuffix(req.URL.Path, "/configmaps/a"):
+			gets.Add(1)
+		case strings.HasSuffix(req.URL.Path, "/configmaps") && !req.URL.Query().Has("watch"):
+			lists.Add(1)
+		}
+	})
+	eventually(t, "its members were listed some times", func() bool { return lists.Load() >= int32(6*len(theirs)) })
+	if n, most := int(gets.Load()), int(time.Since(began)/listing)+1; n == 0 || n > most {
+		t.Errorf("with %d lists in %d members, the owner was asked for %d times, want %d at most", lists.Load(), len(theirs), n, most)
+	}
+	for _, cp := range theirs {
+		w.mustGet(cp, copyOf("a"))
+	}
+}
+
 // listen has a function called before each request.
 func (p *power) listen(to func(*http.Request)) {
 	tap := func(req *http.Request) func() {

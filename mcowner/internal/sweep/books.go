@@ -15,35 +15,40 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
-// mostOfBooks is how much is remembered of what slices have, in bytes: some 500 owners in 1000 clusters each. The slices of others are read again.
+// mostOfBooks is how much is remembered of where owners may have dependents, in bytes: some 500 owners in 1000 clusters each. Others are asked for, or
+// their slices read, again.
 const mostOfBooks = 32 << 20
 
-// books remember which clusters the slices of owners had, so that these are read once for all members, also where several are swept at once. That lets
-// dependents alone, and proves nothing. nil remembers nothing.
+// books remember which clusters the slices of owners had, and the records of owners in members of other replicas, so that these are read once for all
+// members, also where several are swept at once. That lets dependents alone, and proves nothing. nil remembers nothing.
 type books struct {
 	lasts time.Duration // it is remembered for so long
 
 	mu    sync.Mutex // guards what follows
-	known map[ownerKey]book
+	known map[ownerHash]book
 	size  int                       // of all that is known
 	reads map[reading]chan struct{} // each is closed when it is over
 }
 
-// reading is that somebody finds out what the slices of an owner have.
+// reading is that somebody finds out what the slices of an owner have, or, without a version, whether it is there.
 type reading struct {
-	ownerKey
-
+	owner   ownerHash
 	version string // of the owner
 	cached  bool   // the owner is as a cache has it, and is asked for first. Then it is another reading, which may wait for one that is not.
 }
 
-// book is what is remembered of the slices of an owner.
+// book is what is remembered of an owner that was there, with its slices.
 type book struct {
 	version  string // of the owner
 	until    time.Time
 	anywhere bool // it is not known: there may be dependents in any cluster
 	clusters []mcreconcile.ClusterName
 	size     int
+}
+
+func (b book) has(in mcreconcile.ClusterName) bool {
+	_, has := slices.BinarySearch(b.clusters, in)
+	return has || b.anywhere
 }
 
 // versionOf returns what changes with an owner: its generation if it has one, as statuses change all the while.
@@ -62,7 +67,18 @@ func (b *books) has(
 	if b == nil {
 		return false, func() {}
 	}
-	this := reading{ownerKeyOf(ref), versionOf(owner), cached}
+	return b.await(ctx, reading{hashOf(ref), versionOf(owner), cached}, in)
+}
+
+// hadLately reports whether an owner was there when it was asked for last, and might have dependents in the named cluster, whatever has become of it
+// since. Others wait, as with has, and this one for no longer than most.
+func (b *books) hadLately(ctx context.Context, ref mcowner.Reference, in mcreconcile.ClusterName, most time.Duration) (had bool, done func()) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return b.await(ctx, reading{owner: hashOf(ref)}, in)
+}
+
+func (b *books) await(ctx context.Context, this reading, in mcreconcile.ClusterName) (has bool, done func()) {
 	has, others, done := b.begin(this, in)
 	if others == nil {
 		return has, done
@@ -103,12 +119,18 @@ func (b *books) begin(this reading, in mcreconcile.ClusterName) (has bool, other
 }
 
 func (b *books) hasLocked(this reading, in mcreconcile.ClusterName) (has, known bool) {
-	is, known := b.known[this.ownerKey]
-	if !known || is.version != this.version || time.Now().After(is.until) {
+	is, known := b.known[this.owner]
+	if !known || this.version != "" && is.version != this.version || time.Now().After(is.until) {
 		return false, false
 	}
-	_, has = slices.BinarySearch(is.clusters, in)
-	return has || is.anywhere, true
+	return is.has(in), true
+}
+
+// noteThere remembers what an owner that was asked for has noted, unless its slices have the rest, or it is about to go.
+func (b *books) noteThere(owner client.Object, ref mcowner.Reference) {
+	if noted, _ := notedBy(owner, ref); noted.Slices == nil && owner.GetDeletionTimestamp().IsZero() {
+		b.note(owner, ref, noted)
+	}
 }
 
 // note remembers what an owner has noted, with what was read of its slices.
@@ -116,16 +138,16 @@ func (b *books) note(owner client.Object, ref mcowner.Reference, noted record.Re
 	if b == nil {
 		return
 	}
-	key := ownerKeyOf(ref)
+	key := hashOf(ref)
 	is := book{version: versionOf(owner), until: time.Now().Add(b.lasts), anywhere: noted.Nonsense || len(noted.Sites) == 0 && !noted.GivenUp, clusters: record.Names(noted.Sites)}
-	is.size = 200 + len(key.key) + len(key.uid) + len(is.version) + 16*cap(is.clusters) // 200 for what maps need
+	is.size = 200 + len(key) + len(is.version) + 16*cap(is.clusters) // 200 for what maps need
 	for _, name := range is.clusters {
 		is.size += len(name)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.known == nil {
-		b.known = map[ownerKey]book{}
+		b.known = map[ownerHash]book{}
 	}
 	b.size -= b.known[key].size
 	delete(b.known, key)
@@ -139,7 +161,7 @@ func (b *books) note(owner client.Object, ref mcowner.Reference, noted record.Re
 }
 
 func (b *books) forgetOldLocked() {
-	maps.DeleteFunc(b.known, func(_ ownerKey, of book) bool { return time.Now().After(of.until) })
+	maps.DeleteFunc(b.known, func(_ ownerHash, of book) bool { return time.Now().After(of.until) })
 	b.size = 0
 	for _, of := range b.known {
 		b.size += of.size

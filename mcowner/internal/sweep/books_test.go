@@ -319,3 +319,74 @@ func TestWhatIsRememberedOfSlicesTakesBoundedMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestAnOwnerThatWasThereLatelyIsThereWhereItHasNoted: no other is, nor in a cluster that is another one now, nor later. Nothing is said by one that is
+// about to go, or whose slices have the rest.
+func TestAnOwnerThatWasThereLatelyIsThereWhereItHasNoted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{lasts: 10 * time.Minute}
+		ref := mcowner.Reference{Fleet: "payments", Manager: "copier", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1", ClusterUID: "here"}
+		with := func(change func(*mcowner.Reference)) mcowner.Reference {
+			other := ref
+			change(&other)
+			return other
+		}
+		had := func(ref mcowner.Reference, in mcreconcile.ClusterName) bool {
+			had, done := b.hadLately(t.Context(), ref, in, time.Second)
+			done()
+			return had
+		}
+		owner := func(noted record.Record) *corev1.ConfigMap {
+			obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "1"}}
+			record.NewKeys("payments", "copier").Write(obj, noted, true)
+			return obj
+		}
+		sites := []record.Site{{Name: "east"}, {Name: "west"}}
+		going := owner(record.Record{Sites: sites})
+		going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		b.noteThere(going, ref)
+		b.noteThere(owner(record.Record{Sites: sites, Slices: &record.Slices{}}), ref)
+		if had(ref, "east") {
+			t.Error("it is there by what is about to change")
+		}
+		b.noteThere(owner(record.Record{Sites: sites}), ref)
+		for name, tc := range map[string]struct {
+			ref  mcowner.Reference
+			in   mcreconcile.ClusterName
+			want bool
+		}{
+			"noted":           {ref, "west", true},
+			"not noted":       {ref, "north", false},
+			"another one":     {with(func(r *mcowner.Reference) { r.UID = "2" }), "west", false},
+			"another cluster": {with(func(r *mcowner.Reference) { r.ClusterUID = "there" }), "west", false},
+			"another manager": {with(func(r *mcowner.Reference) { r.Manager = "mover" }), "west", false},
+		} {
+			if had(tc.ref, tc.in) != tc.want {
+				t.Errorf("%s: it is there is %t, want %t", name, !tc.want, tc.want)
+			}
+		}
+		if b.noteThere(owner(record.Record{GivenUp: true}), ref); had(ref, "west") {
+			t.Error("it is there after it was found to have let go")
+		}
+		if b.noteThere(owner(record.Record{}), ref); !had(ref, "north") {
+			t.Error("one that has noted nothing is not there")
+		}
+		<-time.After(b.lasts + time.Second)
+		if had(ref, "north") {
+			t.Error("it is there for good")
+		}
+		_, done := b.hadLately(t.Context(), ref, "west", time.Second) // who asks now
+		began := time.Now()
+		if had(ref, "west") || time.Since(began) != time.Second {
+			t.Errorf("who waits for another one that gets no answer has waited for %s", time.Since(began))
+		}
+		time.AfterFunc(time.Second/2, func() {
+			b.noteThere(owner(record.Record{Sites: sites}), ref)
+			done()
+		})
+		if !had(ref, "west") {
+			t.Error("who waits for another one is not told what that has found")
+		}
+	})
+}

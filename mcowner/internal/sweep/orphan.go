@@ -148,6 +148,13 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	if err := s.unseen.has(owner); unseen && err != nil {
 		return is, err
 	}
+	if s.access.IsElsewhere(owner.Cluster) { // in no cache here: each member that has a dependent of it would have it asked for
+		found.letGoOn()
+		var had bool
+		if had, found.done = s.books.hadLately(ctx, owner, in, s.access.Timeout/4); had {
+			return is, nil
+		}
+	}
 	found.asked++
 	if err := s.limit.Wait(ctx); err != nil {
 		return is, err

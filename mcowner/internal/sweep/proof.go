@@ -75,6 +75,9 @@ func (p *proof) orphaned(
 		case obj.UID != owner.UID:
 			found.why = "its owner is gone, and another one has the name"
 		default:
+			if home.Guest != nil {
+				remembered.noteThere(obj, owner)
+			}
 			pages := p.pagesOf(home, pace)
 			stray, err := remembered.isStray(outside, pages, obj, owner, in)
 			if stray && pages.read > 1 { // which may have taken long
