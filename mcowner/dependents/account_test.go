@@ -1368,3 +1368,16 @@ func TestAStatusThatSaysTheSameIsNotWritten(t *testing.T) {
 		t.Error("the error of the function is lost")
 	}
 }
+
+// TestAClusterThatIsReportedNowKeepsItsFailure until the targets are found anew: it may be one.
+func TestAClusterThatIsReportedNowKeepsItsFailure(t *testing.T) {
+	t.Parallel()
+	const reported = mcreconcile.LocalCluster
+	p := &plan{rollout: Rollout{HaltAfter: 1}, targets: []mcreconcile.ClusterName{"a"}}
+	a := newAccounting(t, config{}, p, "a", reported)
+	a.o.progress.Recall(record.NewFailures(p.revision.String(), []mcreconcile.ClusterName{reported}))
+	a.o.wantTargets()
+	if a.engine.takeBack(a.o); !a.o.progress.HasFailed(reported) {
+		t.Error("it counts as failed no more, and the rollout goes on")
+	}
+}

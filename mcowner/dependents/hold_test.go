@@ -196,6 +196,7 @@ func TestAMemberThatStaysAfterAllIsLookedAtAnewWhenItLeaves(t *testing.T) {
 		if may, err := c.hasDependents(t.Context(), at, nil); !may || err != nil {
 			t.Fatalf("the look is over: %t, %v", !may, err)
 		}
+		<-time.After(c.access.Timeout) // for so long it is remembered what is not served, and kinds come in any order
 		before := nowhere.asked
 		look, _ := c.leaves.Get(at, nil)
 		look.times.Add(1)

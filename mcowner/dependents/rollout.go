@@ -357,6 +357,7 @@ func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 	for _, name := range others {
 		switch {
 		case o.isServedLocked(name): // since now
+		case o.hasOldTargetsLocked() && !remote.IsMissing(away[name]): // the account of what has changed meanwhile finds out
 		case late[name] > 0 && o.plan.mode == serving: // it may be one once it is reported
 		default:
 			o.progress.Left(name)
