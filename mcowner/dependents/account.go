@@ -113,7 +113,9 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 		return reconcile.Result{}, a.unnoted(unnoted)
 	}
 	if err := a.keep(ctx, held); err != nil {
-		a.goOnUnkept(ctx, err)
+		if a.plan.mode == serving || held {
+			a.goOnUnkept(ctx, err)
+		}
 		return a.unkept(ctx, err)
 	}
 	if a.plan.mode != serving && !held {
@@ -159,6 +161,7 @@ func (a *accounting) goOnUnkept(ctx context.Context, why error) {
 	}
 	_ = a.report(ctx, a.results()) // it is told, and comes again with the record
 	if a.plan.mode == finishing {
+		clear(a.asked) // that waits for the record
 		a.distribute()
 	}
 }

@@ -268,7 +268,9 @@ func (c *engine) departure(asked view, owner mcreconcile.Request) (policy metav1
 // knows how long. Its account takes the member from it later.
 func (c *engine) letsGo(o *ownerState, asked view) bool {
 	policy, _ := c.departure(asked, o.req)
-	return policy == "" && asked.mode != finishing && (c.access.WhyNot(o.req.ClusterName) != nil || o.isUnstored())
+	owner := o.owner() // which may be deleted since it was planned
+	isGoing := asked.mode == finishing || owner != nil && !owner.GetDeletionTimestamp().IsZero()
+	return policy == "" && !isGoing && (c.access.WhyNot(o.req.ClusterName) != nil || o.isUnstored())
 }
 
 // findStrays notes dependents that are not in the owner's record: they were left in a cluster that was away for too long, or
