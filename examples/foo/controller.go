@@ -61,7 +61,8 @@ func status(ctx context.Context, foo *v1alpha1.Foo, results []dependents.Result)
 		}
 		condition := conditionOf(foo, r)
 		isPending := condition.Reason == dependents.ReasonPending
-		if before := meta.FindStatusCondition(foo.Status.Conditions, condition.Type); isPending && before != nil && before.ObservedGeneration == foo.Generation {
+		before := meta.FindStatusCondition(foo.Status.Conditions, condition.Type)
+		if isPending && errors.Is(r.Err, dependents.ErrPending) && before != nil && before.ObservedGeneration == foo.Generation {
 			continue // it holds until the library has looked, as after a restart
 		}
 		if meta.SetStatusCondition(&foo.Status.Conditions, condition) && !isPending {

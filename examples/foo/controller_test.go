@@ -10,7 +10,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 )
 
-// TestWhatIsPendingIsNoNews: no event tells of it, and what is known of the Foo as it is holds, as after a restart.
+// TestWhatIsPendingIsNoNews: no event tells of it, and what is known of the Foo as it is holds until the library has looked, as after a restart.
 func TestWhatIsPendingIsNoNews(t *testing.T) {
 	t.Parallel()
 	synced := func(generation int64) []metav1.Condition {
@@ -18,15 +18,17 @@ func TestWhatIsPendingIsNoNews(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		before []metav1.Condition
+		err    error
 		reason string
 	}{
-		"it was created":  {nil, dependents.ReasonPending},
-		"it was changed":  {synced(1), dependents.ReasonPending},
-		"it is as it was": {synced(2), "Synced"},
+		"it was created":          {nil, dependents.ErrPending, dependents.ReasonPending},
+		"it was changed":          {synced(1), dependents.ErrPending, dependents.ReasonPending},
+		"it is as it was":         {synced(2), dependents.ErrPending, "Synced"},
+		"something must go first": {synced(2), dependents.ErrWaiting, dependents.ReasonPending},
 	} {
 		foo := newFoo("a", "a")
 		foo.Generation, foo.Status.Conditions = 2, tc.before
-		if err := status(t.Context(), foo, []dependents.Result{{Targeted: true, Err: dependents.ErrPending}}); err != nil { // the context has no cluster to record an event in
+		if err := status(t.Context(), foo, []dependents.Result{{Targeted: true, Err: tc.err}}); err != nil { // the context has no cluster to record an event in
 			t.Fatal(err)
 		}
 		if c := meta.FindStatusCondition(foo.Status.Conditions, v1alpha1.ConditionSynced); c.Reason != tc.reason {

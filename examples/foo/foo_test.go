@@ -64,7 +64,14 @@ func TestFoosOfAMemberBecomeDeployments(t *testing.T) {
 		must(t, w.Local.Client().Patch(t.Context(), scaled, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`))))
 		w.becomes(t, "example-foo", "has 2 replicas again", hasReplicas(2))
 		before := w.deployment(t, "example-foo")
+		hold, release := []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`), []byte(`{"metadata":{"finalizers":null}}`)
+		must(t, w.Local.Client().Patch(t.Context(), before, client.RawPatch(types.MergePatchType, hold)))
 		must(t, w.Local.Client().Delete(t.Context(), before))
+		stage.Soon(t, "the Foo does not say that all is well while its Deployment goes", func() bool {
+			synced := meta.FindStatusCondition(getFoo(t, cluster1, "example-foo").Status.Conditions, v1alpha1.ConditionSynced)
+			return synced.Status == metav1.ConditionFalse && synced.Reason == dependents.ReasonPending
+		})
+		must(t, w.Local.Client().Patch(t.Context(), before, client.RawPatch(types.MergePatchType, release)))
 		w.becomes(t, "example-foo", "is another one", func(d *appsv1.Deployment) bool {
 			return d.UID != before.UID && ownerOf(d).Same(ownerOf(before))
 		})
