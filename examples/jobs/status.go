@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +63,23 @@ func (may mayCome) merge(before []jobv1.Result, now []dependents.Result) []jobv1
 		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b jobv1.Result) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	shorten(all)
 	return all
+}
+
+// mostOfOne and mostOfAll bound messages, in bytes. JSON may make six of one, and an object has a megabyte.
+const mostOfOne, mostOfAll = 1000, 100_000
+
+// shorten cuts off messages of clusters that say too much, and of the last ones where all together do.
+func shorten(results []jobv1.Result) {
+	room := mostOfAll
+	for i := range results {
+		message := &results[i].Message
+		if most := min(mostOfOne, room); len(*message) > most {
+			*message = strings.ToValidUTF8((*message)[:most], "") // half a character is none
+		}
+		room -= len(*message)
+	}
 }
 
 // phaseOf returns how far a Test has come: one cluster is enough to finish it, and all must fail for it to fail.
@@ -101,12 +118,11 @@ func resultOf(r dependents.Result) jobv1.Result {
 			}
 		}
 	}
-	result.Message = fmt.Sprintf("%.1000s", result.Message) // the status has a megabyte for what all clusters say
 	return result
 }
 
-// reasonOf says why there is no Job. It does not repeat errors that may be different each time: the library's events have
-// them.
+// reasonOf says why there is no Job, if something is in the way. It does not repeat errors that may be different each
+// time: the library's events have them.
 func reasonOf(r dependents.Result) string {
 	if in, ok := errors.AsType[*fleet.StateError](r.Err); ok && in.Status.State == fleet.Ready && in.Status.Paused {
 		return "the cluster is paused"
@@ -117,10 +133,11 @@ func reasonOf(r dependents.Result) string {
 		}
 	}
 	conflict, isConflict := errors.AsType[*dependents.ConflictError](r.Err)
+	summary := dependents.Summarize([]dependents.Result{r})
 	switch {
-	case dependents.Summarize([]dependents.Result{r}).Suspended > 0:
+	case summary.Suspended > 0:
 		return fmt.Sprintf("the Job is not as it should be, and is left so: the annotation %s says so", dependents.SuspendAnnotation)
-	case r.Err == nil:
+	case r.Err == nil, summary.Pending > 0:
 		return ""
 	case isConflict:
 		return fmt.Sprintf("%s exists already: %v", conflict.Object, conflict.Why)

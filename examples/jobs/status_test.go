@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -97,6 +98,11 @@ func TestStatus(t *testing.T) {
 			want: jobv1.PhaseRunning,
 			in:   []jobv1.Result{{State: jobv1.StatePending, Message: "the Job is not as it should be, and is left so: the annotation fleet-runtime.dev/suspend says so"}},
 		},
+		"WhatIsPendingIsNothingWrong": {
+			now:  []dependents.Result{{Targeted: true, Err: dependents.ErrPending}},
+			want: jobv1.PhaseRunning,
+			in:   []jobv1.Result{{State: jobv1.StatePending}},
+		},
 		"AnErrorIsNotRepeated": {
 			now:  []dependents.Result{{Targeted: true, Err: errors.New("read tcp 127.0.0.1:4711->127.0.0.1:443")}},
 			want: jobv1.PhaseRunning,
@@ -138,15 +144,25 @@ func TestTheStatusOfATestThatIsBeingDeletedStays(t *testing.T) {
 	}
 }
 
-// TestWhatAClusterSaysHasBoundedRoom: a status has a megabyte for all clusters, and whoever writes Jobs in one says what he likes.
-func TestWhatAClusterSaysHasBoundedRoom(t *testing.T) {
-	said := result("sub", batchv1.JobFailed)
-	conditions := said.Dependents()[0].(*batchv1.Job).Status.Conditions //nolint:forcetypeassert // result has made it
-	conditions[len(conditions)-1].Message = strings.Repeat("ä", 1_000_000)
-	test := newTest("a")
-	must(t, reported.status(t.Context(), test, []dependents.Result{said}))
-	if message := test.Status.Results[0].Message; len(message) < 1000 || len(message) > 4096 || !utf8.ValidString(message) {
-		t.Errorf("the message has %d bytes", len(message))
+// TestWhatClustersSayHasBoundedRoom: whoever writes Jobs in one says what he likes, such as what JSON makes six times as long.
+func TestWhatClustersSayHasBoundedRoom(t *testing.T) {
+	w := newWorld(t)
+	test := w.create(t, "a")
+	var said []dependents.Result
+	for i := range 3000 {
+		r := result(mcreconcile.ClusterName(fmt.Sprintf("cluster-%04d", i)), batchv1.JobFailed)
+		conditions := r.Dependents()[0].(*batchv1.Job).Status.Conditions //nolint:forcetypeassert // result has made it
+		conditions[len(conditions)-1].Message = "ä" + strings.Repeat("<ä", 5_000)
+		said = append(said, r)
+	}
+	for range 2 { // what was said before is bounded too
+		must(t, reported.status(t.Context(), test, said))
+		must(t, w.main.Client().Status().Update(t.Context(), test))
+		for i, r := range test.Status.Results {
+			if n := len(r.Message); !utf8.ValidString(r.Message) || i < 50 && (n < 990 || n > 1000) {
+				t.Errorf("the message of %s has %d bytes: %q", r.Cluster, n, r.Message)
+			}
+		}
 	}
 }
 
