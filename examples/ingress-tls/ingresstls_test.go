@@ -38,6 +38,13 @@ func TestSecretsGetTheCertificatesThatTheyAskFor(t *testing.T) {
 	server, cli := w.issued("ca-secret", "tls.crt"), w.issued("cli-secret", "client.crt")
 	authority := w.issued("ingress-authority", "tls.crt")
 
+	t.Run("a Replicator may copy them, and not the authority", func(t *testing.T) {
+		for _, s := range []*corev1.Secret{server, cli, authority} {
+			if may := s.Labels["replicator.fleet-runtime.dev/source"] == "true"; may == (s == authority) {
+				t.Errorf("%s has the labels %v", s.Name, s.Labels)
+			}
+		}
+	})
 	t.Run("a server and a client trust each other", func(t *testing.T) {
 		for _, host := range []string{"nginx.example.com", "api.example.com"} {
 			if err := handshake(t, server, cli, host); err != nil {
