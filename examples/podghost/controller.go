@@ -105,7 +105,7 @@ func (g *ghosts) keep(ctx context.Context, req mcreconcile.Request, pod client.O
 	return err
 }
 
-// remove deletes the ghost of a Pod that is gone. A Pod of another cluster that had the name is not.
+// remove deletes the ghost of a Pod that is gone, or leaves it to another owner that it has. A Pod of another cluster that had the name is not.
 func (g *ghosts) remove(ctx context.Context, req mcreconcile.Request) error {
 	home, err := g.clusters.Of(ctx, req.ClusterName)
 	if err != nil {
@@ -122,6 +122,11 @@ func (g *ghosts) remove(ctx context.Context, req mcreconcile.Request) error {
 	owner, _ := mcowner.ControllerOf(ghost, here)
 	if mcowner.Differ(owner.ClusterUID, home.UID) {
 		return nil
+	}
+	released := ghost.DeepCopy()
+	mcowner.RemoveReference(owner, released)
+	if others, err := mcowner.References(released, here); err != nil || len(others)+len(released.OwnerReferences) > 0 {
+		return client.IgnoreNotFound(g.Patch(ctx, released, client.MergeFromWithOptions(ghost, client.MergeFromWithOptimisticLock{})))
 	}
 	return client.IgnoreNotFound(g.Delete(ctx, ghost, client.Preconditions{UID: &ghost.UID, ResourceVersion: &ghost.ResourceVersion}))
 }

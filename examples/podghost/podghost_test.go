@@ -173,6 +173,19 @@ func TestGhostsOfPodsThatWentUnseenAreSwept(t *testing.T) {
 			w.leavesForeign(t, namespace)
 		}
 	})
+	t.Run("a ghost that has another owner is left to that", func(t *testing.T) {
+		shared := w.shared(t, p, "left")
+		w.delete(t, w.live, "default", "left")
+		now := shared
+		stage.Soon(t, "it is no ghost of the Pod any more", func() bool {
+			now = w.get(t, "live", "default", "left")
+			return now == nil || now.Labels[mcowner.FleetLabel] == ""
+		})
+		if now == nil || now.UID != shared.UID || !now.DeletionTimestamp.IsZero() || len(now.OwnerReferences) != 1 {
+			t.Fatalf("the ghost was not left as it was: %+v", now)
+		}
+		w.mustDelete(t, w.ghost, now)
+	})
 	t.Run("Pods go while their cluster is not in the fleet", func(t *testing.T) {
 		w.create(t, w.live2, "default", "nginx")
 		stays := w.haunts(t, "live2", "default", "nginx")
@@ -180,7 +193,7 @@ func TestGhostsOfPodsThatWentUnseenAreSwept(t *testing.T) {
 			w.create(t, w.live, namespace, "unseen")
 			w.haunts(t, "live", namespace, "unseen")
 		}
-		shared := w.shared(t, p)
+		shared := w.shared(t, p, "shared")
 		w.mustDelete(t, w.ghost, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "live"}})
 		p.Writes("Disengaged", "cluster=live ")
 		for _, namespace := range []string{"default", "foo"} {
@@ -267,15 +280,15 @@ func (w *world) run(flags ...string) *stage.Program {
 }
 
 // shared returns the ghost of a Pod of live that also has an owner in the cluster of the ghosts. The program has seen that.
-func (w *world) shared(t *testing.T, p *stage.Program) *PodGhost {
+func (w *world) shared(t *testing.T, p *stage.Program, name string) *PodGhost {
 	t.Helper()
-	w.create(t, w.live, "default", "shared")
-	ghost := w.haunts(t, "live", "default", "shared")
-	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner"}}
+	w.create(t, w.live, "default", name)
+	ghost := w.haunts(t, "live", "default", name)
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	if err := w.ghost.Client().Create(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
-	seen := func() int { return len(p.Lines("msg=Reconciling", "cluster=live ", "name=shared")) }
+	seen := func() int { return len(p.Lines("msg=Reconciling", "cluster=live ", "name="+name)) }
 	stage.Soon(t, "the program has seen the ghost", func() bool { return seen() > 1 })
 	before := seen()
 	w.change(t, ghost, func(ghost *PodGhost) {
