@@ -148,12 +148,12 @@ func TestTheStatusOfATestThatIsBeingDeletedStays(t *testing.T) {
 func TestWhatClustersSayHasBoundedRoom(t *testing.T) {
 	w := newWorld(t)
 	test := w.create(t, "a")
-	var said []dependents.Result
-	for i := range 3000 {
+	said := make([]dependents.Result, 3000)
+	for i := range said {
 		r := result(mcreconcile.ClusterName(fmt.Sprintf("cluster-%04d", i)), batchv1.JobFailed)
 		conditions := r.Dependents()[0].(*batchv1.Job).Status.Conditions //nolint:forcetypeassert // result has made it
 		conditions[len(conditions)-1].Message = "ä" + strings.Repeat("<ä", 5_000)
-		said = append(said, r)
+		said[i] = r
 	}
 	for range 2 { // what was said before is bounded too
 		must(t, reported.status(t.Context(), test, said))

@@ -53,7 +53,7 @@ func (p *placement) empty(ctx context.Context, policy metav1.DeletionPropagation
 func (p *placement) withoutItself(ctx context.Context, all []dependent) (others []dependent, err error) {
 	var itself []dependent
 	for _, d := range all {
-		if d.Kind.IsItself(d.obj, p.at.ID, p.asked.ref) {
+		if d.IsItself(d.obj, p.at.ID, p.asked.ref) {
 			itself = append(itself, d)
 		} else {
 			others = append(others, d)

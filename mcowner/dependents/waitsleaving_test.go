@@ -69,9 +69,9 @@ func TestAnOwnerWithTooManyKindsHoldsUpNoMemberThatLeaves(t *testing.T) {
 	w.isCopied(one, "bad")
 	eventually(t, "the program is at rest", p.isAtRest)
 	w.change(w.Local, "bad", func(cm *corev1.ConfigMap) {
-		var kinds []string
-		for i := range 257 {
-			kinds = append(kinds, fmt.Sprintf("Made%d.v1.up.example.com", i))
+		kinds := make([]string, 257)
+		for i := range kinds {
+			kinds[i] = fmt.Sprintf("Made%d.v1.up.example.com", i)
 		}
 		cm.Annotations[domain+"/kinds"] = strings.Join(kinds, ",")
 	})
