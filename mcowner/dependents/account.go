@@ -113,9 +113,7 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 		return reconcile.Result{}, a.unnoted(unnoted)
 	}
 	if err := a.keep(ctx, held); err != nil {
-		if a.plan.mode == serving || held {
-			a.goOnUnkept(ctx, err)
-		}
+		a.goOnUnkept(ctx, held, err)
 		return a.unkept(ctx, err)
 	}
 	if a.plan.mode != serving && !held {
@@ -154,9 +152,9 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 }
 
 // goOnUnkept does what can be done although the record cannot be stored: the status would go on to say what was so before, and an owner that is being
-// deleted waits for removals alone, which need not be noted first.
-func (a *accounting) goOnUnkept(ctx context.Context, why error) {
-	if isOutdated(why) || errors.Is(why, record.ErrOutdated) || remote.IsAway(why) {
+// deleted waits for removals alone, which need not be noted first. Of one that waits for nothing any more there is nothing to say.
+func (a *accounting) goOnUnkept(ctx context.Context, held bool, why error) {
+	if a.plan.mode != serving && !held || isOutdated(why) || errors.Is(why, record.ErrOutdated) || remote.IsAway(why) {
 		return
 	}
 	_ = a.report(ctx, a.results()) // it is told, and comes again with the record

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -1379,5 +1380,49 @@ func TestAClusterThatIsReportedNowKeepsItsFailure(t *testing.T) {
 	a.o.wantTargets()
 	if a.engine.takeBack(a.o); !a.o.progress.HasFailed(reported) {
 		t.Error("it counts as failed no more, and the rollout goes on")
+	}
+}
+
+// TestWhatIsDoneAlthoughTheRecordCannotBeStored: the status is written, and what an owner that is being deleted has is removed. What waits for the
+// record is not asked for again and again, nor is anything said of an owner that waits for nothing.
+func TestWhatIsDoneAlthoughTheRecordCannotBeStored(t *testing.T) {
+	t.Parallel()
+	const here = mcreconcile.LocalCluster
+	for name, tc := range map[string]struct {
+		mode     mode
+		asked    bool // the cluster has been worked on, and waits for the record
+		unheld   bool
+		why      error
+		reported bool
+		works    int
+	}{
+		"it lives":                {mode: serving, why: errKept, reported: true},
+		"it is being deleted":     {mode: finishing, why: errKept, reported: true, works: 1},
+		"and waits for that":      {mode: finishing, asked: true, why: errKept, reported: true},
+		"nothing is left of it":   {mode: finishing, unheld: true, why: errKept},
+		"another one has written": {mode: finishing, why: record.ErrOutdated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reported := false
+			status := func(context.Context, client.Object, []Result) error { reported = true; return nil }
+			a := newAccounting(t, config{status: status}, &plan{mode: tc.mode}, here)
+			synctest.Test(t, func(t *testing.T) {
+				queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[work]())
+				defer queue.ShutDown()
+				if err := a.engine.works.Start(t.Context(), queue); err != nil {
+					t.Fatal(err)
+				}
+				if tc.asked {
+					a.o.report(here, view{plan: a.o.plan}, report{again: true})
+				}
+				a.mustOpen(t)
+				a.goOnUnkept(t.Context(), !tc.unheld, tc.why)
+				<-time.After(time.Second)
+				if reported != tc.reported || queue.Len() != tc.works {
+					t.Errorf("the status is written: %t, and %d pieces of work are to be done, want %t and %d", reported, queue.Len(), tc.reported, tc.works)
+				}
+			})
+		})
 	}
 }

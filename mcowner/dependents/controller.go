@@ -201,7 +201,7 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, s
 			said, p.unclear = "", fmt.Errorf("%w: finding the policy of the owner: %w", errPolicy, senseless)
 		}
 		if p.propagation = said; said == "" && p.unclear == nil {
-			p.propagation = c.deletedBy(o, p)
+			p.propagation = c.deletionOf(o, p)
 		}
 		return nil
 	case !stays:
@@ -224,12 +224,12 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, s
 	return c.aim(ctx, o, p)
 }
 
-// deletedBy returns what becomes of the dependents of an owner that is being deleted and says nothing of that. Where owners are not watched, it may
+// deletionOf returns what becomes of the dependents of an owner that is being deleted and says nothing of that. Where owners are not watched, it may
 // have been deleted so that they stay: what was known before that counts.
-func (c *engine) deletedBy(o *ownerState, p *plan) metav1.DeletionPropagation {
+func (c *engine) deletionOf(o *ownerState, p *plan) metav1.DeletionPropagation {
 	otherwise := metav1.DeletePropagationBackground
 	if c.cfg.onOwnersLeaving != LeaveDeleted && !c.access.Within(c.cfg.ownersIn, p.home.Name()) {
-		otherwise = cmp.Or(o.deletedBy(), metav1.DeletePropagationOrphan)
+		otherwise = cmp.Or(o.plannedDeletion(), metav1.DeletePropagationOrphan)
 	}
 	return c.deletions.policyOf(p.home.Name(), p.home.Cluster, p.owner, otherwise)
 }

@@ -211,6 +211,29 @@ func TestAMemberThatStaysAfterAllIsLookedAtAnewWhenItLeaves(t *testing.T) {
 	})
 }
 
+// TestWhatAMemberLackedIsForgottenWhenItLeavesOnceMore: it has stayed after all, and there may be something meanwhile.
+func TestWhatAMemberLackedIsForgottenWhenItLeavesOnceMore(t *testing.T) {
+	t.Parallel()
+	f, _ := fleettest.Run(t, fleet.Options{})
+	c, e := holding(t, "a"), engage(t, f, "1")
+	look, err := c.leaves.Get(remote.Session{Engagement: e}, newLeaveLook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look.lacks[schema.GroupKind{Kind: "ConfigMap"}] = true
+	if look.begin(); len(look.lacks) == 0 {
+		t.Error("it is forgotten while the member leaves")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // no queue has started, and nobody waits for one
+	if err := (members{c}).Replay(ctx, e); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if look.begin(); len(look.lacks) > 0 {
+		t.Error("it is known still")
+	}
+}
+
 // TestWhatPassesByItselfIsWaitedFor: an owner whose planning has failed for that is planned soon.
 func TestWhatPassesByItselfIsWaitedFor(t *testing.T) {
 	t.Parallel()

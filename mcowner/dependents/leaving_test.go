@@ -297,6 +297,29 @@ func TestAnOwnerThatIsChangedWhileItIsLetGo(t *testing.T) {
 	w.hasNothing(one, "a")
 }
 
+// TestAnOwnerThatIsOrphanedWhileItIsLetGo: nobody sees how it is deleted, as its cluster is none of owners any more.
+func TestAnOwnerThatIsOrphanedWhileItIsLetGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.fromMembers(dependents.LeaveReleased)
+	dependents.Hasten(r, time.Second) // 60 to 80 for users
+	p, before := w.runFromMember(r)
+	<-p.members.Remove(fleet.ClusterName(two.Name))
+	p.relabel(one, "other")
+	w.told(one, "a", dependents.EventClusterNotReady, two.Name)
+	eventually(t, "the program is at rest", p.isAtRest)
+	w.remove(one, "a", client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	w.letGo(one, "a", metav1.FinalizerOrphanDependents)
+	eventually(t, "its dependents are to stay", func() bool {
+		return w.mustGet(one, "a").Annotations[dependents.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan)
+	})
+	if err := p.members.Set(p.member(two)); err != nil {
+		t.Fatal(err)
+	}
+	w.isReleased(two, before)
+}
+
 // TestAnOwnerThatIsLetGoGivesUpAClusterThatIsGone once the annotation says so, although its own cluster is none of owners any more.
 func TestAnOwnerThatIsLetGoGivesUpAClusterThatIsGone(t *testing.T) {
 	t.Parallel()

@@ -161,8 +161,8 @@ func (o *ownerState) isPlanned() bool {
 	return o.plan != nil
 }
 
-// deletedBy returns what becomes of the dependents by the plan, if that is of an owner that is being deleted.
-func (o *ownerState) deletedBy() metav1.DeletionPropagation {
+// plannedDeletion returns what becomes of the dependents by the plan, if that is of an owner that is being deleted.
+func (o *ownerState) plannedDeletion() metav1.DeletionPropagation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.plan == nil || o.plan.mode != finishing {

@@ -146,6 +146,9 @@ func TestAnObjectMayBeTheOwnerThatItRefersTo(t *testing.T) {
 		if is := secrets.IsItself(obj, in, r); is != tc.is {
 			t.Errorf("%s: it is the owner itself: %t", name, is)
 		}
+		if _, goes := release(secrets, &metav1.PartialObjectMetadata{ObjectMeta: obj.ObjectMeta}, in, []mcowner.Reference{r}); goes == tc.is {
+			t.Errorf("%s: it goes without the owner: %t", name, goes)
+		}
 	}
 }
 

@@ -46,11 +46,6 @@ type book struct {
 	size     int
 }
 
-func (b book) has(in mcreconcile.ClusterName) bool {
-	_, has := slices.BinarySearch(b.clusters, in)
-	return has || b.anywhere
-}
-
 // versionOf returns what changes with an owner: its generation if it has one, as statuses change all the while.
 func versionOf(owner client.Object) string {
 	if generation := owner.GetGeneration(); generation > 0 {
@@ -123,7 +118,8 @@ func (b *books) hasLocked(this reading, in mcreconcile.ClusterName) (has, known 
 	if !known || this.version != "" && is.version != this.version || time.Now().After(is.until) {
 		return false, false
 	}
-	return is.has(in), true
+	_, has = slices.BinarySearch(is.clusters, in)
+	return has || is.anywhere, true
 }
 
 // noteThere remembers what an owner that was asked for has noted, unless its slices have the rest, or it is about to go.

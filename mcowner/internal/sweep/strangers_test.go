@@ -596,3 +596,29 @@ func TestEachOwnerOfManyHasItsTurn(t *testing.T) {
 		sweepOf(t, s, all)
 	}
 }
+
+// TestAListThatSkipsSlowlyGetsFurther: what was looked at before takes long to pass over, while other clusters wait.
+func TestAListThatSkipsSlowlyGetsFurther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const all = 30
+		var looks strings.Builder
+		s, by := hastened(t, []client.Object{&corev1.ConfigMap{}}, Pace{Interval: time.Second, QPS: 1000, DryRun: true}, &looks)
+		s.list = func(_ context.Context, _ remote.Session, _ remote.Kind, do func(client.Object) error) error {
+			for n := range all {
+				<-time.After(2 * s.Interval)
+				if err := do(dependent(t, mcreconcile.LocalCluster, fmt.Sprintf("a-%03d", n), "owner", 1, "here")); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for range all + 10 {
+			s.sweep(t.Context(), s.memory(mcreconcile.LocalCluster), by)
+			if strings.Contains(looks.String(), fmt.Sprintf("a-%03d", all-1)) {
+				return
+			}
+		}
+		t.Error("the last object is never looked at")
+	})
+}

@@ -7,37 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
-
-// TestAnOwnerThatIsOrphanedWhileItIsLetGo: nobody sees how it is deleted, as its cluster is none of owners any more.
-func TestAnOwnerThatIsOrphanedWhileItIsLetGo(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 2)
-	one, two := w.Members[0], w.Members[1]
-	r := w.fromMembers(dependents.LeaveReleased)
-	dependents.Hasten(r, time.Second) // 60 to 80 for users
-	p, before := w.runFromMember(r)
-	<-p.members.Remove(fleet.ClusterName(two.Name))
-	p.relabel(one, "other")
-	w.told(one, "a", dependents.EventClusterNotReady, two.Name)
-	eventually(t, "the program is at rest", p.isAtRest)
-	w.remove(one, "a", client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	w.letGo(one, "a", metav1.FinalizerOrphanDependents)
-	eventually(t, "its dependents are to stay", func() bool {
-		return w.mustGet(one, "a").Annotations[dependents.DeletionPolicyAnnotation] == string(metav1.DeletePropagationOrphan)
-	})
-	if err := p.members.Set(p.member(two)); err != nil {
-		t.Fatal(err)
-	}
-	w.isReleased(two, before)
-}
 
 // TestAnOwnerWithoutAUserHoldsUpNoMemberThatLeaves: User panics for it.
 func TestAnOwnerWithoutAUserHoldsUpNoMemberThatLeaves(t *testing.T) {
@@ -87,9 +62,7 @@ func TestAnOwnerInAClusterThatIsAwayHoldsUpNoMemberThatLeaves(t *testing.T) {
 	one, two := w.Members[0], w.Members[1]
 	p, _ := w.runFromMember(w.fromMembers(dependents.LeaveAsIs))
 	eventually(t, "the program is at rest", p.isAtRest)
-	freeze, thaw := one.Freeze, one.Thaw
-	freeze(t)
-	t.Cleanup(func() { thaw(t) })
+	one.Freeze(t)
 	p.is(one, fleet.Unreachable)
 	p.leave(two)
 }
