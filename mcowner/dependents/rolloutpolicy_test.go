@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -40,6 +42,22 @@ func TestARolloutIsFollowedWhileItIsLimited(t *testing.T) {
 	}
 	if (Rollout{}).next(p, hash{1}) != nil {
 		t.Error("there is progress where nothing is limited")
+	}
+}
+
+// TestWhatHasFailedCountsBehindWhatIsNotReady of the same wave.
+func TestWhatHasFailedCountsBehindWhatIsNotReady(t *testing.T) {
+	t.Parallel()
+	kind := remote.Untyped(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+	s := &sequence{everyone: true}
+	for _, condition := range []string{"Reconciling", "Stalled", "Reconciling"} {
+		obj := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
+			"conditions": []any{map[string]any{"type": condition, "status": "True"}},
+		}}}
+		s.note(remote.Session{}, wanted{kind: kind, obj: obj}, ObjectResult{Object: obj})
+	}
+	if got := outcomeOf(report{Result: Result{Unready: s.unready}}, true); got != rollout.Stalled {
+		t.Errorf("the outcome is %d, as %v", got, s.unready)
 	}
 }
 

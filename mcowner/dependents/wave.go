@@ -128,7 +128,7 @@ type sequence struct {
 	wave     wave  // of what was applied last
 	missing  error // why the next wave must not begin
 	everyone bool  // is to be ready, also of the last wave
-	unready  error // why the first object that is not ready is not
+	unready  error // why an object is not ready: the first that has failed, or else the first of all
 	// lacking are the namespaces that could not be created, and why what belongs there must wait. Nothing else waits for them.
 	lacking map[string]error
 }
@@ -187,7 +187,9 @@ func (s *sequence) note(at remote.Session, w wanted, result ObjectResult) {
 		if why = unready(w.kind, result.Object); why != nil {
 			why = fmt.Errorf("%s of %s is not ready: %w", w.kind.Describe(w.obj), at, why)
 		}
-		s.unready = cmp.Or(s.unready, why)
+		if s.unready == nil || errors.Is(why, errStalled) && !errors.Is(s.unready, errStalled) {
+			s.unready = why
+		}
 	case why != nil && !errors.Is(why, ErrWaiting): // the error is told where it belongs
 		why = fmt.Errorf("%s of %s is not as desired: %w", w.kind.Describe(w.obj), at, ErrWaiting)
 	}
