@@ -126,7 +126,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 		return existing, Unchanged, p.calm(key, w.kind.Describe(existing))
 	case isOwn && w.Change == CreateOnly:
 		return p.relabel(ctx, w, existing, config)
-	case !known && isAsApplied(existing, config):
+	case (!known || w.Suspend) && isAsApplied(existing, config):
 		p.o.remember(key, now)
 		return existing, Unchanged, nil
 	case w.Suspend && isOwn:

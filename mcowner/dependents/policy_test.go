@@ -501,6 +501,31 @@ func TestNothingIsRemovedForWhatIsSuspended(t *testing.T) {
 	}
 }
 
+// TestWhatIsAsDesiredIsNotSuspended, although others have written what is theirs.
+func TestWhatIsAsDesiredIsNotSuspended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	all := reportsOf(t, r)
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	all.is("a", dependents.Applied, dependents.Unchanged)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.SuspendAnnotation] = "true" })
+	all.is("a", dependents.Unchanged)
+	w.change(one, copyOf("a"), func(cm *corev1.ConfigMap) { cm.Annotations["example.com/revision"] = "7" })
+	eventually(t, "that is seen", func() bool { return all.object("a").Object.GetAnnotations()["example.com/revision"] == "7" })
+	if state := all.object("a").State; state != dependents.Unchanged {
+		t.Errorf("it is %s", state)
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Data["value"] = "2" })
+	all.is("a", dependents.Suspended)
+	eventually(t, "the program is at rest", p.isAtRest)
+	if cm := w.mustGet(one, copyOf("a")); cm.Data["value"] != "1" {
+		t.Errorf("it was written: %v", cm.Data)
+	}
+}
+
 // TestABadAnnotationStopsNothingElse: the other dependents are as desired, and the one that has it is neither written nor deleted.
 func TestABadAnnotationStopsNothingElse(t *testing.T) {
 	t.Parallel()
