@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -149,11 +150,15 @@ func (p *placement) originNow(ctx context.Context, owner mcowner.Reference) (mco
 	return owner, nil
 }
 
-// takeOver takes an object from the owner that controls it, if that is another one, and returns it as it is then.
-func (p *placement) takeOver(ctx context.Context, w wanted, existing client.Object) (client.Object, error) {
+// takeOver takes an object from the owner that controls it, if that is another one, and returns it as it is then. It stays that one's where the
+// API server refuses what is desired now: it would be nobody's.
+func (p *placement) takeOver(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (client.Object, error) {
 	from, ok := w.kind.ControllerOf(existing, p.at.ID)
 	if !ok || from.Same(p.asked.ref) {
 		return existing, nil
+	}
+	if _, err := p.applyTo(ctx, config, existing.GetUID(), existing.GetResourceVersion(), client.DryRunAll); err != nil {
+		return nil, fmt.Errorf("taking %s of %s over from %s: %w", w.kind.Describe(existing), p.at, from, err)
 	}
 	taken := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	mcowner.RemoveReference(from, taken)

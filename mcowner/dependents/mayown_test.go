@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -308,6 +310,11 @@ func (p *patches) Patch(_ context.Context, obj client.Object, patch client.Patch
 	return err
 }
 
+// Apply implements client.Client.
+func (*patches) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	return nil
+}
+
 // TestWhatIsTakenOverIsTakenAsItWasRead: it may be somebody else's meanwhile.
 func TestWhatIsTakenOverIsTakenAsItWasRead(t *testing.T) {
 	t.Parallel()
@@ -315,7 +322,8 @@ func TestWhatIsTakenOverIsTakenAsItWasRead(t *testing.T) {
 	p.writer, p.engine.access = to, &remote.Access{Timeout: time.Minute}
 	existing := owned(t, ownerNamed("b"))
 	existing.ResourceVersion = "7"
-	taken, err := p.takeOver(t.Context(), wanted{}, existing)
+	config := &unstructured.Unstructured{Object: map[string]any{}}
+	taken, err := p.takeOver(t.Context(), wanted{}, existing, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +334,7 @@ func TestWhatIsTakenOverIsTakenAsItWasRead(t *testing.T) {
 		t.Errorf("after that it has the owners %v", references)
 	}
 	own := owned(t, ownerNamed("a"))
-	if same, err := p.takeOver(t.Context(), wanted{}, own); err != nil || same != client.Object(own) {
+	if same, err := p.takeOver(t.Context(), wanted{}, own, config); err != nil || same != client.Object(own) {
 		t.Errorf("what is its own was taken over: %v, %v", same, err)
 	}
 }

@@ -161,7 +161,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 func (p *placement) overwrite(
 	ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, now fingerprint,
 ) (obj client.Object, changed bool, err error) {
-	taken, err := p.takeOver(ctx, w, existing)
+	taken, err := p.takeOver(ctx, w, existing, config)
 	if err != nil {
 		return existing, false, err
 	}
@@ -276,13 +276,16 @@ func (p *placement) applyOver(ctx context.Context, w wanted, existing client.Obj
 }
 
 // applyTo applies to the object that has this UID and resource version, and returns it as it is then.
-func (p *placement) applyTo(ctx context.Context, config *unstructured.Unstructured, uid types.UID, version string) (*unstructured.Unstructured, error) {
+func (p *placement) applyTo(
+	ctx context.Context, config *unstructured.Unstructured, uid types.UID, version string, more ...client.ApplyOption,
+) (*unstructured.Unstructured, error) {
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
 	applied := config.DeepCopy()
 	applied.SetUID(uid)
 	applied.SetResourceVersion(version)
-	err := p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner(p.engine.cfg.name))
+	err := p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied),
+		append(more, client.ForceOwnership, client.FieldOwner(p.engine.cfg.name))...)
 	return applied, err
 }
 

@@ -526,6 +526,40 @@ func TestWhatIsAsDesiredIsNotSuspended(t *testing.T) {
 	}
 }
 
+// TestWhatCannotBeTakenOverStaysItsOwners: the API server refuses what another owner desires.
+func TestWhatCannotBeTakenOverStaysItsOwners(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	r.Desired = func(_ context.Context, owner *corev1.ConfigMap, _ dependents.Target) ([]client.Object, error) {
+		meta := metaOf(owner.Namespace, "shared")
+		meta.Annotations = map[string]string{dependents.ConflictAnnotation: owner.Annotations["conflict"]}
+		return []client.Object{&corev1.ConfigMap{ObjectMeta: meta, Immutable: new(true), Data: owner.Data}}, nil
+	}
+	all := reportsOf(t, r)
+	p := w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	all.is("a", dependents.Applied, dependents.Unchanged)
+	b := w.owner("b", one.Name)
+	b.Annotations["conflict"], b.Data["value"] = string(dependents.Adopt), "2"
+	w.create(w.Local, b)
+	if got := all.is("b", dependents.Failed); !apierrors.IsInvalid(got.Err) {
+		t.Errorf("the error is %v", got.Err)
+	}
+	eventually(t, "the program is at rest", p.isAtRest)
+	if cm := w.mustGet(one, "shared"); !isOf(cm, "a") {
+		t.Errorf("it is not its owner's any more: %v %v", cm.Labels, cm.Annotations)
+	}
+	w.remove(w.Local, "b")
+	w.isGone(w.Local, "b")
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if w.get(one, "shared") != nil {
+		t.Error("it is left when both owners are gone")
+	}
+}
+
 // TestABadAnnotationStopsNothingElse: the other dependents are as desired, and the one that has it is neither written nor deleted.
 func TestABadAnnotationStopsNothingElse(t *testing.T) {
 	t.Parallel()
