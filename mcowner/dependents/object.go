@@ -125,7 +125,7 @@ func (p *placement) change(ctx context.Context, w wanted, existing client.Object
 		p.o.remember(key, now)
 		return existing, Unchanged, p.calm(key, w.kind.Describe(existing))
 	case isOwn && w.Change == CreateOnly:
-		return p.relabel(ctx, w, existing, config)
+		return p.relabel(ctx, w, existing, config, desired)
 	case (!known || w.Suspend) && isAsApplied(existing, config):
 		p.o.remember(key, now)
 		return existing, Unchanged, nil
@@ -184,8 +184,14 @@ func (p *placement) overwrite(
 }
 
 // relabel gives a dependent back the labels by which it is found, and what says that it is to stay, completes its reference, takes a native
-// one that it is not to have, and leaves the rest of it as it is.
-func (p *placement) relabel(ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured) (client.Object, State, error) {
+// one that it is not to have, and leaves the rest of it as it is. It remembers what was written as it is desired: that is created anew without a permit.
+func (p *placement) relabel(
+	ctx context.Context, w wanted, existing client.Object, config *unstructured.Unstructured, desired hash,
+) (client.Object, State, error) {
+	key, what := p.keyOf(w.kind, existing), w.kind.Describe(existing)
+	if _, known := p.o.was(key); !known && isSealedAs(existing, config) {
+		p.o.remember(key, fingerprint{desired: desired})
+	}
 	labelled := existing.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	all, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(all, existing.GetLabels())
@@ -202,7 +208,6 @@ func (p *placement) relabel(ctx context.Context, w wanted, existing client.Objec
 	if !slices.ContainsFunc(config.GetOwnerReferences(), p.isNativelyOwn) {
 		labelled.SetOwnerReferences(p.withoutOwn(labelled.GetOwnerReferences()))
 	}
-	key, what := p.keyOf(w.kind, existing), w.kind.Describe(existing)
 	switch {
 	case maps.Equal(all, existing.GetLabels()) && maps.Equal(annotations, existing.GetAnnotations()) &&
 		len(labelled.GetOwnerReferences()) == len(existing.GetOwnerReferences()):

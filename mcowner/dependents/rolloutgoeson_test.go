@@ -180,3 +180,30 @@ func TestARolloutPassesOverAMemberThatIsPaused(t *testing.T) {
 		return !slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool { return r.Err != nil })
 	})
 }
+
+// TestWhatIsOnlyCreatedIsPutBackAfterARestart while another cluster has the only place of the rollout.
+func TestWhatIsOnlyCreatedIsPutBackAfterARestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	start := func() (*process, *outcomes) {
+		r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
+		r.Policy.Change = dependents.CreateOnly
+		told := listen(r)
+		return w.run(r), told
+	}
+	p, _ := start()
+	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name))
+	first := w.next("job-1")
+	w.finish(first, "job-1")
+	w.next("job-1", first)
+	eventually(t, "the program is at rest", p.isAtRest)
+	p.stop()
+	p, told := start()
+	eventually(t, "both clusters were looked at", func() bool {
+		return p.isAtRest() && len(told.of("a")) == 2 && !slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool {
+			return len(r.Objects) == 0 || slices.ContainsFunc(r.Objects, func(o dependents.ObjectResult) bool { return o.State == dependents.Waiting })
+		})
+	})
+	w.remove(first, copyOf("a"))
+	w.isCopied(first, "a")
+}
