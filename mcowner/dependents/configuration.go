@@ -87,7 +87,7 @@ func (p *placement) disown(obj client.Object) {
 	obj.SetOwnerReferences(natives)
 }
 
-// keep has an object that is desired say that it is to stay, unless it says something else.
+// keep notes on an object that it is to stay, unless that says something else.
 func keep(obj client.Object) {
 	annotations := map[string]string{}
 	maps.Copy(annotations, obj.GetAnnotations())

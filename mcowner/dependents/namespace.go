@@ -140,6 +140,9 @@ func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client
 		labels[mcowner.FleetLabel] = p.engine.cfg.fleet
 		joined.SetLabels(labels)
 	}
+	if w.Keep {
+		keep(joined)
+	}
 	if err := p.refer(w.kind, joined); err != nil {
 		return nil, "", err
 	}
@@ -181,11 +184,10 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 			return nil, "", err
 		}
 	}
-	annotations := map[string]string{mcowner.CreatedByAnnotation: p.engine.cfg.fleet}
+	obj.SetAnnotations(map[string]string{mcowner.CreatedByAnnotation: p.engine.cfg.fleet})
 	if w.Keep {
-		annotations[DeletionPolicyAnnotation] = string(metav1.DeletePropagationOrphan)
+		keep(obj)
 	}
-	obj.SetAnnotations(annotations)
 	if err := p.refer(w.kind, obj); err != nil {
 		return nil, "", err
 	}

@@ -519,6 +519,34 @@ func TestANamespaceThatCannotBeCreatedHoldsUpWhatBelongsThere(t *testing.T) {
 	}
 }
 
+// TestANamespaceStaysIfOneOfItsOwnersKeeps what is its own, though it joined later, and goes before the others.
+func TestANamespaceStaysIfOneOfItsOwnersKeeps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns := w.Members[0], w.ns+"-new"
+	r := w.inNamespaces()
+	r.PolicyOf = func(owner *corev1.ConfigMap) dependents.Policy { return dependents.Policy{Keep: owner.Name == "b"} }
+	w.run(r)
+	at := func(name string) *corev1.ConfigMap { return &corev1.ConfigMap{ObjectMeta: metaOf(ns, copyOf(name))} }
+	for _, name := range []string{"a", "b"} {
+		w.create(w.Local, w.ownerIn(name, ns))
+		eventually(t, "the dependent of "+name+" is there", func() bool { return w.isThere(one, at(name)) })
+	}
+	w.remove(w.Local, "b")
+	w.isGone(w.Local, "b")
+	if err := one.Client().Delete(t.Context(), at("b")); err != nil {
+		t.Fatal(err)
+	}
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if w.namespace(one, ns) == nil {
+		t.Error("it went")
+	}
+	if w.isThere(one, at("a")) {
+		t.Error("what was not to be kept is there")
+	}
+}
+
 // TestANamespaceIsNotCreatedForWhatHasNone: an object of a kind without namespaces that says one is an error, and nothing beside it.
 func TestANamespaceIsNotCreatedForWhatHasNone(t *testing.T) {
 	t.Parallel()
