@@ -93,23 +93,21 @@ func (p *placement) applyInWaves(
 		}
 		wanted[key] = true
 		var result ObjectResult
-		if why := cmp.Or(over, s.before(w.wave)); why != nil {
+		held := cmp.Or(over, s.before(w.wave))
+		if why := cmp.Or(held, s.lacking[w.obj.GetNamespace()]); why != nil && (over != nil || !w.Suspend) {
 			result = p.later(w, found, why)
-		} else {
-			var unread error
-			if why := s.lacking[w.obj.GetNamespace()]; why != nil {
-				result = p.later(w, found, why)
-			} else {
-				unread = p.comes(w, wants, unknown[w.kind.GroupKind()])
-				result = p.object(ctx, w, unread)
-			}
-			s.note(p.at, w, result)
+		} else { // what is suspended waits for nothing, as it is not written
+			unread := p.comes(w, wants, unknown[w.kind.GroupKind()])
+			result = p.object(ctx, w, unread)
 			p.noteReady(w, result)
 			hung := unread == nil && remote.IsHung(result.Err) // else nothing was asked about it
 			p.o.noteHung(key, hung)
 			if hung && p.isOver(result.Err) {
 				over = fmt.Errorf("%w: %s gave no answer about %s", ErrWaiting, p.at, w.kind.Describe(w.obj))
 			}
+		}
+		if held == nil {
+			s.note(p.at, w, result)
 		}
 		if !w.shared || result.Err != nil || result.Object != nil { // a namespace of others is nothing to tell of
 			done.Objects = append(done.Objects, result)

@@ -29,8 +29,9 @@ func (p *placement) withNamespaces(wants []wanted, found []dependent) []wanted {
 	for _, d := range found {
 		stays[p.keyOf(d.Kind, d.obj)] = d.obj.GetDeletionTimestamp().IsZero()
 	}
-	there, lacks := map[string]bool{}, map[string]bool{}
+	there, lacks, written := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, w := range wants {
+		written[w.obj.GetNamespace()] = written[w.obj.GetNamespace()] || w.err == nil && !w.Suspend
 		switch {
 		case w.kind.GroupKind() == namespaceKind: // it is a dependent itself, and looked after as such
 			there[w.obj.GetName()] = true
@@ -48,6 +49,7 @@ func (p *placement) withNamespaces(wants []wanted, found []dependent) []wanted {
 		namespace := wanted{kind: k, obj: k.NewObject(), wave: firstWave, shared: true, inUse: !lacks[name]}
 		namespace.obj.SetName(name)
 		namespace.Policy, namespace.err = p.asked.policy.of(p.asked.owner, namespace.obj)
+		namespace.Suspend = namespace.Suspend || !written[name]
 		namespaces = append(namespaces, namespace)
 	}
 	return append(namespaces, wants...)

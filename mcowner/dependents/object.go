@@ -348,8 +348,11 @@ func (p *placement) get(ctx context.Context, from client.Reader, k remote.Kind, 
 func (p *placement) object(ctx context.Context, w wanted, unknown error) ObjectResult {
 	result := ObjectResult{Kind: w.kind.GroupVersionKind, Key: client.ObjectKeyFromObject(w.obj)}
 	var obj client.Object
-	if result.Err = cmp.Or(w.err, unknown); result.Err == nil {
+	switch result.Err = cmp.Or(w.err, unknown); {
+	case result.Err == nil:
 		obj, result.State, result.Err = p.make(ctx, w)
+	case w.err == nil && w.Suspend && isUnserved(unknown) && errors.Is(unknown, ErrWaiting): // it is not written once its kind is there
+		result.State, result.Err = Suspended, nil
 	}
 	result.Err = brief(unquoted(w.kind, p.at, result.Err, w.obj, obj))
 	if obj != nil {

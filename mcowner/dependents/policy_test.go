@@ -526,6 +526,36 @@ func TestWhatIsAsDesiredIsNotSuspended(t *testing.T) {
 	}
 }
 
+// TestWhatIsSuspendedWaitsForNothing: a namespace that is not there, a kind that its owner brings, or a wave before, which are suspended too.
+func TestWhatIsSuspendedWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one := w.Members[0]
+	r := w.spread()
+	gadget := w.withGadget(r)
+	r.CreateNamespaces = true
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		elsewhere := &corev1.ConfigMap{ObjectMeta: metaOf(w.ns+"-new", "elsewhere")}
+		return append(all, w.gadgetCRD("v1"), elsewhere, inWave("1", w.configMap("late"))), err
+	}
+	r.Policy.Suspend = true
+	r.Kinds = append(r.Kinds, w.gadgetCRD("v1"))
+	all := reportsOf(t, r)
+	w.run(r)
+	w.create(w.Local, w.owner("a", one.Name))
+	eventually(t, "nothing says that it waits", func() bool {
+		result, _ := all.first("a")
+		isSuspended := func(obj dependents.ObjectResult) bool { return obj.State == dependents.Suspended }
+		return len(result.Objects) == 5 && len(slices.DeleteFunc(slices.Clone(result.Objects), isSuspended)) == 0 &&
+			dependents.Summarize([]dependents.Result{result}).Suspended == 1
+	})
+	if w.namespace(one, w.ns+"-new") != nil || w.isThere(one, w.gadgetCRD("v1")) || w.isThere(one, gadget) {
+		t.Error("something was created")
+	}
+}
+
 // TestWhatCannotBeTakenOverStaysItsOwners: the API server refuses what another owner desires.
 func TestWhatCannotBeTakenOverStaysItsOwners(t *testing.T) {
 	t.Parallel()
