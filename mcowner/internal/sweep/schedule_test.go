@@ -490,6 +490,76 @@ func areSlow(t *testing.T, slow int, goesOn string) {
 	}
 }
 
+// TestMembersOfManySlowKindsHoldUpNoOther, although there is nothing of any. All of their kinds are listed as well.
+func TestMembersOfManySlowKindsHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const slow, kinds = mostOpen, 60
+		s := newSchedule(slow+1, kinds)
+		s.Watched, s.Listing = nil, 0
+		quick, lists := fmt.Sprint("member-", slow), 0
+		s.list = func(ctx context.Context, at remote.Session, k remote.Kind, _ func(client.Object) error) error {
+			if err := s.limit.waitToList(ctx); err != nil {
+				return err
+			}
+			if string(at.Name()) != quick {
+				<-time.After(9 * time.Second)
+			}
+			s.noteList(string(at.Name()) + "/" + k.Kind)
+			if string(at.Name()) == quick && k.Kind == "Kind0" {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				lists++
+			}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		<-time.After(time.Hour)
+		cancel()
+		running.Wait()
+		if lists < 15 {
+			t.Errorf("a kind of the member that is quick was listed %d times in an hour", lists)
+		}
+		if n := len(s.last); n != (slow+1)*kinds {
+			t.Errorf("%d kinds of members were listed in an hour, want %d", n, (slow+1)*kinds)
+		}
+	})
+}
+
+// TestASweepThatEndsForOthersGoesOnWithTheKindsThatItLeftOut, and does not count as one that has listed them.
+func TestASweepThatEndsForOthersGoesOnWithTheKindsThatItLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1, 4)
+		var listed []string
+		s.list = func(_ context.Context, _ remote.Session, k remote.Kind, _ func(client.Object) error) error {
+			listed = append(listed, k.Kind)
+			<-time.After(s.Interval / 2)
+			return nil
+		}
+		by, c := s.byLists(), s.memory("member-0")
+		by.places.wanted.Store(true)
+		for i, want := range []struct {
+			kinds  []string
+			result string
+		}{
+			{[]string{"Kind0", "Kind1"}, "error"}, {[]string{"Kind2", "Kind3"}, "success"}, {nil, "success"},
+		} {
+			listed = nil
+			s.metrics = newSweepMetrics("test")
+			s.sweep(t.Context(), c, by)
+			if !slices.Equal(listed, want.kinds) {
+				t.Errorf("sweep %d has listed %s, want %s", i, listed, want.kinds)
+			}
+			if !s.metrics.sweeps.DeleteLabelValues("member-0", want.result) {
+				t.Errorf("sweep %d does not count as %s", i, want.result)
+			}
+		}
+	})
+}
+
 // TestAListThatIsForbiddenIsAskedForAsRarelyAsOthers: in a thousand members it would use up the limit.
 func TestAListThatIsForbiddenIsAskedForAsRarelyAsOthers(t *testing.T) {
 	t.Parallel()

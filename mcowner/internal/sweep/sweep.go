@@ -174,7 +174,11 @@ func (s *Sweeper) sweepAt(ctx context.Context, at remote.Session, c *sweepMemory
 			}
 			found.began = time.Time{}
 		}
-		if err := s.giveWay(ctx, &found.turn); err != nil {
+		err = s.giveWay(ctx, &found.turn)
+		if err == nil && found.isWanted() { // lists in which there is nothing may be slow too
+			err = errLong
+		}
+		if err != nil {
 			errs = append(errs, err)
 			break
 		}
