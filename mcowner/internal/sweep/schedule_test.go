@@ -528,11 +528,17 @@ func TestMembersOfManySlowKindsHoldUpNoOther(t *testing.T) {
 	})
 }
 
-// TestASweepThatEndsForOthersGoesOnWithTheKindsThatItLeftOut, and does not count as one that has listed them.
+// TestASweepThatEndsForOthersGoesOnWithTheKindsThatItLeftOut, and does not count as one that has listed them. One that ends with kinds in turn has
+// listed all that each sweep has.
 func TestASweepThatEndsForOthersGoesOnWithTheKindsThatItLeftOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(1, 4)
+		others := madeUp{{Version: "v1", Kind: "Other0"}, {Version: "v1", Kind: "Other1"}}
+		s.MoreKinds = func(last schema.GroupVersionKind) (_, inTurn []schema.GroupVersionKind) {
+			next := 1 + slices.Index(others, last)
+			return nil, slices.Concat(others[next:], others[:next])
+		}
 		var listed []string
 		s.list = func(_ context.Context, _ remote.Session, k remote.Kind, _ func(client.Object) error) error {
 			listed = append(listed, k.Kind)
@@ -545,7 +551,11 @@ func TestASweepThatEndsForOthersGoesOnWithTheKindsThatItLeftOut(t *testing.T) {
 			kinds  []string
 			result string
 		}{
-			{[]string{"Kind0", "Kind1"}, "error"}, {[]string{"Kind2", "Kind3"}, "success"}, {nil, "success"},
+			{[]string{"Kind0", "Kind1"}, "error"},
+			{[]string{"Kind2", "Kind3"}, "error"},
+			{[]string{"Other0"}, "success"},
+			{[]string{"Other1"}, "success"},
+			{nil, "success"},
 		} {
 			listed = nil
 			s.metrics = newSweepMetrics("test")
