@@ -622,3 +622,27 @@ func TestAListThatSkipsSlowlyGetsFurther(t *testing.T) {
 		t.Error("the last object is never looked at")
 	})
 }
+
+// TestTheFirstOneAfterThoseThatAreSkippedHasAWholeTurn, however much of one it takes to skip them: lists would get further by one dependent each.
+func TestTheFirstOneAfterThoseThatAreSkippedHasAWholeTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var looks strings.Builder
+		s, by := hastened(t, []client.Object{&corev1.ConfigMap{}}, Pace{Interval: time.Minute, QPS: 1000, DryRun: true}, &looks)
+		s.list = func(_ context.Context, _ remote.Session, _ remote.Kind, do func(client.Object) error) error {
+			for n := range 100 {
+				<-time.After(s.Interval / 10)
+				if err := do(dependent(t, mcreconcile.LocalCluster, fmt.Sprintf("a-%03d", n), "owner", 1, "here")); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		c, kind := s.memory(mcreconcile.LocalCluster), s.kinds[0].GroupVersionKind
+		c.listed.begun = map[schema.GroupVersionKind]begun{kind: {at: "default/a-009", since: time.Now()}}
+		s.sweep(t.Context(), c, by)
+		if n := strings.Count(looks.String(), "Would remove"); n < 10 || n > 12 {
+			t.Errorf("%d were looked at in a turn of ten", n)
+		}
+	})
+}
