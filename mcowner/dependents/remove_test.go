@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/rollout"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -73,5 +75,21 @@ func TestDependentsAreListedInOneOrder(t *testing.T) {
 	}
 	if want := []string{"a/b", "a/c", "b/a"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("dependents are listed as %q, %v, want %q", names, err, want)
+	}
+}
+
+// TestAnOwnerThatIsItsOwnIsReleasedWithoutAPermit, also where no further cluster is changed since one has failed: nothing that is rolled out changes by
+// that. Nobody is told that the owner goes.
+func TestAnOwnerThatIsItsOwnIsReleasedWithoutAPermit(t *testing.T) {
+	t.Parallel()
+	itself := ownerNamed("a-copy", func(r *mcowner.Reference) { r.Cluster, r.ClusterUID, r.UID = at.Name, at.UID, "9" })
+	p, to, done := placing(), &patches{}, &report{}
+	p.writer, p.asked.ref, p.o = to, itself, newOwnerState(mcreconcile.Request{}, "1")
+	p.o.progress = rollout.New(rollout.Policy{HaltAfter: 1}, "1")
+	p.o.progress.Recall(record.NewFailures("1", []mcreconcile.ClusterName{"bad"}))
+	found := []dependent{{remote.Untyped(corev1.SchemeGroupVersion.WithKind("ConfigMap")), owned(t, itself)}}
+	found[0].obj.SetResourceVersion("1")
+	if err := p.prune(t.Context(), found, nil, done); err != nil || len(done.Objects) > 0 || len(to.sent) == 0 {
+		t.Errorf("it is released by %q, %v, and this is told: %+v", to.sent, err, done.Objects)
 	}
 }
