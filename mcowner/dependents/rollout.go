@@ -344,8 +344,7 @@ func (c *engine) takeBack(o *ownerState) (again time.Duration) {
 		return 0
 	}
 	for name, why := range away {
-		if late[name] > 0 { // a former run of the program has begun there
-			o.progress.Absent(name)
+		if late[name] > 0 { // a former run of the program has begun there, and it keeps its place
 			again = sooner(again, late[name])
 		} else {
 			o.awayLocked(name, why)
