@@ -30,6 +30,8 @@ type accounting struct {
 	plan   *plan
 	// record is as it is to be stored.
 	record record.Record
+	// unread is why the record cannot be read, and since when.
+	unread Result
 	// settled are the parts whose news are in the record, by how often they had any.
 	settled map[mcreconcile.ClusterName]uint64
 	// lost is how much of what the owner's record has lost is in the record.
@@ -98,6 +100,9 @@ func (c *engine) readAgain(o *ownerState, after time.Duration) {
 func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Session, unknown error) (reconcile.Result, error) {
 	a := &accounting{engine: c, o: o, home: home, unknown: unknown}
 	if err := a.reopenBook(ctx); err != nil {
+		if o.isUnstored() { // else it may be over with the next attempt
+			a.goOnUnkept(ctx, true, err)
+		}
 		return reconcile.Result{}, a.unnoted(err)
 	}
 	late := c.takeBack(o) // permits, which may count as failures
@@ -152,13 +157,17 @@ func (c *engine) keepAccount(ctx context.Context, o *ownerState, home remote.Ses
 }
 
 // goOnUnkept does what can be done although the record cannot be stored: the status would go on to say what was so before, and an owner that is being
-// deleted waits for removals alone, which need not be noted first. Of one that waits for nothing any more there is nothing to say.
+// deleted waits for removals alone, which need not be noted first. Of one that waits for nothing any more there is nothing to say. Where the record cannot
+// be read, the status is all: of which clusters it would tell may not be known.
 func (a *accounting) goOnUnkept(ctx context.Context, held bool, why error) {
 	if a.plan.mode != serving && !held || isOutdated(why) || errors.Is(why, record.ErrOutdated) || remote.IsAway(why) {
 		return
 	}
-	_ = a.report(ctx, a.results()) // it is told, and comes again with the record
-	if a.plan.mode == finishing {
+	isRead, results := a.unread.Err == nil, a.results()
+	if isRead || len(results) > 0 {
+		_ = a.report(ctx, results) // it is told, and comes again with the record
+	}
+	if isRead && a.plan.mode == finishing {
 		clear(a.asked) // that waits for the record
 		a.distribute()
 	}

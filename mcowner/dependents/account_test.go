@@ -1392,6 +1392,8 @@ func TestWhatIsDoneAlthoughTheRecordCannotBeStored(t *testing.T) {
 		mode     mode
 		asked    bool // the cluster has been worked on, and waits for the record
 		unheld   bool
+		unread   bool // it is not known what the record has
+		nowhere  bool // of no cluster is known that the owner has something there
 		why      error
 		reported bool
 		works    int
@@ -1401,6 +1403,8 @@ func TestWhatIsDoneAlthoughTheRecordCannotBeStored(t *testing.T) {
 		"and waits for that":      {mode: finishing, asked: true, why: errKept, reported: true},
 		"nothing is left of it":   {mode: finishing, unheld: true, why: errKept},
 		"another one has written": {mode: finishing, why: record.ErrOutdated},
+		"it cannot be read":       {mode: finishing, unread: true, why: errKept, reported: true},
+		"nor where it is":         {mode: finishing, unread: true, nowhere: true, why: errKept},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -1417,6 +1421,12 @@ func TestWhatIsDoneAlthoughTheRecordCannotBeStored(t *testing.T) {
 					a.o.report(here, view{plan: a.o.plan}, report{again: true})
 				}
 				a.mustOpen(t)
+				if tc.unread {
+					a.unread = Result{Err: tc.why}
+				}
+				if tc.nowhere {
+					a.record.Sites = nil
+				}
 				a.goOnUnkept(t.Context(), !tc.unheld, tc.why)
 				<-time.After(time.Second)
 				if reported != tc.reported || queue.Len() != tc.works {

@@ -160,18 +160,16 @@ func (c *engine) replan(ctx context.Context, home remote.Session, owner client.O
 	o := c.ledger.of(req, ref.UID)
 	policy, senseless := c.cfg.policyOf(ctx, owner)
 	o.isRead(unplanned{owner: owner, ref: ref, left: c.mayLeave(owner), keep: policy.Keep || senseless != nil})
-	if err := c.openBook(ctx, o, home, ref, owner); err != nil {
-		o.tellRecord(err)
-		c.recordEvents(o, home, owner)
-		return err
-	}
 	p := &plan{home: home, owner: owner, ref: ref, policy: policy, propagation: metav1.DeletePropagationBackground}
-	err = c.fill(ctx, o, p, stays, senseless)
-	if o.tellPlan(err); err != nil {
+	if err = c.openBook(ctx, o, home, ref, owner); err != nil {
+		o.tellRecord(err)
+	} else {
+		err = c.fill(ctx, o, p, stays, senseless)
+		o.tellPlan(err)
+	}
+	if err != nil {
 		c.recordEvents(o, home, owner)
-		if o.isPlanned() {
-			c.works.add(accountOf(req)) // what it asks for now is pending
-		}
+		c.works.add(accountOf(req)) // which says in the status that what it asks for now is pending, or why its record cannot be read
 		return err
 	}
 	if p.mode != serving && !c.keys.On(owner) && (p.mode == retiring || !c.keys.Read(owner).GivenUp) {

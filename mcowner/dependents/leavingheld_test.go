@@ -1,8 +1,6 @@
 package dependents_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,13 +41,7 @@ func TestAnOwnerWithTooManyKindsHoldsUpNoMemberThatLeaves(t *testing.T) {
 	w.create(w.Local, w.owner("bad", one.Name))
 	w.isCopied(one, "bad")
 	eventually(t, "the program is at rest", p.isAtRest)
-	w.change(w.Local, "bad", func(cm *corev1.ConfigMap) {
-		kinds := make([]string, 257)
-		for i := range kinds {
-			kinds[i] = fmt.Sprintf("Made%d.v1.up.example.com", i)
-		}
-		cm.Annotations[domain+"/kinds"] = strings.Join(kinds, ",")
-	})
+	w.change(w.Local, "bad", func(cm *corev1.ConfigMap) { cm.Annotations[kindsKey] = tooManyKinds() })
 	w.told(w.Local, "bad", dependents.EventFailed, "more than 256")
 	p.leave(one)
 }

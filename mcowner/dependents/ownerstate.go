@@ -37,6 +37,7 @@ type ownerState struct {
 	conflicts int               // of storing it, in a row
 	progress  *rollout.Progress // nil if clusters need not wait for others
 	known     knownSlices
+	unread    Result // what keeps the record from being read, and since when
 	// unvisited are the clusters in which the last visit has failed, and may wait to be tried again; nil if there was none.
 	unvisited map[mcreconcile.ClusterName]struct{}
 	// needed are the clusters that are needed for what is desired in others, and were away, by these.

@@ -54,6 +54,9 @@ func (a *accounting) results() []Result {
 		if err != nil {
 			results[i].Err, results[i].Since = err, awaySince(err, results[i].Since)
 		}
+		if a.unread.Err != nil {
+			results[i].Err, results[i].Since = a.unread.Err, a.unread.Since
+		}
 		left, waits := a.plan.rollout.left(results[i])
 		if results[i].Stuck = waits && left <= 0; waits && left > 0 {
 			a.stuckIn = sooner(a.stuckIn, left)

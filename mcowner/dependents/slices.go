@@ -145,15 +145,38 @@ func (c *engine) loadBook(ctx context.Context, from client.Reader, ref mcowner.R
 	return record.Load(ctx, from, ref, said)
 }
 
-// reopenBook reads slices that others have changed.
-func (a *accounting) reopenBook(ctx context.Context) error {
-	a.o.mu.Lock()
-	a.plan = a.o.accountedLocked()
-	a.o.mu.Unlock()
-	if a.plan == nil {
-		return nil
+// reopenBook reads slices that others have changed. Where the record cannot be read, the account has what is known of its owner.
+func (a *accounting) reopenBook(ctx context.Context) (err error) {
+	o := a.o
+	o.mu.Lock()
+	a.plan = o.accountedLocked()
+	read := o.unplanned
+	o.mu.Unlock()
+	switch {
+	case a.plan != nil:
+		err = a.engine.openBook(ctx, o, a.home, a.plan.ref, a.plan.owner)
+	case read != nil && !mcowner.Differ(read.ref.ClusterUID, a.home.ID.UID):
+		if err = a.engine.openBook(ctx, o, a.home, read.ref, read.owner); err != nil {
+			a.plan = a.engine.planUnread(ctx, read)
+		}
 	}
-	return a.engine.openBook(ctx, a.o, a.home, a.plan.ref, a.plan.owner)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unread = Result{Err: err, Since: since(o.unread.Since, text(o.unread.Err) != text(err))}
+	if a.unread = o.unread; err != nil {
+		a.record = o.readLocked(a.plan.owner, a.engine.keys)
+	}
+	return err
+}
+
+// planUnread returns what a status says of an owner whose record could not be read since the program began: what it asks for, as far as that can be
+// found. Nothing is done by it.
+func (c *engine) planUnread(ctx context.Context, read *unplanned) *plan {
+	p := &plan{owner: read.owner, ref: read.ref, since: read.since}
+	if read.owner.GetDeletionTimestamp().IsZero() && c.cfg.retire == "" {
+		p.targets, _ = c.targetsNow(ctx, read.owner) // it is told once the record can be read
+	}
+	return p
 }
 
 // shelve notes what slices have, unless that was noted meanwhile.
