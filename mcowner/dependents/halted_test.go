@@ -3,6 +3,7 @@ package dependents_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -171,66 +172,86 @@ func TestAClusterThatTakesTheNameOfOneThatHasFailedHasNot(t *testing.T) {
 	eventually(t, "no failure is noted", func() bool { return w.failedIn() == "" })
 }
 
-// TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst: the targets are the members that there are, and the one that has failed comes last.
+// TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst: the targets are the members that there are, and the one that has failed comes last,
+// maybe while it cannot be found that it is one.
 func TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 3)
-	var by atomic.Pointer[string]
-	by.Store(new(everyCluster))
-	var asked atomic.Int32 // for the targets, since the program began
-	begin := func(prepare func(*fleettest.Provider)) (*process, *outcomes) {
-		r := w.refusing(w.spread(), &by)
-		r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
-		told := listen(r)
-		asked.Store(0)
-		return w.runWith(func(mgr mcmanager.Manager) error {
-			r.Targets = func(context.Context, *corev1.ConfigMap) (all []mcreconcile.ClusterName, _ error) {
-				asked.Add(1)
-				for _, m := range mgr.GetFleet().List(nil) {
-					all = append(all, m.Name)
-				}
-				return all, nil
+	for name, isFound := range map[string]bool{"and is found at once": true, "and is not found at first": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			var by atomic.Pointer[string]
+			by.Store(new(everyCluster))
+			var asked atomic.Int32 // for the targets, since the program began
+			var away atomic.Bool   // is what says which these are
+			begin := func(prepare func(*fleettest.Provider)) (*process, *outcomes) {
+				r := w.refusing(w.spread(), &by)
+				r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
+				told := listen(r)
+				asked.Store(0)
+				return w.runWith(func(mgr mcmanager.Manager) error {
+					r.Targets = func(context.Context, *corev1.ConfigMap) (all []mcreconcile.ClusterName, _ error) {
+						asked.Add(1)
+						if away.Load() {
+							return nil, errors.New("no answer")
+						}
+						for _, m := range mgr.GetFleet().List(nil) {
+							all = append(all, m.Name)
+						}
+						return all, nil
+					}
+					prepare(mgr.GetProvider().(*fleettest.Provider)) //nolint:forcetypeassert // so are all here
+					return r.SetupWithManager(mgr)
+				}), told
 			}
-			prepare(mgr.GetProvider().(*fleettest.Provider)) //nolint:forcetypeassert // so are all here
-			return r.SetupWithManager(mgr)
-		}), told
-	}
-	p, told := begin(func(*fleettest.Provider) {})
-	w.create(w.Local, w.owner("a"))
-	bad := w.isHalted(p, told)
-	by.Store(&bad)
-	p.stop()
-	p, told = begin(func(members *fleettest.Provider) {
-		for _, cp := range w.Members {
-			members.Remove(fleet.ClusterName(cp.Name))
-		}
-	})
-	eventually(t, "the owner is looked at", func() bool { return asked.Load() > 0 && p.isAtRest() })
-	var last *mctest.ControlPlane
-	for _, cp := range w.Members {
-		if cp.Name == bad {
-			last = cp
-			continue
-		}
-		if err := p.members.Set(p.member(cp)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "it is halted without the one that has failed", func() bool {
-		waiting, _ := told.halted()
-		return waiting == 2 && p.isAtRest()
-	})
-	if err := p.members.Set(p.member(last)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "it is halted by the one that has failed", func() bool {
-		waiting, failed := told.halted()
-		return waiting == 2 && failed == bad && p.isAtRest()
-	})
-	for _, cp := range w.Members {
-		if w.get(cp, copyOf("a")) != nil {
-			t.Errorf("%s is changed, while %s has failed", cp.Name, bad)
-		}
+			p, told := begin(func(*fleettest.Provider) {})
+			w.create(w.Local, w.owner("a"))
+			bad := w.isHalted(p, told)
+			by.Store(&bad)
+			p.stop()
+			p, told = begin(func(members *fleettest.Provider) {
+				for _, cp := range w.Members {
+					members.Remove(fleet.ClusterName(cp.Name))
+				}
+			})
+			eventually(t, "the owner is looked at", func() bool { return asked.Load() > 0 && p.isAtRest() })
+			report := func(cp *mctest.ControlPlane, labels map[string]string) {
+				member := p.member(cp)
+				member.Labels = labels
+				if err := p.members.Set(member); err != nil {
+					t.Fatal(err)
+				}
+			}
+			i := slices.IndexFunc(w.Members, func(cp *mctest.ControlPlane) bool { return cp.Name == bad })
+			last, others := w.Members[i], slices.Delete(slices.Clone(w.Members), i, i+1)
+			for _, cp := range others {
+				report(cp, nil)
+			}
+			eventually(t, "it is halted without the one that has failed", func() bool {
+				waiting, _ := told.halted()
+				return waiting == 2 && p.isAtRest()
+			})
+			away.Store(!isFound)
+			before := asked.Load()
+			report(last, nil)
+			p.is(last, fleet.Ready)
+			eventually(t, "it is asked for the targets", func() bool { return asked.Load() > before && p.isAtRest() })
+			for _, cp := range others { // which are looked at again
+				report(cp, map[string]string{"other": "label"})
+			}
+			eventually(t, "the program is at rest", p.isAtRest)
+			away.Store(false)
+			report(last, map[string]string{"other": "label"})
+			eventually(t, "it is halted by the one that has failed", func() bool {
+				waiting, failed := told.halted()
+				return waiting == 2 && failed == bad && p.isAtRest()
+			})
+			for _, cp := range w.Members {
+				if w.get(cp, copyOf("a")) != nil {
+					t.Errorf("%s is changed, while %s has failed", cp.Name, bad)
+				}
+			}
+		})
 	}
 }
 

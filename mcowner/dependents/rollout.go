@@ -97,7 +97,8 @@ func (o *ownerState) progressedLocked(name mcreconcile.ClusterName, v view, r re
 	}
 	before := o.progress.HasFailed(name)
 	switch {
-	case !v.targeted || v.mode != serving, errors.Is(r.Err, ErrLeaving) && !before: // what has failed before it leaves counts on
+	case !v.targeted && v.mode == serving: // it may be one that its account does not know yet, and else that lets it go
+	case v.mode != serving, errors.Is(r.Err, ErrLeaving) && !before: // what has failed before it leaves counts on
 		o.progress.Left(name)
 	case remote.IsAwayItself(r.Err, name):
 		o.awayLocked(name, r.Err)
