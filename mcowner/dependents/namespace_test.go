@@ -547,27 +547,6 @@ func TestANamespaceStaysIfOneOfItsOwnersKeeps(t *testing.T) {
 	}
 }
 
-// TestANamespaceIsNotCreatedForWhatIsSuspended, and is once something there may be written.
-func TestANamespaceIsNotCreatedForWhatIsSuspended(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	one, ns := w.Members[0], w.ns+"-new"
-	r := w.inNamespaces()
-	withOverrides(r)
-	all := reportsOf(t, r)
-	w.run(r)
-	a, suspend := w.ownerIn("a", ns), "dependent."+dependents.SuspendAnnotation
-	a.Annotations[suspend] = "true"
-	w.create(w.Local, a)
-	all.is("a", dependents.Suspended)
-	if w.namespace(one, ns) != nil {
-		t.Error("it was created")
-	}
-	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { delete(cm.Annotations, suspend) })
-	eventually(t, "it is there", func() bool { return w.namespace(one, ns) != nil })
-	all.is("a", dependents.Applied, dependents.Unchanged)
-}
-
 // TestANamespaceIsNotCreatedForWhatHasNone: an object of a kind without namespaces that says one is an error, and nothing beside it.
 func TestANamespaceIsNotCreatedForWhatHasNone(t *testing.T) {
 	t.Parallel()

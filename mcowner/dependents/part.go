@@ -229,6 +229,7 @@ type report struct {
 	kinds   []schema.GroupVersionKind
 	again   bool
 	refused bool       // a permit to change the cluster
+	stopped bool       // something is suspended whose turn it was
 	unknown bool       // nothing is known yet of what is desired
 	look    *kindsLook // nil if it is not known of which kinds there is something
 }

@@ -146,7 +146,8 @@ func (a *accounting) noteFailures() {
 	if !slices.ContainsFunc(slices.Concat(a.plan.targets, failures.Clusters), func(name mcreconcile.ClusterName) bool {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		p := a.o.parts[name]
-		return !targeted || p == nil || !p.isDone(a.plan, targeted) || unlessContended(p.result.Err) != nil || p.result.Unready != nil
+		return !targeted || p == nil || !p.isDone(a.plan, targeted) || unlessContended(p.result.Err) != nil || p.result.Unready != nil ||
+			p.result.isSuspended()
 	}) {
 		a.o.progress.ForgiveAll()
 	}
@@ -172,7 +173,7 @@ func outcomeOf(r report, current bool) rollout.Outcome {
 		return rollout.NotLooked
 	case r.unknown:
 		return rollout.Unread // what is there was not compared with anything
-	case r.Unready != nil && !r.refused && !r.isSuspended() && (err == nil || isUnderway(err)): // else it waits for what was not begun
+	case r.Unready != nil && !r.refused && !r.stopped && (err == nil || isUnderway(err)): // else it waits for what was not begun
 		if current && errors.Is(r.Unready, errStalled) {
 			return rollout.Stalled
 		}
