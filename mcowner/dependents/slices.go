@@ -173,7 +173,7 @@ func (a *accounting) reopenBook(ctx context.Context) (err error) {
 // found. Nothing is done by it.
 func (c *engine) planUnread(ctx context.Context, read *unplanned) *plan {
 	p := &plan{owner: read.owner, ref: read.ref, since: read.since}
-	if read.owner.GetDeletionTimestamp().IsZero() && c.cfg.retire == "" {
+	if in := read.ref.Request().ClusterName; read.owner.GetDeletionTimestamp().IsZero() && c.cfg.retire == "" && c.access.Within(c.cfg.ownersIn, in) {
 		p.targets, _ = c.targetsNow(ctx, read.owner) // it is told once the record can be read
 	}
 	return p
