@@ -86,13 +86,20 @@ func (c *engine) readOwner(ctx context.Context, home remote.Session, req mcrecon
 		return owner, err
 	}
 	if watched {
+		lives := owner.GetDeletionTimestamp().IsZero()
 		owner, err = c.getOwner(ctx, home, req, false)
+		if err == nil && lives && !owner.GetDeletionTimestamp().IsZero() {
+			return nil, errUnseenDeletion
+		}
 	}
 	if err == nil && isOlder(owner, known) {
 		o.restore(known, owner, c.keys)
 	}
 	return owner, err
 }
+
+// errUnseenDeletion says that it is not known yet how an owner is being deleted: it may be so that its dependents stay.
+var errUnseenDeletion = errors.New("it is being deleted, and its watch has yet to say how; it is read again")
 
 // getOwner reads an owner. Where owners are not watched, the API server is asked for this one: a read from the cache would
 // list, and keep, all objects of the kind.
@@ -198,8 +205,8 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, s
 		if senseless != nil && p.unclear == nil { // it may say that they are to stay
 			said, p.unclear = "", fmt.Errorf("%w: finding the policy of the owner: %w", errPolicy, senseless)
 		}
-		if p.propagation = said; said == "" && p.unclear == nil {
-			p.propagation = c.deletionOf(o, p)
+		if p.propagation = said; p.unclear == nil && (said == "" || said == metav1.DeletePropagationForeground) {
+			p.propagation = c.deletionOf(o, p, said)
 		}
 		return nil
 	case !stays:
@@ -222,11 +229,11 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, s
 	return c.aim(ctx, o, p)
 }
 
-// deletionOf returns what becomes of the dependents of an owner that is being deleted and says nothing of that. Where owners are not watched, it may
-// have been deleted so that they stay: what was known before that counts.
-func (c *engine) deletionOf(o *ownerState, p *plan) metav1.DeletionPropagation {
-	otherwise := metav1.DeletePropagationBackground
-	if c.cfg.onOwnersLeaving != LeaveDeleted && !c.access.Within(c.cfg.ownersIn, p.home.Name()) {
+// deletionOf returns what becomes of the dependents of an owner that is being deleted and says nothing of that, or Foreground, which may have been
+// noted of a deletion before this one. Where owners are not watched, it may have been deleted so that they stay: what was known before that counts.
+func (c *engine) deletionOf(o *ownerState, p *plan, said metav1.DeletionPropagation) metav1.DeletionPropagation {
+	otherwise := cmp.Or(said, metav1.DeletePropagationBackground)
+	if said == "" && c.cfg.onOwnersLeaving != LeaveDeleted && !c.access.Within(c.cfg.ownersIn, p.home.Name()) {
 		otherwise = cmp.Or(o.plannedDeletion(), metav1.DeletePropagationOrphan)
 	}
 	return c.deletions.policyOf(p.home.Name(), p.home.Cluster, p.owner, otherwise)

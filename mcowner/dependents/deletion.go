@@ -20,8 +20,9 @@ import (
 )
 
 // DeletionPolicyAnnotation on an owner says what becomes of its dependents when it is deleted: Background, Foreground or
-// Orphan, as in metav1.DeletionPropagation. It wins over what the deletion asks for. With any other value an event says so, and
-// an owner that is being deleted waits, with its dependents, until that is put right.
+// Orphan, as in metav1.DeletionPropagation. It wins over what the deletion asks for, but for Foreground where that is Orphan: it may be what the
+// controller has written of a deletion before. With any other value an event says so, and an owner that is being deleted waits, with its
+// dependents, until that is put right.
 //
 // The policy of a deletion shows in a finalizer of the owner, which Kubernetes' garbage collector may take within
 // milliseconds. The controller sees it in passing, and writes this annotation then; a deletion with the policy Orphan while

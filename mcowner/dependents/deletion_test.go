@@ -391,3 +391,27 @@ func TestAKindThatIsNoLongerServedHoldsUpNothing(t *testing.T) {
 	w.remove(w.Local, "a")
 	w.isGone(w.Local, "a")
 }
+
+// TestADeletionThatOrphansAfterAnotherKeepsTheDependents: the last one holds, as in one cluster, and not what was noted of the first.
+func TestADeletionThatOrphansAfterAnotherKeepsTheDependents(t *testing.T) {
+	t.Parallel()
+	for _, first := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		t.Run(string(first), func(t *testing.T) {
+			t.Parallel()
+			w := newWorldIn(t, mctest.Start(t, mctest.Options{Clusters: 2}))
+			one := w.Members[0]
+			p := w.run(w.spread())
+			w.create(w.Local, w.owner("a", one.Name))
+			before := w.isCopied(one, "a")
+			one.Freeze(t)
+			p.is(one, fleet.Unreachable)
+			w.remove(w.Local, "a", client.PropagationPolicy(first))
+			w.told(w.Local, "a", dependents.EventClusterNotReady, one.Name)
+			eventually(t, "the program is at rest", p.isAtRest)
+			w.removeAsOrphan("a") // somebody thinks better of it
+			one.Thaw(t)
+			w.isReleased(one, before)
+			w.isGone(w.Local, "a")
+		})
+	}
+}
