@@ -158,7 +158,8 @@ func TestWhatARolloutTakesForAFailure(t *testing.T) {
 		"so, and another is to go":     {report: report{Result: Result{Err: together(errKept, errOld)}}, is: rollout.Other, once: rollout.Other},
 		"others delete it":             {report: report{Result: Result{Err: fmt.Errorf("%w: %w", errContended, errDeleted)}}, is: rollout.Other, once: rollout.Other},
 		"it is outdated each time":     {report: report{Result: Result{Err: fmt.Errorf("%w: %w", errContended, errOther)}}, is: rollout.Other, once: rollout.Other},
-		"something is suspended":       {report: report{Result: Result{Unready: ErrWaiting, Objects: suspended}}, is: rollout.Other, once: rollout.Other},
+		"something is suspended":       {report: report{Result: Result{Unready: ErrWaiting, Objects: suspended}, stopped: true}, is: rollout.Other, once: rollout.Other},
+		"so it is after what is not":   {report: report{Result: Result{Unready: ErrWaiting, Objects: suspended}}, is: rollout.NotReady, once: rollout.NotReady},
 		"the old one is being deleted": {report: report{Result: Result{Err: errOld}}, is: rollout.Other, once: rollout.Other},
 		"it is, and the new is not":    {report: report{Result: Result{Err: errOld, Unready: ErrWaiting}}, is: rollout.NotReady, once: rollout.NotReady},
 	} {
