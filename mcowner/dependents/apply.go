@@ -94,7 +94,7 @@ func (p *placement) applyInWaves(
 		wanted[key] = true
 		var result ObjectResult
 		held := cmp.Or(over, s.before(w.wave))
-		if why := cmp.Or(held, s.lacking[w.obj.GetNamespace()]); why != nil && (over != nil || !w.Suspend && w.err == nil) {
+		if why := cmp.Or(held, s.lacking[w.obj.GetNamespace()]); why != nil && (over != nil || !w.Suspend && (held != nil || w.err == nil)) {
 			result = p.later(w, found, why)
 		} else { // what is not written waits for nothing
 			unread := p.comes(w, wants, unknown[w.kind.GroupKind()])
@@ -108,7 +108,7 @@ func (p *placement) applyInWaves(
 		}
 		if held == nil {
 			s.note(p.at, w, result)
-			done.stopped = done.stopped || result.State == Suspended
+			done.stopped = done.stopped || !w.shared && result.State == Suspended
 		}
 		if !w.shared || result.Err != nil || result.Object != nil { // a namespace of others is nothing to tell of
 			done.Objects = append(done.Objects, result)

@@ -233,33 +233,41 @@ func TestAnOwnerThatIsNotPlannedKeepsWhatItSaysIsToStay(t *testing.T) {
 // its finalizer.
 func TestAnOwnerThatGoesBeforeItIsReadKeepsWhatIsToStay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1)
-	one, name := w.Members[0], "unread"
-	p := w.run(w.orphaning())
-	w.create(w.Local, w.owner(name, one.Name))
-	before := w.isCopied(one, name)
-	p.stop()
-	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
-		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
+	for deleted, said := range map[string]string{"once": "", "in the foreground before": "Foreground"} {
+		t.Run(deleted, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			one, name := w.Members[0], "unread"
+			p := w.run(w.orphaning())
+			w.create(w.Local, w.owner(name, one.Name))
+			before := w.isCopied(one, name)
+			p.stop()
+			if said != "" {
+				w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Annotations[dependents.DeletionPolicyAnnotation] = said })
+			}
+			rules := []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
+				{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+				{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
+			}
+			var seen atomic.Bool
+			see := func(b *mcbuilder.Builder) {
+				b.WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool {
+					seen.Store(seen.Load() || obj.GetName() == name)
+					return true
+				}))
+			}
+			w.runAs(w.Local.AddUser(t, "no-identity", rules...), func(mgr mcmanager.Manager) error { return w.orphaning().SetupWithManager(mgr, see) })
+			eventually(t, "what happens to it from now on is seen", seen.Load)
+			w.removeAsOrphan(name)
+			w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+			w.isGone(w.Local, name)
+			w.Local.AddUser(t, "no-identity", slices.Concat(rules, []rbacv1.PolicyRule{{
+				APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
+			}})...)
+			w.isReleased(one, before)
+		})
 	}
-	var seen atomic.Bool
-	see := func(b *mcbuilder.Builder) {
-		b.WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool {
-			seen.Store(seen.Load() || obj.GetName() == name)
-			return true
-		}))
-	}
-	w.runAs(w.Local.AddUser(t, "no-identity", rules...), func(mgr mcmanager.Manager) error { return w.orphaning().SetupWithManager(mgr, see) })
-	eventually(t, "what happens to it from now on is seen", seen.Load)
-	w.removeAsOrphan(name)
-	w.change(w.Local, name, func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
-	w.isGone(w.Local, name)
-	w.Local.AddUser(t, "no-identity", slices.Concat(rules, []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
-	}})...)
-	w.isReleased(one, before)
 }
 
 // TestAnOwnerIsFreeOnceItIsSaidThatNothingIsLeft in the clusters that were given up.

@@ -37,7 +37,7 @@ type Rollout struct {
 	// so is which ones are still being changed. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
-	// nothing of that changes, see Result.Stuck. Status is called then. A restart begins anew, but for what Slices say. Default: never.
+	// nothing of that changes, see Result.Stuck. One that only waits until others are changed is not. Status is called then. A restart begins anew, but for what Slices say. Default: never.
 	ProgressDeadline time.Duration
 }
 
@@ -77,11 +77,23 @@ func (p *placement) permit() error {
 	if p.o.progress == nil {
 		return nil
 	}
-	if err := p.o.progress.Ask(p.at.Name(), len(p.asked.targets)); err != nil {
+	if err := p.o.progress.Ask(p.at.Name(), p.o.rolledOutLocked(p.asked.targets)); err != nil {
 		p.refused = true
 		return fmt.Errorf("%w: %w", ErrWaiting, err)
 	}
 	return nil
+}
+
+// rolledOutLocked returns to how many clusters it is rolled out. One that may have dependents, and was not looked at since the program began, may be
+// a target that is not reported yet.
+func (o *ownerState) rolledOutLocked(targets []mcreconcile.ClusterName) int {
+	n := len(targets)
+	for name := range o.named {
+		if _, targeted := slices.BinarySearch(targets, name); !targeted && !o.progress.HasLookedAt(name) {
+			n++
+		}
+	}
+	return n
 }
 
 // isRolledOut reports whether this was applied before: if it is not there now, somebody else has changed that.

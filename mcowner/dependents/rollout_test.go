@@ -217,6 +217,67 @@ func (w *world) restartsWithoutTheFirst(
 	return p, told, first
 }
 
+// TestAfterARestartTheOnlyMemberThatIsReportedWaitsForTheOthers: where all members are targets, those that are reported may be fewer than are
+// changed at once.
+func TestAfterARestartTheOnlyMemberThatIsReportedWaitsForTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
+	r.Targets = nil
+	told := listen(r)
+	p := w.run(r)
+	w.create(w.Local, w.owner("a"))
+	first := w.next("job-1")
+	eventually(t, "the other one says that it waits", func() bool { return told.waiting("a") == 1 && p.isAtRest() })
+	p.stop()
+	told = listen(r)
+	p = w.runWith(func(mgr mcmanager.Manager) error {
+		mgr.GetProvider().(*fleettest.Provider).Remove(fleet.ClusterName(first.Name)) //nolint:forcetypeassert // so are all here
+		return r.SetupWithManager(mgr)
+	})
+	eventually(t, "the other one is looked at", func() bool {
+		for _, r := range told.of("a") {
+			if string(r.Cluster) != first.Name && !errors.Is(r.Err, dependents.ErrPending) {
+				return p.isAtRest()
+			}
+		}
+		return false
+	})
+	if having := w.having("job-1"); len(having) != 1 {
+		t.Errorf("%d clusters are changed at once", len(having))
+	}
+}
+
+// TestAfterARestartAClusterIsBeingChangedThatHasSomethingWrongInALaterWave: no other is changed beside it.
+func TestAfterARestartAClusterIsBeingChangedThatHasSomethingWrongInALaterWave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	start := func() (*process, *outcomes) {
+		r := w.jobs(dependents.Rollout{MaxParallel: intstr.FromInt32(1)})
+		desired := r.Desired
+		r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+			all, err := desired(ctx, owner, target)
+			late := w.configMap("late")
+			late.Annotations = map[string]string{dependents.WaveAnnotation: "1", dependents.ChangeAnnotation: "Never"}
+			return append(all, late), err
+		}
+		told := listen(r)
+		return w.run(r), told
+	}
+	p, _ := start()
+	w.create(w.Local, w.owner("a", w.Members[0].Name, w.Members[1].Name))
+	w.next("job-1")
+	eventually(t, "the program is at rest", p.isAtRest)
+	p.stop()
+	p, told := start()
+	eventually(t, "both clusters were looked at", func() bool {
+		return p.isAtRest() && len(told.of("a")) == 2 && !slices.ContainsFunc(told.of("a"), func(r dependents.Result) bool { return len(r.Objects) == 0 })
+	})
+	if n := len(w.having("job-1")); n != 1 {
+		t.Errorf("%d clusters are being changed at once", n)
+	}
+}
+
 // TestNoClusterIsChangedWhileTheTargetsAreFoundAnew: a member that was just reported may be one, and is being changed.
 func TestNoClusterIsChangedWhileTheTargetsAreFoundAnew(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -170,5 +171,21 @@ func TestWhichMembersAreAwayForNow(t *testing.T) {
 				t.Errorf("%v: %t, want %t", tc.err, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestAClusterWhoseTurnHasNotComeIsNotStuck: others are being changed, one after the other.
+func TestAClusterWhoseTurnHasNotComeIsNotStuck(t *testing.T) {
+	t.Parallel()
+	r := Rollout{MaxParallel: intstr.FromInt32(1), ProgressDeadline: time.Minute}
+	a := newAccounting(t, config{}, &plan{seq: 1, asked: 1, rollout: r, targets: []mcreconcile.ClusterName{""}})
+	p := a.o.partLocked("")
+	p.done, p.seq = true, 1
+	p.result = Result{Targeted: true, Since: time.Now().Add(-2 * time.Minute), Err: fmt.Errorf("%w: of 1000 clusters, 1 are changed at once", ErrWaiting)}
+	a.mustOpen(t)
+	a.o.progress = r.next(nil, hash{})
+	_ = a.o.progress.Ask("", 1000)
+	if got := a.results(); got[0].Stuck {
+		t.Errorf("%+v", got[0])
 	}
 }

@@ -226,13 +226,15 @@ func TestAFailureIsKeptWhileAllIsSuspended(t *testing.T) {
 	}
 }
 
-// jobsBeforeWhatIsSuspended is jobs with something in a later wave that is suspended.
+// jobsBeforeWhatIsSuspended is jobs with something in a later wave that is suspended, in a namespace that is not there.
 func (w *world) jobsBeforeWhatIsSuspended(rollout dependents.Rollout) *dependents.Reconciler[*corev1.ConfigMap] {
 	r := w.jobs(rollout)
+	r.CreateNamespaces = true
 	desired := r.Desired
 	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
 		all, err := desired(ctx, owner, target)
 		late := w.configMap("late")
+		late.Namespace += "-new"
 		late.Annotations = map[string]string{dependents.WaveAnnotation: "1", dependents.SuspendAnnotation: "true"}
 		return append(all, late), err
 	}

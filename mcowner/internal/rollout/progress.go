@@ -244,6 +244,15 @@ func (p *Progress) IsAbsent(name mcreconcile.ClusterName) bool { return p.absent
 // HasWaiting reports whether a cluster waits for a permit.
 func (p *Progress) HasWaiting() bool { return len(p.waiting) > 0 }
 
+// Queued returns the clusters whose turn it is once others are done: none while it is halted.
+func (p *Progress) Queued() map[mcreconcile.ClusterName]bool {
+	queued := make(map[mcreconcile.ClusterName]bool, len(p.waiting))
+	for _, name := range p.waiting {
+		queued[name] = true
+	}
+	return queued
+}
+
 // Order lets those clusters have the next permits that are furthest. After a restart, they may be being changed.
 func (p *Progress) Order(howFar func(mcreconcile.ClusterName) int) {
 	far := make(map[mcreconcile.ClusterName]int, len(p.waiting))
