@@ -41,6 +41,9 @@ type Rollout struct {
 	ProgressDeadline time.Duration
 }
 
+// ErrHalted says that a cluster has to wait since others have failed, see [Rollout.HaltAfter]. It comes with [ErrWaiting].
+var ErrHalted = rollout.ErrHalted
+
 func (r Rollout) validate() error {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&r.MaxParallel, 100, true)
 	switch {

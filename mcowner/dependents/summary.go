@@ -20,6 +20,8 @@ type Summary struct {
 	Suspended int
 	// NotReady are those of Done and Suspended that have something which is not ready, see Result.Unready.
 	NotReady int
+	// Halted is why no further cluster is changed, as the first says that is Pending for that: it wraps [ErrHalted]. Nil if none is.
+	Halted error
 	// Stuck are those that are so for too long, see Result.Stuck, and FirstStuck is the first of them, by name.
 	Stuck      int
 	FirstStuck mcreconcile.ClusterName
@@ -56,6 +58,9 @@ func Summarize(results []Result) Summary {
 			}
 		case pending:
 			s.Targets, s.Pending = s.Targets+1, s.Pending+1
+			if s.Halted == nil && errors.Is(r.Err, ErrHalted) {
+				s.Halted = r.Err
+			}
 		case away:
 			s.Targets, s.Unreachable = s.Targets+1, s.Unreachable+1
 		default:
@@ -85,6 +90,7 @@ const (
 	ReasonFailed      = "Failed"
 
 	ReasonNotReady         = "NotReady"                 // all is as desired, and something of it is not ready
+	ReasonHalted           = "Halted"                   // clusters have failed, see Rollout.HaltAfter
 	ReasonDeadlineExceeded = "ProgressDeadlineExceeded" // a cluster is stuck, see Rollout.ProgressDeadline
 )
 
@@ -112,6 +118,8 @@ func (s Summary) SetConditions(conditions *[]metav1.Condition, generation int64)
 		progressing.Reason, progressing.Status = ReasonPending, metav1.ConditionTrue
 	}
 	switch {
+	case s.Halted != nil:
+		progressing.Reason, progressing.Status = ReasonHalted, metav1.ConditionFalse
 	case s.Stuck > 0:
 		progressing.Reason, progressing.Status = ReasonDeadlineExceeded, metav1.ConditionFalse
 	case s.NotReady > 0 && progressing.Status == metav1.ConditionFalse:
@@ -122,9 +130,13 @@ func (s Summary) SetConditions(conditions *[]metav1.Condition, generation int64)
 	if s.NotReady > 0 {
 		progressing.Message += fmt.Sprintf(", %d are not ready", s.NotReady)
 	}
+	if s.Halted != nil {
+		progressing.Message += fmt.Sprintf("; %v", s.Halted)
+	}
 	if s.Stuck > 0 {
 		progressing.Message += fmt.Sprintf("; stuck is %s, and %d others", remote.ClusterText(s.FirstStuck), s.Stuck-1)
 	}
+	progressing.Message = oneline.Text(progressing.Message, longestMessage)
 	meta.SetStatusCondition(conditions, synced)
 	meta.SetStatusCondition(conditions, progressing)
 }

@@ -41,6 +41,7 @@ func ExampleSummarize() {
 func TestASummaryCountsEachTargetOnceAndHasTheFirstFailure(t *testing.T) {
 	t.Parallel()
 	failed, away := errors.New("refused"), fmt.Errorf("using it: %w", fleet.ErrNotReady)
+	halted := fmt.Errorf("%w: %w", dependents.ErrWaiting, dependents.ErrHalted)
 	for what, c := range map[string]struct {
 		results       []dependents.Result
 		want          dependents.Summary
@@ -81,6 +82,15 @@ func TestASummaryCountsEachTargetOnceAndHasTheFirstFailure(t *testing.T) {
 			},
 			dependents.Summary{Targets: 2, Done: 1, Pending: 1, NotReady: 1},
 			dependents.ReasonPending, true, false,
+		},
+		"clusters that wait since one has failed": {
+			[]dependents.Result{
+				{Cluster: "a", Targeted: true, Unready: dependents.ErrWaiting},
+				{Cluster: "b", Targeted: true, Err: halted, Stuck: true},
+				{Cluster: "c", Targeted: true, Err: halted},
+			},
+			dependents.Summary{Targets: 3, Done: 1, Pending: 2, NotReady: 1, Halted: halted, Stuck: 1, FirstStuck: "b"},
+			dependents.ReasonPending, false, false,
 		},
 		"a cluster that is not ready": {
 			[]dependents.Result{{Cluster: "a", Targeted: true, Unready: dependents.ErrWaiting}},

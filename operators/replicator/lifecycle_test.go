@@ -96,7 +96,7 @@ func (w *world) testHalt(t *testing.T) {
 	w.condition("rollout", v1alpha1.ConditionSynced, "Failed", "a")
 	w.label(t, "b", "rollout")
 	w.label(t, "c", "rollout")
-	w.condition("rollout", v1alpha1.ConditionProgressing, v1alpha1.ReasonDeadlineExceeded, "b")
+	w.condition("rollout", v1alpha1.ConditionProgressing, v1alpha1.ReasonHalted, "a")
 	for _, name := range []string{"b", "c"} {
 		if get(t, w.members[name], configMap("place")) != nil {
 			t.Errorf("%s was changed after the failure", name)

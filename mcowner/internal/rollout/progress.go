@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,6 +97,9 @@ func (p *Progress) isHalted() bool {
 	return p.policy.HaltAfter > 0 && len(p.failed) >= p.policy.HaltAfter
 }
 
+// ErrHalted says that too many clusters have failed for a further one to be changed.
+var ErrHalted = errors.New("the rollout is halted")
+
 // Ask asks for a permit to change a cluster. The error says for what it must wait.
 func (p *Progress) Ask(name mcreconcile.ClusterName, targets int) error {
 	if p.HasFailed(name) { // it was begun
@@ -112,7 +116,7 @@ func (p *Progress) Ask(name mcreconcile.ClusterName, targets int) error {
 		return nil
 	case p.isHalted():
 		delete(p.held, name)
-		return fmt.Errorf("%d clusters have failed, such as %s, and no further one is changed until the owner is", len(p.failed), p.anyFailed())
+		return fmt.Errorf("%w: %d clusters have failed, such as %s, and no further one is changed until the owner is", ErrHalted, len(p.failed), p.anyFailed())
 	case !slices.Contains(p.waiting, name):
 		p.waiting = append(p.waiting, name)
 	}

@@ -31,10 +31,12 @@ const (
 
 	// ConditionSynced is True if every target has what the Replicator says. Its message names the first target that does not.
 	ConditionSynced = "Synced"
-	// ConditionProgressing is True while targets are being changed, or what they got is not ready yet. After the deadline it is False
-	// with [ReasonDeadlineExceeded].
+	// ConditionProgressing is True while targets are being changed, or what they got is not ready yet. It is False with [ReasonHalted]
+	// once too many have failed, and with [ReasonDeadlineExceeded] after the deadline.
 	ConditionProgressing = "Progressing"
 
+	// ReasonHalted says that as many targets have failed as the rollout's haltAfter: no further one is changed.
+	ReasonHalted = "Halted"
 	// ReasonDeadlineExceeded says that a target waits, or is not ready, for longer than the rollout's progressDeadlineSeconds.
 	ReasonDeadlineExceeded = "ProgressDeadlineExceeded"
 	// ReasonNoTargets says that no cluster is chosen.
