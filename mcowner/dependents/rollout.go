@@ -37,7 +37,8 @@ type Rollout struct {
 	// so is which ones are still being changed. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
-	// nothing of that changes, see Result.Stuck. One that only waits until others are changed is not. Status is called then. A restart begins anew, but for what Slices say. Default: never.
+	// nothing of that changes, see Result.Stuck. One that only waits until others are changed is not. Status is called then. A restart
+	// begins anew, but for what Slices say. Default: never.
 	ProgressDeadline time.Duration
 }
 
