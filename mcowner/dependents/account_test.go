@@ -1305,6 +1305,25 @@ func TestAClusterThatIsATargetAgainIsPending(t *testing.T) {
 	}
 }
 
+// TestWhatAClusterWaitsForIsNotToldOfAChangedOwner before it was looked at again; what is wrong there is.
+func TestWhatAClusterWaitsForIsNotToldOfAChangedOwner(t *testing.T) {
+	t.Parallel()
+	halted, refused := fmt.Errorf("%w: %w", ErrWaiting, ErrHalted), errors.New("refused")
+	for err, want := range map[error]error{nil: ErrPending, halted: ErrPending, refused: refused} {
+		a := newAccounting(t, config{}, &plan{seq: 2, asked: 1, targets: []mcreconcile.ClusterName{mcreconcile.LocalCluster}})
+		p := a.o.partLocked(mcreconcile.LocalCluster)
+		p.done, p.seq, p.result = true, 1, Result{Targeted: true, Err: err}
+		a.mustOpen(t)
+		if got := a.results()[0].Err; !errors.Is(got, err) {
+			t.Errorf("%v: the result is %v", err, got)
+		}
+		a.plan.asked = 2
+		if got := a.results()[0].Err; !errors.Is(got, want) {
+			t.Errorf("%v: once the owner was changed, the result is %v", err, got)
+		}
+	}
+}
+
 // TestATargetThatComesLateIsNotStuckForThat: it is pending since it was asked for, however long its owner has been at rest.
 func TestATargetThatComesLateIsNotStuckForThat(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func (a *accounting) results() []Result {
 		if p != nil && p.done {
 			done := p.result
 			isAnother := p.seq < a.plan.asked || targeted && !done.Targeted // it was looked at for something else
-			if isAnother && done.Err == nil {
+			if isAnother && (done.Err == nil || isUnderway(done.Err)) {
 				done.Err, done.Since = ErrPending, results[i].Since
 			}
 			results[i], results[i].Targeted = done, targeted
