@@ -36,6 +36,7 @@ type ownerState struct {
 	events    []ownerEvent      // to be recorded
 	conflicts int               // of storing it, in a row
 	progress  *rollout.Progress // nil if clusters need not wait for others
+	turned    time.Time         // when it was last the turn of a cluster that had waited
 	known     knownSlices
 	unread    Result // what keeps the record from being read, and since when
 	// unvisited are the clusters in which the last visit has failed, and may wait to be tried again; nil if there was none.

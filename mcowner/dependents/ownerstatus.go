@@ -22,17 +22,13 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
-	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
 // results returns what came of each cluster.
 func (a *accounting) results() []Result {
 	a.o.mu.Lock()
 	names := union(record.Names(a.record.Sites), a.plan.targets)
-	results, queued := make([]Result, len(names)), map[mcreconcile.ClusterName]bool{}
-	if a.o.progress != nil {
-		queued = a.o.progress.Queued()
-	}
+	results := make([]Result, len(names))
 	for i, name := range names {
 		_, targeted := slices.BinarySearch(a.plan.targets, name)
 		results[i] = Result{Cluster: name, Targeted: targeted, Err: ErrPending, Since: a.plan.since}
@@ -52,7 +48,7 @@ func (a *accounting) results() []Result {
 	a.o.mu.Unlock()
 	for i, name := range names { // the fleet has a lock of its own
 		err := a.engine.access.WhyNot(name)
-		if err == nil && errors.Is(results[i].Err, ErrPending) {
+		if err == nil && isUnderway(results[i].Err) {
 			err = a.engine.access.WhyPaused(name)
 		}
 		if err != nil {
@@ -61,12 +57,8 @@ func (a *accounting) results() []Result {
 		if a.unread.Err != nil {
 			results[i].Err, results[i].Since = a.unread.Err, a.unread.Since
 		}
-		left, waits := a.plan.rollout.left(results[i])
-		waits = waits && !queued[name] // others are changed meanwhile, and say themselves if they are stuck
-		if results[i].Stuck = waits && left <= 0; waits && left > 0 {
-			a.stuckIn = sooner(a.stuckIn, left)
-		}
 	}
+	a.noteStuck(results)
 	return results
 }
 

@@ -34,7 +34,8 @@ type Result struct {
 	// [Rollout] limits something; otherwise only as far as a later wave waits for it.
 	Unready error
 
-	// Stuck says that the cluster is pending, waits or has something that is not ready, for longer than [Rollout.ProgressDeadline].
+	// Stuck says that the cluster is pending, waits or has something that is not ready, for longer than [Rollout.ProgressDeadline], which says
+	// what does not count.
 	Stuck bool
 
 	// Since is when Err and Unready became what they are, in what they say. A restart begins anew, but for what Slices say.

@@ -37,8 +37,8 @@ type Rollout struct {
 	// so is which ones are still being changed. Default: never.
 	HaltAfter int
 	// ProgressDeadline is after how long a target counts as stuck that is pending, waits or has something that is not ready, while
-	// nothing of that changes, see Result.Stuck. One that only waits until others are changed is not. Status is called then. A restart
-	// begins anew, but for what Slices say. Default: never.
+	// nothing of that changes, see Result.Stuck. One whose turn has not come is not while another that is being changed waits for something, and
+	// one that is told of a halt never is. Status is called then. A restart begins anew, but for what Slices say. Default: never.
 	ProgressDeadline time.Duration
 }
 
@@ -295,7 +295,11 @@ func (o *ownerState) grant(targets int) []mcreconcile.ClusterName {
 		return nil // nothing is limited any more
 	}
 	o.progress.Order(o.asDesiredLocked)
-	return o.progress.Grant(targets)
+	granted := o.progress.Grant(targets)
+	if len(granted) > 0 {
+		o.turned = time.Now()
+	}
+	return granted
 }
 
 // asDesiredLocked returns how many objects were as desired in a cluster when it was looked at last.
@@ -425,8 +429,45 @@ func (c *engine) revision(owner client.Object, rollout Rollout) (hash, error) {
 	return hashOf(append(h[:], said.GetUID()...)), err // a copy of the owner may be of the same generation
 }
 
-// left returns how long it takes until a result is one of a cluster that is stuck, unless it changes. The answer is false if it never is.
-func (r Rollout) left(of Result) (time.Duration, bool) {
-	waits := isUnderway(of.Err) || unlessContended(of.Err) == nil && of.Unready != nil
-	return r.ProgressDeadline - time.Since(of.Since), waits && r.ProgressDeadline > 0
+// noteStuck notes which clusters are stuck, and when the next one may be. While one that has begun waits for something, it says itself if it is
+// stuck, and those whose turn has not come are not.
+func (a *accounting) noteStuck(results []Result) {
+	deadline := a.plan.rollout.ProgressDeadline
+	if deadline == 0 {
+		return
+	}
+	queued, turned := a.o.queue()
+	if turned.Before(a.plan.since) {
+		turned = a.plan.since
+	}
+	begun := slices.ContainsFunc(results, func(r Result) bool { return !queued[r.Cluster] && r.waits() })
+	for i, r := range results {
+		since := r.Since
+		if queued[r.Cluster] && since.Before(turned) {
+			since = turned
+		}
+		left := deadline - time.Since(since)
+		switch {
+		case !r.waits() || queued[r.Cluster] && begun:
+		case left <= 0:
+			results[i].Stuck = true
+		default:
+			a.stuckIn = sooner(a.stuckIn, left)
+		}
+	}
+}
+
+// waits reports whether a cluster is stuck in the end if nothing of its result changes.
+func (r Result) waits() bool {
+	return isUnderway(r.Err) && !errors.Is(r.Err, ErrHalted) || unlessContended(r.Err) == nil && r.Unready != nil
+}
+
+// queue returns the clusters in which nothing is begun before others are done, and when it was last the turn of one.
+func (o *ownerState) queue() (queued map[mcreconcile.ClusterName]bool, turned time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.progress == nil {
+		return nil, time.Time{}
+	}
+	return o.progress.Queued(), o.turned
 }

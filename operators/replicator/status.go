@@ -93,6 +93,8 @@ func word(r dependents.Result) string {
 		return "Unknown"
 	case !r.Targeted, errors.Is(r.Err, dependents.ErrLeaving):
 		return "Leaving"
+	case errors.Is(r.Err, dependents.ErrHalted):
+		return dependents.ReasonHalted
 	case r.Stuck:
 		return "Stuck"
 	case errors.Is(r.Err, dependents.ErrPending), errors.Is(r.Err, dependents.ErrWaiting):

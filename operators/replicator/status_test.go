@@ -41,7 +41,7 @@ func TestAStatusThatIsWrittenAgainKeepsSinceWhenItIsSo(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotSyncedSaysWhy for a cluster that is suspended, for one that is paused, and for one that another replica cannot visit.
+// TestWhatIsNotSyncedSaysWhy for a cluster that is suspended, paused, or held back by a halt, and for one that another replica cannot visit.
 func TestWhatIsNotSyncedSaysWhy(t *testing.T) {
 	t.Parallel()
 	suspended := []dependents.ObjectResult{{State: dependents.Suspended}}
@@ -54,6 +54,10 @@ func TestWhatIsNotSyncedSaysWhy(t *testing.T) {
 	})
 	if want := "east (Suspended), south (Paused), west (Unreachable)"; got != want {
 		t.Errorf("not synced in %q, want %q", got, want)
+	}
+	halted := fmt.Errorf("%w: %w", dependents.ErrWaiting, dependents.ErrHalted)
+	if got := word(dependents.Result{Targeted: true, Err: halted, Stuck: true}); got != dependents.ReasonHalted {
+		t.Errorf("one that is held back by a halt is %s", got)
 	}
 	r := replicator("r", []string{"east"}, configMap("a"))
 	must(t, (&controller{}).status(t.Context(), r, []dependents.Result{{Cluster: "east", Targeted: true, Objects: suspended}}))

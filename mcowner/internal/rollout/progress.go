@@ -248,11 +248,16 @@ func (p *Progress) IsAbsent(name mcreconcile.ClusterName) bool { return p.absent
 // HasWaiting reports whether a cluster waits for a permit.
 func (p *Progress) HasWaiting() bool { return len(p.waiting) > 0 }
 
-// Queued returns the clusters whose turn it is once others are done: none while it is halted.
+// Queued returns the clusters in which nothing is begun, and whose turn it is now or once others are done: none while it is halted.
 func (p *Progress) Queued() map[mcreconcile.ClusterName]bool {
 	queued := make(map[mcreconcile.ClusterName]bool, len(p.waiting))
 	for _, name := range p.waiting {
 		queued[name] = true
+	}
+	for name, begun := range p.held {
+		if !begun {
+			queued[name] = true
+		}
 	}
 	return queued
 }

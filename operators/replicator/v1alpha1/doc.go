@@ -37,7 +37,7 @@ const (
 
 	// ReasonHalted says that as many targets have failed as the rollout's haltAfter: no further one is changed.
 	ReasonHalted = "Halted"
-	// ReasonDeadlineExceeded says that a target waits, or is not ready, for longer than the rollout's progressDeadlineSeconds.
+	// ReasonDeadlineExceeded says that a target is stuck, see the rollout's progressDeadlineSeconds.
 	ReasonDeadlineExceeded = "ProgressDeadlineExceeded"
 	// ReasonNoTargets says that no cluster is chosen.
 	ReasonNoTargets = "NoTargets"

@@ -251,7 +251,8 @@ type Rollout struct {
 	// +kubebuilder:validation:Minimum=0
 	HaltAfter int `json:"haltAfter,omitempty"`
 
-	// ProgressDeadlineSeconds is after how long a target that waits, or is not ready, is told as stuck.
+	// ProgressDeadlineSeconds is after how long a target that waits, or is not ready, is told as stuck, but for one that waits for its turn while
+	// another target is not done.
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
