@@ -2,6 +2,7 @@ package mcbuilder_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -15,7 +16,7 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
-// TestPredicatesKnowTheClusterOfAnEvent: each cluster has its own, and an event must pass all of these.
+// TestPredicatesKnowTheClusterOfAnEvent: each cluster has its own, an event must pass all of these, and is shown to them before others drop it.
 func TestPredicatesKnowTheClusterOfAnEvent(t *testing.T) {
 	t.Parallel()
 	f := pool.Start(t, mctest.Options{Clusters: 2})
@@ -30,18 +31,30 @@ func TestPredicatesKnowTheClusterOfAnEvent(t *testing.T) {
 	mgr := newManager(t, f, members(f), logr.Discard())
 	s := &seen{namespace: ns}
 	var clusters sync.Map
+	var others atomic.Int32
 	ofCluster := func(name mcreconcile.ClusterName, cl cluster.Cluster) []predicate.Predicate {
 		clusters.Store(name, cl)
 		return []predicate.Predicate{
-			predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetNamespace() == ns }),
+			predicate.NewPredicateFuncs(func(obj client.Object) bool {
+				if obj.GetNamespace() != ns {
+					others.Add(1)
+				}
+				return true
+			}),
 			predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == "of-"+string(name) }),
 		}
 	}
-	if err := mcbuilder.ControllerManagedBy(mgr).For(&corev1.ConfigMap{}, mcbuilder.WithPredicatesIn(ofCluster)).Named("in-cluster").Complete(s); err != nil {
+	inNamespace := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetNamespace() == ns })
+	err := mcbuilder.ControllerManagedBy(mgr).WithEventFilter(inNamespace).
+		For(&corev1.ConfigMap{}, mcbuilder.WithPredicatesIn(ofCluster)).Named("in-cluster").Complete(s)
+	if err != nil {
 		t.Fatal(err)
 	}
 	start(t, mgr)
 	s.become(t, "member-1/of-member-1", "member-2/of-member-2")
+	if others.Load() == 0 {
+		t.Error("an event that the filter of all watches drops was shown to none of them")
+	}
 	for _, member := range f.Members {
 		cl, ok := clusters.Load(mcreconcile.ClusterName(member.Name))
 		if !ok || cl.(cluster.Cluster).GetConfig().Host != member.Config().Host { //nolint:forcetypeassert // what is stored is one

@@ -56,8 +56,8 @@ func WithPredicates(predicates ...predicate.Predicate) WatchOption {
 type predicatesFunc = func(name mcreconcile.ClusterName, cl cluster.Cluster) []predicate.Predicate
 
 // WithPredicatesIn is [WithPredicates] for predicates that must know the cluster of an event: those that remember objects by name or
-// UID, which two clusters may have in common, or that read in the cluster. As an mchandler.HandlerFunc, the function is called once for
-// each engagement, and for several at once.
+// UID, which two clusters may have in common, or that read in the cluster. Every event comes to them first, whatever other predicates say. As an
+// mchandler.HandlerFunc, the function is called once for each engagement, and for several at once.
 func WithPredicatesIn(predicates func(name mcreconcile.ClusterName, cl cluster.Cluster) []predicate.Predicate) WatchOption {
 	return func(o *watchOptions) { o.predicatesIn = append(o.predicatesIn, predicates) }
 }
@@ -87,11 +87,7 @@ func ForEachMember(selector labels.Selector) WatchOption {
 func newWatch[request comparable](
 	obj client.Object, h mchandler.TypedHandlerFunc[client.Object, request], opts []WatchOption,
 ) watch[request] {
-	w := watch[request]{watchOptions: optionsOf(opts), obj: obj, handler: h}
-	for _, predicates := range w.predicatesIn {
-		w.handler = filtered(w.handler, predicates)
-	}
-	return w
+	return watch[request]{watchOptions: optionsOf(opts), obj: obj, handler: h}
 }
 
 // optionsOf returns what the options of a watch say.
@@ -110,19 +106,28 @@ func (b *TypedBuilder[request]) sources() ([]source.TypedSource[request], error)
 		if err != nil {
 			return nil, err
 		}
-		predicates := append(slices.Clone(b.predicates), w.predicates...)
-		sources = append(sources, w.sources(b.mgr, obj, predicates)...)
+		sources = append(sources, w.filtered(b.predicates).sources(b.mgr, obj)...)
 	}
 	return sources, nil
 }
 
+// filtered returns the watch with a handler that is given the events alone that pass all predicates, after those of all watches.
+func (w watch[request]) filtered(ofAll []predicate.Predicate) watch[request] {
+	others := append(slices.Clone(ofAll), w.predicates...)
+	predicates := slices.Concat([]predicatesFunc{func(mcreconcile.ClusterName, cluster.Cluster) []predicate.Predicate { return others }}, w.predicatesIn)
+	for _, of := range predicates { // the last one is asked first
+		w.handler = filtered(w.handler, of)
+	}
+	return w
+}
+
 // sources places the watch where its options say.
-func (w watch[request]) sources(mgr mcmanager.Manager, obj client.Object, predicates []predicate.Predicate) []source.TypedSource[request] {
+func (w watch[request]) sources(mgr mcmanager.Manager, obj client.Object) []source.TypedSource[request] {
 	fleetless := mgr.GetProvider() == nil
 	var out []source.TypedSource[request]
 	if w.inLocal || fleetless {
 		out = append(out, localSource[request]{
-			TypedSyncingSource: source.TypedKind(mgr.GetCache(), obj, w.handler(mcreconcile.LocalCluster, mgr), predicates...),
+			TypedSyncingSource: source.TypedKind(mgr.GetCache(), obj, w.handler(mcreconcile.LocalCluster, mgr)),
 			mgr:                mgr,
 		})
 	}
@@ -130,10 +135,10 @@ func (w watch[request]) sources(mgr mcmanager.Manager, obj client.Object, predic
 		return out
 	}
 	if w.inMembers || w.anywhere() {
-		out = append(out, mcsource.Fleet(mgr.GetFleet(), mcsource.TypedKind(obj, w.handler, predicates...), w.selector))
+		out = append(out, mcsource.Fleet(mgr.GetFleet(), mcsource.TypedKind(obj, w.handler), w.selector))
 	}
 	if w.forEach {
-		out = append(out, mcsource.Fleet(mgr.GetFleet(), mcsource.TypedEachCluster(mgr, obj, w.handler, predicates...), w.selector))
+		out = append(out, mcsource.Fleet(mgr.GetFleet(), mcsource.TypedEachCluster(mgr, obj, w.handler), w.selector))
 	}
 	return out
 }
