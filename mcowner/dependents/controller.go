@@ -66,6 +66,8 @@ func (c planner) Reconcile(ctx context.Context, req mcreconcile.Request) (_ reco
 		return reconcile.Result{}, nil // anybody who may write a reference can bring a request here
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("reading the owner: %w", err)
+	case inside && !c.deletions.isSeen(req.ClusterName, owner):
+		return reconcile.Result{}, errUnseenDeletion
 	}
 	if o := c.ledger.get(req); !inside && o != nil && o.goesAs(home, owner) {
 		c.works.add(accountOf(req)) // which asks for the next look at the owner
@@ -86,11 +88,7 @@ func (c *engine) readOwner(ctx context.Context, home remote.Session, req mcrecon
 		return owner, err
 	}
 	if watched {
-		lives := owner.GetDeletionTimestamp().IsZero()
 		owner, err = c.getOwner(ctx, home, req, false)
-		if err == nil && lives && !owner.GetDeletionTimestamp().IsZero() {
-			return nil, errUnseenDeletion
-		}
 	}
 	if err == nil && isOlder(owner, known) {
 		o.restore(known, owner, c.keys)
@@ -98,7 +96,7 @@ func (c *engine) readOwner(ctx context.Context, home remote.Session, req mcrecon
 	return owner, err
 }
 
-// errUnseenDeletion says that it is not known yet how an owner is being deleted: it may be so that its dependents stay.
+// errUnseenDeletion says that no event has told yet how an owner is being deleted: it may be so that its dependents stay.
 var errUnseenDeletion = errors.New("it is being deleted, and its watch has yet to say how; it is read again")
 
 // getOwner reads an owner. Where owners are not watched, the API server is asked for this one: a read from the cache would
@@ -205,7 +203,7 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, s
 		if senseless != nil && p.unclear == nil { // it may say that they are to stay
 			said, p.unclear = "", fmt.Errorf("%w: finding the policy of the owner: %w", errPolicy, senseless)
 		}
-		if p.propagation = said; p.unclear == nil && (said == "" || said == metav1.DeletePropagationForeground) {
+		if p.propagation = said; p.unclear == nil && isOpen(said) {
 			p.propagation = c.deletionOf(o, p, said)
 		}
 		return nil
@@ -229,8 +227,7 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, s
 	return c.aim(ctx, o, p)
 }
 
-// deletionOf returns what becomes of the dependents of an owner that is being deleted and says nothing of that, or Foreground, which may have been
-// noted of a deletion before this one. Where owners are not watched, it may have been deleted so that they stay: what was known before that counts.
+// deletionOf returns what becomes of the dependents of an owner that is being deleted, and leaves it open. Where owners are not watched, it may have been deleted so that they stay: what was known before that counts.
 func (c *engine) deletionOf(o *ownerState, p *plan, said metav1.DeletionPropagation) metav1.DeletionPropagation {
 	otherwise := cmp.Or(said, metav1.DeletePropagationBackground)
 	if said == "" && c.cfg.onOwnersLeaving != LeaveDeleted && !c.access.Within(c.cfg.ownersIn, p.home.Name()) {

@@ -44,7 +44,7 @@ type deletions struct {
 
 // deletion is how an owner is being deleted, as a cluster has said while it was engaged.
 type deletion struct {
-	policy metav1.DeletionPropagation
+	policy metav1.DeletionPropagation // empty if no finalizer has said it
 	by     cluster.Cluster
 	gone   bool          // the owner is
 	last   client.Object // the owner that is gone, nil if it had no dependents
@@ -87,6 +87,41 @@ func (d *deletions) policy(req mcreconcile.Request, uid types.UID) metav1.Deleti
 	return d.seen[req][uid].policy
 }
 
+// isOpen reports whether it is open what becomes of dependents, by what the owner's annotation says: how it is seen to be deleted decides then.
+// Foreground may be what the controller has noted of a deletion before.
+func isOpen(said metav1.DeletionPropagation) bool {
+	return said == "" || said == metav1.DeletePropagationForeground
+}
+
+func (d *deletions) leaves(owner client.Object) bool { return d.mayLeave != nil && d.mayLeave(owner) }
+
+// isSeen reports whether an event has told that an owner is being deleted, or all that it may lose does not depend on that. A cache has what is
+// stored now, and its events come later: one of them may be the only one that says that dependents are to stay.
+func (d *deletions) isSeen(in mcreconcile.ClusterName, owner client.Object) bool {
+	said, err := saidPolicy(owner)
+	if owner.GetDeletionTimestamp().IsZero() || err != nil || !isOpen(said) || !d.leaves(owner) {
+		return true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, seen := d.seen[requestOf(in, owner)][owner.GetUID()]
+	return seen
+}
+
+// see notes how an owner is as an event says: if it is being deleted, from then on its finalizers have said how.
+func (d *deletions) see(in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object) {
+	d.note(in, cl, owner)
+	if owner.GetDeletionTimestamp().IsZero() || !d.leaves(owner) {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	req := requestOf(in, owner)
+	seen := d.seen[req][owner.GetUID()]
+	seen.by = cl
+	d.putLocked(req, owner.GetUID(), seen)
+}
+
 // note remembers what the owner's finalizers say.
 func (d *deletions) note(in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object) {
 	if owner.GetDeletionTimestamp().IsZero() {
@@ -110,6 +145,7 @@ func (d *deletions) note(in mcreconcile.ClusterName, cl cluster.Cluster, owner c
 }
 
 func (d *deletions) putLocked(req mcreconcile.Request, uid types.UID, seen deletion) {
+	d.pruneLocked()
 	if d.seen == nil {
 		d.seen = map[mcreconcile.Request]map[types.UID]deletion{}
 	}
@@ -122,7 +158,7 @@ func (d *deletions) putLocked(req mcreconcile.Request, uid types.UID, seen delet
 // noteGone notes that an owner is gone. How it was deleted is forgotten once it was seen to its dependents.
 func (d *deletions) noteGone(in mcreconcile.ClusterName, cl cluster.Cluster, owner client.Object) {
 	req, uid := requestOf(in, owner), owner.GetUID()
-	left, others := d.mayLeave != nil && d.mayLeave(owner), d.isOthers != nil && d.isOthers(in)
+	left, others := d.leaves(owner), d.isOthers != nil && d.isOthers(in)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	seen, known := d.seen[req][uid]
@@ -156,20 +192,19 @@ func (d *deletions) settle(req mcreconcile.Request, uid types.UID, by cluster.Cl
 		return
 	}
 	seen.settled, seen.by = true, by
-	d.pruneSettledLocked()
 	d.putLocked(req, uid, seen)
 }
 
-// mostSettled is how many names are known before owners are forgotten for which all was done: where a predicate of the user drops it, no
-// event says that they are gone.
-const mostSettled = 10_000
+// mostSeen is how many names are known before owners are forgotten for which nothing is left to do: all was done, or they went without dependents,
+// which nobody plans where an event filter of the user drops it.
+const mostSeen = 10_000
 
-func (d *deletions) pruneSettledLocked() {
-	if len(d.seen) < max(mostSettled, 2*d.pruned) {
+func (d *deletions) pruneLocked() {
+	if len(d.seen) < max(mostSeen, 2*d.pruned) {
 		return
 	}
 	for req := range d.seen {
-		d.dropLocked(req, func(_ types.UID, seen deletion) bool { return seen.settled })
+		d.dropLocked(req, func(_ types.UID, seen deletion) bool { return seen.settled || seen.gone && seen.last == nil })
 	}
 	d.pruned = len(d.seen)
 }
@@ -254,7 +289,7 @@ func (d *deletions) forgetOrigin(in mcreconcile.ClusterName, now cluster.Cluster
 func (d *deletions) predicate(in mcreconcile.ClusterName, cl cluster.Cluster) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
-			d.note(in, cl, e.Object)
+			d.see(in, cl, e.Object)
 			return true
 		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -264,7 +299,7 @@ func (d *deletions) predicate(in mcreconcile.ClusterName, cl cluster.Cluster) pr
 			if e.ObjectNew.GetDeletionTimestamp().IsZero() && !e.ObjectOld.GetDeletionTimestamp().IsZero() {
 				d.undo(requestOf(in, e.ObjectNew), e.ObjectNew.GetUID())
 			}
-			d.note(in, cl, e.ObjectNew)
+			d.see(in, cl, e.ObjectNew)
 			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {

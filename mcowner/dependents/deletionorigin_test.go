@@ -163,18 +163,23 @@ func TestHowOwnersOfAClusterThatIsGivenAwayWentIsKnown(t *testing.T) {
 	}
 }
 
-// TestOwnersThatGoUnseenTakeBoundedRoom: a predicate of the user drops the events that say so. What matters of others stays.
-func TestOwnersThatGoUnseenTakeBoundedRoom(t *testing.T) {
+// TestOwnersThatGoUnplannedTakeBoundedRoom: an event filter of the user drops that they go. What matters of others stays.
+func TestOwnersThatGoUnplannedTakeBoundedRoom(t *testing.T) {
 	t.Parallel()
 	d := &deletions{}
 	by, orphaned := &connected{}, deletedOwner(metav1.FinalizerOrphanDependents)
 	d.note("east", by, orphaned)
-	for i := range 3 * mostSettled {
-		another := requestOf("east", orphaned)
-		another.Name = fmt.Sprint(i)
-		d.settle(another, "1", by)
+	for i := range 3 * mostSeen {
+		another := orphaned.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+		another.SetName(fmt.Sprint(i))
+		if i%2 == 0 {
+			d.settle(requestOf("east", another), another.GetUID(), by)
+			continue
+		}
+		d.see("east", by, another)
+		d.noteGone("east", by, another)
 	}
-	if len(d.seen) > mostSettled {
+	if len(d.seen) > mostSeen {
 		t.Errorf("%d owners are known", len(d.seen))
 	}
 	if got := d.policy(requestOf("east", orphaned), orphaned.UID); got != metav1.DeletePropagationOrphan {

@@ -62,10 +62,10 @@ type unplanned struct {
 // keeps reports whether dependents of the owner are to stay, or that is not known. It was seen to be deleted as seen says, empty for not at all.
 func (u unplanned) keeps(seen metav1.DeletionPropagation) bool {
 	said, unclear := saidPolicy(u.owner)
-	if said == metav1.DeletePropagationForeground && seen == metav1.DeletePropagationOrphan {
-		said = seen // Foreground may be what was noted of a deletion before
+	if isOpen(said) {
+		said = cmp.Or(seen, said)
 	}
-	return cmp.Or(said, seen) == metav1.DeletePropagationOrphan || unclear != nil || u.keep
+	return said == metav1.DeletePropagationOrphan || unclear != nil || u.keep
 }
 
 // keeps reports whether dependents of the owner are to stay by the plan, if there is one, or that is not known.
