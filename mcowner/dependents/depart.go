@@ -71,5 +71,6 @@ func (c *engine) letsGo(o *ownerState, asked view) bool {
 	policy, _ := c.departure(asked, o.req)
 	owner := o.owner() // which may be deleted since it was planned
 	isGoing := asked.mode == finishing || owner != nil && !owner.GetDeletionTimestamp().IsZero()
-	return policy == "" && !isGoing && (c.access.WhyNot(o.req.ClusterName) != nil || o.isUnstored())
+	home := o.req.ClusterName
+	return policy == "" && !isGoing && (c.access.WhyNot(home) != nil || c.access.WhyHeld(home) != nil || o.isUnstored())
 }

@@ -1,12 +1,14 @@
 package dependents_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
@@ -57,4 +59,26 @@ func TestAnOwnerInAClusterThatIsAwayHoldsUpNoMemberThatLeaves(t *testing.T) {
 	one.Freeze(t)
 	p.is(one, fleet.Unreachable)
 	p.leave(two)
+}
+
+// TestAnOwnerInAMemberThatIsPausedHoldsUpNoMemberThatLeaves as it is: its record is not stored before the pause is over.
+func TestAnOwnerInAMemberThatIsPausedHoldsUpNoMemberThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	one, two := w.Members[0], w.Members[1]
+	r := w.fromMembers(dependents.LeaveAsIs)
+	var paused atomic.Bool
+	p := w.runWith(func(mgr mcmanager.Manager) error {
+		mgr.GetFleet().HoldBy(func(name fleet.ClusterName) fleet.Hold {
+			return fleet.Hold{Paused: paused.Load() && name == fleet.ClusterName(one.Name)}
+		})
+		return r.SetupWithManager(mgr)
+	})
+	w.create(one, w.owner("a", two.Name))
+	before := w.isCopied(two, "a")
+	eventually(t, "the program is at rest", p.isAtRest)
+	paused.Store(true)
+	p.GetFleet().HoldChanged(fleet.ClusterName(one.Name))
+	p.leave(two)
+	w.unharmed(two, before)
 }
