@@ -24,6 +24,7 @@ var keys = NewKeys("payments", "copier")
 func FuzzRecord(f *testing.F) {
 	f.Add(`["east","west"]`, `{"east":["1","2"]}`, "Deployment.v1.apps,ConfigMap.v1.", "north", "3")
 	f.Add(`["east"]`, `{"east":[""],"west":["1"]}`, "", "east", "")
+	f.Add(`["a\"east"]`, "", "", "east", "")
 	f.Add(`nonsense`, `nonsense`, "nonsense", "", "")
 	f.Add(`[1]`, `{"east":1}`, "..,", "\x00", "\x00")
 	f.Fuzz(func(t *testing.T, names, identities, kinds, name, identity string) {
@@ -34,12 +35,15 @@ func FuzzRecord(f *testing.F) {
 		if r.Nonsense && len(r.Sites) > 0 {
 			t.Fatalf("%v cannot be read, and was read as %v", names, r.Sites)
 		}
+		if in := mcreconcile.ClusterName(name); keys.Mentions(owner, in) && r.Excludes(in) {
+			t.Fatalf("%v does not have %q", names, name)
+		}
 		if !keys.On(owner) {
 			t.Fatal("there is a record, and it is not seen")
 		}
 		r.Nonsense = false
 		more := Site{mcreconcile.ClusterName(strings.ToValidUTF8(name, "")), types.UID(strings.ToValidUTF8(identity, ""))}
-		if len(ByName(r.Sites)[more.Name]) == 0 {
+		if len(ByName(r.Sites)[more.Name]) == 0 && IsName(more.Name) && len(more.Identity) <= longestIdentity {
 			r.Sites = append(r.Sites, more)
 		}
 		keys.Write(owner, r, true)

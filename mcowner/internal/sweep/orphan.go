@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-runtime/fleet-runtime/internal/paths"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/record"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
@@ -245,6 +246,9 @@ func (s *Sweeper) isAlive(ctx context.Context, owner mcowner.Reference, in mcrec
 // isPlaced reports whether it is known that an owner may have dependents in the named cluster. It asks nobody, but waits for another sweep that reads
 // the slices of the owner.
 func (s *Sweeper) isPlaced(ctx context.Context, obj client.Object, owner mcowner.Reference, in mcreconcile.ClusterName, found *findings) (is bool) {
+	if record.NewKeys(owner.Fleet, owner.Manager).Mentions(obj, in) {
+		return true
+	}
 	noted, ok := notedBy(obj, owner)
 	if ok && noted.IsOpen(in) {
 		if s.Placed != nil && s.Placed(owner, in) {

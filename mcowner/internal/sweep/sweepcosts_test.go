@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
@@ -323,4 +324,21 @@ func (n *namespaced) List(_ context.Context, list client.ObjectList, opts ...cli
 	n.asked = append(n.asked, o.Namespace)
 	list.(*metav1.PartialObjectMetadataList).Items = make([]metav1.PartialObjectMetadata, 1) //nolint:forcetypeassert // of nothing else
 	return n.errs[o.Namespace]
+}
+
+// TestALookReadsNoRecordOfAnOwnerThatIsKnown: it may be of a thousand clusters, and each of these is looked at every 50 seconds.
+func TestALookReadsNoRecordOfAnOwnerThatIsKnown(t *testing.T) {
+	owner := &corev1.ConfigMap{}
+	var r record.Record
+	for i := range 1000 {
+		r.Sites = append(r.Sites, record.Site{
+			Name: mcreconcile.ClusterName(fmt.Sprintf("prod-%05d", i)), Identity: types.UID(fmt.Sprintf("0b6e7c1c-0000-4000-8000-%012d", i)),
+		})
+	}
+	record.NewKeys("fleet", "c").Write(owner, r, true)
+	ref := mcowner.Reference{Fleet: "fleet", Manager: "c"}
+	s := &Sweeper{}
+	if n := testing.AllocsPerRun(10, func() { s.isPlaced(t.Context(), owner, ref, "prod-00001", &findings{}) }); n > 100 {
+		t.Errorf("a look at one owner takes %.0f allocations", n)
+	}
 }
