@@ -103,7 +103,7 @@ func TestARolloutGoesOnWithoutAClusterThatNobodyReports(t *testing.T) {
 	const there = mcreconcile.LocalCluster
 	p := &plan{rollout: Rollout{MaxParallel: intstr.FromInt32(1)}, targets: []mcreconcile.ClusterName{there}}
 	a := newAccounting(t, config{}, p, there, "a")
-	if a.o.progress.Ask(there, 2) == nil {
+	if a.o.progress.Ask(there, of(2)) == nil {
 		t.Fatal("the cluster that is there needs no permit")
 	}
 	a.o.progress.Note(there, rollout.Other)
@@ -144,7 +144,7 @@ func TestARolloutGoesOnWithoutAClusterForWhichDesiredNeedsOneThatIsAway(t *testi
 	p := &plan{rollout: Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}, targets: []mcreconcile.ClusterName{there, "a"}}
 	a := newAccounting(t, config{}, p, there, "a")
 	a.late("a")
-	if a.o.progress.Ask("a", 2) == nil {
+	if a.o.progress.Ask("a", of(2)) == nil {
 		t.Fatal("a cluster needs no permit")
 	}
 	a.o.progress.Note("a", rollout.Other)
@@ -217,7 +217,7 @@ func TestARolloutWaitsForMembersThatCameDuringAnAccount(t *testing.T) {
 			p := &plan{rollout: Rollout{MaxParallel: intstr.FromInt32(1)}, targets: []mcreconcile.ClusterName{there}}
 			a := newAccounting(t, config{desired: func(context.Context, client.Object, Target) ([]client.Object, error) { return nil, nil }}, p, there)
 			home := a.hears(t)
-			if a.o.progress.Ask(there, 2) == nil {
+			if a.o.progress.Ask(there, of(2)) == nil {
 				t.Fatal("the cluster needs no permit")
 			}
 			a.o.progress.Note(there, rollout.Other)

@@ -81,15 +81,15 @@ func (p *placement) permit() error {
 	if p.o.progress == nil {
 		return nil
 	}
-	if err := p.o.progress.Ask(p.at.Name(), p.o.rolledOutLocked(p.asked.targets)); err != nil {
+	if err := p.o.progress.Ask(p.at.Name(), func() int { return p.o.rolledOutLocked(p.asked.targets) }); err != nil {
 		p.refused = true
 		return fmt.Errorf("%w: %w", ErrWaiting, err)
 	}
 	return nil
 }
 
-// rolledOutLocked returns to how many clusters it is rolled out. One that may have dependents, and was not looked at since the program began, may be
-// a target that is not reported yet.
+// rolledOutLocked returns to how many clusters it is rolled out. One that may have dependents, and was not looked at since the program began, may
+// be a target that is not reported yet.
 func (o *ownerState) rolledOutLocked(targets []mcreconcile.ClusterName) int {
 	n := len(targets)
 	for name := range o.named {

@@ -101,7 +101,7 @@ func TestAClusterThatIsBeingChangedFailsAsItIsAway(t *testing.T) {
 			o := newOwnerState(mcreconcile.Request{}, "1")
 			o.plan, o.progress = p, Rollout{HaltAfter: 1}.next(nil, hash{})
 			v := view{plan: p, targeted: true}
-			for o.progress.Ask("a", 1) != nil {
+			for o.progress.Ask("a", of(1)) != nil {
 				o.progress.Note("a", rollout.Other)
 				o.progress.Grant(1)
 			}
@@ -222,10 +222,10 @@ func newQueue(t *testing.T) *queue {
 	a.mustOpen(t)
 	a.plan.since = time.Now().Add(-2 * time.Hour)
 	a.o.progress = r.next(nil, hash{})
-	_ = a.o.progress.Ask("a", 1000)
+	_ = a.o.progress.Ask("a", of(1000))
 	a.o.grant(1000)
-	_ = a.o.progress.Ask("a", 1000)
-	_ = a.o.progress.Ask("b", 1000)
+	_ = a.o.progress.Ask("a", of(1000))
+	_ = a.o.progress.Ask("b", of(1000))
 	return &queue{a}
 }
 
@@ -238,3 +238,6 @@ func (q *queue) stuck(holder Result) bool {
 	q.noteStuck(results)
 	return results[1].Stuck
 }
+
+// of is how many targets there are.
+func of(n int) func() int { return func() int { return n } }

@@ -18,3 +18,12 @@ func (p Policy) most(targets int) int {
 	n, _ := intstr.GetScaledValueFromIntOrPercent(&p.MaxParallel, targets, true)
 	return max(1, n)
 }
+
+// limits reports whether fewer clusters are changed at once than there are targets.
+func (p Policy) limits(targets func() int) bool {
+	if p.MaxParallel == (intstr.IntOrString{}) {
+		return false
+	}
+	n := targets()
+	return p.most(n) < n
+}

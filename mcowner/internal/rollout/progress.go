@@ -100,19 +100,20 @@ func (p *Progress) isHalted() bool {
 // ErrHalted says that too many clusters have failed for a further one to be changed.
 var ErrHalted = errors.New("the rollout is halted")
 
-// Ask asks for a permit to change a cluster. The error says for what it must wait.
-func (p *Progress) Ask(name mcreconcile.ClusterName, targets int) error {
+// Ask asks for a permit to change a cluster. The error says for what it must wait. How many targets there are is asked only if it matters, since
+// each object of each cluster asks.
+func (p *Progress) Ask(name mcreconcile.ClusterName, targets func() int) error {
 	if p.HasFailed(name) { // it was begun
 		return nil
 	}
 	begun, held := p.held[name]
 	switch {
-	case p.policy.HaltAfter == 0 && p.policy.most(targets) >= targets: // it is the same how far others are
-		p.held[name] = true
-		p.giveUpWaiting(name)
-		return nil
 	case begun, held && !p.isHalted():
 		p.held[name] = true
+		return nil
+	case p.policy.HaltAfter == 0 && !p.policy.limits(targets): // it is the same how far others are
+		p.held[name] = true
+		p.giveUpWaiting(name)
 		return nil
 	case p.isHalted():
 		delete(p.held, name)
@@ -120,7 +121,8 @@ func (p *Progress) Ask(name mcreconcile.ClusterName, targets int) error {
 	case !slices.Contains(p.waiting, name):
 		p.waiting = append(p.waiting, name)
 	}
-	return fmt.Errorf("of %d clusters, %d are changed at once", targets, p.policy.most(targets))
+	n := targets()
+	return fmt.Errorf("of %d clusters, %d are changed at once", n, p.policy.most(n))
 }
 
 // anyFailed names clusters that have failed, few if there are many.
@@ -158,6 +160,7 @@ func (p *Progress) Note(name mcreconcile.ClusterName, what Outcome) {
 		p.fail(name)
 	case first && (what == NotReady || what == Stalled): // it was being changed when the program ended, for all that is known
 		p.held[name] = true
+		p.giveUpWaiting(name)
 	default: // it asks again once it can begin
 		p.takeUnused(name)
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
+// of is how many targets there are.
+func of(n int) func() int { return func() int { return n } }
+
 // fleetOf is what a rollout is tried on: each cluster has something to be written, and takes some looks until it is ready.
 type fleetOf struct {
 	*Progress
@@ -50,7 +53,7 @@ func (f *fleetOf) change(rng *rand.Rand) {
 func (f *fleetOf) look(name mcreconcile.ClusterName) Outcome {
 	f.looks++
 	if !f.begun[name] {
-		if err := f.Ask(name, f.targets); err != nil {
+		if err := f.Ask(name, of(f.targets)); err != nil {
 			return Other
 		}
 		f.begun[name] = true
@@ -119,11 +122,11 @@ func TestARolloutThatLimitsNothingWaitsForNoCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
-			if err := p.Ask("a", 3); err == nil {
+			if err := p.Ask("a", of(3)); err == nil {
 				t.Fatal("a permit was given before all were looked at")
 			}
 			p.Next(tt.policy, "1")
-			if err := p.Ask("a", 3); (err != nil) != tt.waits || p.HasWaiting() != tt.waits || p.held["a"] == tt.waits {
+			if err := p.Ask("a", of(3)); (err != nil) != tt.waits || p.HasWaiting() != tt.waits || p.held["a"] == tt.waits {
 				t.Errorf("it waits: %v, being changed: %t", err, p.held["a"])
 			}
 		})
@@ -135,7 +138,7 @@ func TestAPermitIsNotKeptWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
 	for _, name := range []mcreconcile.ClusterName{"a", "b"} {
-		if err := p.Ask(name, 2); err == nil {
+		if err := p.Ask(name, of(2)); err == nil {
 			t.Fatal("a permit was given before all were looked at")
 		}
 	}
@@ -171,7 +174,7 @@ func TestAClusterInWhichNothingCanBeBegunGivesItsTurnToOthers(t *testing.T) {
 	t.Parallel()
 	p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
 	for _, name := range []mcreconcile.ClusterName{"a", "b"} {
-		if err := p.Ask(name, 2); err == nil {
+		if err := p.Ask(name, of(2)); err == nil {
 			t.Fatalf("%s has a permit: %v", name, err)
 		}
 	}
@@ -180,7 +183,7 @@ func TestAClusterInWhichNothingCanBeBegunGivesItsTurnToOthers(t *testing.T) {
 		t.Errorf("%v hold a permit", p.held)
 	}
 	p.Grant(2)
-	if err := p.Ask("b", 2); err != nil {
+	if err := p.Ask("b", of(2)); err != nil {
 		t.Errorf("the other one has none: %v", err)
 	}
 	if p.Pass("b"); !p.held["b"] {
@@ -215,11 +218,11 @@ func TestARolloutHaltsAfterFailuresUntilTheOwnerIsChanged(t *testing.T) {
 	if len(f.begun) != 3 || len(f.failed) != 3 || len(f.held)+len(f.waiting) > 0 {
 		t.Fatalf("%d clusters were changed, %d have failed, %d have a permit, and %d wait", len(f.begun), len(f.failed), len(f.held), len(f.waiting))
 	}
-	if err := f.Ask("member-x", f.targets); err == nil {
+	if err := f.Ask("member-x", of(f.targets)); err == nil {
 		t.Errorf("a further cluster may be changed: %v", err)
 	}
 	for name := range f.begun {
-		if err := f.Ask(name, f.targets); err != nil {
+		if err := f.Ask(name, of(f.targets)); err != nil {
 			t.Errorf("one that has failed is not tried again: %v", err)
 		}
 	}
@@ -268,7 +271,7 @@ func TestAnOwnerThatChangesMeanwhileIsRolledOutAnew(t *testing.T) {
 func TestAfterARestartClustersThatAreNotReadyCountAsBeingChanged(t *testing.T) {
 	t.Parallel()
 	p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
-	if err := p.Ask("c", 3); err == nil {
+	if err := p.Ask("c", of(3)); err == nil {
 		t.Fatalf("one may be changed that others were not looked at: %v", err)
 	}
 	p.Note("c", Other)
@@ -291,13 +294,13 @@ func TestAfterARestartClustersThatAreNotReadyCountAsBeingChanged(t *testing.T) {
 func TestAfterARestartARolloutIsStillHalted(t *testing.T) {
 	t.Parallel()
 	p := New(Policy{MaxParallel: intstr.FromInt32(5), HaltAfter: 1}, "1")
-	if err := p.Ask("b", 2); err == nil {
+	if err := p.Ask("b", of(2)); err == nil {
 		t.Fatalf("one may be changed that others were not looked at: %v", err)
 	}
 	p.Note("b", Other)
 	p.Note("a", Stalled)
 	p.Grant(2)
-	if err := p.Ask("b", 2); err == nil || !p.isHalted() {
+	if err := p.Ask("b", of(2)); err == nil || !p.isHalted() {
 		t.Errorf("it goes on: %v", err)
 	}
 }
@@ -319,10 +322,10 @@ func TestAfterARestartFailuresCountThatWereNoted(t *testing.T) {
 	}
 	noted := before.Failures()
 	p := begin("1", noted)
-	if err := p.Ask("c", 3); err == nil || !p.isHalted() {
+	if err := p.Ask("c", of(3)); err == nil || !p.isHalted() {
 		t.Errorf("it goes on: %v", err)
 	}
-	if err := p.Ask("a", 3); err != nil {
+	if err := p.Ask("a", of(3)); err != nil {
 		t.Errorf("one that has failed is not tried again: %v", err)
 	}
 	if p.Note("a", NotReady); len(p.held) > 0 {
@@ -338,7 +341,7 @@ func TestAfterARestartFailuresCountThatWereNoted(t *testing.T) {
 		t.Errorf("the owner was changed, and these count: %+v", p.Failures())
 	}
 	policy.HaltAfter = 0
-	if err := begin("1", noted).Ask("a", 3); err == nil {
+	if err := begin("1", noted).Ask("a", of(3)); err == nil {
 		t.Errorf("nothing is to halt any more, and one that has failed waits for no permit: %v", err)
 	}
 	policy.HaltAfter = 2
@@ -360,7 +363,7 @@ func TestFailuresThatAreNotNamedCountOnceTheyHaveFailedAgain(t *testing.T) {
 		for _, name := range all {
 			p.Note(name, Stalled)
 		}
-		if err := p.Ask("z", len(all)+1); err == nil || !strings.Contains(err.Error(), "150 clusters have failed") {
+		if err := p.Ask("z", of(len(all)+1)); err == nil || !strings.Contains(err.Error(), "150 clusters have failed") {
 			t.Errorf("it goes on: %v", err)
 		}
 		noted := p.Failures()
@@ -394,7 +397,7 @@ func TestAPermitIsNotKeptWithoutUse(t *testing.T) {
 			t.Parallel()
 			p := New(Policy{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}, "1")
 			for _, name := range []mcreconcile.ClusterName{"a", "b"} {
-				if err := p.Ask(name, 2); err == nil {
+				if err := p.Ask(name, of(2)); err == nil {
 					t.Fatal("a permit was given before all were looked at")
 				}
 				p.Note(name, Other)
@@ -438,7 +441,7 @@ func TestAPolicyThatIsChangedHolds(t *testing.T) {
 	t.Parallel()
 	p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
 	for _, name := range []mcreconcile.ClusterName{"a", "b", "c"} {
-		if err := p.Ask(name, 3); err == nil {
+		if err := p.Ask(name, of(3)); err == nil {
 			t.Fatal("a permit was given before all were looked at")
 		}
 		p.Note(name, Other)
@@ -451,10 +454,10 @@ func TestAPolicyThatIsChangedHolds(t *testing.T) {
 		t.Errorf("permits are given to %v, so that %d have one, want 2", given, len(p.held))
 	}
 	p.Away("a")
-	if err := p.Ask("a", 3); err == nil {
+	if err := p.Ask("a", of(3)); err == nil {
 		t.Error("one that was not begun keeps its permit")
 	}
-	if err := p.Ask("b", 3); err != nil {
+	if err := p.Ask("b", of(3)); err != nil {
 		t.Error(err)
 	}
 	if p.Away("b"); !p.isHalted() {
@@ -471,7 +474,7 @@ func TestAClusterThatIsNoTargetAnyMoreHaltsNoRollout(t *testing.T) {
 	p := New(Policy{HaltAfter: 1}, "1")
 	p.held["bad"] = true
 	p.Note("bad", Failed)
-	if err := p.Ask("good", 2); !p.isHalted() || err == nil {
+	if err := p.Ask("good", of(2)); !p.isHalted() || err == nil {
 		t.Fatal("a cluster that has failed halts nothing")
 	}
 	if !slices.Contains(p.Involved(), "bad") {
@@ -479,7 +482,7 @@ func TestAClusterThatIsNoTargetAnyMoreHaltsNoRollout(t *testing.T) {
 	}
 	p.Left("bad")
 	if p.isHalted() {
-		t.Errorf("a cluster that is no target any more halts the rollout: %v", p.Ask("good", 1))
+		t.Errorf("a cluster that is no target any more halts the rollout: %v", p.Ask("good", of(1)))
 	}
 }
 
@@ -514,10 +517,10 @@ func TestAfterARestartAHaltedRolloutGoesOnWhereItWasBegun(t *testing.T) {
 	if diff := cmp.Diff(noted, p.Failures()); diff != "" {
 		t.Errorf("after the restart this is noted (-before, +after):\n%s", diff)
 	}
-	if a, c := p.Ask("a", 3), p.Ask("c", 3); a != nil || c == nil {
+	if a, c := p.Ask("a", of(3)), p.Ask("c", of(3)); a != nil || c == nil {
 		t.Errorf("the one that was begun waits: %v; another one: %v", a, c)
 	}
-	if p.Note("a", Complete); len(p.Failures().Begun) > 0 || p.Ask("a", 3) == nil {
+	if p.Note("a", Complete); len(p.Failures().Begun) > 0 || p.Ask("a", of(3)) == nil {
 		t.Errorf("it is done, and this is noted: %+v", p.Failures())
 	}
 	p = New(policy, "2")
@@ -532,7 +535,7 @@ func TestTheFurthestClusterIsNext(t *testing.T) {
 	p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
 	far := map[mcreconcile.ClusterName]int{"c": 2, "b": 1, "a": 1}
 	for _, name := range []mcreconcile.ClusterName{"d", "b", "a", "c"} {
-		if err := p.Ask(name, 4); err == nil {
+		if err := p.Ask(name, of(4)); err == nil {
 			t.Fatal("a permit was given before all were looked at")
 		}
 	}
@@ -542,5 +545,37 @@ func TestTheFurthestClusterIsNext(t *testing.T) {
 			t.Errorf("%v is next, want %s", got, want)
 		}
 		p.Note(want, Complete)
+	}
+}
+
+// TestAClusterThatIsFoundToBeChangedAwaitsNoTurn, although it had asked for one before it could be read.
+func TestAClusterThatIsFoundToBeChangedAwaitsNoTurn(t *testing.T) {
+	t.Parallel()
+	p := New(Policy{MaxParallel: intstr.FromInt32(1)}, "1")
+	if err := p.Ask("a", of(2)); err == nil {
+		t.Fatal("a permit was given before all were looked at")
+	}
+	p.Note("a", NotReady)
+	if given := p.Grant(2); len(given) > 0 || !p.held["a"] || p.HasWaiting() {
+		t.Errorf("it is the turn of %v, and it is being changed: %t", given, p.held["a"])
+	}
+}
+
+// TestHowManyTargetsThereAreIsAskedOnlyIfItMatters: each object of each cluster asks for a permit.
+func TestHowManyTargetsThereAreIsAskedOnlyIfItMatters(t *testing.T) {
+	t.Parallel()
+	never := func() int {
+		t.Error("it is asked")
+		return 1
+	}
+	for _, policy := range []Policy{{}, {HaltAfter: 1}, {MaxParallel: intstr.FromInt32(1)}} {
+		p := New(policy, "1")
+		p.held["a"] = true
+		if err := p.Ask("a", never); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := New(Policy{}, "1").Ask("b", never); err != nil {
+		t.Error(err)
 	}
 }
