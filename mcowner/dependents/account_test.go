@@ -1324,6 +1324,21 @@ func TestWhatAClusterWaitsForIsNotToldOfAChangedOwner(t *testing.T) {
 	}
 }
 
+// TestAnOwnerWhoseRecordCannotBeReadIsAskedForItsTargets where there are owners; elsewhere anybody may name one.
+func TestAnOwnerWhoseRecordCannotBeReadIsAskedForItsTargets(t *testing.T) {
+	t.Parallel()
+	targets := func(context.Context, client.Object) ([]mcreconcile.ClusterName, error) {
+		return []mcreconcile.ClusterName{"east"}, nil
+	}
+	a := newAccounting(t, config{targets: targets}, &plan{})
+	for in, want := range map[mcreconcile.ClusterName]int{mcreconcile.LocalCluster: 1, "west": 0} {
+		read := &unplanned{owner: a.o.plan.owner, ref: mcowner.Reference{Cluster: in, UID: "1"}}
+		if p := a.engine.planUnread(t.Context(), read); len(p.targets) != want {
+			t.Errorf("in %q it has the targets %v", in, p.targets)
+		}
+	}
+}
+
 // TestATargetThatComesLateIsNotStuckForThat: it is pending since it was asked for, however long its owner has been at rest.
 func TestATargetThatComesLateIsNotStuckForThat(t *testing.T) {
 	t.Parallel()

@@ -94,9 +94,9 @@ func (p *placement) applyInWaves(
 		wanted[key] = true
 		var result ObjectResult
 		held := cmp.Or(over, s.before(w.wave))
-		if why := cmp.Or(held, s.lacking[w.obj.GetNamespace()]); why != nil && (over != nil || !w.Suspend && (held != nil || w.err == nil)) {
+		if why := cmp.Or(over, s.awaits(w)); why != nil {
 			result = p.later(w, found, why)
-		} else { // what is not written waits for nothing
+		} else {
 			unread := p.comes(w, wants, unknown[w.kind.GroupKind()])
 			result = p.object(ctx, w, unread)
 			p.noteReady(w, result)

@@ -180,68 +180,36 @@ func TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 3)
-			var by atomic.Pointer[string]
-			by.Store(new(everyCluster))
-			var asked atomic.Int32 // for the targets, since the program began
-			var away atomic.Bool   // is what says which these are
-			begin := func(prepare func(*fleettest.Provider)) (*process, *outcomes) {
-				r := w.refusing(w.spread(), &by)
-				r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
-				told := listen(r)
-				asked.Store(0)
-				return w.runWith(func(mgr mcmanager.Manager) error {
-					r.Targets = func(context.Context, *corev1.ConfigMap) (all []mcreconcile.ClusterName, _ error) {
-						asked.Add(1)
-						if away.Load() {
-							return nil, errors.New("no answer")
-						}
-						for _, m := range mgr.GetFleet().List(nil) {
-							all = append(all, m.Name)
-						}
-						return all, nil
-					}
-					prepare(mgr.GetProvider().(*fleettest.Provider)) //nolint:forcetypeassert // so are all here
-					return r.SetupWithManager(mgr)
-				}), told
-			}
-			p, told := begin(func(*fleettest.Provider) {})
+			f := &failing{world: w}
+			f.by.Store(new(everyCluster))
+			p, told := f.run(func(*fleettest.Provider) {})
 			w.create(w.Local, w.owner("a"))
 			bad := w.isHalted(p, told)
-			by.Store(&bad)
+			f.by.Store(&bad)
 			p.stop()
-			p, told = begin(func(members *fleettest.Provider) {
+			p, told = f.run(func(members *fleettest.Provider) {
 				for _, cp := range w.Members {
 					members.Remove(fleet.ClusterName(cp.Name))
 				}
 			})
-			eventually(t, "the owner is looked at", func() bool { return asked.Load() > 0 && p.isAtRest() })
-			report := func(cp *mctest.ControlPlane, labels map[string]string) {
-				member := p.member(cp)
-				member.Labels = labels
-				if err := p.members.Set(member); err != nil {
-					t.Fatal(err)
-				}
-			}
+			eventually(t, "the owner is looked at", func() bool { return f.asked.Load() > 0 && p.isAtRest() })
 			i := slices.IndexFunc(w.Members, func(cp *mctest.ControlPlane) bool { return cp.Name == bad })
 			last, others := w.Members[i], slices.Delete(slices.Clone(w.Members), i, i+1)
-			for _, cp := range others {
-				report(cp, nil)
-			}
+			p.report(nil, others...)
 			eventually(t, "it is halted without the one that has failed", func() bool {
 				waiting, _ := told.halted()
 				return waiting == 2 && p.isAtRest()
 			})
-			away.Store(!isFound)
-			before := asked.Load()
-			report(last, nil)
+			f.away.Store(!isFound)
+			before := f.asked.Load()
+			p.report(nil, last)
 			p.is(last, fleet.Ready)
-			eventually(t, "it is asked for the targets", func() bool { return asked.Load() > before && p.isAtRest() })
-			for _, cp := range others { // which are looked at again
-				report(cp, map[string]string{"other": "label"})
-			}
+			eventually(t, "it is asked for the targets", func() bool { return f.asked.Load() > before && p.isAtRest() })
+			again := map[string]string{"other": "label"} // with which it is looked at again
+			p.report(again, others...)
 			eventually(t, "the program is at rest", p.isAtRest)
-			away.Store(false)
-			report(last, map[string]string{"other": "label"})
+			f.away.Store(false)
+			p.report(again, last)
 			eventually(t, "it is halted by the one that has failed", func() bool {
 				waiting, failed := told.halted()
 				return waiting == 2 && failed == bad && p.isAtRest()
@@ -252,6 +220,49 @@ func TestARolloutIsHaltedAfterARestartWhoeverIsReportedFirst(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// failing is a program that changes all members, one after the other until one has failed.
+type failing struct {
+	*world
+	by    atomic.Pointer[string] // the member that refuses what is desired, see refusing
+	asked atomic.Int32           // for the targets, since the program began
+	away  atomic.Bool            // is what says which these are
+}
+
+// run runs it, with members that are prepared before.
+func (f *failing) run(prepare func(*fleettest.Provider)) (*process, *outcomes) {
+	f.t.Helper()
+	r := f.refusing(f.spread(), &f.by)
+	r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1), HaltAfter: 1}
+	told := listen(r)
+	f.asked.Store(0)
+	return f.runWith(func(mgr mcmanager.Manager) error {
+		r.Targets = func(context.Context, *corev1.ConfigMap) (all []mcreconcile.ClusterName, _ error) {
+			f.asked.Add(1)
+			if f.away.Load() {
+				return nil, errors.New("no answer")
+			}
+			for _, m := range mgr.GetFleet().List(nil) {
+				all = append(all, m.Name)
+			}
+			return all, nil
+		}
+		prepare(mgr.GetProvider().(*fleettest.Provider)) //nolint:forcetypeassert // so are all here
+		return r.SetupWithManager(mgr)
+	}), told
+}
+
+// report lets the provider report members with labels.
+func (p *process) report(labels map[string]string, members ...*mctest.ControlPlane) {
+	p.t.Helper()
+	for _, cp := range members {
+		member := p.member(cp)
+		member.Labels = labels
+		if err := p.members.Set(member); err != nil {
+			p.t.Fatal(err)
+		}
 	}
 }
 

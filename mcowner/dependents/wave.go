@@ -167,6 +167,19 @@ func (s *sequence) before(w wave) error {
 	}
 }
 
+// awaits returns what an object waits for, nil if it does not. What is not written waits for nothing: that is so of what is suspended, and, but for
+// earlier waves, of what cannot be desired.
+func (s *sequence) awaits(w wanted) error {
+	switch before := s.before(w.wave); {
+	case w.Suspend:
+		return nil
+	case before != nil, w.err != nil:
+		return before
+	default:
+		return s.lacking[w.obj.GetNamespace()]
+	}
+}
+
 // note notes what came of an object.
 func (s *sequence) note(at remote.Session, w wanted, result ObjectResult) {
 	s.wave = w.wave
