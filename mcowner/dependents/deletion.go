@@ -175,11 +175,14 @@ func (d *deletions) noteGone(in mcreconcile.ClusterName, cl cluster.Cluster, own
 	}
 }
 
-// undo forgets how an owner was being deleted that is not any more: its cluster was restored from a backup.
-func (d *deletions) undo(req mcreconcile.Request, uid types.UID) {
+// undo forgets how an owner was being deleted, if it is not any more: its cluster was restored from a backup.
+func (d *deletions) undo(in mcreconcile.ClusterName, owner client.Object) {
+	if !owner.GetDeletionTimestamp().IsZero() {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.dropLocked(req, func(is types.UID, _ deletion) bool { return is == uid })
+	d.dropLocked(requestOf(in, owner), func(is types.UID, _ deletion) bool { return is == owner.GetUID() })
 }
 
 // settle notes that all was done for an owner, which may go. That is known until it is gone.
@@ -289,6 +292,7 @@ func (d *deletions) forgetOrigin(in mcreconcile.ClusterName, now cluster.Cluster
 func (d *deletions) predicate(in mcreconcile.ClusterName, cl cluster.Cluster) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
+			d.undo(in, e.Object)
 			d.see(in, cl, e.Object)
 			return true
 		},
@@ -296,8 +300,8 @@ func (d *deletions) predicate(in mcreconcile.ClusterName, cl cluster.Cluster) pr
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() { // it was created anew while nobody watched
 				d.noteGone(in, cl, e.ObjectOld)
 			}
-			if e.ObjectNew.GetDeletionTimestamp().IsZero() && !e.ObjectOld.GetDeletionTimestamp().IsZero() {
-				d.undo(requestOf(in, e.ObjectNew), e.ObjectNew.GetUID())
+			if !e.ObjectOld.GetDeletionTimestamp().IsZero() {
+				d.undo(in, e.ObjectNew)
 			}
 			d.see(in, cl, e.ObjectNew)
 			return true

@@ -44,11 +44,16 @@ func TestADeletionThatABackupUndoesIsForgotten(t *testing.T) {
 	plain, orphaned := deletedOwner(), deletedOwner(metav1.FinalizerOrphanDependents)
 	restored := plain.DeepCopy()
 	restored.DeletionTimestamp = nil
-	passes := d.predicate("east", east).Update
-	passes(event.UpdateEvent{ObjectOld: plain, ObjectNew: orphaned})
-	passes(event.UpdateEvent{ObjectOld: orphaned, ObjectNew: restored})
-	if got := d.policyOf("east", east, plain, metav1.DeletePropagationBackground); got != metav1.DeletePropagationBackground {
-		t.Errorf("it is deleted with the policy %s", got)
+	passes := d.predicate("east", east)
+	for _, restore := range []func(){
+		func() { passes.Update(event.UpdateEvent{ObjectOld: orphaned, ObjectNew: restored}) },
+		func() { passes.Create(event.CreateEvent{Object: restored}) }, // for the next connection
+	} {
+		passes.Update(event.UpdateEvent{ObjectOld: plain, ObjectNew: orphaned})
+		restore()
+		if got := d.policyOf("east", east, plain, metav1.DeletePropagationBackground); got != metav1.DeletePropagationBackground {
+			t.Errorf("it is deleted with the policy %s", got)
+		}
 	}
 }
 

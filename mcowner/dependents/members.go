@@ -111,8 +111,8 @@ func (m members) clusterNow(name mcreconcile.ClusterName) cluster.Cluster {
 	return e.Cluster()
 }
 
-// reopen asks for the owners of a cluster that is connected anew, if they are gone and nobody has seen to that. There may be the next
-// connection by now, which then comes here too.
+// reopen asks for the owners that are known of a cluster that is connected anew: no event tells of those that went meanwhile, as while it was drained.
+// There may be the next connection by now, which then comes here too.
 func (m members) reopen(name mcreconcile.ClusterName, last, now memberSeen) {
 	e := now.engagement
 	if e == nil || e == last.engagement || e.Cluster() != m.clusterNow(name) {
@@ -120,6 +120,11 @@ func (m members) reopen(name mcreconcile.ClusterName, last, now memberSeen) {
 	}
 	for _, req := range m.deletions.reopen(name, e.Cluster()) {
 		m.owners.add(req)
+	}
+	for _, o := range m.ledger.all() {
+		if o.req.ClusterName == name {
+			m.owners.addLow(o.req)
+		}
 	}
 }
 

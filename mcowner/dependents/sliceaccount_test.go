@@ -187,9 +187,9 @@ func TestSlicesThatWereWrittenMeanwhileCount(t *testing.T) {
 	t.Parallel()
 	o := newOwnerState(mcreconcile.Request{}, "1")
 	before, now := bookOf(t, nil, sitesOf("one")...), bookOf(t, nil, sitesOf("one", "two")...)
-	o.shelve(nil, before, nil, 0)
+	o.shelve(nil, before, nil, 0, nil)
 	(&accounting{o: o}).noteBook(now, false)
-	o.shelve(nil, before, nil, 0)
+	o.shelve(nil, before, nil, 0, nil)
 	if o.known.book != now {
 		t.Errorf("slices are known to have %v", o.known.book.Sites())
 	}
@@ -200,13 +200,13 @@ func TestWhatSlicesSaidBeforeTheProgramBeganIsWrittenOver(t *testing.T) {
 	t.Parallel()
 	book := bookOf(t, nil, sitesOf("one")...)
 	a := slicedAccount(record.Record{}, true)
-	a.o.shelve(nil, book, []v1alpha1.Cluster{{Name: "one"}}, 0)
+	a.o.shelve(nil, book, []v1alpha1.Cluster{{Name: "one"}}, 0, nil)
 	a.noteBook(book, false)
 	if a.later <= 0 || a.later > sliceStart {
 		t.Errorf("it is written in %s", a.later)
 	}
 	a.o.known.age(&report{Result: Result{Cluster: "one"}})
-	a.o.shelve(book, book, []v1alpha1.Cluster{{Name: "one"}}, 1) // what others have made of them since is no news
+	a.o.shelve(book, book, []v1alpha1.Cluster{{Name: "one"}}, 1, nil) // what others have made of them since is no news
 	a.later = 0
 	if a.noteBook(book, false); a.later != 0 {
 		t.Errorf("after all was looked at, slices are written in %s", a.later)

@@ -74,6 +74,7 @@ type knownSlices struct {
 	book    *record.Book // nil if there are no slices, or they were not read yet
 	doubts  uint64       // grows when slices may not be as they are thought to be
 	read    uint64       // the doubts that there were when they were read
+	readIn  any          // the life of the session in which they were read: what others do between two, no event tells
 	written time.Time
 	// writing says that slices are being written, and seen are the versions in which they were seen meanwhile, by name.
 	writing bool
@@ -110,14 +111,14 @@ func (c *engine) openBook(ctx context.Context, o *ownerState, home remote.Sessio
 	said := noted.Slices
 	o.mu.Lock()
 	before, doubts := o.known.book, o.known.doubts
-	again := doubts != o.known.read
+	again := doubts != o.known.read || before != nil && o.known.readIn != home.Life()
 	o.mu.Unlock()
 	if !again && (said == nil || before.IsOf(ref.UID)) {
 		return nil
 	}
 	switch {
 	case said == nil && c.cfg.slices == nil:
-		o.shelve(before, nil, nil, doubts)
+		o.shelve(before, nil, nil, doubts, home.Life())
 		return nil
 	case said == nil:
 		said = &record.Slices{}
@@ -126,7 +127,7 @@ func (c *engine) openBook(ctx context.Context, o *ownerState, home remote.Sessio
 	defer cancel()
 	book, clusters, err := c.loadBook(ctx, home.Cluster.GetAPIReader(), ref, *said)
 	if err == nil {
-		o.shelve(before, book.Recalling(before), clusters, doubts)
+		o.shelve(before, book.Recalling(before), clusters, doubts, home.Life())
 	}
 	return err
 }
@@ -180,14 +181,14 @@ func (c *engine) planUnread(ctx context.Context, read *unplanned) *plan {
 }
 
 // shelve notes what slices have, unless that was noted meanwhile.
-func (o *ownerState) shelve(before, now *record.Book, clusters []v1alpha1.Cluster, doubts uint64) {
+func (o *ownerState) shelve(before, now *record.Book, clusters []v1alpha1.Cluster, doubts uint64, in any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	k := &o.known
 	if k.book != before {
 		return
 	}
-	k.book, k.read = now, doubts
+	k.book, k.read, k.readIn = now, doubts, in
 	if before == nil {
 		k.before, k.until = make(map[string]v1alpha1.Cluster, len(clusters)), time.Now().Add(sliceStart)
 		for _, c := range clusters {
@@ -305,7 +306,7 @@ func (a *accounting) noteBook(now *record.Book, outdated bool) {
 			a.engine.works.addAfter(accountOf(a.o.req), sliceDelay)
 		}
 	}
-	k.book, k.written, k.writing, k.seen = now, time.Now(), false, nil
+	k.book, k.readIn, k.written, k.writing, k.seen = now, a.home.Life(), time.Now(), false, nil
 	if outdated {
 		k.doubts++
 	}
