@@ -56,8 +56,8 @@ func WithPredicates(predicates ...predicate.Predicate) WatchOption {
 type predicatesFunc = func(name mcreconcile.ClusterName, cl cluster.Cluster) []predicate.Predicate
 
 // WithPredicatesIn is [WithPredicates] for predicates that must know the cluster of an event: those that remember objects by name or
-// UID, which two clusters may have in common, or that read in the cluster. Every event comes to them first, whatever other predicates say. As an
-// mchandler.HandlerFunc, the function is called once for each engagement, and for several at once.
+// UID, which two clusters may have in common, or that read in the cluster. Every event comes to them first, whatever other predicates say, and
+// others get what they let pass. As an mchandler.HandlerFunc, the function is called once for each engagement, and for several at once.
 func WithPredicatesIn(predicates func(name mcreconcile.ClusterName, cl cluster.Cluster) []predicate.Predicate) WatchOption {
 	return func(o *watchOptions) { o.predicatesIn = append(o.predicatesIn, predicates) }
 }

@@ -90,32 +90,35 @@ func (m members) follow(ctx context.Context) {
 
 // removed sees to a name that is no member's any more, which may have been about to leave.
 func (m members) removed(name mcreconcile.ClusterName, leaving bool) {
-	m.forgetOrigin(name)
+	m.forgetOrigin(name, nil)
 	m.ledger.absent(name, leaving)
 	m.ledger.dropTenure(name, func() bool { _, is := m.access.Manager.GetFleet().Status(name); return is })
 	m.changed(name, true)
 }
 
-// forgetOrigin drops the owners of a name that is no member's any more, or another cluster's.
-func (m members) forgetOrigin(name mcreconcile.ClusterName) {
+// forgetOrigin drops the owners of a name that is no member's any more, or another cluster's, with the last engagement that is known.
+func (m members) forgetOrigin(name mcreconcile.ClusterName, last *fleet.Engagement) {
 	m.ledger.forgetOrigin(name)
-	m.deletions.forgetOrigin(name, m.clusterNow(name))
+	m.deletions.forgetOrigin(name, m.clusterNow(name, last))
 }
 
-// clusterNow returns the cluster that has a name at this moment, nil if none can be used.
-func (m members) clusterNow(name mcreconcile.ClusterName) cluster.Cluster {
-	e, err := m.access.Manager.GetFleet().Engagement(name)
-	if err != nil {
+// clusterNow returns the cluster that has a name at this moment: that of the last engagement that is known, or of the next one, if that can be used
+// by now. It is nil if there is none.
+func (m members) clusterNow(name mcreconcile.ClusterName, last *fleet.Engagement) cluster.Cluster {
+	if e, err := m.access.Manager.GetFleet().Engagement(name); err == nil {
+		last = e
+	}
+	if last == nil {
 		return nil
 	}
-	return e.Cluster()
+	return last.Cluster()
 }
 
 // reopen asks for the owners that are known of a cluster that is connected anew: no event tells of those that went meanwhile, as while it was drained.
 // There may be the next connection by now, which then comes here too.
 func (m members) reopen(name mcreconcile.ClusterName, last, now memberSeen) {
 	e := now.engagement
-	if e == nil || e == last.engagement || e.Cluster() != m.clusterNow(name) {
+	if e == nil || e == last.engagement || e.Cluster() != m.clusterNow(name, e) {
 		return
 	}
 	for _, req := range m.deletions.reopen(name, e.Cluster()) {
@@ -131,7 +134,7 @@ func (m members) reopen(name mcreconcile.ClusterName, last, now memberSeen) {
 // compare asks for what is to be done because a member has changed.
 func (m members) compare(name mcreconcile.ClusterName, last, now memberSeen) {
 	if last.identity != "" && last.identity != now.identity {
-		m.forgetOrigin(name) // its owners are those of another cluster
+		m.forgetOrigin(name, now.engagement) // its owners are those of another cluster
 	}
 	m.reopen(name, last, now)
 	if last.owners && !now.owners {
