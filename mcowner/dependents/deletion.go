@@ -102,10 +102,15 @@ func (d *deletions) isSeen(in mcreconcile.ClusterName, owner client.Object) bool
 	if owner.GetDeletionTimestamp().IsZero() || err != nil || !isOpen(said) || !d.leaves(owner) {
 		return true
 	}
+	return d.isGoing(requestOf(in, owner), owner.GetUID())
+}
+
+// isGoing reports whether an event has told that an owner is being deleted, or is gone.
+func (d *deletions) isGoing(req mcreconcile.Request, uid types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, seen := d.seen[requestOf(in, owner)][owner.GetUID()]
-	return seen
+	_, is := d.seen[req][uid]
+	return is
 }
 
 // see notes how an owner is as an event says: if it is being deleted, from then on its finalizers have said how.
@@ -194,7 +199,9 @@ func (d *deletions) settle(req mcreconcile.Request, uid types.UID, by cluster.Cl
 		d.dropLocked(req, func(is types.UID, _ deletion) bool { return is == uid })
 		return
 	}
-	seen.settled, seen.by = true, by
+	if seen.settled = true; seen.by == nil { // else another connection may have told of it since, and tells no more
+		seen.by = by
+	}
 	d.putLocked(req, uid, seen)
 }
 

@@ -204,3 +204,17 @@ func TestAWriteToAnOwnerIsOfItsClusterAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAccountOfTheConnectionBeforeForgetsNoDeletion: what it writes may fail, and the next connection tells of the owner once.
+func TestAnAccountOfTheConnectionBeforeForgetsNoDeletion(t *testing.T) {
+	t.Parallel()
+	d := &deletions{mayLeave: func(client.Object) bool { return true }}
+	before, now, owner := &connected{}, &connected{}, deletedOwner()
+	d.predicate("east", before).Create(event.CreateEvent{Object: owner})
+	d.predicate("east", now).Create(event.CreateEvent{Object: owner})
+	d.settle(requestOf("east", owner), owner.GetUID(), before)
+	d.reopen("east", now)
+	if !d.isSeen("east", owner) {
+		t.Error("it waits for an event that does not come")
+	}
+}

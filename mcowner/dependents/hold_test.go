@@ -250,6 +250,7 @@ func TestWhatPassesByItselfIsWaitedFor(t *testing.T) {
 		"its cluster knows nobody, for now":    {errNobody, false},
 		"its cluster cannot be used":           {&fleet.StateError{Err: fleet.ErrNotReady}, false},
 		"it was written by another, meanwhile": {record.ErrOutdated, false},
+		"no event tells yet how it is deleted": {errUnseenDeletion, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -191,7 +191,8 @@ const mostVain = 100_000
 
 // tried notes whether planning an owner has failed, and not for what may pass by itself.
 func (l *ledger) tried(req mcreconcile.Request, err error) {
-	passes := isUnanswered(err) || isOutdated(err) || errors.Is(err, record.ErrOutdated) || remote.IsHung(err) || remote.IsAway(err)
+	passes := isUnanswered(err) || isOutdated(err) || errors.Is(err, record.ErrOutdated) || errors.Is(err, errUnseenDeletion) || remote.IsHung(err) ||
+		remote.IsAway(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if delete(l.vain, req); err != nil && !passes && len(l.vain) < mostVain {
