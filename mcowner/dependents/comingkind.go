@@ -25,7 +25,9 @@ const (
 // CustomResourceDefinition too: until that is ready, and for a while then, as discovery follows it.
 func (p *placement) comes(w wanted, wants []wanted, unknown error) error {
 	kind, key := w.kind.GroupKind(), p.keyOf(w.kind, w.obj)
-	i := slices.IndexFunc(wants, func(crd wanted) bool { return crd.wave <= w.wave && crd.defines(kind) })
+	i := slices.IndexFunc(wants, func(crd wanted) bool {
+		return crd.wave <= w.wave && crd.kind.GroupKind() == crdKind && crd.brings == kind
+	})
 	if i >= 0 && unknown == nil {
 		unknown = p.lacksVersion(w)
 	}
@@ -69,11 +71,6 @@ func (p *placement) noteReady(w wanted, result ObjectResult) {
 	}
 }
 
-// defines reports whether an object is the CustomResourceDefinition of a kind.
-func (w wanted) defines(kind schema.GroupKind) bool {
-	return w.kind.GroupKind() == crdKind && definedBy(w.obj)[0].GroupKind() == kind
-}
-
 // definedBy returns the kind of a CustomResourceDefinition, without a version first, and in each that it has served.
 func definedBy(crd client.Object) []schema.GroupVersionKind {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
@@ -82,7 +79,8 @@ func definedBy(crd client.Object) []schema.GroupVersionKind {
 	}
 	group, _, _ := unstructured.NestedString(content, "spec", "group")
 	name, _, _ := unstructured.NestedString(content, "spec", "names", "kind")
-	versions, _, _ := unstructured.NestedSlice(content, "spec", "versions")
+	served, _, _ := unstructured.NestedFieldNoCopy(content, "spec", "versions") // with schemas that are large
+	versions, _ := served.([]any)
 	all := []schema.GroupVersionKind{{Group: group, Kind: name}}
 	for _, v := range versions {
 		if v, ok := v.(map[string]any); ok && v["served"] == true {

@@ -24,6 +24,8 @@ type wanted struct {
 	shared bool
 	// inUse says that all that is desired in that namespace is there.
 	inUse bool
+	// brings is the kind of which it is the CustomResourceDefinition, if it is one.
+	brings schema.GroupKind
 	Policy
 	err error // why nothing can be done about it
 }
@@ -42,7 +44,10 @@ func (p *placement) want(ctx context.Context, obj client.Object) (w wanted) {
 	if w.obj, malformed = jsonValues(obj); malformed == nil {
 		malformed = metadata.Check(w.obj)
 	}
-	if w.kind, w.err = p.engine.kindOf(ctx, w.obj); w.err != nil {
+	if w.kind, w.err = p.engine.kindOf(ctx, w.obj); w.kind.GroupKind() == crdKind {
+		w.brings = definedBy(w.obj)[0].GroupKind()
+	}
+	if w.err != nil {
 		return w
 	}
 	w.wave, misread = waveOf(w.kind.GroupKind(), w.obj)
