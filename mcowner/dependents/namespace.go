@@ -49,7 +49,7 @@ func (p *placement) withNamespaces(wants []wanted, found []dependent) []wanted {
 		namespace := wanted{kind: k, obj: k.NewObject(), wave: firstWave, shared: true, inUse: !lacks[name]}
 		namespace.obj.SetName(name)
 		namespace.Policy, namespace.err = p.asked.policy.of(p.asked.owner, namespace.obj)
-		namespace.Suspend = namespace.Suspend || !written[name]
+		namespace.Suspend = !written[name]
 		namespaces = append(namespaces, namespace)
 	}
 	return append(namespaces, wants...)
@@ -181,10 +181,14 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 		return nil, Suspended, nil
 	}
 	obj := w.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
-	if !p.isRolledOut(p.keyOf(w.kind, obj), p.shared()) {
-		if err := p.permit(); err != nil {
-			return nil, "", err
+	key, what := p.keyOf(w.kind, obj), w.kind.Describe(obj)
+	deleted := p.isRolledOut(key, p.shared()) // by others
+	if deleted {
+		if err := p.holdOff(key, what); err != nil {
+			return nil, "", fmt.Errorf("creating %s: %w", what, errDeleted)
 		}
+	} else if err := p.permit(); err != nil {
+		return nil, "", err
 	}
 	obj.SetAnnotations(map[string]string{mcowner.CreatedByAnnotation: p.engine.cfg.fleet})
 	if w.Keep {
@@ -196,10 +200,14 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 	ctx, cancel := p.engine.access.Bound(ctx)
 	defer cancel()
 	if err := p.writer.Create(ctx, obj, client.FieldOwner(p.engine.cfg.name)); err != nil {
-		return nil, "", fmt.Errorf("creating %s in %s: %w", w.kind.Describe(obj), p.at, err)
+		return nil, "", fmt.Errorf("creating %s in %s: %w", what, p.at, err)
 	}
-	p.o.remember(p.keyOf(w.kind, obj), fingerprint{uid: obj.GetUID(), desired: p.shared()})
-	p.o.did(EventCreated, p.at.Name(), w.kind.Describe(obj))
+	p.o.remember(key, fingerprint{uid: obj.GetUID(), desired: p.shared()})
+	p.o.did(EventCreated, p.at.Name(), what)
 	p.unseen = p.engine.cfg.paces.orDefaults().again
+	if deleted {
+		p.o.corrected(key, time.Now())
+		return obj, Applied, p.calm(key, what)
+	}
 	return obj, Applied, nil
 }

@@ -443,6 +443,46 @@ func TestWritersThatFightAreTold(t *testing.T) {
 	}
 }
 
+// TestANamespaceThatSomebodyDeletesTimeAndAgainIsContended, as any dependent is, and is there once that ends.
+func TestANamespaceThatSomebodyDeletesTimeAndAgainIsContended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, name := w.Members[0], w.ns+"-new"
+	w.run(w.inNamespaces())
+	w.create(w.Local, w.ownerIn("a", name))
+	deletions := 0
+	eventually(t, "it is told that others delete it", func() bool {
+		if ns := w.namespace(one, name); ns != nil {
+			deletions++
+			w.removeNamespace(one, ns)
+		}
+		return w.has(w.Local, "a", dependents.EventContended, "Namespace "+name)
+	})
+	if deletions < 5 {
+		t.Errorf("it was told after %d deletions, want five at least", deletions)
+	}
+	eventually(t, "it is there again, with what is desired in it", func() bool {
+		return w.isThere(one, &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf("a"))})
+	})
+}
+
+// removeNamespace deletes a namespace with the copies in it, as the controllers do that are in no control plane of a test.
+func (w *world) removeNamespace(cp *mctest.ControlPlane, ns *corev1.Namespace) {
+	w.t.Helper()
+	c := cp.Client()
+	err := c.DeleteAllOf(w.t.Context(), &corev1.ConfigMap{}, client.InNamespace(ns.Name))
+	if err == nil {
+		err = c.Delete(w.t.Context(), ns)
+	}
+	if err == nil {
+		ns = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}
+		err = c.SubResource("finalize").Update(w.t.Context(), ns)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // TestNothingIsRemovedBesideAContestWhileSomethingIsWaitedFor: what is missing is desired, for all that is known.
 func TestNothingIsRemovedBesideAContestWhileSomethingIsWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -274,3 +274,20 @@ func TestAfterARestartAClusterIsBeingChangedThatHasSomethingSuspendedInALaterWav
 		t.Errorf("%d clusters are being changed at once", n)
 	}
 }
+
+// TestWhatIsExemptFromSuspensionGetsItsNamespace, though all else of its owner is suspended.
+func TestWhatIsExemptFromSuspensionGetsItsNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, ns := w.Members[0], w.ns+"-new"
+	r := w.inNamespaces()
+	withOverrides(r)
+	all := reportsOf(t, r)
+	w.run(r)
+	a := w.ownerIn("a", ns)
+	a.Annotations[dependents.SuspendAnnotation] = "true"
+	a.Annotations["dependent."+dependents.SuspendAnnotation] = "false"
+	w.create(w.Local, a)
+	eventually(t, "its namespace is there", func() bool { return w.namespace(one, ns) != nil })
+	all.is("a", dependents.Applied, dependents.Unchanged)
+}
