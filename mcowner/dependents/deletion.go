@@ -102,15 +102,10 @@ func (d *deletions) isSeen(in mcreconcile.ClusterName, owner client.Object) bool
 	if owner.GetDeletionTimestamp().IsZero() || err != nil || !isOpen(said) || !d.leaves(owner) {
 		return true
 	}
-	return d.isGoing(requestOf(in, owner), owner.GetUID())
-}
-
-// isGoing reports whether an event has told that an owner is being deleted, or is gone.
-func (d *deletions) isGoing(req mcreconcile.Request, uid types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, is := d.seen[req][uid]
-	return is
+	_, seen := d.seen[requestOf(in, owner)][owner.GetUID()]
+	return seen
 }
 
 // see notes how an owner is as an event says: if it is being deleted, from then on its finalizers have said how.

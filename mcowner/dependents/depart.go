@@ -36,9 +36,6 @@ func (p *placement) depart(ctx context.Context, nobody error, done *report) {
 		if len(held) > 0 {
 			done.Err = p.engine.replaced(p.at, held)
 		}
-	case policy == "" && p.asked.mode != finishing && p.engine.isGoing(p.o, p.asked):
-		done.Err = errUnnoted // how it is deleted counts, once it is planned
-		return
 	case policy == "":
 		done.drop, done.givenUp = here, true
 	case nobody != nil:
@@ -72,12 +69,8 @@ func (c *engine) departure(asked view, owner mcreconcile.Request) (policy metav1
 // knows how long. Its account takes the member from it later.
 func (c *engine) letsGo(o *ownerState, asked view) bool {
 	policy, _ := c.departure(asked, o.req)
+	owner := o.owner() // which may be deleted since it was planned
+	isGoing := asked.mode == finishing || owner != nil && !owner.GetDeletionTimestamp().IsZero()
 	home := o.req.ClusterName
-	return policy == "" && !c.isGoing(o, asked) && (c.access.WhyNot(home) != nil || c.access.WhyHeld(home) != nil || o.isUnstored())
-}
-
-// isGoing reports whether an owner is being deleted. It may be so since it was planned, and is not read while its cluster is paused.
-func (c *engine) isGoing(o *ownerState, asked view) bool {
-	owner := o.owner()
-	return asked.mode == finishing || owner != nil && !owner.GetDeletionTimestamp().IsZero() || c.deletions.isGoing(o.req, o.uid)
+	return policy == "" && !isGoing && (c.access.WhyNot(home) != nil || c.access.WhyHeld(home) != nil || o.isUnstored())
 }

@@ -6,11 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
-	"github.com/fleet-runtime/fleet-runtime/mcbuilder"
 	"github.com/fleet-runtime/fleet-runtime/mcmanager"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/dependents"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
@@ -84,48 +81,4 @@ func TestAnOwnerInAMemberThatIsPausedHoldsUpNoMemberThatLeaves(t *testing.T) {
 	p.GetFleet().HoldChanged(fleet.ClusterName(one.Name))
 	p.leave(two)
 	w.unharmed(two, before)
-}
-
-// TestAMemberThatLeavesWaitsForAnOwnerThatIsDeletedDuringAPause: how it is deleted counts, and it is planned once that is over.
-func TestAMemberThatLeavesWaitsForAnOwnerThatIsDeletedDuringAPause(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 2)
-	one, two := w.Members[0], w.Members[1]
-	r := w.fromMembers(dependents.LeaveAsIs)
-	var paused, deleted atomic.Bool
-	p := w.runWith(func(mgr mcmanager.Manager) error {
-		mgr.GetFleet().HoldBy(func(name fleet.ClusterName) fleet.Hold {
-			return fleet.Hold{Paused: paused.Load() && name == fleet.ClusterName(one.Name)}
-		})
-		return r.SetupWithManager(mgr, func(b *mcbuilder.Builder) {
-			b.WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool {
-				deleted.Store(deleted.Load() || obj.GetName() == "a" && !obj.GetDeletionTimestamp().IsZero())
-				return true
-			}))
-		})
-	})
-	w.create(one, w.owner("a", two.Name))
-	w.isCopied(two, "a")
-	eventually(t, "the program is at rest", p.isAtRest)
-	status := func(cp *mctest.ControlPlane) fleet.Status {
-		s, _ := p.GetFleet().Status(fleet.ClusterName(cp.Name))
-		return s
-	}
-	paused.Store(true)
-	p.GetFleet().HoldChanged(fleet.ClusterName(one.Name))
-	eventually(t, "it is paused", func() bool { return status(one).Paused })
-	w.remove(one, "a")
-	eventually(t, "its event was seen", deleted.Load)
-	left, err := p.members.Leave(p.member(two))
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the other member leaves, and nothing is done", func() bool { return status(two).Leaving && p.isAtRest() })
-	paused.Store(false)
-	p.GetFleet().HoldChanged(fleet.ClusterName(one.Name))
-	p.hasLeft(two, left)
-	w.isGone(one, "a")
-	if w.get(two, copyOf("a")) != nil {
-		t.Error("the dependent of an owner that was deleted before the member left is there")
-	}
 }

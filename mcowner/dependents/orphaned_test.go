@@ -332,12 +332,6 @@ func (p *process) leave(cp *mctest.ControlPlane) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.hasLeft(cp, left)
-}
-
-// hasLeft waits until a member has left that leaves in good order.
-func (p *process) hasLeft(cp *mctest.ControlPlane, left <-chan struct{}) {
-	p.t.Helper()
 	isClosed := func() bool {
 		select {
 		case <-left:

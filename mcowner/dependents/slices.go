@@ -306,7 +306,10 @@ func (a *accounting) noteBook(now *record.Book, outdated bool) {
 			a.engine.works.addAfter(accountOf(a.o.req), sliceDelay)
 		}
 	}
-	k.book, k.readIn, k.written, k.writing, k.seen = now, a.home.Life(), time.Now(), false, nil
+	if k.book == nil { // else what it has of others was read in the session of then
+		k.readIn = a.home.Life()
+	}
+	k.book, k.written, k.writing, k.seen = now, time.Now(), false, nil
 	if outdated {
 		k.doubts++
 	}
