@@ -106,6 +106,7 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 			return nil, "", err
 		}
 	}
+	isReplaced := !isJoined && before.uid != "" && before.uid != existing.GetUID() && p.isRolledOut(key, p.shared())
 	if isJoined || err == nil && !w.Suspend { // what was never joined takes a permit later
 		p.o.remember(key, fingerprint{uid: existing.GetUID(), desired: p.shared()})
 	}
@@ -115,7 +116,19 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 	case w.Suspend:
 		return existing, Unchanged, nil
 	}
-	return p.joinNamespace(ctx, w, existing, isJoined || before.uid == existing.GetUID())
+	joined, state, err := p.joinNamespace(ctx, w, existing, isJoined || before.uid == existing.GetUID())
+	if err == nil && isReplaced { // others have deleted it, and another owner has created it since
+		err = p.recreated(key, w.kind.Describe(existing))
+	}
+	return joined, state, err
+}
+
+// recreated counts that something is there again which others had deleted. The error says so if they do that time and again.
+func (p *placement) recreated(key dependentKey, what string) error {
+	now := time.Now()
+	p.o.untilCorrection(key, now) // which forgets what was long ago
+	p.o.corrected(key, now)
+	return p.calm(key, what)
 }
 
 // refer adds the owner to a namespace, and no native reference: Kubernetes' garbage collector does not look whether it is empty. A reference that
@@ -206,8 +219,7 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 	p.o.did(EventCreated, p.at.Name(), what)
 	p.unseen = p.engine.cfg.paces.orDefaults().again
 	if deleted {
-		p.o.corrected(key, time.Now())
-		return obj, Applied, p.calm(key, what)
+		return obj, Applied, p.recreated(key, what)
 	}
 	return obj, Applied, nil
 }

@@ -466,6 +466,28 @@ func TestANamespaceThatSomebodyDeletesTimeAndAgainIsContended(t *testing.T) {
 	})
 }
 
+// TestWhoeverSharesANamespaceCountsThatOthersDeleteIt, and not the owner alone that has created it anew: all leave it to them for a while.
+func TestWhoeverSharesANamespaceCountsThatOthersDeleteIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, name, owners := w.Members[0], w.ns+"-new", []string{"a", "b", "c"}
+	w.run(w.inNamespaces())
+	for _, owner := range owners {
+		w.create(w.Local, w.ownerIn(owner, name))
+	}
+	deletions := 0
+	eventually(t, "all are told that others delete it", func() bool {
+		if w.ownersOf(one, name) == len(owners) {
+			deletions++
+			w.removeNamespace(one, w.namespace(one, name))
+		}
+		return !slices.ContainsFunc(owners, func(owner string) bool { return !w.has(w.Local, owner, dependents.EventContended, "Namespace "+name) })
+	})
+	if deletions > 8 {
+		t.Errorf("it was told after %d deletions, want few more than five", deletions)
+	}
+}
+
 // removeNamespace deletes a namespace with the copies in it, as the controllers do that are in no control plane of a test.
 func (w *world) removeNamespace(cp *mctest.ControlPlane, ns *corev1.Namespace) {
 	w.t.Helper()
