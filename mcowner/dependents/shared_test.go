@@ -562,6 +562,33 @@ func TestOwnersMoveWithTheirCluster(t *testing.T) {
 	w.removeAll("a")
 }
 
+// TestWhatWasLeftInAGivenUpMemberIsFoundByItsReplica: that of the owner was to look for it once the member was back, and has ended since.
+func TestWhatWasLeftInAGivenUpMemberIsFoundByItsReplica(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	home, other := w.pair(func() *dependents.Reconciler[*corev1.ConfigMap] {
+		r := w.spread()
+		r.Sweep = orphans.Sweep{Interval: 100 * time.Millisecond, Listing: 100 * time.Millisecond}
+		return r
+	})
+	near, back := w.of(home)[0], w.of(other)[0]
+	w.create(w.Local, w.owner("a", near.Name))
+	there := w.isCopied(near, "a")
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[keysDomain+"/given-up"] = "true" })
+	left := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: there.Name, Labels: there.Labels, Annotations: map[string]string{}}}
+	identity := func(cp *mctest.ControlPlane) string {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+		w.isThere(cp, ns)
+		return string(ns.UID)
+	}
+	for key, reference := range there.Annotations { // which says where the dependent is
+		left.Annotations[key] = strings.NewReplacer(near.Name, back.Name, identity(near), identity(back)).Replace(reference)
+	}
+	w.create(back, left)
+	w.isGone(back, copyOf("a"))
+	w.unharmed(near, there)
+}
+
 // TestAReplicaThatDiesInTheMiddleLosesNothing: what it had begun for owners is ended by the next, and nothing is deleted for it.
 func TestAReplicaThatDiesInTheMiddleLosesNothing(t *testing.T) {
 	t.Parallel()

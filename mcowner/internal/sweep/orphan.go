@@ -163,7 +163,7 @@ func (s *Sweeper) prove(ctx context.Context, owner mcowner.Reference, in mcrecon
 	began := time.Now()
 	is, err = s.proof.orphaned(ctx, owner, in, s.limit.Wait, &s.books)
 	found.letGoOn()
-	if err == nil && is.stray && is.why != "" && s.Unwanted != nil && s.access.IsOthers(owner.Cluster) {
+	if err == nil && is.stray && s.Unwanted != nil && s.access.IsOthers(owner.Cluster) {
 		is, err = s.ofOthers(ctx, is, owner, in)
 	}
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Sweeper) ofOthers(ctx context.Context, is finding, owner mcowner.Refere
 	case !unwanted:
 		return finding{}, nil
 	}
-	is.keep = keep
+	is.why, is.keep = whyStray, keep // also where the owner has given members up: the replica that was to look for what it has there may have ended
 	return is, nil
 }
 

@@ -89,7 +89,7 @@ func (p *proof) orphaned(
 			case stray:
 				found.stray = true
 				if !wasGivenUp(obj, owner) {
-					found.why = "its owner has no dependents in this cluster any more"
+					found.why = whyStray
 				}
 			default:
 				found.noted = owner.Manager != "" && record.NewKeys(owner.Fleet, owner.Manager).On(obj)
@@ -105,6 +105,9 @@ func (p *proof) orphaned(
 	}
 	return found, nil
 }
+
+// whyStray is why a dependent goes whose owner's record does not have its cluster.
+const whyStray = "its owner has no dependents in this cluster any more"
 
 // mayAsk returns why it would be in vain to ask for an owner: it cannot be told whether it is gone. It asks nobody.
 func (p *proof) mayAsk(owner mcowner.Reference) error {
