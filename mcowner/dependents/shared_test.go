@@ -584,7 +584,13 @@ func TestWhatWasLeftInAGivenUpMemberIsFoundByItsReplica(t *testing.T) {
 	for key, reference := range there.Annotations { // which says where the dependent is
 		left.Annotations[key] = strings.NewReplacer(near.Name, back.Name, identity(near), identity(back)).Replace(reference)
 	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations[dependents.GiveUpAnnotation] = back.Name })
 	w.create(back, left)
+	lookedAt(t, other)
+	if w.get(back, copyOf("a")) == nil {
+		t.Error("it is gone while its owner says that the member is given up")
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { delete(cm.Annotations, dependents.GiveUpAnnotation) })
 	w.isGone(back, copyOf("a"))
 	w.unharmed(near, there)
 }

@@ -80,7 +80,8 @@ func (c *engine) unwanted(ctx context.Context, owner mcowner.Reference, in mcrec
 			return err
 		}
 		_, wanted := slices.BinarySearch(p.targets, in)
-		is, keep = p.mode == serving && !wanted, policy.Keep
+		asItIs := c.isLeaving(in) || !c.access.Within(c.cfg.dependentsIn, in) || p.givenUp()[in] // and the owner's record need not have it
+		is, keep = p.mode == serving && !wanted && !asItIs, policy.Keep
 		return nil
 	})
 	return is, keep, err
