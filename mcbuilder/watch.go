@@ -113,10 +113,10 @@ func (b *TypedBuilder[request]) sources() ([]source.TypedSource[request], error)
 
 // filtered returns the watch with a handler that is given the events alone that pass all predicates, after those of all watches.
 func (w watch[request]) filtered(ofAll []predicate.Predicate) watch[request] {
-	others := append(slices.Clone(ofAll), w.predicates...)
-	predicates := slices.Concat([]predicatesFunc{func(mcreconcile.ClusterName, cluster.Cluster) []predicate.Predicate { return others }}, w.predicatesIn)
-	for _, of := range predicates { // the last one is asked first
-		w.handler = filtered(w.handler, of)
+	others := slices.Concat(ofAll, w.predicates)
+	w.handler = filtered(w.handler, func(mcreconcile.ClusterName, cluster.Cluster) []predicate.Predicate { return others })
+	for _, predicates := range w.predicatesIn { // which are asked before those within
+		w.handler = filtered(w.handler, predicates)
 	}
 	return w
 }

@@ -227,7 +227,8 @@ func (c *engine) fill(ctx context.Context, o *ownerState, p *plan, stays bool, s
 	return c.aim(ctx, o, p)
 }
 
-// deletionOf returns what becomes of the dependents of an owner that is being deleted, and leaves it open. Where owners are not watched, it may have been deleted so that they stay: what was known before that counts.
+// deletionOf returns what becomes of the dependents of an owner that is being deleted, and leaves it open. Where owners are not
+// watched, it may have been deleted so that they stay: what was known before that counts.
 func (c *engine) deletionOf(o *ownerState, p *plan, said metav1.DeletionPropagation) metav1.DeletionPropagation {
 	otherwise := cmp.Or(said, metav1.DeletePropagationBackground)
 	if said == "" && c.cfg.onOwnersLeaving != LeaveDeleted && !c.access.Within(c.cfg.ownersIn, p.home.Name()) {

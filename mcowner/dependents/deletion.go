@@ -93,6 +93,7 @@ func isOpen(said metav1.DeletionPropagation) bool {
 	return said == "" || said == metav1.DeletePropagationForeground
 }
 
+// leaves reports whether there may be dependents of an owner.
 func (d *deletions) leaves(owner client.Object) bool { return d.mayLeave != nil && d.mayLeave(owner) }
 
 // isSeen reports whether an event has told that an owner is being deleted, or all that it may lose does not depend on that. A cache has what is
