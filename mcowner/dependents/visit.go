@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -80,8 +81,9 @@ func (c *engine) unwanted(ctx context.Context, owner mcowner.Reference, in mcrec
 			return err
 		}
 		_, wanted := slices.BinarySearch(p.targets, in)
-		asItIs := c.isLeaving(in) || !c.access.Within(c.cfg.dependentsIn, in) || p.givenUp()[in] // and the owner's record need not have it
-		is, keep = p.mode == serving && !wanted && !asItIs, policy.Keep
+		leaving, declared := c.isLeaving(in), c.cfg.onMemberLeaving.propagation() // a member that leaves waits until that is done
+		asItIs := leaving && declared == "" || !c.access.Within(c.cfg.dependentsIn, in) || p.givenUp()[in]
+		is, keep = p.mode == serving && !wanted && !asItIs, policy.Keep || leaving && declared == metav1.DeletePropagationOrphan
 		return nil
 	})
 	return is, keep, err
