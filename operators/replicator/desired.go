@@ -277,13 +277,15 @@ func (c *controller) source(ctx context.Context, namespace string, ref v1alpha1.
 	return obj, nil
 }
 
-// brought returns an object of the hub as it is brought to members. It shares all but its metadata with that one.
+// brought returns an object of the hub as it is brought to members. It shares all but its metadata with that one. Its finalizers are for controllers
+// of the hub: in a member, nobody might ever take them.
 func brought(source *unstructured.Unstructured, as string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: maps.Clone(source.Object)}
 	if metadata, is := source.Object["metadata"].(map[string]any); is {
 		obj.Object["metadata"] = maps.Clone(metadata)
 	}
 	obj.SetNamespace("")
+	obj.SetFinalizers(nil)
 	clean(obj)
 	if as != "" {
 		obj.SetName(as)

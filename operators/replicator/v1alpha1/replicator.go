@@ -38,7 +38,7 @@ type Spec struct {
 	Manifests []Manifest `json:"manifests,omitempty"`
 
 	// References are objects in the Replicator's own namespace. They are brought to the targets beside the manifests, and followed as
-	// they change. They need the label replicator.fleet-runtime.dev/source=true.
+	// they change, without their finalizers. They need the label replicator.fleet-runtime.dev/source=true.
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=atomic
 	References []Reference `json:"references,omitempty"`
