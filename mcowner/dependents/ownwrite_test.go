@@ -49,6 +49,13 @@ func TestAnOwnWriteIsKnownAsAPIServersStoreIt(t *testing.T) {
 			t.Error("it is not taken for the controller's own write, or another one is")
 		}
 	})
+	t.Run("nothing is stored, and somebody changes the status", func(t *testing.T) {
+		l := newLedger()
+		answered := l.writing("hub", written)
+		if !l.isOwn("hub", changed) || !answered(written, nil) {
+			t.Error("the owner is not planned anew, although the event of another one was taken for that of the write")
+		}
+	})
 	t.Run("the answer", func(t *testing.T) {
 		l := newLedger()
 		if l.writing("hub", written)(stored, nil) || !l.isOwn("hub", stored) || l.isOwn("hub", changed) {

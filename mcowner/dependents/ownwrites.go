@@ -38,8 +38,8 @@ func (l *ledger) writing(in mcreconcile.ClusterName, owner client.Object) (answe
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		switch {
-		case w.version != "": // the event was here before
-			return err != nil
+		case w.version != "": // an event was here before
+			return err != nil || stored.GetResourceVersion() != w.version
 		case err == nil && equality.Semantic.DeepEqual(w.content, bare(stored)):
 			w.content, w.version = nil, stored.GetResourceVersion()
 		case l.written[of] != nil: // it is more than was written, or nobody knows
