@@ -95,7 +95,7 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 		return nil, "", err
 	case !existing.GetDeletionTimestamp().IsZero():
 		return nil, "", fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errNamespaceGoing)
-	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet:
+	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet && !p.wasDesired(w, existing):
 		p.o.remember(key, ofOthers)
 		return nil, Unchanged, nil
 	}
@@ -121,6 +121,12 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 		err = p.recreated(key, w.kind.Describe(existing))
 	}
 	return joined, state, err
+}
+
+// wasDesired reports whether a namespace is the owner's as it has desired it itself, and created it. It is not desired any more, and needed still:
+// from now on it goes with the last owner that needs it, if it is empty of others.
+func (p *placement) wasDesired(w wanted, existing client.Object) bool {
+	return p.isOwn(w.kind, existing) && !remote.WasAdopted(existing) && existing.GetAnnotations()[mcowner.CreatedByAnnotation] == ""
 }
 
 // recreated counts that something is there again which others had deleted. The error says so if they do that time and again.
@@ -154,6 +160,12 @@ func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client
 		maps.Copy(labels, joined.GetLabels())
 		labels[mcowner.FleetLabel] = p.engine.cfg.fleet
 		joined.SetLabels(labels)
+	}
+	if p.wasDesired(w, existing) {
+		annotations := maps.Clone(joined.GetAnnotations())
+		annotations[mcowner.CreatedByAnnotation] = p.engine.cfg.fleet
+		joined.SetAnnotations(annotations)
+		joined.SetOwnerReferences(p.withoutOwn(joined.GetOwnerReferences()))
 	}
 	if w.Keep {
 		keep(joined)
