@@ -73,8 +73,9 @@ func TestWhatIsInAMemberThatLeavesStaysWhateverItsOwnerWants(t *testing.T) {
 	w.unharmed(near, before[near])
 }
 
-// TestWhatNoRecordHasInAMemberThatLeavesGoesAsIsDeclared, where another replica than that of its owner sweeps the member, which waits for it.
-func TestWhatNoRecordHasInAMemberThatLeavesGoesAsIsDeclared(t *testing.T) {
+// TestWhatNoRecordHasInAMemberThatLeavesGoesIfThatIsDeclared, where another replica than that of its owner sweeps the member, which waits for it. Else it
+// stays as it is: what is released is not to go because it says how it goes with its owner.
+func TestWhatNoRecordHasInAMemberThatLeavesGoesIfThatIsDeclared(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []dependents.LeavePolicy{dependents.LeaveDeleted, dependents.LeaveReleased} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -96,9 +97,15 @@ func TestWhatNoRecordHasInAMemberThatLeavesGoesAsIsDeclared(t *testing.T) {
 				status, _ := other.GetFleet().Status(fleet.ClusterName(leaves.Name))
 				return status.Leaving
 			})
+			before[leaves].Annotations[mcowner.DeletionPolicyAnnotation] = "Background"
 			back := w.restore(leaves, before[leaves])
 			list()
-			eventuallyWithin(t, time.Minute, "it has left", func() bool {
+			if policy == dependents.LeaveReleased {
+				lookedAt(t, other)
+				w.unharmed(leaves, back)
+				return
+			}
+			eventually(t, "it has left", func() bool {
 				select {
 				case <-left:
 					return true

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -81,9 +80,9 @@ func (c *engine) unwanted(ctx context.Context, owner mcowner.Reference, in mcrec
 			return err
 		}
 		_, wanted := slices.BinarySearch(p.targets, in)
-		leaving, declared := c.isLeaving(in), c.cfg.onMemberLeaving.propagation() // a member that leaves waits until that is done
-		asItIs := leaving && declared == "" || !c.access.Within(c.cfg.dependentsIn, in) || p.givenUp()[in]
-		is, keep = p.mode == serving && !wanted && !asItIs, policy.Keep || leaving && declared == metav1.DeletePropagationOrphan
+		leaves := c.isLeaving(in) && c.cfg.onMemberLeaving != LeaveDeleted // with what was not noted
+		asItIs := leaves || !c.access.Within(c.cfg.dependentsIn, in) || p.givenUp()[in]
+		is, keep = p.mode == serving && !wanted && !asItIs, policy.Keep
 		return nil
 	})
 	return is, keep, err
