@@ -97,9 +97,9 @@ func TestANamespaceThatItsOwnerDesiresNoMoreStaysIfItWasThereBefore(t *testing.T
 	var results latest
 	w.runDesiring(name, &results)
 	w.desireItself(one, "a", name)
-	eventually(t, "it is told of", func() bool { return len(results.states("a", one)) == 2 })
+	eventually(t, "it is told of", func() bool { return len(results.of("a", one).Objects) == 2 })
 	w.desireNoMore("a")
-	eventually(t, "it is told of no more", func() bool { return len(results.states("a", one)) == 1 })
+	eventually(t, "it is told of no more", func() bool { return len(results.of("a", one).Objects) == 1 })
 	if w.namespace(one, name).Annotations[mcowner.CreatedByAnnotation] != "" {
 		t.Error("it has the mark of one that goes if it is empty")
 	}
