@@ -36,7 +36,8 @@ const (
 	DesiredAnnotation = "fleet-runtime.dev/desired"
 
 	// CreatedByAnnotation is on a namespace that was created for dependents. Its value is [Reference.Fleet]. Such a namespace is
-	// deleted with its last owner, if it is empty of others. Package dependents writes it.
+	// deleted with its last owner, if it is empty of others. So is one that its owner has desired itself, and only needs now, which has
+	// [Reference.Manager] after a slash besides. Package dependents writes it.
 	CreatedByAnnotation = "fleet-runtime.dev/created-by"
 
 	// AdoptedAnnotation is on a namespace, or a CRD, that was there before an owner desired it. Its value is [Reference.Fleet]. Such a one

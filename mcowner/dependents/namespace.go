@@ -95,7 +95,7 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 		return nil, "", err
 	case !existing.GetDeletionTimestamp().IsZero():
 		return nil, "", fmt.Errorf("%s of %s: %w", w.kind.Describe(existing), p.at, errNamespaceGoing)
-	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet && !p.wasDesired(w, existing):
+	case existing.GetAnnotations()[mcowner.CreatedByAnnotation] != p.engine.cfg.fleet:
 		p.o.remember(key, ofOthers)
 		return nil, Unchanged, nil
 	}
@@ -121,12 +121,6 @@ func (p *placement) share(ctx context.Context, w wanted) (client.Object, State, 
 		err = p.recreated(key, w.kind.Describe(existing))
 	}
 	return joined, state, err
-}
-
-// wasDesired reports whether a namespace is the owner's as it has desired it itself, and created it. It is not desired any more, and needed still:
-// from now on it goes with the last owner that needs it, if it is empty of others.
-func (p *placement) wasDesired(w wanted, existing client.Object) bool {
-	return p.isOwn(w.kind, existing) && !remote.WasAdopted(existing) && existing.GetAnnotations()[mcowner.CreatedByAnnotation] == ""
 }
 
 // recreated counts that something is there again which others had deleted. The error says so if they do that time and again.
@@ -160,12 +154,6 @@ func (p *placement) joinNamespace(ctx context.Context, w wanted, existing client
 		maps.Copy(labels, joined.GetLabels())
 		labels[mcowner.FleetLabel] = p.engine.cfg.fleet
 		joined.SetLabels(labels)
-	}
-	if p.wasDesired(w, existing) {
-		annotations := maps.Clone(joined.GetAnnotations())
-		annotations[mcowner.CreatedByAnnotation] = p.engine.cfg.fleet
-		joined.SetAnnotations(annotations)
-		joined.SetOwnerReferences(p.withoutOwn(joined.GetOwnerReferences()))
 	}
 	if w.Keep {
 		keep(joined)
@@ -234,4 +222,34 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 		return obj, Applied, p.recreated(key, what)
 	}
 	return obj, Applied, nil
+}
+
+// markNeeded marks the namespaces that the owner has created as what it desired itself, and only needs now: they go with it if they are empty of
+// others. They are no shared ones: whoever else has something there needs nothing of them.
+func (p *placement) markNeeded(ctx context.Context, wants []wanted, found []dependent) error {
+	needed := map[string]bool{}
+	for _, w := range wants {
+		if w.shared {
+			needed[w.obj.GetName()] = true
+		}
+	}
+	var errs []error
+	for _, d := range found {
+		said := d.obj.GetAnnotations()[mcowner.CreatedByAnnotation]
+		if d.GroupKind() != namespaceKind || !needed[d.obj.GetName()] || said != "" || remote.WasAdopted(d.obj) || !p.isOwn(d.Kind, d.obj) {
+			continue
+		}
+		marked := d.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+		annotations := maps.Clone(marked.GetAnnotations())
+		annotations[mcowner.CreatedByAnnotation] = p.engine.cfg.fleet + "/" + p.engine.cfg.name
+		marked.SetAnnotations(annotations)
+		marked.SetOwnerReferences(p.withoutOwn(marked.GetOwnerReferences())) // the garbage collector does not look what is in it
+		what := d.Describe(d.obj)
+		if err := p.patch(ctx, d.obj, marked); err != nil {
+			errs = append(errs, fmt.Errorf("noting on %s of %s that it goes only if it is empty: %w", what, p.at, err))
+			continue
+		}
+		p.o.did(EventUpdated, p.at.Name(), what)
+	}
+	return together(errs...)
 }
