@@ -48,7 +48,10 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	case awaited != nil: // it is told what others change back, and that holds up nothing
 		done.Unready = cmp.Or(done.Unready, awaited)
 	case !done.isSuspended():
-		done.Err = together(done.Err, p.prune(ctx, found, wanted, done), p.markNeeded(ctx, wants, found))
+		done.Err = together(done.Err, p.prune(ctx, found, wanted, done))
+	}
+	if unclear == nil && !done.isSuspended() && first(each(done.Err), p.isOver) == nil {
+		done.Err = together(done.Err, p.markNeeded(ctx, wants, found))
 	}
 	for _, why := range unknown {
 		done.Err = together(done.Err, unlessUnserved(why)) // there may be some that are not desired

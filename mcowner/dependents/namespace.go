@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/fleet-runtime/fleet-runtime/internal/notfound"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
@@ -242,10 +243,15 @@ func (p *placement) markNeeded(ctx context.Context, wants []wanted, found []depe
 		marked := d.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 		annotations := maps.Clone(marked.GetAnnotations())
 		annotations[mcowner.CreatedByAnnotation] = p.engine.cfg.fleet + "/" + p.engine.cfg.name
+		annotations[mcowner.AdoptedAnnotation] = p.engine.cfg.fleet // so it stays if somebody takes that mark, and is not marked again
 		marked.SetAnnotations(annotations)
 		marked.SetOwnerReferences(p.withoutOwn(marked.GetOwnerReferences())) // the garbage collector does not look what is in it
 		what := d.Describe(d.obj)
-		if err := p.patch(ctx, d.obj, marked); err != nil {
+		err := notfound.Ignore(p.patch(ctx, d.obj, marked), d.obj.GetName())
+		if isForbidden(err) { // what is desired is there
+			err = fmt.Errorf("%w: %w", errDenied, err)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("noting on %s of %s that it goes only if it is empty: %w", what, p.at, err))
 			continue
 		}

@@ -316,6 +316,11 @@ func TestNothingIsAskedForInTheSteadyState(t *testing.T) {
 	for _, cp := range w.Members {
 		eventually(t, "the cache has the copy", func() bool { return p.knows(cp, w.isCopied(cp, "a")) })
 	}
+	eventually(t, "the status has all", func() bool {
+		there := &appsv1.Deployment{}
+		err := w.Local.Client().Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "a"}, there)
+		return err == nil && len(there.Status.Conditions) == 1 && strings.Count(there.Status.Conditions[0].Message, " ") == len(w.Members)
+	})
 	eventually(t, "nothing is asked any more", func() bool { return sent.isQuiet(p) })
 	<-time.After(5 * time.Second)
 	if asked := sent.take(); len(asked) > 0 {

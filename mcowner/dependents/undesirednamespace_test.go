@@ -3,8 +3,10 @@ package dependents_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +23,7 @@ const itself = "itself"
 
 // withItself returns what is desired, and the namespace itself if the owner says so.
 func withItself(owner client.Object, namespace string, all ...client.Object) []client.Object {
-	if owner.GetAnnotations()[itself] != "" {
+	if owner.GetAnnotations()[itself] == "yes" {
 		all = append(all, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	}
 	return all
@@ -33,9 +35,8 @@ func (w *world) hasCopy(cp *mctest.ControlPlane, namespace, owner string) bool {
 	return w.isThere(cp, &corev1.ConfigMap{ObjectMeta: metaOf(namespace, copyOf(owner))})
 }
 
-// runDesiring runs a program that creates namespaces, some of which owners desire themselves.
-func (w *world) runDesiring(namespace string, results *latest) *process {
-	w.t.Helper()
+// desiring is a reconciler that creates namespaces, some of which owners desire themselves. Copies say which version of the owner they are of.
+func (w *world) desiring(namespace string, results *latest) *dependents.Reconciler[*corev1.ConfigMap] {
 	r := w.inNamespaces()
 	r.Status = results.note
 	r.Kinds = append(r.Kinds, &corev1.Namespace{})
@@ -43,12 +44,22 @@ func (w *world) runDesiring(namespace string, results *latest) *process {
 	desired := r.Desired
 	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
 		all, err := desired(ctx, owner, target)
-		if owner.Annotations[itself] == "unknown" {
+		switch owner.Annotations[itself] {
+		case "unknown":
 			return all, errors.New("the rest is not known")
+		case "no, and what cannot be":
+			return append(all, &corev1.ConfigMap{ObjectMeta: metaOf(namespace, "not a name")}), err
 		}
+		all[0].(*corev1.ConfigMap).Data = map[string]string{"version": owner.Data["version"]} //nolint:forcetypeassert // inNamespaces makes them so
 		return withItself(owner, namespace, all...), err
 	}
-	return w.run(r)
+	return r
+}
+
+// runDesiring runs a program of desiring.
+func (w *world) runDesiring(namespace string, results *latest) *process {
+	w.t.Helper()
+	return w.run(w.desiring(namespace, results))
 }
 
 // desireItself creates an owner that desires its namespace itself, and has a copy there.
@@ -103,6 +114,95 @@ func TestANamespaceThatItsOwnerDesiresNoMoreGoesOnlyIfItIsEmpty(t *testing.T) {
 				t.Errorf("it is there in the end: %v", isThere)
 			}
 		})
+	}
+}
+
+// TestANamespaceThatItsOwnerDesiresNoMoreStaysIfItDoesNotSaySo, as somebody took that from it.
+func TestANamespaceThatItsOwnerDesiresNoMoreStaysIfItDoesNotSaySo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, name := w.Members[0], w.ns+"-new"
+	p := w.runDesiring(name, &latest{})
+	w.desireItself(one, "a", name)
+	w.desireNoMore("a")
+	eventually(t, "it says so", func() bool { return w.createdBy(one, name) != "" })
+	p.stop()
+	there := w.namespace(one, name)
+	before := there.DeepCopy()
+	delete(there.Annotations, mcowner.CreatedByAnnotation)
+	if err := one.Client().Patch(t.Context(), there, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.remove(w.Local, "a")
+	w.runDesiring(name, &latest{})
+	w.isGone(w.Local, "a")
+	if w.namespace(one, name) == nil {
+		t.Error("it goes")
+	}
+}
+
+// TestANamespaceSaysThatItIsDesiredNoMoreWhateverElseFails, and nothing else does that has its name.
+func TestANamespaceSaysThatItIsDesiredNoMoreWhateverElseFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, owner := w.Members[0], w.ns
+	name := copyOf(owner)
+	p := w.runDesiring(name, &latest{})
+	w.desireItself(one, owner, name)
+	w.change(w.Local, owner, func(cm *corev1.ConfigMap) { cm.Annotations[itself] = "no, and what cannot be" })
+	eventually(t, "it says so", func() bool { return w.createdBy(one, name) != "" })
+	eventually(t, "the program is at rest", p.isAtRest)
+	copied := &corev1.ConfigMap{ObjectMeta: metaOf(name, copyOf(owner))}
+	if !w.isThere(one, copied) || copied.Annotations[mcowner.CreatedByAnnotation] != "" {
+		t.Errorf("the copy has the annotations %v", copied.Annotations)
+	}
+}
+
+// isForbiddenToChange lets nobody change a namespace any more.
+func (w *world) isForbiddenToChange(cp *mctest.ControlPlane, namespace string) {
+	w.t.Helper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	rule := admissionregistrationv1.NamedRuleWithOperations{ResourceNames: []string{namespace}}
+	rule.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
+	rule.Rule = admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "false", Reason: new(metav1.StatusReasonForbidden)}}
+	w.create(cp, policy)
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	binding.Spec.PolicyName = namespace
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	w.create(cp, binding)
+	eventually(w.t, "it may not be changed", func() bool {
+		there := w.namespace(cp, namespace)
+		before := there.DeepCopy()
+		there.Labels["changed"] = ""
+		return cp.Client().Patch(w.t.Context(), there, client.MergeFrom(before), client.DryRunAll) != nil
+	})
+}
+
+// TestANamespaceThatMayNotSaySoFailsNoRollout: what is desired is there.
+func TestANamespaceThatMayNotSaySoFailsNoRollout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, name := w.Members[0], w.ns+"-new"
+	var results latest
+	r := w.desiring(name, &results)
+	r.Rollout = dependents.Rollout{HaltAfter: 1}
+	p := w.run(r)
+	w.desireItself(one, "a", name)
+	eventually(t, "the program is at rest", p.isAtRest)
+	w.isForbiddenToChange(one, name)
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		delete(cm.Annotations, itself)
+		cm.Data["version"] = "2"
+	})
+	eventually(t, "it is told", func() bool {
+		err := results.of("a", one).Err
+		return err != nil && strings.Contains(err.Error(), "only if it is empty")
+	})
+	eventually(t, "the program is at rest", p.isAtRest)
+	if failed := w.failedIn(); failed != "" {
+		t.Errorf("it counts as a failure in %s", failed)
 	}
 }
 

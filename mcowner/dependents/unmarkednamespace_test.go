@@ -20,7 +20,7 @@ func TestASharedNamespaceThatLostItsMarkStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	one, ns := w.Members[0], w.ns+"-new"
-	w.run(w.inNamespaces())
+	p := w.run(w.inNamespaces())
 	w.create(w.Local, w.ownerIn("a", ns))
 	w.create(w.Local, w.ownerIn("b", ns))
 	for _, owner := range []string{"a", "b"} {
@@ -32,6 +32,11 @@ func TestASharedNamespaceThatLostItsMarkStays(t *testing.T) {
 	delete(there.Annotations, mcowner.CreatedByAnnotation)
 	if err := one.Client().Patch(t.Context(), there, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
+	}
+	w.change(w.Local, "b", func(cm *corev1.ConfigMap) { cm.Annotations["look"] = "again" })
+	eventually(t, "the program is at rest", p.isAtRest)
+	if said := w.createdBy(one, ns); said != "" {
+		t.Errorf("it says again that it was created by %s", said)
 	}
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = "" })
 	eventually(t, "the namespace is not the first owner's any more", func() bool { return w.ownersOf(one, ns) == 1 })
