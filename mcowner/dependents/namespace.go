@@ -230,7 +230,7 @@ func (p *placement) createNamespace(ctx context.Context, w wanted) (client.Objec
 func (p *placement) markNeeded(ctx context.Context, wants []wanted, found []dependent) error {
 	needed := map[string]bool{}
 	for _, w := range wants {
-		if w.shared {
+		if w.shared && !w.Suspend {
 			needed[w.obj.GetName()] = true
 		}
 	}
@@ -248,14 +248,17 @@ func (p *placement) markNeeded(ctx context.Context, wants []wanted, found []depe
 		marked.SetOwnerReferences(p.withoutOwn(marked.GetOwnerReferences())) // the garbage collector does not look what is in it
 		what := d.Describe(d.obj)
 		err := notfound.Ignore(p.patch(ctx, d.obj, marked), d.obj.GetName())
-		if isForbidden(err) { // what is desired is there
+		if isRefused(err) { // what is desired is there
 			err = fmt.Errorf("%w: %w", errDenied, err)
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("noting on %s of %s that it goes only if it is empty: %w", what, p.at, err))
+		if err == nil {
+			p.o.did(EventUpdated, p.at.Name(), what)
 			continue
 		}
-		p.o.did(EventUpdated, p.at.Name(), what)
+		errs = append(errs, fmt.Errorf("noting on %s of %s that it goes only if it is empty: %w", what, p.at, err))
+		if p.isOver(err) {
+			break
+		}
 	}
 	return together(errs...)
 }

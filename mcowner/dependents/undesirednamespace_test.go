@@ -166,7 +166,7 @@ func (w *world) isForbiddenToChange(cp *mctest.ControlPlane, namespace string) {
 	rule.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
 	rule.Rule = admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}}
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}}
-	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "false", Reason: new(metav1.StatusReasonForbidden)}}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "false"}}
 	w.create(cp, policy)
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	binding.Spec.PolicyName = namespace
