@@ -240,14 +240,8 @@ func (p *placement) markNeeded(ctx context.Context, wants []wanted, found []depe
 		if d.GroupKind() != namespaceKind || !needed[d.obj.GetName()] || said != "" || remote.WasAdopted(d.obj) || !p.isOwn(d.Kind, d.obj) {
 			continue
 		}
-		marked := d.obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
-		annotations := maps.Clone(marked.GetAnnotations())
-		annotations[mcowner.CreatedByAnnotation] = p.engine.cfg.fleet + "/" + p.engine.cfg.name
-		annotations[mcowner.AdoptedAnnotation] = p.engine.cfg.fleet // so it stays if somebody takes that mark, and is not marked again
-		marked.SetAnnotations(annotations)
-		marked.SetOwnerReferences(p.withoutOwn(marked.GetOwnerReferences())) // the garbage collector does not look what is in it
 		what := d.Describe(d.obj)
-		err := notfound.Ignore(p.patch(ctx, d.obj, marked), d.obj.GetName())
+		err := notfound.Ignore(p.patch(ctx, d.obj, p.markedNeeded(d.obj)), d.obj.GetName())
 		if isRefused(err) { // what is desired is there
 			err = fmt.Errorf("%w: %w", errDenied, err)
 		}
@@ -261,4 +255,16 @@ func (p *placement) markNeeded(ctx context.Context, wants []wanted, found []depe
 		}
 	}
 	return together(errs...)
+}
+
+// markedNeeded returns a namespace with the marks of one that the owner only needs. If somebody takes the first, it stays for the second, and is not
+// marked again. It has no native reference to the owner: Kubernetes' garbage collector does not look what is in it.
+func (p *placement) markedNeeded(namespace client.Object) client.Object {
+	marked := namespace.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	annotations := maps.Clone(marked.GetAnnotations())
+	annotations[mcowner.CreatedByAnnotation] = p.engine.cfg.fleet + "/" + p.engine.cfg.name
+	annotations[mcowner.AdoptedAnnotation] = p.engine.cfg.fleet
+	marked.SetAnnotations(annotations)
+	marked.SetOwnerReferences(p.withoutOwn(marked.GetOwnerReferences()))
+	return marked
 }

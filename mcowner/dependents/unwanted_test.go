@@ -59,10 +59,8 @@ func TestWhatIsInAMemberThatLeavesStaysWhateverItsOwnerWants(t *testing.T) {
 	w.change(w.Local, "a", func(cm *corev1.ConfigMap) { cm.Annotations["to"] = near.Name })
 	lookedAt(t, other)
 	w.becomes(leaves, before[leaves], dependents.LeaveAsIs)
-	select {
-	case <-left:
+	if isDone(left) {
 		t.Fatal("the member has left")
-	default:
 	}
 	for _, p := range []*process{home, other} {
 		if err := p.members.Set(p.member(leaves)); err != nil {
@@ -105,16 +103,19 @@ func TestWhatNoRecordHasInAMemberThatLeavesGoesIfThatIsDeclared(t *testing.T) {
 				w.unharmed(leaves, back)
 				return
 			}
-			eventually(t, "it has left", func() bool {
-				select {
-				case <-left:
-					return true
-				default:
-					return false
-				}
-			})
+			eventually(t, "it has left", func() bool { return isDone(left) })
 			w.becomes(leaves, back, policy)
 		})
+	}
+}
+
+// isDone reports whether a channel that tells of something has done so.
+func isDone[T any](told <-chan T) bool {
+	select {
+	case <-told:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -131,14 +132,7 @@ func (p *process) holdReads(in *mctest.ControlPlane, path string) (asked, open f
 	})
 	return func() {
 		p.t.Helper()
-		eventually(p.t, "it is read", func() bool {
-			select {
-			case <-first:
-				return true
-			default:
-				return false
-			}
-		})
+		eventually(p.t, "it is read", func() bool { return isDone(first) })
 	}, sync.OnceFunc(func() { close(opened) })
 }
 

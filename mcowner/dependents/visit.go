@@ -80,8 +80,8 @@ func (c *engine) unwanted(ctx context.Context, owner mcowner.Reference, in mcrec
 			return err
 		}
 		_, wanted := slices.BinarySearch(p.targets, in)
-		leaves := c.isLeaving(in) && c.cfg.onMemberLeaving != LeaveDeleted // with what was not noted
-		asItIs := leaves || !c.access.Within(c.cfg.dependentsIn, in) || p.givenUp()[in]
+		leftAsItIs := c.isLeaving(in) && c.cfg.onMemberLeaving != LeaveDeleted // what no record has is not released
+		asItIs := leftAsItIs || !c.access.Within(c.cfg.dependentsIn, in) || p.givenUp()[in]
 		is, keep = p.mode == serving && !wanted && !asItIs, policy.Keep
 		return nil
 	})
