@@ -21,7 +21,7 @@ type resident struct {
 // called once, before anything else.
 func (i *Informer) LivingFor(life context.Context, spawn func(func())) toolscache.SharedIndexInformer {
 	i.log = klog.FromContext(life)
-	return resident{i, life, spawn}
+	return &resident{i, life, spawn}
 }
 
 // RunWithContext implements SharedInformer, but does not wait for the end.

@@ -1,0 +1,57 @@
+package mcsource
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
+	"github.com/fleet-runtime/fleet-runtime/mctest"
+)
+
+// TestAHandlerComesTooLateForAnInformerOfTheFleet: it was released this very moment, or the engagement has ended.
+func TestAHandlerComesTooLateForAnInformerOfTheFleet(t *testing.T) {
+	cp := mctest.Start(t, mctest.Options{}).Local
+	for name, released := range map[string]bool{"it was released": true, "the engagement has ended": false} {
+		t.Run(name, func(t *testing.T) {
+			f, _ := fleettest.Run(t, fleet.Options{})
+			if err := f.Set(fleet.Member{Name: "a", Config: cp.Config()}); err != nil {
+				t.Fatal(err)
+			}
+			var of cache.Cache
+			for range f.Changes(t.Context()) {
+				if e, err := f.Engagement("a"); err == nil {
+					of = e.Cluster().GetCache()
+					break
+				}
+			}
+			view := newEngagedCache(t.Context(), of) // whose end it has not heard of
+			i, err := view.GetInformer(t.Context(), &corev1.ConfigMap{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if released {
+				cm, is := of.(interface {
+					ReleaseInformer(ctx context.Context, obj client.Object) (released bool, err error)
+				})
+				if !is {
+					t.Fatal("it is no cache of the fleet")
+				}
+				if did, err := cm.ReleaseInformer(t.Context(), &corev1.ConfigMap{}); err != nil || !did {
+					t.Fatalf("released: %t, %v", did, err)
+				}
+			} else {
+				<-f.Remove("a")
+			}
+			_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
+			if (err == nil) != released {
+				t.Errorf("adding a handler: %v", err)
+			}
+		})
+	}
+}
