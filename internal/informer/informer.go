@@ -28,7 +28,7 @@ import (
 // Events reach a handler in order, one at a time, and no handler waits for another. A handler that is added late is told
 // what the store has, and nothing twice.
 type Informer struct {
-	reflector func() *toolscache.Reflector
+	reflector atomic.Pointer[func() *toolscache.Reflector] // nil once it has ended
 	indexer   toolscache.Indexer
 	transform atomic.Pointer[toolscache.TransformFunc]
 	synced    atomic.Bool   // the store has the first list
@@ -61,9 +61,10 @@ func New(
 		settled:  make(chan struct{}),
 		handlers: map[*delivery.Registration]struct{}{},
 	}
-	i.reflector = sync.OnceValue(func() *toolscache.Reflector {
+	reflector := sync.OnceValue(func() *toolscache.Reflector {
 		return toolscache.NewReflectorWithOptions(lw, obj, intake{i}, toolscache.ReflectorOptions{ResyncPeriod: resync})
 	})
+	i.reflector.Store(&reflector)
 	return i
 }
 
@@ -93,7 +94,7 @@ func (i *Informer) RunWithContext(ctx context.Context) {
 		klog.FromContext(ctx).Info("Cannot run an informer again")
 		return
 	}
-	i.reflector().RunWithContext(ctx)
+	(*i.reflector.Load())().RunWithContext(ctx)
 	i.stop()
 }
 
@@ -142,6 +143,9 @@ func (i *Informer) stop() {
 		l.Remove()
 	}
 	clear(i.handlers)
+	// A legacy may keep the informer for long, and is not to keep the engagement with all its caches by it.
+	i.cancel = nil
+	i.reflector.Store(nil)
 	i.mu.Unlock()
 	i.running.Wait()
 }
@@ -167,7 +171,12 @@ func (i *Informer) settleLocked() {
 }
 
 // LastSyncResourceVersion implements SharedInformer.
-func (i *Informer) LastSyncResourceVersion() string { return i.reflector().LastSyncResourceVersion() }
+func (i *Informer) LastSyncResourceVersion() string {
+	if reflector := i.reflector.Load(); reflector != nil {
+		return (*reflector)().LastSyncResourceVersion()
+	}
+	return ""
+}
 
 // AddEventHandler implements SharedInformer.
 func (i *Informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
