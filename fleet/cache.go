@@ -125,11 +125,8 @@ func (c *candidCache) RemoveInformer(ctx context.Context, obj client.Object) err
 		return err
 	}
 	return c.kinds.remove(ctx, key, func() error {
-		if err := c.cache.RemoveInformer(ctx, obj); err != nil {
-			return err
-		}
-		c.informers.Remove(key)
-		return nil
+		c.informers.Remove(key) // first: somebody may get another one once the cache has forgotten it
+		return c.cache.RemoveInformer(ctx, obj)
 	})
 }
 
@@ -141,7 +138,7 @@ func (c *candidCache) ReleaseInformer(_ context.Context, obj client.Object) (rel
 		return false, err
 	}
 	return c.kinds.release(key, func() bool { return c.informers.Retire(key) }, func() error {
-		defer c.informers.Remove(key)
+		c.informers.Remove(key) // first: somebody may get another one once the cache has forgotten it
 		return c.cache.RemoveInformer(c.kinds.ctx, obj)
 	})
 }
