@@ -534,3 +534,37 @@ func TestAWatchIsOfTheEngagementThatGoesOn(t *testing.T) {
 		t.Error("the kind does not count as watched any more")
 	}
 }
+
+// TestWhatWasWatchedIsReleasedInTheEngagementAfter, as the cache of that lists what the one before had; but not what work there asks for.
+func TestWhatWasWatchedIsReleasedInTheEngagementAfter(t *testing.T) {
+	t.Parallel()
+	f, _ := fleettest.Run(t, fleet.Options{})
+	w := newWatches("fleet", "controller", nil, newLedger())
+	ask := func(e *fleet.Engagement, kind string) watchKey {
+		k := remote.Untyped(schema.GroupVersionKind{Version: "v1", Kind: kind})
+		w.ask(remote.Session{ID: mcowner.ClusterID{Name: "a"}, Cluster: e.Cluster(), Engagement: e}, k)
+		return watchKey{"a", k.GroupVersionKind}
+	}
+	before := engage(t, f, "1")
+	needed, needless := ask(before, "Pod"), ask(before, "Secret")
+	now := engage(t, f, "2")
+	w.next = func(mcreconcile.ClusterName) (*fleet.Engagement, bool) { return nil, true }
+	if all := w.all(); len(all) > 0 {
+		t.Errorf("%v are watched in an engagement that is over", all)
+	}
+	ask(now, "Pod")
+	w.next = nextIn(f.Fleet)
+	for range 2 {
+		all := w.all()
+		if is := all[needed]; is.at.Engagement != now || is.unwatch {
+			t.Errorf("what is asked for anew is %+v", is)
+		}
+		if is := all[needless]; is.at.Engagement != now || is.at.Cluster != now.Cluster() || !is.unwatch {
+			t.Errorf("what is not asked for anew is %+v", is)
+		}
+	}
+	<-f.Remove("a")
+	if all := w.all(); len(all) > 0 || len(w.over) > 0 {
+		t.Errorf("%v and %v are left of a member that is gone", all, w.over)
+	}
+}

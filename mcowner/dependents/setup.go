@@ -172,6 +172,7 @@ func newController(mgr mcmanager.Manager, cfg config) (*engine, error) {
 	}
 	c.deletions.mayLeave, c.deletions.isOthers = c.mayLeave, c.access.IsOthers
 	c.watches.placing, c.watches.isOthers = c.placing, c.access.IsOthers
+	c.watches.next = nextIn(mgr.GetFleet())
 	c.watches.elsewhere = newVisitWatches(c)
 	c.tombs = &tombs{access: c.access, client: mgr.GetClient(), reader: mgr.GetAPIReader(), name: cfg.name + "." + cfg.fleet}
 	c.tombs.namespace = func() (string, error) { return cfg.namespaceOfState(inpod.NamespaceFile) }

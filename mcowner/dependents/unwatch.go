@@ -2,6 +2,7 @@ package dependents
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 	"github.com/fleet-runtime/fleet-runtime/mcreconcile"
 )
 
@@ -92,16 +95,50 @@ func (c *engine) needlessIn(name mcreconcile.ClusterName, kinds []schema.GroupVe
 	}
 }
 
-// all returns what is watched in members. It forgets what was watched in engagements that are over.
+// all returns what is watched in members. What was watched in an engagement that is over is to be released in the next one, unless it is
+// asked for there: its cache lists all kinds of the one before.
 func (w *watches) all() map[watchKey]watched {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.wanted, func(_ watchKey, is *watched) bool { return is.at.Engagement.Context().Err() != nil })
+	w.moveLocked()
 	all := make(map[watchKey]watched, len(w.wanted))
 	for key, is := range w.wanted {
 		all[key] = *is
 	}
 	return all
+}
+
+// nextEngagement returns the engagement of a member that can be used now, nil for none, and whether one may come.
+type nextEngagement func(mcreconcile.ClusterName) (e *fleet.Engagement, comes bool)
+
+func nextIn(f *fleet.Fleet) nextEngagement {
+	return func(name mcreconcile.ClusterName) (*fleet.Engagement, bool) {
+		e, err := f.Engagement(name)
+		return e, errors.Is(err, fleet.ErrNotReady)
+	}
+}
+
+func noneComes(mcreconcile.ClusterName) (*fleet.Engagement, bool) { return nil, false }
+
+// moveLocked moves what was watched in engagements that are over to those that took their place, to be released there.
+func (w *watches) moveLocked() {
+	maps.DeleteFunc(w.wanted, func(key watchKey, is *watched) bool {
+		isOver := is.at.Engagement.Context().Err() != nil
+		if isOver {
+			w.over[key] = is.kind
+		}
+		return isOver
+	})
+	for key, kind := range w.over {
+		e, comes := w.next(key.in)
+		if e != nil && w.wanted[key] == nil {
+			at := remote.Session{ID: mcowner.ClusterID{Name: key.in}, Cluster: e.Cluster(), Engagement: e}
+			w.wanted[key] = &watched{at: at, kind: kind, unwatch: true}
+		}
+		if e != nil || !comes {
+			delete(w.over, key)
+		}
+	}
 }
 
 // needed notes that all is needed but for what is left.

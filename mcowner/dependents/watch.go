@@ -33,10 +33,12 @@ type watches struct {
 	elsewhere      *visitWatches
 	placing        func(owner mcreconcile.Request, in mcreconcile.ClusterName) work
 	isOthers       func(mcreconcile.ClusterName) bool
+	next           nextEngagement
 
 	mu      sync.Mutex // guards what follows
 	locally map[schema.GroupVersionKind]bool
 	wanted  map[watchKey]*watched
+	over    map[watchKey]remote.Kind // what was watched in an engagement that is over, until it is asked for or released in the next
 }
 
 type watchKey struct {
@@ -62,7 +64,8 @@ type indexes struct {
 func newWatches(fleet, manager string, members *mcsource.TypedOnDemand[work], l *ledger) *watches {
 	return &watches{
 		fleet: fleet, manager: manager, indexName: "owner." + manager + "." + fleet, ledger: l, members: members,
-		locally: map[schema.GroupVersionKind]bool{}, wanted: map[watchKey]*watched{},
+		locally: map[schema.GroupVersionKind]bool{}, wanted: map[watchKey]*watched{}, over: map[watchKey]remote.Kind{},
+		next: noneComes,
 	}
 }
 
