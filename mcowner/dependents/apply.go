@@ -50,7 +50,7 @@ func (p *placement) applyAll(ctx context.Context, done *report) {
 	case !done.isSuspended():
 		done.Err = together(done.Err, p.prune(ctx, found, wanted, done))
 	}
-	if unclear == nil && !done.isSuspended() && p.over == nil && first(each(done.Err), p.isOver) == nil {
+	if unclear == nil && p.over == nil && first(each(done.Err), p.isOver) == nil {
 		done.Err = together(done.Err, p.markNeeded(ctx, wants, found))
 	}
 	for _, why := range unknown {

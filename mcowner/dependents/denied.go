@@ -18,6 +18,13 @@ import (
 // errDenied says that an object which is not desired may not be removed.
 var errDenied = errors.New("it may not be removed")
 
+// denied is an error that is taken for errDenied: it is about what is not desired, and keeps nothing from what is.
+type denied struct{ error }
+
+func (denied) Is(target error) bool { return target == errDenied }
+
+func (d denied) Unwrap() error { return d.error }
+
 // isDenied reports whether an error is only about objects that may not be removed.
 func isDenied(err error) bool {
 	return err != nil && first(each(err), func(one error) bool { return !errors.Is(one, errDenied) }) == nil

@@ -242,8 +242,8 @@ func (p *placement) markNeeded(ctx context.Context, wants []wanted, found []depe
 		}
 		what := d.Describe(d.obj)
 		err := notfound.Ignore(p.patch(ctx, d.obj, p.markedNeeded(d.obj)), d.obj.GetName())
-		if isRefused(err) { // what is desired is there
-			err = fmt.Errorf("%w: %w", errDenied, err)
+		if err != nil && !isPassing(err) && !remote.IsAway(err) {
+			err = denied{err} // what is desired is there
 		}
 		if err == nil {
 			p.o.did(EventUpdated, p.at.Name(), what)

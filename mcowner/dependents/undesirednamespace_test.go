@@ -3,6 +3,8 @@ package dependents_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
@@ -172,7 +175,31 @@ func (w *world) isForbiddenToChange(cp *mctest.ControlPlane, namespace string) {
 	binding.Spec.PolicyName = namespace
 	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	w.create(cp, binding)
-	eventually(w.t, "it may not be changed", func() bool {
+	w.cannotBeChanged(cp, namespace)
+}
+
+// asksWhatIsDown lets a webhook that does not run decide whether a namespace may be changed.
+func (w *world) asksWhatIsDown(cp *mctest.ControlPlane, namespace string) {
+	w.t.Helper()
+	hook := admissionregistrationv1.ValidatingWebhook{
+		Name: "down.example.com", SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}},
+		}},
+	}
+	w.create(cp, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace}, Webhooks: []admissionregistrationv1.ValidatingWebhook{hook},
+	})
+	w.cannotBeChanged(cp, namespace)
+}
+
+// cannotBeChanged waits until the API server refuses to change a namespace.
+func (w *world) cannotBeChanged(cp *mctest.ControlPlane, namespace string) {
+	w.t.Helper()
+	eventually(w.t, "it cannot be changed", func() bool {
 		there := w.namespace(cp, namespace)
 		before := there.DeepCopy()
 		there.Labels["changed"] = ""
@@ -203,6 +230,97 @@ func TestANamespaceThatMayNotSaySoFailsNoRollout(t *testing.T) {
 	eventually(t, "the program is at rest", p.isAtRest)
 	if failed := w.failedIn(); failed != "" {
 		t.Errorf("it counts as a failure in %s", failed)
+	}
+}
+
+// TestANamespaceThatCannotSaySoHoldsUpNoRollout: what is desired is there, and nobody knows when the webhook is.
+func TestANamespaceThatCannotSaySoHoldsUpNoRollout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	name := w.ns + "-new"
+	r := w.desiring(name, &latest{})
+	r.Rollout = dependents.Rollout{MaxParallel: intstr.FromInt32(1)}
+	p := w.run(r)
+	w.desireItself(w.Members[0], "a", name)
+	eventually(t, "the other copy is there", func() bool { return w.hasCopy(w.Members[1], name, "a") })
+	eventually(t, "the program is at rest", p.isAtRest)
+	for _, cp := range w.Members {
+		w.asksWhatIsDown(cp, name)
+	}
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		delete(cm.Annotations, itself)
+		cm.Data["version"] = "2"
+	})
+	for _, cp := range w.Members {
+		eventually(t, cp.Name+" has what is new", func() bool { return w.versionIn(cp, name, "a") == "2" })
+	}
+}
+
+// versionIn returns which version of an owner its copy is of, in a namespace.
+func (w *world) versionIn(cp *mctest.ControlPlane, namespace, owner string) string {
+	w.t.Helper()
+	there := &corev1.ConfigMap{ObjectMeta: metaOf(namespace, copyOf(owner))}
+	w.isThere(cp, there)
+	return there.Data["version"]
+}
+
+// TestANamespaceThatItsOwnerDesiresNoMoreSaysSoWhateverElseIsSuspended: it is only more careful to say so.
+func TestANamespaceThatItsOwnerDesiresNoMoreSaysSoWhateverElseIsSuspended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, name := w.Members[0], w.ns+"-new"
+	var results latest
+	r := w.desiring(name, &results)
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		other := &corev1.ConfigMap{ObjectMeta: metaOf(w.ns, "other"), Data: owner.Data}
+		other.Annotations = map[string]string{dependents.SuspendAnnotation: owner.Annotations["suspended"]}
+		return append(all, other), err
+	}
+	p := w.run(r)
+	w.desireItself(one, "a", name)
+	eventually(t, "the program is at rest", p.isAtRest)
+	w.create(one, &corev1.ConfigMap{ObjectMeta: metaOf(name, "of-others")})
+	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+		delete(cm.Annotations, itself)
+		cm.Annotations["suspended"] = "true"
+		cm.Data["version"] = "2"
+	})
+	eventually(t, "something is suspended", func() bool { return slices.Contains(results.states("a", one), dependents.Suspended) })
+	eventually(t, "the program is at rest", p.isAtRest)
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if w.namespace(one, name) == nil {
+		t.Error("it goes, with what others have in it")
+	}
+}
+
+// TestANamespaceThatItsOwnerDesiresNoMoreGoesAfterWhatIsOfItsWave: what the owner has in it is not of others.
+func TestANamespaceThatItsOwnerDesiresNoMoreGoesAfterWhatIsOfItsWave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	one, name := w.Members[0], w.ns+"-new"
+	r := w.desiring(name, &latest{})
+	desired := r.Desired
+	r.Desired = func(ctx context.Context, owner *corev1.ConfigMap, target dependents.Target) ([]client.Object, error) {
+		all, err := desired(ctx, owner, target)
+		for i := range 4 { // so that it is not the last by chance
+			all = append(all, &corev1.ConfigMap{ObjectMeta: metaOf(name, fmt.Sprintf("more-%d", i))})
+		}
+		for _, obj := range all {
+			obj.SetAnnotations(map[string]string{dependents.WaveAnnotation: "1"})
+		}
+		return all, err
+	}
+	w.run(r)
+	w.desireItself(one, "a", name)
+	w.desireNoMore("a")
+	eventually(t, "it says so", func() bool { return w.createdBy(one, name) != "" })
+	w.remove(w.Local, "a")
+	w.isGone(w.Local, "a")
+	if there := w.namespace(one, name); there != nil {
+		t.Errorf("it stays, with the annotations %v", there.Annotations)
 	}
 }
 

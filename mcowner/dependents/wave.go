@@ -216,7 +216,11 @@ func (p *placement) lastFirst(all []dependent) (waves [][]dependent, wait []depe
 	unread := p.o.lastWaveOf(p.at, kinds, all)
 	of := map[wave][]dependent{}
 	for _, d := range all {
-		if w, _ := waveOf(d.GroupKind(), d.obj); w >= unread { // what cannot be read was refused before
+		w, _ := waveOf(d.GroupKind(), d.obj) // what cannot be read was refused before
+		if remote.IsCreated(d.Kind, d.obj) { // it goes only if it is empty, and what the owner has in it may be of the same wave
+			w = firstWave
+		}
+		if w >= unread {
 			of[w] = append(of[w], d)
 		} else {
 			wait = append(wait, d)
