@@ -37,7 +37,7 @@ func addPodGhosts(mgr mcmanager.Manager, namespace string, sweep time.Duration) 
 		For(&corev1.Pod{}, mcbuilder.OnlyMetadata).
 		Owns(&PodGhost{}, mcbuilder.InLocalCluster, mcbuilder.AcrossClusters(mchandler.OfFleet(fleetName))).
 		Complete(&ghosts{Client: mgr.GetClient(), namespace: namespace, clusters: &mcmanager.Identities{Manager: mgr}})
-	if err != nil {
+	if err != nil || sweep == 0 {
 		return err
 	}
 	return mgr.Add(&orphans.Collector{

@@ -15,7 +15,7 @@ import (
 
 var (
 	namespace = flag.String("namespace", "default", "keep the PodGhosts in this `namespace` of the current context's cluster")
-	sweep     = flag.Duration("sweep", 50*time.Second, "look this often for PodGhosts of Pods that went unseen")
+	sweep     = flag.Duration("sweep", 50*time.Second, "look this often for PodGhosts of Pods that went unseen, with 0 never")
 )
 
 func main() { cmdline.Main(run) }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { os.Exit(stage.Run(m, &pool, main)) }
 func TestEachPodHasAGhost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.run("--sweep", "1h")
+	p := w.run("--sweep", "0")
 
 	t.Run("a Pod has a ghost", func(t *testing.T) {
 		w.create(t, w.live, "default", "nginx")
@@ -110,7 +110,7 @@ func TestEachPodHasAGhost(t *testing.T) {
 		w.delete(t, w.live, "default", "nginx")
 		w.delete(t, w.live2, "default", "nginx")
 		w.create(t, w.live2, "default", "nginx")
-		p = w.run("--sweep", "1h")
+		p = w.run("--sweep", "0")
 		w.isGone(t, "default", "nginx")
 		uid := w.pod(t, w.live2, "default", "nginx").UID
 		stage.Soon(t, "the ghost of a Pod that was created anew is that of the new one", func() bool {
@@ -124,7 +124,7 @@ func TestEachPodHasAGhost(t *testing.T) {
 		p.Stop()
 		w.delete(t, w.live, "default", "late")
 		w.mustDelete(t, w.ghost, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "live"}})
-		p = w.run("--sweep", "1h")
+		p = w.run("--sweep", "0")
 		w.create(t, w.live2, "default", "next")
 		w.haunts(t, "live2", "default", "next") // so what there was of ghosts at the start was handled
 		w.delete(t, w.live2, "default", "next")
