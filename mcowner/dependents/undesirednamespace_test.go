@@ -279,18 +279,18 @@ func TestANamespaceThatItsOwnerDesiresNoMoreSaysSoWhateverElseIsSuspended(t *tes
 		return append(all, other), err
 	}
 	p := w.run(r)
-	w.desireItself(one, "a", name)
+	w.desireItself(one, "partly", name)
 	eventually(t, "the program is at rest", p.isAtRest)
 	w.create(one, &corev1.ConfigMap{ObjectMeta: metaOf(name, "of-others")})
-	w.change(w.Local, "a", func(cm *corev1.ConfigMap) {
+	w.change(w.Local, "partly", func(cm *corev1.ConfigMap) {
 		delete(cm.Annotations, itself)
 		cm.Annotations["suspended"] = "true"
 		cm.Data["version"] = "2"
 	})
-	eventually(t, "something is suspended", func() bool { return slices.Contains(results.states("a", one), dependents.Suspended) })
+	eventually(t, "something is suspended", func() bool { return slices.Contains(results.states("partly", one), dependents.Suspended) })
 	eventually(t, "the program is at rest", p.isAtRest)
-	w.remove(w.Local, "a")
-	w.isGone(w.Local, "a")
+	w.remove(w.Local, "partly")
+	w.isGone(w.Local, "partly")
 	if w.namespace(one, name) == nil {
 		t.Error("it goes, with what others have in it")
 	}
@@ -314,11 +314,11 @@ func TestANamespaceThatItsOwnerDesiresNoMoreGoesAfterWhatIsOfItsWave(t *testing.
 		return all, err
 	}
 	w.run(r)
-	w.desireItself(one, "a", name)
-	w.desireNoMore("a")
+	w.desireItself(one, "waved", name)
+	w.desireNoMore("waved")
 	eventually(t, "it says so", func() bool { return w.createdBy(one, name) != "" })
-	w.remove(w.Local, "a")
-	w.isGone(w.Local, "a")
+	w.remove(w.Local, "waved")
+	w.isGone(w.Local, "waved")
 	if there := w.namespace(one, name); there != nil {
 		t.Errorf("it stays, with the annotations %v", there.Annotations)
 	}
