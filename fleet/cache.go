@@ -125,8 +125,7 @@ func (c *candidCache) RemoveInformer(ctx context.Context, obj client.Object) err
 		return err
 	}
 	return c.kinds.remove(ctx, key, func() error {
-		c.informers.Remove(key) // first: somebody may get another one once the cache has forgotten it
-		return c.cache.RemoveInformer(ctx, obj)
+		return c.informers.Forget(key, func() error { return c.cache.RemoveInformer(ctx, obj) })
 	})
 }
 
@@ -138,8 +137,11 @@ func (c *candidCache) ReleaseInformer(_ context.Context, obj client.Object) (rel
 		return false, err
 	}
 	return c.kinds.release(key, func() bool { return c.informers.Retire(key) }, func() error {
-		c.informers.Remove(key) // first: somebody may get another one once the cache has forgotten it
-		return c.cache.RemoveInformer(c.kinds.ctx, obj)
+		err := c.informers.Forget(key, func() error { return c.cache.RemoveInformer(c.kinds.ctx, obj) })
+		if err != nil {
+			c.informers.Restore(key)
+		}
+		return err
 	})
 }
 

@@ -167,11 +167,12 @@ func (k *kinds) expire(key informer.Key, s *kind) {
 func (k *kinds) await(ctx context.Context, key informer.Key, fields ...string) error {
 	defer k.beginWaiting(key)()
 	for {
-		if k.ensure(ctx, key, fields...) == nil {
-			return nil
+		err := k.ensure(ctx, key, fields...)
+		if over := k.over(ctx); over != nil { // also if it has informers: they end
+			return over
 		}
-		if err := k.over(ctx); err != nil {
-			return err
+		if err == nil {
+			return nil
 		}
 		k.mu.Lock()
 		s := k.getLocked(key)

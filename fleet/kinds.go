@@ -148,6 +148,7 @@ func (k *kinds) release(key informer.Key, retire func() bool, do func() error) (
 	k.mu.Unlock()
 	if released = retire(); released {
 		err = do()
+		released = err == nil
 	}
 	k.update(key, nobodyAsks, func() {
 		s.mapped = !released

@@ -335,7 +335,12 @@ func TestInformersAreReleasedThatNobodyUses(t *testing.T) {
 		"a source waits":       {func(w *kindsWorld, _ *kind) { w.beginWaiting(keyOfPods()) }, free, false},
 		"an index is added":    {func(_ *kindsWorld, s *kind) { s.trying = make(chan struct{}) }, free, false},
 		"there are none":       {func(_ *kindsWorld, s *kind) { s.mapped = false }, free, false},
+		"they stay":            {func(*kindsWorld, *kind) {}, free, false},
 	} {
+		var fails error
+		if name == "they stay" {
+			fails = errNo
+		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newKindsWorld(t.Context())
@@ -353,9 +358,9 @@ func TestInformersAreReleasedThatNobodyUses(t *testing.T) {
 					if w.knows(key) {
 						t.Error("they are handed out while they are released")
 					}
-					return errNo
+					return fails
 				})
-				if released != c.want || (err != nil) != c.want || (w.of[key] == nil) != c.want {
+				if released != c.want || !errors.Is(err, fails) || (w.of[key] == nil) != c.want {
 					t.Errorf("they were released: %t, want %t; %v", released, c.want, err)
 				}
 				if !released && (w.of[key] != s || s.mapped != mapped) {

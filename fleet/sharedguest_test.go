@@ -139,7 +139,7 @@ func TestAGuestThatComesTooLateEnds(t *testing.T) {
 // TestAGuestThatCannotComeIsTriedAnew by whoever asks next.
 func TestAGuestThatCannotComeIsTriedAnew(t *testing.T) {
 	t.Parallel()
-	f := running(t, Options{Ownership: newShares(), ConnectTimeout: 300 * time.Millisecond})
+	f := running(t, Options{Ownership: newShares(), ConnectTimeout: 3 * time.Second})
 	mustSet(t, f, Member{Name: "a", Config: &rest.Config{Host: mctest.Silent(t)}})
 	if _, _, err := f.SharedGuest(t.Context(), "a"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("the error is %v", err)

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -218,7 +219,20 @@ func TestASetForgetsAKindThatIsRemoved(t *testing.T) {
 	if diff := cmp.Diff([]Key{key("ConfigMap"), key("Secret"), key("Pod")}, e.Keys(), cmp.AllowUnexported(Key{})); diff != "" {
 		t.Errorf("kinds (-want, +got):\n%s", diff)
 	}
-	e.Remove(key("ConfigMap"))
+	cannot := errors.New("the cache does not forget it")
+	if err := e.Forget(key("ConfigMap"), func() error { return cannot }); !errors.Is(err, cannot) || isClosed(i.settled) {
+		t.Errorf("the informer has ended although its cache goes on to have it, error %v", err)
+	}
+	var newer *Informer // somebody gets it once the cache has forgotten the other
+	if err := e.Forget(key("ConfigMap"), func() error { newer = addInformer(t, e, key("ConfigMap")); return nil }); err != nil {
+		t.Error(err)
+	}
+	if !isClosed(i.settled) || isClosed(newer.settled) || !slices.Contains(e.of(key("ConfigMap")), newer) {
+		t.Error("the informer that was removed goes on, or the one that took its place does not")
+	}
+	if err := e.Forget(key("ConfigMap"), func() error { return nil }); err != nil {
+		t.Error(err)
+	}
 	if diff := cmp.Diff([]Key{key("Secret"), key("Pod")}, e.Keys(), cmp.AllowUnexported(Key{})); diff != "" {
 		t.Errorf("kinds after one was removed (-want, +got):\n%s", diff)
 	}
@@ -444,7 +458,7 @@ func TestWhatWasLostIsToldOfAKindThatIsNewToTheOldEngagement(t *testing.T) {
 	}
 }
 
-// TestAnInformerIsNotRetiredThatKeepsWhatWasLost: a handler that is added soon would never hear of that.
+// TestAnInformerIsNotRetiredThatKeepsWhatWasLost: a handler that is added soon would never hear of that. One that is added later does not anyway.
 func TestAnInformerIsNotRetiredThatKeepsWhatWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGenerations(t)
@@ -456,13 +470,12 @@ func TestAnInformerIsNotRetiredThatKeepsWhatWasLost(t *testing.T) {
 		}
 		g.e.Open(t.Context())
 		<-time.After(legacyLasts + time.Second)
-		if g.e.Retire(key) {
-			t.Error("retired before it is known what was lost")
-		}
-		replace(t, intake{g.heirs[0]}, "2")
-		replace(t, intake{g.heirs[1]}, "2")
 		if !g.e.Retire(key) {
-			t.Error("not retired although nobody needs it")
+			t.Error("not retired although nobody needs it, as it cannot be listed")
+		}
+		g.e.Restore(key)
+		if g.heirs[0].IsStopped() || g.heirs[1].IsStopped() {
+			t.Error("an informer that could not be removed takes no handlers")
 		}
 		stop(g)
 	})

@@ -59,27 +59,44 @@ func (is *Set) Add(key Key, i *Informer) {
 }
 
 // Retire keeps handlers from being added to the informers of a kind, if they have none. They are to be removed then. The answer
-// is false if there are handlers, or informers that are not of this package, or that keep what was lost for handlers that are
-// added soon.
+// is false if there are handlers, or informers that are not of this package, or that may yet keep what was lost for handlers
+// that are added soon.
 func (is *Set) Retire(key Key) bool {
 	is.mu.Lock()
 	defer is.mu.Unlock()
 	informers := is.ofLocked(key).informers
-	if l := is.legacies[key]; l != nil && (!is.closed || len(l.left()) > 0) {
+	if is.legacies[key] != nil && !is.closed {
 		return false
 	}
 	return len(informers) > 0 && retire(informers)
 }
 
-// Remove ends the informers of a kind, and forgets them, with what was lost of it.
-func (is *Set) Remove(key Key) {
+// Restore ends Retire: the informers could not be removed.
+func (is *Set) Restore(key Key) {
+	for _, i := range is.of(key) {
+		i.mu.Lock()
+		i.stopped = i.reflector.Load() == nil
+		i.mu.Unlock()
+	}
+}
+
+// Forget ends the informers of a kind, and forgets them, with what was lost of it. Before that, forget lets the cache forget them, or tells why
+// it does not: then they go on, and so do those that somebody gets from the cache meanwhile.
+func (is *Set) Forget(key Key, forget func() error) error {
+	gone := is.of(key)
+	if err := forget(); err != nil {
+		return err
+	}
 	is.mu.Lock()
 	defer is.mu.Unlock()
-	for _, i := range is.ofLocked(key).informers {
+	for _, i := range gone {
 		i.Remove()
 	}
 	delete(is.legacies, key)
-	is.kinds = slices.DeleteFunc(is.kinds, func(k ofKind) bool { return k.key == key })
+	of := is.ofLocked(key)
+	of.informers = slices.DeleteFunc(of.informers, func(i *Informer) bool { return slices.Contains(gone, i) })
+	is.kinds = slices.DeleteFunc(is.kinds, func(k ofKind) bool { return k.key == key && len(k.informers) == 0 })
+	return nil
 }
 
 // Keys returns the kinds.
