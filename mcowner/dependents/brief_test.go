@@ -38,6 +38,7 @@ func TestALongErrorIsKeptInBrief(t *testing.T) {
 		"AnAnswer":            {fmt.Errorf("refused: %w", refused("")), apierrors.IsForbidden},
 		"OnlyTheDetails":      {fmt.Errorf("refused: %w", quiet), apierrors.IsForbidden},
 		"ATerminating":        {fmt.Errorf("refused: %w", refused(corev1.NamespaceTerminatingCause)), isTerminating},
+		"WhatIsNotDesired":    {fmt.Errorf("refused: %w", denied{refused("")}), isDenied},
 		"AWaiting":            {fmt.Errorf("refused: %w: %s", ErrWaiting, long), func(err error) bool { return errors.Is(err, ErrWaiting) }},
 		"AConflictAndAnother": {fmt.Errorf("refused: %w: %w", refused(""), conflict), isConflict},
 		"Joined":              {errors.Join(errors.New("refused: "), errors.New(long), conflict), isConflict},

@@ -21,9 +21,8 @@ var errDenied = errors.New("it may not be removed")
 // denied is an error that is taken for errDenied: it is about what is not desired, and keeps nothing from what is.
 type denied struct{ error }
 
-func (denied) Is(target error) bool { return target == errDenied }
-
-func (d denied) Unwrap() error { return d.error }
+// Unwrap returns both: what is too long to be told is kept by its parts.
+func (d denied) Unwrap() []error { return []error{errDenied, d.error} }
 
 // isDenied reports whether an error is only about objects that may not be removed.
 func isDenied(err error) bool {
