@@ -8,18 +8,29 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/internal/fleettest"
 	"github.com/fleet-runtime/fleet-runtime/mctest"
 )
 
-// TestAHandlerComesTooLateForAnInformerOfTheFleet: it was released this very moment, or the engagement has ended.
+// TestAHandlerComesTooLateForAnInformerOfTheFleet: it was released this very moment, or the engagement has ended. A cache that is limited to
+// namespaces hands out another one each time.
 func TestAHandlerComesTooLateForAnInformerOfTheFleet(t *testing.T) {
 	cp := mctest.Start(t, mctest.Options{}).Local
-	for name, released := range map[string]bool{"it was released": true, "the engagement has ended": false} {
+	limit := func(o *cluster.Options) { o.Cache.DefaultNamespaces = map[string]cache.Config{"default": {}} }
+	for name, c := range map[string]struct {
+		with     []cluster.Option
+		released bool
+	}{
+		"it was released":                         {released: true},
+		"the engagement has ended":                {},
+		"it was released, in namespaces":          {with: []cluster.Option{limit}, released: true},
+		"the engagement has ended, in namespaces": {with: []cluster.Option{limit}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			f, _ := fleettest.Run(t, fleet.Options{})
+			f, _ := fleettest.Run(t, fleet.Options{ClusterOptions: func(fleet.Member) []cluster.Option { return c.with }})
 			if err := f.Set(fleet.Member{Name: "a", Config: cp.Config()}); err != nil {
 				t.Fatal(err)
 			}
@@ -35,23 +46,29 @@ func TestAHandlerComesTooLateForAnInformerOfTheFleet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if released {
-				cm, is := of.(interface {
-					ReleaseInformer(ctx context.Context, obj client.Object) (released bool, err error)
-				})
-				if !is {
-					t.Fatal("it is no cache of the fleet")
-				}
-				if did, err := cm.ReleaseInformer(t.Context(), &corev1.ConfigMap{}); err != nil || !did {
-					t.Fatalf("released: %t, %v", did, err)
-				}
+			if c.released {
+				release(t, of)
 			} else {
 				<-f.Remove("a")
 			}
 			_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
-			if (err == nil) != released {
+			if (err == nil) != c.released {
 				t.Errorf("adding a handler: %v", err)
 			}
 		})
+	}
+}
+
+// release drops the ConfigMaps from a cache of the fleet.
+func release(t *testing.T, of cache.Cache) {
+	t.Helper()
+	releasing, is := of.(interface {
+		ReleaseInformer(ctx context.Context, obj client.Object) (released bool, err error)
+	})
+	if !is {
+		t.Fatal("it is no cache of the fleet")
+	}
+	if did, err := releasing.ReleaseInformer(t.Context(), &corev1.ConfigMap{}); err != nil || !did {
+		t.Fatalf("released: %t, %v", did, err)
 	}
 }
