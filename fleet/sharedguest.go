@@ -85,7 +85,8 @@ func (f *Fleet) connectGuest(name ClusterName, s *sharedGuest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.guest, s.err = g, err
-	defer close(s.connected) // once it is noted which cluster it is, as whoever waits may end the guest
+	// Closed once it is noted which cluster it is: those that wait may end the guest at once.
+	defer close(s.connected)
 	if now := f.visitableLocked(name); err != nil && now != nil && now == before { // else that says nothing of the member there is now
 		s.stay = time.AfterFunc(guestPause, func() { f.forgetGuest(name, s) })
 		return
