@@ -173,6 +173,9 @@ func (i *engagedInformer) add(
 			return nil, cmp.Or(failed, err)
 		}
 		i.informer = another
+		if _, is := i.view.cache.(awaiting); !is {
+			i.another = nil // it may make another one for ever, also once it has stopped
+		}
 	}
 }
 

@@ -59,6 +59,33 @@ func TestAHandlerComesTooLateForAnInformerOfTheFleet(t *testing.T) {
 	}
 }
 
+// TestAHandlerComesTooLateForAClusterThatWasStopped by its provider, which limits its cache to namespaces: it has another informer each time. The
+// engagement may go on.
+func TestAHandlerComesTooLateForAClusterThatWasStopped(t *testing.T) {
+	cp := mctest.Start(t, mctest.Options{}).Local
+	made, err := cluster.New(cp.Config(), func(o *cluster.Options) {
+		o.Cache.DefaultNamespaces = map[string]cache.Config{"default": {}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	life, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- made.Start(life) }()
+	i, err := newEngagedCache(t.Context(), made.GetCache()).GetInformer(t.Context(), &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-i.HasSyncedChecker().Done()
+	stop()
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	if _, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err == nil {
+		t.Error("a handler was added to an informer that has ended")
+	}
+}
+
 // release drops the ConfigMaps from a cache of the fleet.
 func release(t *testing.T, of cache.Cache) {
 	t.Helper()
