@@ -458,7 +458,7 @@ func TestWhatWasLostIsToldOfAKindThatIsNewToTheOldEngagement(t *testing.T) {
 	}
 }
 
-// TestAnInformerIsNotRetiredThatKeepsWhatWasLost: a handler that is added soon would never hear of that. One that is added later does not anyway.
+// TestAnInformerIsNotRetiredThatKeepsWhatWasLost: a handler that is added soon would never hear of that.
 func TestAnInformerIsNotRetiredThatKeepsWhatWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGenerations(t)

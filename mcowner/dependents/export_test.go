@@ -1,9 +1,16 @@
 package dependents
 
 import (
+	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fleet-runtime/fleet-runtime/fleet"
+	"github.com/fleet-runtime/fleet-runtime/mcowner"
+	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
 // What another Reconciler may say of its dependents.
@@ -28,4 +35,17 @@ func AwaitKindsFor[T client.Object](r *Reconciler[T], most time.Duration) { r.pa
 func LiveHash(obj client.Object) (string, error) {
 	h, err := liveHash(obj)
 	return h.String(), err
+}
+
+// ConfigMapsOf returns what lists ConfigMaps of an engagement by their owners, as a controller does.
+func ConfigMapsOf(e *fleet.Engagement) func(context.Context) error {
+	w := newWatches("fleet", "controller", nil, newLedger())
+	return func(ctx context.Context) error {
+		kinds, err := remote.KindsOf([]client.Object{&corev1.ConfigMap{}}, scheme.Scheme)
+		if err != nil {
+			return err
+		}
+		at := remote.Session{ID: mcowner.ClusterID{Name: e.Name()}, Cluster: e.Cluster(), Engagement: e}
+		return w.list(ctx, at, kinds[0], &corev1.ConfigMapList{}, "key")
+	}
 }

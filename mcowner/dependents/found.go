@@ -3,7 +3,6 @@ package dependents
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,8 +83,7 @@ func (p *placement) listInTurn(ctx context.Context, k remote.Kind) ([]client.Obj
 	return objs, err
 }
 
-// list lists the dependents of a kind by an index of the cache, which it adds where it is not there yet. The kind is watched
-// from then on. They are ordered: the cache returns them in another order each time, which would be news.
+// list lists the dependents of a kind by an index of the cache. The kind is watched from then on. They are ordered: the cache returns them in another order each time, which would be news.
 func (p *placement) list(ctx context.Context, k remote.Kind) ([]client.Object, error) {
 	if p.at.Guest != nil {
 		return p.listThere(ctx, k)
@@ -99,10 +97,8 @@ func (p *placement) list(ctx context.Context, k remote.Kind) ([]client.Object, e
 	if err != nil {
 		return nil, err
 	}
-	notIndexed := p.engine.watches.index(ctx, p.at, k)
-	err = p.at.Cluster.GetCache().List(ctx, list, client.MatchingFields{p.engine.watches.indexName: p.asked.ref.Key()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, errors.Join(err, notIndexed) // members that share a cache share the index, which can be added once
+	if err := p.engine.watches.list(ctx, p.at, k, list, p.asked.ref.Key()); err != nil {
+		return nil, err
 	}
 	var objs []client.Object
 	err = meta.EachListItem(list, func(item runtime.Object) error {

@@ -183,9 +183,6 @@ func (w *watches) release(ctx context.Context, key watchKey, is watched) {
 			log.FromContext(ctx).V(1).Info("Cannot drop a kind from a cache", "cluster", key.in, "kind", key.kind.String(), "error", err.Error())
 		}
 	}
-	if released {
-		w.unindex(is.at, key.kind)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch now := w.wanted[key]; {

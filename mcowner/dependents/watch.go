@@ -2,6 +2,7 @@ package dependents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -55,10 +57,26 @@ type watched struct {
 	unwatch bool      // it is not watched any more, and the member's cache may have it still
 }
 
-// indexes are the kinds that one cluster's cache has an index for.
+// indexes are the kinds that one cluster's cache was given an index for.
 type indexes struct {
 	mu    sync.Mutex // guards kinds
 	kinds map[schema.GroupVersionKind]bool
+}
+
+func newIndexes() (*indexes, error) {
+	return &indexes{kinds: map[schema.GroupVersionKind]bool{}}, nil
+}
+
+func (in *indexes) has(kind schema.GroupVersionKind) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.kinds[kind]
+}
+
+func (in *indexes) note(kind schema.GroupVersionKind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.kinds[kind] = true
 }
 
 func newWatches(fleet, manager string, members *mcsource.TypedOnDemand[work], l *ledger) *watches {
@@ -181,33 +199,32 @@ func (w *watches) ownersOf(k remote.Kind, obj client.Object, in mcreconcile.Clus
 	return owners
 }
 
-// unindex notes that the cluster's cache has no index for a kind any more.
-func (w *watches) unindex(at remote.Session, kind schema.GroupVersionKind) {
-	in, _ := w.indexed.Get(at, newIndexes) // it makes one if need be
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	delete(in.kinds, kind)
-}
-
-func newIndexes() (*indexes, error) {
-	return &indexes{kinds: map[schema.GroupVersionKind]bool{}}, nil
-}
-
-// index adds the index of owners to the cluster's cache, for a kind.
-func (w *watches) index(ctx context.Context, at remote.Session, k remote.Kind) error {
+// list lists the objects of a kind that have a key of owners, by an index of the cluster's cache. It adds that where it is not there yet, and where
+// it went with the kind, which another reconciler of this program may drop from the cache meanwhile.
+func (w *watches) list(ctx context.Context, at remote.Session, k remote.Kind, list client.ObjectList, key string) error {
 	in, err := w.indexed.Get(at, newIndexes)
 	if err != nil {
 		return err
 	}
-	in.mu.Lock()
-	has := in.kinds[k.GroupVersionKind]
-	in.mu.Unlock()
-	if has {
-		return nil
+	var notAdded error
+	add := func() { notAdded = at.Cluster.GetFieldIndexer().IndexField(ctx, k.NewObject(), w.indexName, ownerKeys) }
+	read := func() error {
+		return at.Cluster.GetCache().List(ctx, list, client.MatchingFields{w.indexName: key}, client.UnsafeDisableDeepCopy)
 	}
-	err = at.Cluster.GetFieldIndexer().IndexField(ctx, k.NewObject(), w.indexName, ownerKeys)
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.kinds[k.GroupVersionKind] = err == nil
-	return err
+	if !in.has(k.GroupVersionKind) {
+		add()
+		err = read()
+		if err == nil || notAdded == nil { // members that share a cache share the index, which can be added once
+			in.note(k.GroupVersionKind)
+		}
+		if err != nil {
+			err = errors.Join(err, notAdded)
+		}
+		return err
+	}
+	if err = read(); err == nil || ctx.Err() != nil || errors.Is(err, fleet.ErrNotReady) {
+		return err
+	}
+	add()
+	return read()
 }
