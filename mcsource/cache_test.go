@@ -161,15 +161,15 @@ func TestAHandlerThatIsRefusedHoldsUpNothing(t *testing.T) {
 	})
 }
 
-// succession is a cache whose informers are removed one after the other.
+// succession is a cache of the fleet whose informers are removed one after the other.
 type succession struct {
 	cache.Cache
 	informers []*scripted
 	err       error // when there is none left
 }
 
-// GetInformer implements cache.Cache.
-func (s *succession) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+// AwaitInformer is how the fleet's caches are asked.
+func (s *succession) AwaitInformer(context.Context, client.Object) (cache.Informer, error) {
 	if len(s.informers) == 0 {
 		return nil, s.err
 	}
