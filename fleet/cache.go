@@ -112,6 +112,7 @@ func (c *candidCache) AwaitInformer(ctx context.Context, obj client.Object) (cac
 	if err != nil {
 		return nil, err
 	}
+	defer c.kinds.beginWaiting(key)() // until it has the informer, which is not released under it
 	if err := c.kinds.await(ctx, key); err != nil {
 		return nil, err
 	}

@@ -477,8 +477,31 @@ func TestAnInformerIsNotRetiredThatKeepsWhatWasLost(t *testing.T) {
 		if g.heirs[0].IsStopped() || g.heirs[1].IsStopped() {
 			t.Error("an informer that could not be removed takes no handlers")
 		}
+		g.e.KeepLost()
+		if g.e.Retire(key) {
+			t.Error("retired although the informers that are to take its place have been begun")
+		}
+		g.e.DropLost()
+		if !g.e.Retire(key) {
+			t.Error("not retired although nothing takes its place")
+		}
 		stop(g)
+		if g.e.Restore(key); !g.heirs[0].IsStopped() {
+			t.Error("an informer that has ended takes handlers")
+		}
 	})
+}
+
+// TestASetHasTheKindsThatWereAdded, not those of the one before, nor those that it was only asked about.
+func TestASetHasTheKindsThatWereAdded(t *testing.T) {
+	t.Parallel()
+	before, e := &Set{}, &Set{}
+	addInformer(t, before, keyOf("ConfigMap"))
+	e.Inherit(before)
+	e.Open(t.Context())
+	if e.Retire(keyOf("Secret")) || len(e.Keys()) > 0 {
+		t.Errorf("a set without informers has %v", e.Keys())
+	}
 }
 
 // TestSetsThatShareAnObjectAreOfOneCluster, and what is kept is dropped where they do not.

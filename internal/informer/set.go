@@ -29,14 +29,16 @@ type ofKind struct {
 	informers []*Informer
 }
 
-// ofLocked returns where the informers of a kind are.
-func (is *Set) ofLocked(key Key) *ofKind {
-	at := slices.IndexFunc(is.kinds, func(k ofKind) bool { return k.key == key })
-	if at < 0 {
-		at = len(is.kinds)
-		is.kinds = append(is.kinds, ofKind{key: key})
+// ofLocked returns the informers of a kind.
+func (is *Set) ofLocked(key Key) []*Informer {
+	if at := is.findLocked(key); at >= 0 {
+		return is.kinds[at].informers
 	}
-	return &is.kinds[at]
+	return nil
+}
+
+func (is *Set) findLocked(key Key) int {
+	return slices.IndexFunc(is.kinds, func(k ofKind) bool { return k.key == key })
 }
 
 // Add notes a new informer of a kind, nil for one that is not of this package. It takes over the legacy of those in the
@@ -44,7 +46,12 @@ func (is *Set) ofLocked(key Key) *ofKind {
 func (is *Set) Add(key Key, i *Informer) {
 	is.mu.Lock()
 	defer is.mu.Unlock()
-	of := is.ofLocked(key)
+	at := is.findLocked(key)
+	if at < 0 {
+		at = len(is.kinds)
+		is.kinds = append(is.kinds, ofKind{key: key})
+	}
+	of := &is.kinds[at]
 	if i == nil {
 		of.informers = nil
 		return
@@ -60,12 +67,12 @@ func (is *Set) Add(key Key, i *Informer) {
 
 // Retire keeps handlers from being added to the informers of a kind, if they have none. They are to be removed then. The answer
 // is false if there are handlers, or informers that are not of this package, or that may yet keep what was lost for handlers
-// that are added soon.
+// that are added soon, or whose place is being taken.
 func (is *Set) Retire(key Key) bool {
 	is.mu.Lock()
 	defer is.mu.Unlock()
-	informers := is.ofLocked(key).informers
-	if is.legacies[key] != nil && !is.closed {
+	informers := is.ofLocked(key)
+	if is.replacing || is.legacies[key] != nil && !is.closed {
 		return false
 	}
 	return len(informers) > 0 && retire(informers)
@@ -93,9 +100,13 @@ func (is *Set) Forget(key Key, forget func() error) error {
 		i.Remove()
 	}
 	delete(is.legacies, key)
-	of := is.ofLocked(key)
-	of.informers = slices.DeleteFunc(of.informers, func(i *Informer) bool { return slices.Contains(gone, i) })
-	is.kinds = slices.DeleteFunc(is.kinds, func(k ofKind) bool { return k.key == key && len(k.informers) == 0 })
+	if at := is.findLocked(key); at >= 0 {
+		of := &is.kinds[at]
+		of.informers = slices.DeleteFunc(of.informers, func(i *Informer) bool { return slices.Contains(gone, i) })
+		if len(of.informers) == 0 {
+			is.kinds = slices.Delete(is.kinds, at, at+1)
+		}
+	}
 	return nil
 }
 
@@ -165,7 +176,7 @@ func (is *Set) inheritLocked() {
 		if l == nil {
 			l = &legacy{}
 			is.legacies[old.key] = l
-			for _, i := range is.ofLocked(old.key).informers {
+			for _, i := range is.ofLocked(old.key) {
 				l.add(i, true)
 			}
 		}
@@ -195,12 +206,7 @@ func (is *Set) Shares(before *Set) bool {
 func (is *Set) of(key Key) []*Informer {
 	is.mu.Lock()
 	defer is.mu.Unlock()
-	for _, k := range is.kinds {
-		if k.key == key {
-			return slices.Clone(k.informers)
-		}
-	}
-	return nil
+	return slices.Clone(is.ofLocked(key))
 }
 
 func shareObject(a, b toolscache.Store) bool {

@@ -548,6 +548,10 @@ func TestWhatWasWatchedIsReleasedInTheEngagementAfter(t *testing.T) {
 	before := engage(t, f, "1")
 	needed, needless := ask(before, "Pod"), ask(before, "Secret")
 	now := engage(t, f, "2")
+	w.wanted[needless].unwatch = true
+	late := *w.wanted[needless]
+	late.at.Cluster = ofCache{}
+	w.release(t.Context(), needless, late)
 	w.next = func(mcreconcile.ClusterName) (*fleet.Engagement, bool) { return nil, true }
 	if all := w.all(); len(all) > 0 {
 		t.Errorf("%v are watched in an engagement that is over", all)

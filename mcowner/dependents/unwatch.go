@@ -187,6 +187,7 @@ func (w *watches) release(ctx context.Context, key watchKey, is watched) {
 	defer w.mu.Unlock()
 	switch now := w.wanted[key]; {
 	case now == nil || !now.unwatch:
+	case now.at.Engagement.Context().Err() != nil: // the next one may have listed the kind before it was released
 	case released:
 		delete(w.wanted, key)
 	default:
