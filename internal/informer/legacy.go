@@ -148,9 +148,9 @@ func (i *Informer) foundLocked(obj any) {
 	}
 }
 
-// left returns the informers whose legacy has not been settled.
-func (l *legacy) left() []*Informer {
+// left returns the informers whose legacy has not been settled, and how many take their place.
+func (l *legacy) left() (before []*Informer, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.before
+	return l.before, l.most
 }

@@ -492,6 +492,36 @@ func TestAnInformerIsNotRetiredThatKeepsWhatWasLost(t *testing.T) {
 	})
 }
 
+// TestALegacyIsPassedOnByAnEngagementWithoutTheKind, which that could not map; and is settled once all that take the place were listed.
+func TestALegacyIsPassedOnByAnEngagementWithoutTheKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &generations{before: &Set{}, e: &Set{}}
+		between, key := &Set{}, keyOf("ConfigMap")
+		for _, namespace := range []string{"n1", "n2"} {
+			old := addInformer(t, g.before, key)
+			replace(t, intake{old}, "1", in(namespace, "goes"), in(namespace, "stays"))
+			g.old = append(g.old, old)
+		}
+		between.Inherit(g.before)
+		between.Open(t.Context())
+		g.e.Inherit(between)
+		g.e.Open(t.Context())
+		var told []*listener
+		for _, namespace := range []string{"n1", "n2"} {
+			heir := addInformer(t, g.e, key)
+			told = append(told, newListener(t, heir))
+			replace(t, intake{heir}, "2", in(namespace, "stays"))
+			synctest.Wait()
+			g.heirs = append(g.heirs, heir)
+		}
+		gone := "delete of unknown time goes="
+		if diff := cmp.Diff([]string{"add stays= initial", "add stays= initial", gone, gone}, heard(told...)); diff != "" {
+			t.Errorf("events (-want, +got):\n%s", diff)
+		}
+		stop(g)
+	})
+}
+
 // TestASetHasTheKindsThatWereAdded, not those of the one before, nor those that it was only asked about.
 func TestASetHasTheKindsThatWereAdded(t *testing.T) {
 	t.Parallel()

@@ -167,25 +167,35 @@ func (is *Set) Inherit(before *Set) {
 	is.inheritLocked()
 }
 
-// inheritLocked takes what the one before leaves of each kind, unless it has that already.
+// inheritLocked takes what the one before leaves of each kind, also of those that it never got informers of, unless it has that already.
 func (is *Set) inheritLocked() {
 	is.before.mu.Lock()
 	defer is.before.mu.Unlock()
 	for _, old := range is.before.kinds {
-		l := is.legacies[old.key]
-		if l == nil {
-			l = &legacy{}
-			is.legacies[old.key] = l
-			for _, i := range is.ofLocked(old.key) {
-				l.add(i, true)
-			}
-		}
+		l := is.legacyLocked(old.key)
 		l.inherit(old.informers)
-		if unsettled := is.before.legacies[old.key]; unsettled != nil {
-			l.inherit(unsettled.left())
-		}
 		l.replaces(len(old.informers))
 	}
+	for key, unsettled := range is.before.legacies {
+		if left, most := unsettled.left(); len(left) > 0 {
+			l := is.legacyLocked(key)
+			l.inherit(left)
+			l.replaces(most)
+		}
+	}
+}
+
+// legacyLocked returns the legacy of a kind, a new one for the informers that there are if there is none.
+func (is *Set) legacyLocked(key Key) *legacy {
+	l := is.legacies[key]
+	if l == nil {
+		l = &legacy{}
+		is.legacies[key] = l
+		for _, i := range is.ofLocked(key) {
+			l.add(i, true)
+		}
+	}
+	return l
 }
 
 // Shares reports whether an object of the one before is in this one. Servers give a UID to one object alone, so both sets are
@@ -261,6 +271,9 @@ func (is *Set) close() {
 	is.mu.Lock()
 	defer is.mu.Unlock()
 	is.closed = true
-	maps.DeleteFunc(is.legacies, func(_ Key, l *legacy) bool { return len(l.left()) == 0 })
+	maps.DeleteFunc(is.legacies, func(_ Key, l *legacy) bool {
+		left, _ := l.left()
+		return len(left) == 0
+	})
 	is.dropLocked()
 }
