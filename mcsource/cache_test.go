@@ -204,6 +204,42 @@ func TestAHandlerIsAddedToTheInformerThatFollowsOneThatWasRemoved(t *testing.T) 
 	})
 }
 
+// plain is such a cache of a cluster that a provider made.
+type plain struct {
+	cache.Cache
+	of succession
+}
+
+// GetInformer implements cache.Cache.
+func (p *plain) GetInformer(ctx context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	return p.of.AwaitInformer(ctx, obj)
+}
+
+// TestAClusterOfAProviderIsAskedForOneOtherInformer: it may make others for ever, also once it has stopped.
+func TestAClusterOfAProviderIsAskedForOneOtherInformer(t *testing.T) {
+	t.Parallel()
+	for removed, want := range []bool{true, true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			c := &plain{}
+			for range removed {
+				c.of.informers = append(c.of.informers, &scripted{refuse: errors.New("the informer has stopped")})
+			}
+			c.of.informers = append(c.of.informers, &scripted{handlers: map[*gate]bool{}})
+			view := newEngagedCache(ctx, c)
+			informer, err := view.GetInformer(ctx, &corev1.ConfigMap{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); (err == nil) != want {
+				t.Errorf("after %d that were removed: %v", removed, err)
+			}
+			cancel()
+			view.wait()
+		})
+	}
+}
+
 // TestWhyThereIsNoOtherInformerIsSaid when the kind's was removed.
 func TestWhyThereIsNoOtherInformerIsSaid(t *testing.T) {
 	t.Parallel()
