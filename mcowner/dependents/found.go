@@ -83,7 +83,8 @@ func (p *placement) listInTurn(ctx context.Context, k remote.Kind) ([]client.Obj
 	return objs, err
 }
 
-// list lists the dependents of a kind by an index of the cache. The kind is watched from then on. They are ordered: the cache returns them in another order each time, which would be news.
+// list lists the dependents of a kind by an index of the cache. The kind is watched from then on. They are ordered: the cache returns
+// them in another order each time, which would be news.
 func (p *placement) list(ctx context.Context, k remote.Kind) ([]client.Object, error) {
 	if p.at.Guest != nil {
 		return p.listThere(ctx, k)

@@ -206,25 +206,20 @@ func (w *watches) list(ctx context.Context, at remote.Session, k remote.Kind, li
 	if err != nil {
 		return err
 	}
-	var notAdded error
-	add := func() { notAdded = at.Cluster.GetFieldIndexer().IndexField(ctx, k.NewObject(), w.indexName, ownerKeys) }
 	read := func() error {
 		return at.Cluster.GetCache().List(ctx, list, client.MatchingFields{w.indexName: key}, client.UnsafeDisableDeepCopy)
 	}
-	if !in.has(k.GroupVersionKind) {
-		add()
-		err = read()
-		if err == nil || notAdded == nil { // members that share a cache share the index, which can be added once
-			in.note(k.GroupVersionKind)
+	if in.has(k.GroupVersionKind) {
+		if err := read(); err == nil || ctx.Err() != nil || errors.Is(err, fleet.ErrNotReady) {
+			return err
 		}
-		if err != nil {
-			err = errors.Join(err, notAdded)
-		}
-		return err
 	}
-	if err = read(); err == nil || ctx.Err() != nil || errors.Is(err, fleet.ErrNotReady) {
-		return err
+	notAdded := at.Cluster.GetFieldIndexer().IndexField(ctx, k.NewObject(), w.indexName, ownerKeys)
+	if err = read(); err != nil {
+		err = errors.Join(err, notAdded) // members that share a cache share the index, which can be added once
 	}
-	add()
-	return read()
+	if err == nil || notAdded == nil {
+		in.note(k.GroupVersionKind)
+	}
+	return err
 }
