@@ -21,8 +21,10 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -283,6 +285,10 @@ func (w *world) runAs(local *rest.Config, setUp setUpFunc, more ...mcmanager.Fle
 	mgr, err := mcmanager.New(p.power.feed(local), p.members, mcmanager.Options{
 		Logger: logger(w.t), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
+		// The API server's own is no owner: no other test could use a control plane in which that was changed.
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.ConfigMap{}: {Field: fields.OneTermNotEqualSelector("metadata.namespace", metav1.NamespaceSystem)},
+		}},
 	}, append(more, func(o *fleet.Options) {
 		o.MaxRetryPeriod, o.ConnectTimeout, o.ClusterOptions = cmp.Or(w.mostRetry, 500*time.Millisecond), w.connectTimeout, w.clusterOptions
 		o.Health = fleet.HealthOptions{
