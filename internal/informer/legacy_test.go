@@ -506,7 +506,7 @@ func TestALegacyIsPassedOnByAnEngagementWithoutTheKind(t *testing.T) {
 		between.Open(t.Context())
 		g.e.Inherit(between)
 		g.e.Open(t.Context())
-		var told []*listener
+		told := make([]*listener, 0, 2)
 		for _, namespace := range []string{"n1", "n2"} {
 			heir := addInformer(t, g.e, key)
 			told = append(told, newListener(t, heir))
