@@ -17,7 +17,8 @@ import (
 type legacy struct {
 	mu     sync.Mutex // guards what follows
 	before []*Informer
-	most   int // how many informers take the place
+	former map[string]any // what earlier engagements left that was not settled, by key
+	most   int            // how many informers take the place
 	heirs  []*Informer
 	open   bool // the old engagement is over
 }
@@ -48,6 +49,16 @@ func (l *legacy) inherit(from []*Informer) {
 	}
 }
 
+// inheritFormer takes over what is left of earlier engagements.
+func (l *legacy) inheritFormer(left map[string]any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.former == nil {
+		l.former = map[string]any{}
+	}
+	maps.Copy(l.former, left)
+}
+
 // replaces notes in the place of how many informers these come.
 func (l *legacy) replaces(n int) {
 	l.mu.Lock()
@@ -63,17 +74,26 @@ func (l *legacy) settle() {
 	if !l.open || len(l.heirs) < l.most || !all(l.heirs, synced) || len(l.heirs) == 0 {
 		return
 	}
-	lost := map[string]any{}
-	for _, i := range l.before {
-		i.collect(lost)
-	}
+	lost := l.collectLocked()
 	for _, heir := range l.heirs {
 		for _, key := range heir.indexer.ListKeys() {
 			delete(lost, key)
 		}
 	}
-	l.before, l.open = nil, false
+	l.before, l.former, l.open = nil, nil, false
 	l.heirs[0].inherit(lost)
+}
+
+// collectLocked returns the objects that there were, the newest of each key.
+func (l *legacy) collectLocked() map[string]any {
+	there := maps.Clone(l.former)
+	if there == nil {
+		there = map[string]any{}
+	}
+	for _, i := range l.before {
+		i.collect(there)
+	}
+	return there
 }
 
 func all[T any](items []T, is func(T) bool) bool {
@@ -148,9 +168,15 @@ func (i *Informer) foundLocked(obj any) {
 	}
 }
 
-// left returns the informers whose legacy has not been settled, and how many take their place.
-func (l *legacy) left() (before []*Informer, most int) {
+// left returns the objects that there were, if that has not been settled, and how many informers take the place of theirs.
+func (l *legacy) left() (objects map[string]any, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.before, l.most
+	return l.collectLocked(), l.most
+}
+
+func (l *legacy) isSettled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.before == nil && l.former == nil
 }

@@ -492,18 +492,23 @@ func TestAnInformerIsNotRetiredThatKeepsWhatWasLost(t *testing.T) {
 	})
 }
 
-// TestALegacyIsPassedOnByAnEngagementWithoutTheKind, which that could not map; and is settled once all that take the place were listed.
-func TestALegacyIsPassedOnByAnEngagementWithoutTheKind(t *testing.T) {
+// TestALegacyIsPassedOnByEngagementsWithoutTheKind, which they could not map; and is settled once all that take the place were listed.
+func TestALegacyIsPassedOnByEngagementsWithoutTheKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &generations{before: &Set{}, e: &Set{}}
-		between, key := &Set{}, keyOf("ConfigMap")
+		between, key := g.before, keyOf("ConfigMap")
 		for _, namespace := range []string{"n1", "n2"} {
 			old := addInformer(t, g.before, key)
 			replace(t, intake{old}, "1", in(namespace, "goes"), in(namespace, "stays"))
 			g.old = append(g.old, old)
 		}
-		between.Inherit(g.before)
-		between.Open(t.Context())
+		for range 2 {
+			next := &Set{}
+			next.Inherit(between)
+			next.Open(t.Context())
+			<-time.After(legacyLasts + time.Second)
+			between = next
+		}
 		g.e.Inherit(between)
 		g.e.Open(t.Context())
 		told := make([]*listener, 0, 2)
@@ -520,6 +525,96 @@ func TestALegacyIsPassedOnByAnEngagementWithoutTheKind(t *testing.T) {
 		}
 		stop(g)
 	})
+}
+
+// TestALegacyKeepsNoStoresOfEarlierEngagements, however often a member is connected anew while a namespace cannot be listed.
+func TestALegacyKeepsNoStoresOfEarlierEngagements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(t, in("n1", "stays"), in("n1", "goes"), in("n2", "back"))
+		var heirs [2]*Informer
+		for range 3 {
+			heirs[0], heirs[1] = c.next(in("n1", "stays")), c.add() // without rights
+			c.open()
+		}
+		l := c.now.legacies[c.key]
+		if left, _ := l.left(); len(l.before) != len(heirs) || len(left) != 3 {
+			t.Errorf("%d stores and %d objects are kept, want those before and three", len(l.before), len(left))
+		}
+		told := newListener(t, heirs[0])
+		replace(t, intake{heirs[1]}, "2", in("n2", "back"))
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"add stays= initial", "delete of unknown time goes="}, heard(told)); diff != "" {
+			t.Errorf("events (-want, +got):\n%s", diff)
+		}
+		if !l.isSettled() {
+			t.Error("it is not settled, although all was listed")
+		}
+		c.stop()
+	})
+}
+
+// TestALegacyIsSettledByTheSecondEngagementWithFewerNamespaces: those that follow would be told of no deletion.
+func TestALegacyIsSettledByTheSecondEngagementWithFewerNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(t, in("n1", "stays"), in("n2", "there"))
+		for range 2 {
+			c.next(in("n1", "stays"))
+			c.open()
+		}
+		if l := c.now.legacies[c.key]; !l.isSettled() {
+			t.Errorf("%d stores and %d objects are kept", len(l.before), len(l.former))
+		}
+		c.stop()
+	})
+}
+
+// chain is a member that is connected anew again and again.
+type chain struct {
+	t           *testing.T
+	key         Key
+	before, now *Set
+	all         []*Informer
+}
+
+// newChain returns one whose first engagement has these objects, each namespace in an informer of its own.
+func newChain(t *testing.T, objs ...*corev1.ConfigMap) *chain {
+	t.Helper()
+	c := &chain{t: t, key: keyOf("ConfigMap"), now: &Set{}}
+	of := map[string][]any{}
+	for _, obj := range objs {
+		of[obj.Namespace] = append(of[obj.Namespace], obj)
+	}
+	for _, objs := range of {
+		replace(t, intake{c.add()}, "1", objs...)
+	}
+	return c
+}
+
+// add adds an informer to the engagement that there is now.
+func (c *chain) add() *Informer {
+	c.t.Helper()
+	i := addInformer(c.t, c.now, c.key)
+	c.all = append(c.all, i)
+	return i
+}
+
+// next begins another engagement, with an informer that has these objects.
+func (c *chain) next(objs ...any) *Informer {
+	c.t.Helper()
+	c.before, c.now = c.now, &Set{}
+	c.now.Inherit(c.before)
+	i := c.add()
+	replace(c.t, intake{i}, "1", objs...)
+	return i
+}
+
+// open ends the engagement before.
+func (c *chain) open() { c.now.Open(c.t.Context()) }
+
+func (c *chain) stop() {
+	for _, i := range c.all {
+		i.stop()
+	}
 }
 
 // TestASetHasTheKindsThatWereAdded, not those of the one before, nor those that it was only asked about.

@@ -179,8 +179,10 @@ func (is *Set) inheritLocked() {
 	for key, unsettled := range is.before.legacies {
 		if left, most := unsettled.left(); len(left) > 0 {
 			l := is.legacyLocked(key)
-			l.inherit(left)
-			l.replaces(most)
+			l.inheritFormer(left)
+			if len(is.before.ofLocked(key)) == 0 { // else there will be as many as it has
+				l.replaces(most)
+			}
 		}
 	}
 }
@@ -271,9 +273,6 @@ func (is *Set) close() {
 	is.mu.Lock()
 	defer is.mu.Unlock()
 	is.closed = true
-	maps.DeleteFunc(is.legacies, func(_ Key, l *legacy) bool {
-		left, _ := l.left()
-		return len(left) == 0
-	})
+	maps.DeleteFunc(is.legacies, func(_ Key, l *legacy) bool { return l.isSettled() })
 	is.dropLocked()
 }
