@@ -141,8 +141,8 @@ func (i *Informer) stop() {
 		l.Remove()
 	}
 	clear(i.handlers)
-	// A legacy may keep the informer for long, and is not to keep the engagement with all its caches by it.
-	i.cancel = nil
+	// A legacy may keep the informer for long, and is not to keep the engagement with all its caches by it, nor the legacies before.
+	i.cancel, i.legacy = nil, nil
 	i.reflector.Store(nil)
 	i.mu.Unlock()
 	i.running.Wait()

@@ -1,11 +1,14 @@
 package informer
 
 import (
+	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -553,6 +556,32 @@ func TestALegacyKeepsNoStoresOfEarlierEngagements(t *testing.T) {
 	})
 }
 
+// TestStoresOfEarlierEngagementsAreFreed although nothing is settled, as a namespace cannot be listed.
+func TestStoresOfEarlierEngagementsAreFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := make([]weak.Pointer[Informer], 0, 10)
+		c := newChain(t, in("n1", "stays"), in("n2", "back"))
+		for range 5 {
+			c.stop() // what those that are over have
+			for _, i := range c.all {
+				stores = append(stores, weak.Make(i))
+			}
+			c.all = nil
+			c.next(in("n1", "stays"))
+			c.add()
+			c.open()
+			<-time.After(legacyLasts + time.Second) // timers keep sets
+		}
+		runtime.GC()
+		freed := slices.IndexFunc(stores, func(p weak.Pointer[Informer]) bool { return p.Value() != nil })
+		if before := len(stores) - 2; freed != before {
+			t.Errorf("the stores of %d informers are freed, want those of the %d before the last", freed, before)
+		}
+		runtime.KeepAlive(c)
+		c.stop()
+	})
+}
+
 // TestALegacyIsSettledByTheSecondEngagementWithFewerNamespaces: those that follow would be told of no deletion.
 func TestALegacyIsSettledByTheSecondEngagementWithFewerNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -573,13 +602,14 @@ type chain struct {
 	t           *testing.T
 	key         Key
 	before, now *Set
+	end         func() // ends the one that is open
 	all         []*Informer
 }
 
 // newChain returns one whose first engagement has these objects, each namespace in an informer of its own.
 func newChain(t *testing.T, objs ...*corev1.ConfigMap) *chain {
 	t.Helper()
-	c := &chain{t: t, key: keyOf("ConfigMap"), now: &Set{}}
+	c := &chain{t: t, key: keyOf("ConfigMap"), now: &Set{}, end: func() {}}
 	of := map[string][]any{}
 	for _, obj := range objs {
 		of[obj.Namespace] = append(of[obj.Namespace], obj)
@@ -609,8 +639,14 @@ func (c *chain) next(objs ...any) *Informer {
 }
 
 // open ends the engagement before.
-func (c *chain) open() { c.now.Open(c.t.Context()) }
+func (c *chain) open() {
+	c.end()
+	ctx, end := context.WithCancel(c.t.Context())
+	c.now.Open(ctx)
+	c.before, c.end = nil, end
+}
 
+// stop ends the informers.
 func (c *chain) stop() {
 	for _, i := range c.all {
 		i.stop()
