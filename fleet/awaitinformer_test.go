@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func TestAKindIsNotReleasedUnderASourceThatWaitedForIt(t *testing.T) {
 			t.Errorf("released while somebody is about to get it: %t, %v", released, err)
 		}
 	}
-	if _, err := c.AwaitInformer(t.Context(), pod); err != errNo { //nolint:errorlint // it is that very one
+	if _, err := c.AwaitInformer(t.Context(), pod); !errors.Is(err, errNo) {
 		t.Errorf("AwaitInformer() = %v", err)
 	}
 	of.do = nil

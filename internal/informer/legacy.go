@@ -96,6 +96,19 @@ func (l *legacy) collectLocked() map[string]any {
 	return there
 }
 
+// left returns the objects that there were, if that has not been settled, and how many informers take the place of theirs.
+func (l *legacy) left() (objects map[string]any, most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.collectLocked(), l.most
+}
+
+func (l *legacy) isSettled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.before == nil && l.former == nil
+}
+
 func all[T any](items []T, is func(T) bool) bool {
 	return !slices.ContainsFunc(items, func(item T) bool { return !is(item) })
 }
@@ -166,17 +179,4 @@ func (i *Informer) foundLocked(obj any) {
 	if key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 		delete(i.lost, key)
 	}
-}
-
-// left returns the objects that there were, if that has not been settled, and how many informers take the place of theirs.
-func (l *legacy) left() (objects map[string]any, most int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.collectLocked(), l.most
-}
-
-func (l *legacy) isSettled() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.before == nil && l.former == nil
 }

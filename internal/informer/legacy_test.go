@@ -498,35 +498,26 @@ func TestAnInformerIsNotRetiredThatKeepsWhatWasLost(t *testing.T) {
 // TestALegacyIsPassedOnByEngagementsWithoutTheKind, which they could not map; and is settled once all that take the place were listed.
 func TestALegacyIsPassedOnByEngagementsWithoutTheKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &generations{before: &Set{}, e: &Set{}}
-		between, key := g.before, keyOf("ConfigMap")
-		for _, namespace := range []string{"n1", "n2"} {
-			old := addInformer(t, g.before, key)
-			replace(t, intake{old}, "1", in(namespace, "goes"), in(namespace, "stays"))
-			g.old = append(g.old, old)
-		}
+		c := newChain(t, in("n1", "goes"), in("n1", "stays"), in("n2", "goes"), in("n2", "stays"))
 		for range 2 {
-			next := &Set{}
-			next.Inherit(between)
-			next.Open(t.Context())
+			c.begin()
+			c.open()
 			<-time.After(legacyLasts + time.Second)
-			between = next
 		}
-		g.e.Inherit(between)
-		g.e.Open(t.Context())
+		c.begin()
+		c.open()
 		told := make([]*listener, 0, 2)
 		for _, namespace := range []string{"n1", "n2"} {
-			heir := addInformer(t, g.e, key)
+			heir := c.add()
 			told = append(told, newListener(t, heir))
 			replace(t, intake{heir}, "2", in(namespace, "stays"))
 			synctest.Wait()
-			g.heirs = append(g.heirs, heir)
 		}
 		gone := "delete of unknown time goes="
 		if diff := cmp.Diff([]string{"add stays= initial", "add stays= initial", gone, gone}, heard(told...)); diff != "" {
 			t.Errorf("events (-want, +got):\n%s", diff)
 		}
-		stop(g)
+		c.stop()
 	})
 }
 
@@ -599,11 +590,11 @@ func TestALegacyIsSettledByTheSecondEngagementWithFewerNamespaces(t *testing.T) 
 
 // chain is a member that is connected anew again and again.
 type chain struct {
-	t           *testing.T
-	key         Key
-	before, now *Set
-	end         func() // ends the one that is open
-	all         []*Informer
+	t   *testing.T
+	key Key
+	now *Set
+	end func() // ends the one that is open
+	all []*Informer
 }
 
 // newChain returns one whose first engagement has these objects, each namespace in an informer of its own.
@@ -628,11 +619,17 @@ func (c *chain) add() *Informer {
 	return i
 }
 
+// begin begins another engagement, without informers.
+func (c *chain) begin() {
+	before := c.now
+	c.now = &Set{}
+	c.now.Inherit(before)
+}
+
 // next begins another engagement, with an informer that has these objects.
 func (c *chain) next(objs ...any) *Informer {
 	c.t.Helper()
-	c.before, c.now = c.now, &Set{}
-	c.now.Inherit(c.before)
+	c.begin()
 	i := c.add()
 	replace(c.t, intake{i}, "1", objs...)
 	return i
@@ -643,7 +640,7 @@ func (c *chain) open() {
 	c.end()
 	ctx, end := context.WithCancel(c.t.Context())
 	c.now.Open(ctx)
-	c.before, c.end = nil, end
+	c.end = end
 }
 
 // stop ends the informers.

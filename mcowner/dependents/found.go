@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
 )
 
@@ -195,15 +194,4 @@ func (p *placement) controlled(found []dependent) (owned []dependent) {
 
 func byName(a, b client.Object) int {
 	return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
-}
-
-// ownerKeys returns the keys of an object's owners.
-func ownerKeys(obj client.Object) []string {
-	var keys []string
-	for key := range obj.GetAnnotations() {
-		if strings.HasPrefix(key, mcowner.KeyPrefix) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }

@@ -2,7 +2,6 @@ package dependents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/fleet-runtime/fleet-runtime/fleet"
 	"github.com/fleet-runtime/fleet-runtime/mchandler"
 	"github.com/fleet-runtime/fleet-runtime/mcowner"
 	"github.com/fleet-runtime/fleet-runtime/mcowner/internal/remote"
@@ -55,28 +53,6 @@ type watched struct {
 	asked   time.Time // when work was last done that needs it
 	idle    bool      // nobody needed it when it was last looked
 	unwatch bool      // it is not watched any more, and the member's cache may have it still
-}
-
-// indexes are the kinds that one cluster's cache was given an index for.
-type indexes struct {
-	mu    sync.Mutex // guards kinds
-	kinds map[schema.GroupVersionKind]bool
-}
-
-func newIndexes() (*indexes, error) {
-	return &indexes{kinds: map[schema.GroupVersionKind]bool{}}, nil
-}
-
-func (in *indexes) has(kind schema.GroupVersionKind) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.kinds[kind]
-}
-
-func (in *indexes) note(kind schema.GroupVersionKind) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.kinds[kind] = true
 }
 
 func newWatches(fleet, manager string, members *mcsource.TypedOnDemand[work], l *ledger) *watches {
@@ -197,29 +173,4 @@ func (w *watches) ownersOf(k remote.Kind, obj client.Object, in mcreconcile.Clus
 		}
 	}
 	return owners
-}
-
-// list lists the objects of a kind that have a key of owners, by an index of the cluster's cache. It adds that where it is not there yet, and where
-// it went with the kind, which another reconciler of this program may drop from the cache meanwhile.
-func (w *watches) list(ctx context.Context, at remote.Session, k remote.Kind, list client.ObjectList, key string) error {
-	in, err := w.indexed.Get(at, newIndexes)
-	if err != nil {
-		return err
-	}
-	read := func() error {
-		return at.Cluster.GetCache().List(ctx, list, client.MatchingFields{w.indexName: key}, client.UnsafeDisableDeepCopy)
-	}
-	if in.has(k.GroupVersionKind) {
-		if err := read(); err == nil || ctx.Err() != nil || errors.Is(err, fleet.ErrNotReady) {
-			return err
-		}
-	}
-	notAdded := at.Cluster.GetFieldIndexer().IndexField(ctx, k.NewObject(), w.indexName, ownerKeys)
-	if err = read(); err != nil {
-		err = errors.Join(err, notAdded) // members that share a cache share the index, which can be added once
-	}
-	if err == nil || notAdded == nil {
-		in.note(k.GroupVersionKind)
-	}
-	return err
 }
